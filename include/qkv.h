@@ -16,7 +16,7 @@
  *   QKV_ARGUMENT, what was passed makes no sense; QKV_MEMORY, there is not enough; QKV_FILE, the system cannot read or write
  *   it, or may not; QKV_FORMAT, what a file or a text holds is not what it should be; QKV_SPEC, a spec is impossible, or does
  *   not do what is asked of its model; QKV_SHAPE, sizes do not agree, or are too large; QKV_NUMBER, something is not finite;
- *   QKV_STOPPED, a function of the caller's said so. qkv_message(ctx) then has a sentence that says what is wrong, where, and
+ *   QKV_STOPPED, a function of the caller's said so; QKV_RANK, another rank cannot be reached. qkv_message(ctx) then has a sentence that says what is wrong, where, and
  *   what to do; after a call that succeeded it is empty. The library never prints, exits or aborts. After a failed create or
  *   load the out pointer is NULL (but see qkv_context_create); free calls take NULL.
  * - Getters change nothing; what may be written through says so in its comment.
@@ -50,6 +50,7 @@
 #include "qkv/modules.h"   /* blocks, stacks and models on float tensors */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
+#include "qkv/ranks.h"     /* several processes or machines as one */
 #include "qkv/support.h"   /* JSON, UTF-8, a clock: what programs beside the library need as well */
 
 #endif

@@ -192,7 +192,7 @@ static float *gradients_in_parts(struct input_sample *in, int64_t accumulate, si
     struct qkv_pass *pass;
     double losses[QKV_GROUPS_MAX] = {0};
     assert_ok(s->ctx, qkv_pass_create_ordered(s->model, &pass_options, 2, &pass));
-    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(&options, B), &sums));
+    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(s->ctx, &options, B), &sums));
     qkv_model_clear_gradients(s->model);
     qkv_part_sums_begin(&sums, &parts);
     while (qkv_parts_next(&parts)) {

@@ -41,7 +41,7 @@ static struct outcome run_in_parts(struct sample *s, int64_t groups, int64_t acc
         counted += s->batch.targets[n] != QKV_IGNORE &&
                    (!s->batch.lengths || (int64_t)(n % s->batch.T) < s->batch.lengths[n / s->batch.T]);
     assert_ok(s->ctx, qkv_pass_create_ordered(s->model, &pass_options, groups > 1 ? (size_t)groups : 0, &pass));
-    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(&options, rows), &sums));
+    assert_ok(s->ctx, qkv_part_sums_create(s->model, qkv_parts_levels(s->ctx, &options, rows), &sums));
     qkv_model_clear_gradients(s->model);
     qkv_part_sums_begin(&sums, &parts);
     while (qkv_parts_next(&parts)) {

@@ -28,7 +28,8 @@ extern "C" {
     X(SHAPE, "shapes do not agree")                                                                                    \
     X(NUMBER, "not a finite number")                                                                                   \
     X(STOPPED, "stopped by the caller")                                                                                \
-    X(FULL, "no room left")
+    X(FULL, "no room left")                                                                                            \
+    X(RANK, "a rank is out of reach")
 enum qkv_status {
 #define QKV_STATUS_ENUM(name, text) QKV_##name,
     QKV_STATUS_LIST(QKV_STATUS_ENUM)
@@ -36,6 +37,7 @@ enum qkv_status {
 };
 
 struct qkv_context;
+struct qkv_communicator;
 
 /* What matrix products and attention multiply. bf16: weights and activations are rounded to bf16 (Kalamkar et al. 2019), and
  * what is kept for the way back is stored so, but for the residual stream; sums, weights that learn, gradients, statistics and
@@ -56,6 +58,9 @@ struct qkv_context_options {
     bool ignore_memory;
     /* Load weights whose spec was another one than that of config.json, resume with options that were others. */
     bool ignore_digest;
+    /* One of several ranks (qkv/ranks.h), which make the same calls of training in the same order; the struct is copied, its state
+     * lives as long as the context. NULL: the only one. */
+    const struct qkv_communicator *communicator;
 };
 
 /* All of it left open: as the environment says, in fp32. */

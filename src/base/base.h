@@ -44,6 +44,7 @@ struct qkv_context {
     size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: not known */
     char message[1024];                /* the sentence of the latest call's failure */
     int calls;                         /* public calls that are at work, one within the other */
+    struct qkv_communicator ranks;     /* ranks 0: the only one */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
     struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
     /* Where memory is told about; NULL: the system's own files. */
@@ -68,6 +69,17 @@ void qkv_call_end(struct qkv_context **ctx);
 const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
 /* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
+
+/* ---- ranks (ranks.c): every rank makes the same calls in the same order; QKV_RANK where another cannot be reached --------- */
+
+enum qkv_status qkv_rank_exchange(struct qkv_context *ctx, int to, const void *sent, size_t sent_bytes, int from,
+                                  void *received, size_t received_bytes);
+/* From rank 0 to all. */
+enum qkv_status qkv_rank_broadcast(struct qkv_context *ctx, void *data, size_t bytes);
+/* `all` has the bytes of every rank, in the order of ranks. */
+enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t bytes, void *all);
+/* Whether all of them went well: the failure of the first that did not is that of all, with its number before the sentence. */
+enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status);
 
 /* ---- sizes and heap blocks (memory.c) -----------------------------------------------------------------------
  * Products of sizes are checked: false (and *out = SIZE_MAX) when they do not fit. */

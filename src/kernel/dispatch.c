@@ -135,6 +135,14 @@ struct qkv_context_options qkv_context_defaults(void) {
     return (struct qkv_context_options){.precision = QKV_FP32};
 }
 
+static enum qkv_status choose_ranks(struct qkv_context *ctx, const struct qkv_communicator *c) {
+    ctx->ranks = *c;
+    if (c->ranks >= 1 && c->ranks <= QKV_RANKS_MOST && c->rank >= 0 && c->rank < c->ranks) return QKV_OK;
+    ctx->ranks.ranks = 0;
+    return qkv_fail(ctx, QKV_ARGUMENT, "rank %d of %d: there can be 1 to %d ranks, counted from 0", c->rank, c->ranks,
+                    QKV_RANKS_MOST);
+}
+
 enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options) {
     struct qkv_context *ctx = *out = calloc(1, sizeof *ctx);
     if (!ctx) return QKV_MEMORY;
@@ -144,6 +152,7 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
     ctx->ignore_memory = options && options->ignore_memory;
     ctx->ignore_digest = options && options->ignore_digest;
     enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
+    if (status == QKV_OK && options && options->communicator) status = choose_ranks(ctx, options->communicator);
     if (status == QKV_OK) status = choose_precision(ctx, options ? options->precision : QKV_FP32);
     if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);
     return status;

@@ -284,5 +284,6 @@ void qkv_model_clear_gradients(struct qkv_model *model) {
 }
 
 double qkv_model_gradient_norm(struct qkv_model *model) {
+    qkv_weights_square_gradients(&model->weights);
     return qkv_weights_gradient_norm(&model->weights);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { START_PIECE = 1 << 16, GRADIENT_PIECE = 1 << 16 };
+enum { START_PIECE = 1 << 16, GRADIENT_PIECE = QKV_GRADIENT_PIECE };
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
 
@@ -479,13 +479,16 @@ static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
 }
 
 /* The padding between tensors is zero, and so are frozen rows of operands that learn, so one range over all of them is enough. */
-double qkv_weights_gradient_norm(struct qkv_weights *w) {
-    if (!w->gradients) return 0;
-    const size_t pieces = (w->floats + GRADIENT_PIECE - 1) / GRADIENT_PIECE;
+void qkv_weights_square_gradients(struct qkv_weights *w) {
     struct squares s = {.kernels = w->ctx->kernels, .x = w->gradients, .sums = w->gradient_sums};
-    qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, sum_piece, &s);
+    if (w->gradients) qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, sum_piece, &s);
+}
+
+double qkv_weights_gradient_norm(const struct qkv_weights *w) {
+    if (!w->gradients) return 0;
+    const size_t pieces = qkv_pieces(w->floats, GRADIENT_PIECE);
     double sum = 0;
-    for (size_t i = 0; i < pieces; i++) sum += s.sums[i];
+    for (size_t i = 0; i < pieces; i++) sum += w->gradient_sums[i];
     return sqrt(sum);
 }
 

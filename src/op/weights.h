@@ -214,8 +214,10 @@ void qkv_weights_drop_gradients(struct qkv_weights *weights);
 void qkv_weights_clear_gradients(struct qkv_weights *weights);
 /* A pass over them begins: operands have not been used yet. */
 void qkv_weights_begin(struct qkv_weights *weights);
-/* sqrt of the sum of squares of all gradients; 0 without any. */
-double qkv_weights_gradient_norm(struct qkv_weights *weights);
+/* The sums of squares of pieces of all gradients, and the square root of them all; 0 without any. */
+enum { QKV_GRADIENT_PIECE = 1 << 16 };
+void qkv_weights_square_gradients(struct qkv_weights *weights);
+double qkv_weights_gradient_norm(const struct qkv_weights *weights);
 /* The next run of rows (of a vector: columns) of an operand that learn, from *begin on: [*begin, *end). False: there is none. */
 bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end);
 /* Tells the list that all numbers have changed. */

@@ -36,6 +36,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_context_set_precision(t->ctx, t->precision);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);
+    qkv_rank_sums_free(&t->rank_sums);
     qkv_part_sums_free(&t->sums);
     qkv_optimizer_free(t->optimizer);
     qkv_model_free(t->model);
@@ -153,8 +154,8 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
 static uint64_t build_levels(const struct qkv_trainer *t) {
     const struct qkv_batches *b = &t->lines.batches;
     uint64_t levels =
-        t->options.data || t->options.examples ? qkv_parts_levels(&t->options, (size_t)t->options.batch) : 0;
-    for (size_t i = 0; i < b->count; i++) levels |= qkv_parts_levels(&t->options, b->shapes[i].B);
+        t->options.data || t->options.examples ? qkv_parts_levels(t->ctx, &t->options, (size_t)t->options.batch) : 0;
+    for (size_t i = 0; i < b->count; i++) levels |= qkv_parts_levels(t->ctx, &t->options, b->shapes[i].B);
     return levels;
 }
 
@@ -162,6 +163,7 @@ static enum qkv_status make_passes(struct qkv_trainer *t) {
     enum qkv_status status = make_buffers(t);
     if (!status) status = make_pass(t, t->lines.shapes, t->lines.shape_count, true, &t->pass);
     if (!status) status = qkv_part_sums_create(t->model, build_levels(t), &t->sums);
+    if (!status) status = qkv_rank_sums_create(t->model, &t->sums, &t->options, &t->rank_sums);
     if (!status && qkv_trainer_validates(t))
         status = make_pass(t, t->lines.validation_shapes, t->lines.validation_shape_count, false, &t->validation_pass);
     return status;

@@ -220,12 +220,17 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = check_texts(t);
     if (!status) status = make_absolute(t->ctx, &t->options.from);
     if (!status) status = qkv_trainer_check_memory(t, &final);
-    if (!status) status = create_start(t, &final);
+    status = qkv_rank_agree(ctx, status);
+    if (!status) status = qkv_rank_check(t, &final);
+    if (!status && !qkv_context_rank(ctx)) status = create_start(t, &final);
+    status = qkv_rank_agree(ctx, status);
+    if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
+    status = qkv_rank_agree(ctx, status);
     if (status) {
         qkv_trainer_free(t);
         return status;
     }
-    t->state = QKV_RUN_RUNNING;
+    if (!qkv_context_rank(ctx)) t->state = QKV_RUN_RUNNING; /* the others write nothing */
     *out = t;
     return QKV_OK;
 }

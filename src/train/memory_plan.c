@@ -51,7 +51,7 @@ static uint64_t plan_levels(const struct plan *p) {
     if (p->one_group) return 0;
     if (!p->one_row || !one.batch) return p->shapes->levels;
     one.accumulate = one.batch;
-    return qkv_parts_levels(&one, (size_t)one.batch);
+    return qkv_parts_levels(NULL, &one, (size_t)one.batch);
 }
 
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {

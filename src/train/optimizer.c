@@ -61,6 +61,14 @@ static size_t cut_pieces(const struct qkv_weights *weights, struct piece *pieces
     return count;
 }
 
+/* What of a piece this rank updates: gradients from `first` to `last`. */
+static struct piece piece_owned(const struct qkv_weights *weights, struct piece piece, size_t first, size_t last) {
+    const size_t at = (size_t)(weights->list[piece.weight].gradient - weights->gradients);
+    piece.begin = qkv_max(piece.begin, qkv_min(piece.end, first > at ? first - at : 0));
+    piece.end = qkv_max(piece.begin, qkv_min(piece.end, last > at ? last - at : 0));
+    return piece;
+}
+
 static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimizer *o) {
     const struct qkv_weights *weights = &o->model->weights;
     size_t total;
@@ -134,6 +142,7 @@ struct step { /* what the pieces of one step share */
     const struct qkv_kernels *kernels;
     struct qkv_optimizer *optimizer;
     float rate, gradient_scale, correction1, correction2;
+    size_t first, last; /* gradients of what this rank updates */
 };
 
 static void step_piece(void *argument, size_t item, int thread) {
@@ -141,17 +150,18 @@ static void step_piece(void *argument, size_t item, int thread) {
     const struct step *s = argument;
     struct qkv_optimizer *o = s->optimizer;
     const struct qkv_optimizer_options *p = &o->options;
-    const struct piece *piece = &o->pieces[item];
-    const struct qkv_weight *weight = &o->model->weights.list[piece->weight];
+    const struct qkv_weight *weight = &o->model->weights.list[o->pieces[item].weight];
     if (!weight->trainable) return;
-    const size_t begin = piece->begin, n = piece->end - begin;
-    float *w = weight->data + begin, *dw = weight->gradient + begin, *m = o->moment[piece->weight] + begin;
+    const struct piece piece = piece_owned(&o->model->weights, o->pieces[item], s->first, s->last);
+    const size_t begin = piece.begin, n = piece.end - begin;
+    float *w = weight->data + begin, *dw = weight->gradient + begin, *m = o->moment[piece.weight] + begin;
+    if (!n) return;
     const float decay = weight->decays ? (float)p->weight_decay : 0, rate = s->rate * weight->rate;
     if (p->kind == QKV_OPTIMIZER_SGD) {
         s->kernels->sgd(w, m, dw, s->gradient_scale, rate, (float)p->momentum, decay, n);
         return;
     }
-    float *v = o->moment[o->model->weights.count + piece->weight] + begin;
+    float *v = o->moment[o->model->weights.count + piece.weight] + begin;
     s->kernels->adamw(w, m, v, dw, s->gradient_scale, rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
                       s->correction1, s->correction2, p->kind == QKV_OPTIMIZER_ADAM, n);
 }
@@ -178,14 +188,18 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                             "optimizer: %s has no gradient yet; make a pass with train set and run "
                             "it forward and backward first",
                             weights->list[i].array.name);
+    enum qkv_status status;
     double t = (double)++optimizer->steps;
-    struct step step = {ctx->kernels, optimizer, (float)rate, (float)gradient_scale, 1, 1};
+    struct step step = {.kernels = ctx->kernels, .optimizer = optimizer, .rate = (float)rate};
+    step.gradient_scale = (float)gradient_scale;
+    qkv_rank_floats(optimizer->model, qkv_context_rank(ctx), &step.first, &step.last);
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
+    status = qkv_rank_spread_weights(optimizer->model);
     for (size_t i = 0; i < weights->count; i++) weights->list[i].version += weights->list[i].trainable;
     optimizer->model->dirty = false;
-    return QKV_OK;
+    return status;
 }
 
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer) {

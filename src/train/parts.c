@@ -22,17 +22,34 @@ static size_t parts_share(size_t rows, size_t groups, size_t g) {
 }
 
 struct qkv_parts qkv_parts_of(const struct qkv_train_options *options, size_t rows) {
-    const size_t accumulate = (size_t)options->accumulate, groups = options->groups > 1 ? (size_t)options->groups : 0;
-    struct qkv_parts p = {.rows = rows, .parts = accumulate < rows ? accumulate : rows};
-    p.groups = groups < rows ? groups : rows;
-    if (!groups) p.groups = 0;
-    p.most = p.parts ? (rows + p.parts - 1) / p.parts : 0;
+    struct qkv_parts p = {.rows = rows, .row_end = rows, .parts = qkv_min((size_t)options->accumulate, rows)};
+    p.groups = p.group_last = qkv_batch_groups(options, rows);
+    p.most = p.parts ? qkv_pieces(rows, p.parts) : 0;
+    p.several = p.groups && p.most < rows;
     return p;
+}
+
+struct qkv_parts qkv_parts_of_node(const struct qkv_train_options *options, size_t rows,
+                                   const struct qkv_rank_share *share, size_t node) {
+    const size_t accumulate = (size_t)options->accumulate;
+    const size_t own = parts_share(rows, share->groups, share->end) - parts_share(rows, share->groups, share->begin);
+    struct qkv_parts p = {.rows = rows, .groups = share->groups, .most = qkv_pieces(own, qkv_min(accumulate, own))};
+    p.several = true;
+    p.group_first = p.group = p.group_end = share->nodes[node].begin;
+    p.group_last = share->nodes[node].end;
+    p.begin = p.end = parts_share(rows, p.groups, p.group_first);
+    p.row_end = parts_share(rows, p.groups, p.group_last);
+    return p;
+}
+
+/* Where the sum of the latest groups goes in the tree of its node. */
+static struct qkv_order_step parts_step(const struct qkv_parts *p) {
+    return qkv_order_step(p->group - p->group_first, p->group_end - p->group_first, p->group_last - p->group_first);
 }
 
 bool qkv_parts_next(struct qkv_parts *p) {
     p->begin = p->end;
-    if (p->begin >= p->rows) return false;
+    if (p->begin >= p->row_end) return false;
     const size_t k = p->count++;
     if (!p->groups) {
         p->end = (k + 1) * p->rows / p->parts;
@@ -49,8 +66,8 @@ bool qkv_parts_next(struct qkv_parts *p) {
         return true;
     }
     p->whole = true;
-    for (; g % (2 * size) == 0 && p->group_end < p->groups; size *= 2) {
-        const size_t next = g + 2 * size < p->groups ? g + 2 * size : p->groups;
+    for (; g % (2 * size) == 0 && p->group_end < p->group_last; size *= 2) {
+        const size_t next = g + 2 * size < p->group_last ? g + 2 * size : p->group_last;
         if (parts_share(p->rows, p->groups, next) - p->begin > p->most) break;
         p->group_end = next;
     }
@@ -58,15 +75,23 @@ bool qkv_parts_next(struct qkv_parts *p) {
     return true;
 }
 
-uint64_t qkv_parts_levels(const struct qkv_train_options *options, size_t rows) {
-    struct qkv_parts p = qkv_parts_of(options, rows);
+/* Those that parts in turn need. */
+static uint64_t parts_levels(struct qkv_parts p) {
     uint64_t levels = 0;
-    if (!p.groups || p.most >= rows) return 0;
+    if (!p.several) return 0;
     while (qkv_parts_next(&p)) {
-        const struct qkv_order_step step = qkv_order_step(p.group, p.group_end, p.groups);
+        const struct qkv_order_step step = parts_step(&p);
         if (p.whole && !step.last) levels |= UINT64_C(1) << step.level;
     }
     return levels | UINT64_C(1) << 63; /* there are several parts */
+}
+
+uint64_t qkv_parts_levels(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows) {
+    uint64_t levels = 0;
+    if (qkv_context_ranks(ctx) == 1) return parts_levels(qkv_parts_of(options, rows));
+    const struct qkv_rank_share share = qkv_rank_share_of(ctx, options, rows, qkv_context_rank(ctx));
+    for (size_t i = 0; i < share.count; i++) levels |= parts_levels(qkv_parts_of_node(options, rows, &share, i));
+    return levels | UINT64_C(1) << 63;
 }
 
 void qkv_parts_tell(const struct qkv_parts *p, double *losses, struct qkv_pass_part *part) {
@@ -244,7 +269,7 @@ static void parts_each_later(const struct qkv_part_sums *s, const struct qkv_ord
 
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts) {
     const struct qkv_weights *w = &sums->model->weights;
-    const bool several = parts->groups && parts->most < parts->rows;
+    const bool several = parts->several;
     float *next = sums->later;
     uint8_t *rows = several && next ? parts_rows(sums, next) : NULL;
     for (size_t i = 0, uses; i < w->tensor_count; i++) {
@@ -286,8 +311,8 @@ void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
         m->weights.tensors[i]->carry = s->carry;
         m->weights.tensors[i]->carried = false;
     }
-    if (!p->groups || p->most >= p->rows || !whole) return;
-    const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
+    if (!p->several || !whole) return;
+    const struct qkv_order_step step = parts_step(p);
     s->carry->own = m->weights.gradients;
     s->carry->to = step.last ? m->weights.gradients : s->levels[step.level];
     s->carry->count = step.count;
@@ -317,9 +342,10 @@ static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_orde
 }
 
 void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
-    if (!p->groups || p->most >= p->rows || !p->whole) return;
-    const struct qkv_order_step step = qkv_order_step(p->group, p->group_end, p->groups);
+    if (!p->several || !p->whole) return;
+    const struct qkv_order_step step = parts_step(p);
     parts_carry_gradients(s, &step);
     parts_each_later(s, &step, later_carry);
-    if (step.last) parts_each_later(s, NULL, later_add); /* as a pass that is no part adds them */
+    if (step.last && qkv_context_ranks(s->model->ctx) == 1)
+        parts_each_later(s, NULL, later_add); /* as a pass that is no part adds them */
 }

@@ -6,17 +6,6 @@
 
 #include "train/train.h"
 
-static enum qkv_status read_model(struct qkv_trainer *t) {
-    struct qkv_spec spec;
-    char *path = qkv_join_path(t->ctx, t->folder, QKV_CONFIG_FILE);
-    enum qkv_status status = path ? qkv_spec_read(t->ctx, &spec, path, NULL, 0) : QKV_MEMORY;
-    free(path);
-    if (!status) status = qkv_dataset_check(t->ctx, &t->options, &spec);
-    if (!status) status = qkv_trainer_apply(t->ctx, &t->options, &spec);
-    if (!status) status = t->feed->restore(t);
-    return status ? status : qkv_trainer_build(t, &spec);
-}
-
 /* A run that lost its best model chooses anew. */
 static enum qkv_status check_best(struct qkv_trainer *t) {
     char *path = qkv_join_path(t->ctx, t->folder, QKV_WEIGHTS_FILE);
@@ -128,7 +117,7 @@ static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_optio
     if (!status) qkv_trainer_choose(t);
     if (!status) status = qkv_state_refuse_living(t->ctx, t->folder);
     if (!status) status = qkv_log_open(t->ctx, &t->log, t->folder);
-    if (!status) status = read_model(t);
+    if (!status) status = qkv_resume_model(t);
     t->checkpoint = o->checkpoint;
     if (!status) status = qkv_checkpoint_read(t);
     if (!status) status = check_best(t);
@@ -155,7 +144,11 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     struct qkv_trainer *t = NULL;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!status) status = resume_all(t, &changes);
+    if (!status && !qkv_context_rank(ctx)) status = resume_all(t, &changes);
+    status = qkv_rank_agree(ctx, status);
+    if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
+    status = qkv_rank_agree(ctx, status);
+    if (!status) status = qkv_rank_check(t, NULL);
     if (status) {
         qkv_trainer_free(t);
         return status;

@@ -20,6 +20,7 @@
 
 #include "train/corpus.h"     /* texts and their tokens */
 #include "train/dataset.h"    /* what a run learns from */
+#include "train/ranks.h"      /* several ranks */
 #include "train/run_folder.h" /* the files of a run */
 #include "train/schedule.h"   /* the learning rate */
 
@@ -192,14 +193,20 @@ struct qkv_parts {
     size_t parts, most;  /* parts that were asked for, and rows of one, at most */
     size_t count;        /* of parts so far; the latest: */
     size_t begin, end, group, group_end;
-    bool whole; /* its last group ends with it */
+    bool whole;                              /* its last group ends with it */
+    size_t row_end, group_first, group_last; /* rows behind the last part; the groups that all parts are of */
+    bool several;                            /* gradients are added part by part, as the tree says */
 };
 /* Before the first part. */
 struct qkv_parts qkv_parts_of(const struct qkv_train_options *options, size_t rows);
+/* Those of a rank's node of the tree alone. */
+struct qkv_rank_share;
+struct qkv_parts qkv_parts_of_node(const struct qkv_train_options *options, size_t rows,
+                                   const struct qkv_rank_share *share, size_t node);
 /* Goes to the next; false behind the last. */
 bool qkv_parts_next(struct qkv_parts *parts);
 /* Bit i: sums of level i have to wait for others; bit 63: there are several parts with groups. */
-uint64_t qkv_parts_levels(const struct qkv_train_options *options, size_t rows);
+uint64_t qkv_parts_levels(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows);
 /* What a pass needs to know of the part; losses: of all groups. */
 void qkv_parts_tell(const struct qkv_parts *parts, double *losses, struct qkv_pass_part *part);
 /* All losses together, as the tree says. */
@@ -239,6 +246,7 @@ struct qkv_trainer {
     struct qkv_model *model;
     struct qkv_optimizer *optimizer;
     struct qkv_part_sums sums;
+    struct qkv_rank_sums rank_sums;
     struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on */
     size_t B, T;                             /* windows: the largest micro-batch; lines: the longest of each */
     char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
@@ -279,6 +287,10 @@ enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_trai
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Makes the model, opens the data, makes passes and optimizer. The model takes the trainer's tokenizers. */
 enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* The model of a run that goes on, with its data, passes and optimizer (follow.c). */
+enum qkv_status qkv_resume_model(struct qkv_trainer *trainer);
+/* On other ranks, when rank 0 has the folder ready: reads the run as one that goes on, and writes nothing. */
+enum qkv_status qkv_resume_follow(struct qkv_trainer *trainer);
 /* Whether there is anything to validate on. */
 bool qkv_trainer_validates(const struct qkv_trainer *trainer);
 /* Whether a token file that was missing and made again has the text that the run began with; otherwise it is removed, and the

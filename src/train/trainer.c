@@ -24,19 +24,35 @@ static void trainer_lap(struct qkv_trainer *t, const char *name, double floats) 
     qkv_profile_lap(t->ctx, name, QKV_PROFILE_WHOLE, 0, floats * sizeof(float) * (double)t->model->weights.floats);
 }
 
+/* Goes to the next part of this rank's groups, node by node of the tree. */
+static bool trainer_next(struct qkv_trainer *t, struct qkv_parts *parts, const struct qkv_rank_share *share,
+                         size_t *node, size_t rows) {
+    if (qkv_context_ranks(t->ctx) == 1) return qkv_parts_next(parts);
+    while (*node < share->count) {
+        if (qkv_parts_next(parts)) return true;
+        qkv_rank_sums_keep(&t->rank_sums, share, (*node)++);
+        if (*node < share->count) *parts = qkv_parts_of_node(&t->options, rows, share, *node);
+    }
+    return false;
+}
+
 /* Forward and backward over the whole batch, part by part. */
 QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
     const struct qkv_train_options *o = &t->options;
     uint64_t s = (uint64_t)t->report.step;
     enum qkv_status status = t->feed->begin(t, s, step);
     struct qkv_parts parts = qkv_parts_of(o, step->rows);
+    struct qkv_rank_share share = qkv_rank_share_of(t->ctx, o, step->rows, qkv_context_rank(t->ctx));
     struct qkv_pass_part part;
     double losses[QKV_GROUPS_MAX] = {0};
-    size_t counted;
+    size_t counted, node = 0;
+    const bool several = qkv_context_ranks(t->ctx) > 1;
     trainer_lap(t, "data", 0);
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
+    parts.several |= several;
     qkv_part_sums_begin(&t->sums, &parts);
-    while (!status && qkv_parts_next(&parts)) {
+    if (share.count && several) parts = qkv_parts_of_node(o, step->rows, &share, 0);
+    while (!status && trainer_next(t, &parts, &share, &node, step->rows)) {
         struct qkv_batch batch = {
             .ids = t->rows.ids, .targets = t->rows.targets, .loss_count = step->targets, .loss_sequences = step->rows};
         batch.label_smoothing = o->label_smoothing;
@@ -52,6 +68,11 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
         if (!status) status = qkv_pass_backward(t->pass);
         if (!status) qkv_part_sums_end(&t->sums, &parts);
     }
+    status = qkv_rank_agree(t->ctx, status);
+    if (!status) status = qkv_rank_losses(t, step->rows, losses);
+    if (!status) status = qkv_rank_sums_add(&t->rank_sums, o, step->rows);
+    if (!status) status = qkv_rank_loads(t->model);
+    if (several) trainer_lap(t, "ranks", 1);
     if (parts.groups) *loss = qkv_parts_loss(&parts, losses) / (double)step->targets;
     return status;
 }
@@ -61,10 +82,12 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
     const struct qkv_train_options *o = &t->options;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
-    double norm = qkv_model_gradient_norm(t->model), rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
+    double norm, rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
+    enum qkv_status status = qkv_rank_norm(t->model, &norm);
+    if (status) return status;
     trainer_lap(t, "gradient norm", 1);
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
-    enum qkv_status status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
+    status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
     qkv_loads_take(t);
     trainer_lap(t, "optimizer", (double)(2 + 2 * qkv_optimizer_moments(t->optimizer) + 2));
@@ -118,13 +141,23 @@ static bool falls_due(const struct qkv_trainer *t, int64_t every) {
     return t->report.step >= t->options.steps || qkv_trainer_ended(t) || (every > 0 && t->report.step % every == 0);
 }
 
+/* Writes the files of the run: rank 0. */
+static bool trainer_leads(const struct qkv_trainer *t) {
+    return qkv_context_rank(t->ctx) == 0;
+}
+
 static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
-    double loss, metric;
-    enum qkv_status status = t->feed->validate(t, &loss, &metric);
+    double found[2] = {0}, loss, metric; /* by rank 0 */
+    enum qkv_status status = trainer_leads(t) ? t->feed->validate(t, &found[0], &found[1]) : QKV_OK;
+    status = qkv_rank_agree(t->ctx, status);
+    if (!status) status = qkv_rank_broadcast(t->ctx, found, sizeof found);
     if (status) return status;
+    loss = found[0];
+    metric = found[1];
     if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss");
     bool best = qkv_metric_better(t->metric, metric, t->report.best_metric);
-    if (best) status = qkv_model_save(t->model, t->folder);
+    if (best && trainer_leads(t)) status = qkv_model_save(t->model, t->folder);
+    status = qkv_rank_agree(t->ctx, status);
     if (status) return status;
     t->report.evaluated = true;
     t->report.valid_loss = loss;
@@ -143,13 +176,7 @@ static enum qkv_status write_line(struct qkv_trainer *t) {
     return qkv_log_write(t->ctx, &t->log, &line, t->feed->total(t, (uint64_t)t->report.step - 1));
 }
 
-enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
-    QKV_CALL(t->ctx);
-    if (t->failed)
-        return qkv_fail(t->ctx, QKV_NUMBER,
-                        "nothing was saved, as training failed with numbers that are not finite; the "
-                        "checkpoint of step %lld in %s is whole",
-                        (long long)t->saved_step, t->folder);
+static enum qkv_status trainer_write(struct qkv_trainer *t) {
     enum qkv_status status = qkv_log_sync(t->ctx, &t->log);
     if (!status) status = qkv_checkpoint_write(t);
     /* Until an evaluation has chosen the best weights, the model in the folder is the latest. */
@@ -157,11 +184,26 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
     return status ? status : qkv_state_saved(t);
 }
 
+enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
+    QKV_CALL(t->ctx);
+    if (t->failed)
+        return qkv_fail(t->ctx, QKV_NUMBER,
+                        "nothing was saved, as training failed with numbers that are not finite; the "
+                        "checkpoint of step %lld in %s is whole",
+                        (long long)t->saved_step, t->folder);
+    enum qkv_status status = qkv_rank_collect(t);
+    if (!status && trainer_leads(t)) status = trainer_write(t);
+    status = qkv_rank_agree(t->ctx, status);
+    if (!status) t->saved_step = t->report.step;
+    return status;
+}
+
 /* What comes behind an update: evaluation, the line of the log, the checkpoint. */
 static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
     enum qkv_status status = QKV_OK;
     if (t->validation_pass && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
-    if (!status) status = write_line(t);
+    if (!status && trainer_leads(t)) status = write_line(t);
+    status = qkv_rank_agree(t->ctx, status);
     if (status) return status;
     t->pending = false;
     if (!falls_due(t, t->options.save_every) && !qkv_checkpoint_due(t)) return QKV_OK;

@@ -1,0 +1,43 @@
+/* qkv/ranks.h: ranks: processes, machines or threads that train one model together; a part of qkv.h, which includes it.
+ * Experimental. */
+#ifndef QKV_PUBLIC_RANKS_H
+#define QKV_PUBLIC_RANKS_H
+
+#include "qkv/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How ranks reach each other: what a program tells a context (struct qkv_context_options) that is one of several. The library
+ * makes its own sums; it only sends, receives, gathers and broadcasts bytes, in the same order on every rank, and never from two
+ * threads at once. Each call returns 0 when the buffers may be used again, or another number where a rank cannot be reached.
+ * examples/ranks.h has one over threads. */
+enum { QKV_RANKS_MOST = 64 }; /* that a run can have: as many as groups of a batch */
+struct qkv_communicator {
+    int rank, ranks; /* this one, from 0 on, and how many there are */
+    void *state;     /* the first argument of each call; the program's */
+    /* Sends to a rank and receives from a rank at the same time. Of no bytes: neither, and the rank does not count. */
+    int (*exchange)(void *state, int to, const void *sent, size_t sent_bytes, int from, void *received,
+                    size_t received_bytes);
+    /* Of all ranks, in the order of ranks, to `all` of rank `root`, which others leave NULL. */
+    int (*gather)(void *state, int root, const void *own, size_t bytes, void *all);
+    /* From rank `root` to all. */
+    int (*broadcast)(void *state, int root, void *data, size_t bytes);
+    /* Why the latest call failed, a sentence that says which rank cannot be reached; may be NULL. */
+    const char *(*reason)(void *state);
+};
+
+/* That of the only rank, without functions. */
+QKV_API struct qkv_communicator qkv_communicator_defaults(void);
+/* Which rank the context is, and of how many; 0 and 1 without a communicator. Any thread. */
+QKV_API int qkv_context_rank(const struct qkv_context *ctx);
+QKV_API int qkv_context_ranks(const struct qkv_context *ctx);
+/* *flag becomes true on all ranks where it is true on one, as when one of them is asked to stop. Called by all. Fails with QKV_RANK. */
+QKV_API enum qkv_status qkv_context_any(struct qkv_context *ctx, bool *flag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

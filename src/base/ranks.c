@@ -1,0 +1,73 @@
+/* ranks: what ranks tell each other, over the communicator of a context. Without one there is nobody to tell. */
+#include <string.h>
+
+#include "base/base.h"
+
+struct qkv_communicator qkv_communicator_defaults(void) {
+    return (struct qkv_communicator){.ranks = 1};
+}
+
+int qkv_context_rank(const struct qkv_context *ctx) {
+    return ctx && ctx->ranks.ranks > 1 ? ctx->ranks.rank : 0;
+}
+
+int qkv_context_ranks(const struct qkv_context *ctx) {
+    return ctx && ctx->ranks.ranks > 1 ? ctx->ranks.ranks : 1;
+}
+
+static enum qkv_status ranks_lost(struct qkv_context *ctx, int error) {
+    if (!error) return QKV_OK;
+    if (ctx->ranks.reason) return qkv_fail(ctx, QKV_RANK, "%s", ctx->ranks.reason(ctx->ranks.state));
+    return qkv_fail(ctx, QKV_RANK,
+                    "rank %d of %d: another rank cannot be reached (%d); it has ended, or its machine is gone",
+                    ctx->ranks.rank, ctx->ranks.ranks, error);
+}
+
+enum qkv_status qkv_rank_exchange(struct qkv_context *ctx, int to, const void *sent, size_t sent_bytes, int from,
+                                  void *received, size_t received_bytes) {
+    const struct qkv_communicator *c = &ctx->ranks;
+    if (!sent_bytes && !received_bytes) return QKV_OK;
+    return ranks_lost(ctx, c->exchange(c->state, to, sent, sent_bytes, from, received, received_bytes));
+}
+
+enum qkv_status qkv_rank_broadcast(struct qkv_context *ctx, void *data, size_t bytes) {
+    const struct qkv_communicator *c = &ctx->ranks;
+    return c->ranks > 1 ? ranks_lost(ctx, c->broadcast(c->state, 0, data, bytes)) : QKV_OK;
+}
+
+enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t bytes, void *all) {
+    const struct qkv_communicator *c = &ctx->ranks;
+    if (c->ranks <= 1) {
+        memcpy(all, own, bytes);
+        return QKV_OK;
+    }
+    enum qkv_status status = ranks_lost(ctx, c->gather(c->state, 0, own, bytes, c->rank ? NULL : all));
+    return status ? status : qkv_rank_broadcast(ctx, all, (size_t)c->ranks * bytes);
+}
+
+enum qkv_status qkv_context_any(struct qkv_context *ctx, bool *flag) {
+    QKV_CALL(ctx);
+    const int ranks = qkv_context_ranks(ctx);
+    char own = *flag, all[QKV_RANKS_MOST];
+    if (ranks == 1) return QKV_OK;
+    enum qkv_status status = qkv_rank_gather(ctx, &own, sizeof own, all);
+    for (int r = 0; r < ranks && !status; r++) *flag |= all[r] != 0;
+    return status;
+}
+
+enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status) {
+    const struct qkv_communicator *c = &ctx->ranks;
+    char text[sizeof ctx->message];
+    if (c->ranks <= 1 || status == QKV_RANK) return status;
+    int32_t own = (int32_t)status, all[QKV_RANKS_MOST];
+    enum qkv_status lost = qkv_rank_gather(ctx, &own, sizeof own, all);
+    int first = 0;
+    while (!lost && first < c->ranks && !all[first]) first++;
+    const int32_t failure = !lost && first < c->ranks ? all[first] : 0;
+    if (lost || !failure) return lost;
+    memcpy(text, ctx->message, sizeof text);
+    lost = ranks_lost(ctx, c->broadcast(c->state, first, text, sizeof text));
+    if (lost) return lost;
+    text[sizeof text - 1] = 0;
+    return first == c->rank ? status : qkv_fail(ctx, (enum qkv_status)failure, "rank %d: %s", first, text);
+}
