@@ -81,6 +81,7 @@ struct cli_command {
     size_t size;
     size_t arguments; /* the most arguments that are no options */
     bool presets;     /* whether the help lists the presets */
+    bool ranks;       /* it is divided among the ranks of a launcher; others are done by rank 0 alone */
     int (*run)(const void *values, const char *const *arguments, size_t count);
 };
 
@@ -170,6 +171,21 @@ int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind
 /* A context as the options say, in fp32 until cli_set_precision; CLI_DONE, or the exit code after a message. Free *ctx in any
  * case. */
 int cli_open(const struct cli_common *common, struct qkv_context **ctx);
+
+/* From here on contexts are one of several ranks, with so many threads where nobody says how many, and rank 0 speaks for all; NULL: the
+ * only one. */
+void cli_speak_as(const struct qkv_communicator *communicator, int threads);
+
+/* ---- ranks (ranks.c): programs that a launcher has started together ------------------------------------------------------- */
+
+/* Whether this is one that leaves a command to rank 0. */
+bool cli_ranks_idle(const struct cli_command *command);
+/* Joins them, where there are several, for the contexts that are opened next. */
+int cli_ranks_join(void);
+/* Whether this is not rank 0, which speaks for all. */
+bool cli_ranks_follow(void);
+/* All end; when the contexts are gone. */
+void cli_ranks_leave(void);
 /* Gives the context the precision of the options, where they say auto or nothing the one that the run in `folder` records
  * (fp32 for NULL). CLI_DONE, or the exit code after a message. */
 int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder);

@@ -23,6 +23,7 @@ static void settle_waiting(char **argv) {
 }
 
 static int main_run(const struct cli_command *command, char **words, size_t count) {
+    if (cli_ranks_idle(command)) return CLI_DONE;
     void *values = calloc(1, command->size);
     if (!values) return cli_failed("out of memory");
     int code = cli_parse(command, words, &count, values);

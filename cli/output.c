@@ -13,9 +13,26 @@ const char *cli_program = "qkv";
 
 /* ---- messages ------------------------------------------------------------------------------------------------------ */
 
+static struct {
+    const struct qkv_communicator *communicator; /* NULL: there is one rank */
+    int threads;
+} output_rank;
+
+void cli_speak_as(const struct qkv_communicator *communicator, int threads) {
+    output_rank.communicator = communicator;
+    output_rank.threads = threads;
+}
+
+/* Rank 0 speaks for all, unless another one is lost: then each rank that finds out says so. */
+static bool output_follows(void) {
+    const struct qkv_communicator *c = output_rank.communicator;
+    return c && c->rank > 0 && !*c->reason(c->state);
+}
+
 /* A file's name or a key of a foreign file may hold escape sequences: they must not reach the terminal. */
 static void output_say(const char *format, va_list list) {
     char line[2048];
+    if (output_follows()) return;
     vsnprintf(line, sizeof line, format, list);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 32 || *c == 127) *c = '?';
@@ -72,7 +89,8 @@ void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
 }
 
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
-    struct qkv_context_options options = {.threads = (int)common->threads,
+    struct qkv_context_options options = {.threads = common->threads ? (int)common->threads : output_rank.threads,
+                                          .communicator = output_rank.communicator,
                                           .isa = common->isa,
                                           .ignore_memory = common->ignore_memory,
                                           .ignore_digest = common->ignore_digest};

@@ -164,7 +164,7 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
         cli_train_notes(progress, trainer, &run.notes);
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
         cli_train_evaluated(progress, &r);
-        if (r.evaluated && a->sample > 0) {
+        if (r.evaluated && a->sample > 0 && !cli_ranks_follow()) {
             int code = cli_train_show(progress, trainer, a->sample);
             if (code) return code;
         }
@@ -172,7 +172,9 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
             train_conclude(progress, a, trainer, &r, before);
             return CLI_DONE;
         }
-        if (cli_stopping) return train_interrupted(trainer, progress, a, &r);
+        bool stopping = cli_stopping;
+        if (qkv_context_any(ctx, &stopping)) return cli_broken(ctx);
+        if (stopping) return train_interrupted(trainer, progress, a, &r);
         if (cli_progress_due(progress)) show_step(&run, &r);
     }
 }
@@ -183,8 +185,9 @@ static int train_run(const struct cli_train_arguments *a) {
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     double before = 0;
-    cli_progress_start(&progress, a->quiet, a->plain);
-    int code = cli_open(&a->common, &ctx);
+    int code = cli_ranks_join();
+    cli_progress_start(&progress, a->quiet || cli_ranks_follow(), a->plain);
+    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();
         before = qkv_clock();
@@ -200,10 +203,11 @@ static int train_run(const struct cli_train_arguments *a) {
     }
     if (code == CLI_DONE) {
         code = train_loop(trainer, &progress, a, before);
-        if (a->profile) cli_print_profile(qkv_trainer_profile(trainer));
+        if (a->profile && !cli_ranks_follow()) cli_print_profile(qkv_trainer_profile(trainer));
     }
     qkv_trainer_free(trainer);
     qkv_context_free(ctx);
+    cli_ranks_leave();
     return code;
 }
 
@@ -276,7 +280,12 @@ const struct cli_command *cli_train(void) {
             "\"data\": [\"a.txt\", \"b.txt\"]}, with the names below and underscores for their hyphens; or the "
             "train.json of "
             "a run, whose options then stand in for the defaults. The model is not in it: the spec of a run is its "
-            "config.json. What the command line says takes the place of what the file says.\n\n--profile prints, at "
+            "config.json. What the command line says takes the place of what the file says.\n\nUnder mpirun, of Open "
+            "MPI, several processes, on one machine or on many that share the folder RUN, train one model: each "
+            "makes the gradients of whole groups of a batch (--groups), so the losses and weights are those of one, "
+            "bit for bit, "
+            "and any number of them goes on with --resume. QKV_RANK_SECONDS says how long one waits for another "
+            "(600).\n\n--profile prints, at "
             "the end "
             "or "
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
@@ -296,6 +305,7 @@ const struct cli_command *cli_train(void) {
                     "qkv train --from gpt2/ --data book.txt --freeze '*embed*' --rates '*.layers.?.*=0.1' --out mine/\n"
                     "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
                     "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
+                    "mpirun -n 4 qkv train --preset gpt2-small --data book.txt --out run/\n"
                     "qkv train --resume run/ --steps 10000\n"
                     "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,
@@ -304,6 +314,7 @@ const struct cli_command *cli_train(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .presets = true,
+        .ranks = true,
         .run = run_train,
     };
     if (!command.option_count) {

@@ -1,0 +1,130 @@
+/* communicator: ranks over Open MPI. Everything goes from one rank to another as bytes, in messages that are not too long for an int;
+ * who waits looks from time to time, gives the CPU away between, and after a while says whom it waits for. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <mpi.h>
+
+#include "join.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { MESSAGE = 1 << 28, TAG = 71, SPINS = 2000 };
+
+static struct {
+    int rank, ranks;
+    double seconds;
+    char reason[256];
+} mpi;
+
+static double mpi_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int mpi_failed(int error, int with) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    if (error == MPI_SUCCESS) return 0;
+    MPI_Error_string(error, text, &length);
+    snprintf(mpi.reason, sizeof mpi.reason, "rank %d cannot reach rank %d: %.150s", mpi.rank, with, text);
+    return error;
+}
+
+/* Until a message to or from a rank has gone; MPI_REQUEST_NULL is there at once. */
+static int mpi_wait(MPI_Request *request, int with) {
+    const struct timespec pause = {.tv_nsec = 20000};
+    double began = 0;
+    int done = 0;
+    for (long spins = 0; !done; spins++) {
+        const int error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (error != MPI_SUCCESS) return mpi_failed(error, with);
+        if (done || spins < SPINS) continue;
+        nanosleep(&pause, NULL);
+        if (began == 0) began = mpi_clock();
+        if (mpi_clock() - began < mpi.seconds) continue;
+        snprintf(mpi.reason, sizeof mpi.reason, "rank %d has waited %.0f seconds for rank %d, which hangs", mpi.rank,
+                 mpi.seconds, with);
+        return -1;
+    }
+    return 0;
+}
+
+static int mpi_exchange(void *state, int to, const void *sent, size_t sent_bytes, int from, void *received,
+                        size_t received_bytes) {
+    int error = 0;
+    (void)state;
+    for (size_t at = 0; !error && (at < sent_bytes || at < received_bytes); at += MESSAGE) {
+        MPI_Request send = MPI_REQUEST_NULL, receive = MPI_REQUEST_NULL;
+        const size_t out = at < sent_bytes ? sent_bytes - at : 0, in = at < received_bytes ? received_bytes - at : 0;
+        if (in)
+            error = mpi_failed(MPI_Irecv((char *)received + at, in < MESSAGE ? (int)in : MESSAGE, MPI_BYTE, from, TAG,
+                                         MPI_COMM_WORLD, &receive),
+                               from);
+        if (out && !error)
+            error = mpi_failed(MPI_Isend((const char *)sent + at, out < MESSAGE ? (int)out : MESSAGE, MPI_BYTE, to, TAG,
+                                         MPI_COMM_WORLD, &send),
+                               to);
+        if (!error) error = mpi_wait(&receive, from);
+        if (!error) error = mpi_wait(&send, to);
+    }
+    return error;
+}
+
+static int mpi_gather(void *state, int root, const void *own, size_t bytes, void *all) {
+    int error = 0;
+    if (mpi.rank != root) return mpi_exchange(state, root, own, bytes, root, NULL, 0);
+    for (int r = 0; r < mpi.ranks && !error; r++) {
+        char *place = (char *)all + (size_t)r * bytes;
+        if (r != root)
+            error = mpi_exchange(state, r, NULL, 0, r, place, bytes);
+        else
+            memcpy(place, own, bytes);
+    }
+    return error;
+}
+
+/* From whoever has it to who has not, twice as many each time. */
+static int mpi_broadcast(void *state, int root, void *data, size_t bytes) {
+    const int place = (mpi.rank - root + mpi.ranks) % mpi.ranks;
+    int error = 0;
+    for (int have = 1; have < mpi.ranks && !error; have *= 2) {
+        const int to = (place + have + root) % mpi.ranks, from = (place - have + root + mpi.ranks) % mpi.ranks;
+        if (place < have && place + have < mpi.ranks)
+            error = mpi_exchange(state, to, data, bytes, to, NULL, 0);
+        else if (place >= have && place < 2 * have)
+            error = mpi_exchange(state, from, NULL, 0, from, data, bytes);
+    }
+    return error;
+}
+
+static const char *mpi_reason(void *state) {
+    (void)state;
+    return mpi.reason;
+}
+
+EXPORT qkv_mpi_join_function qkv_mpi_join;
+EXPORT qkv_mpi_leave_function qkv_mpi_leave;
+
+const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds) {
+    int level;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) return "Open MPI does not start";
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &mpi.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &mpi.ranks);
+    mpi.seconds = seconds;
+    *communicator = (struct qkv_communicator){.rank = mpi.rank,
+                                              .ranks = mpi.ranks,
+                                              .exchange = mpi_exchange,
+                                              .gather = mpi_gather,
+                                              .broadcast = mpi_broadcast,
+                                              .reason = mpi_reason};
+    return NULL;
+}
+
+void qkv_mpi_leave(bool alone) {
+    if (alone) MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Finalize();
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Several ranks under mpirun: losses and weights are those of one, another number of them goes on, and whatever ends one ends all.
+. "$(dirname "$0")/common.sh"
+if [ ! -e "$BINARY/qkv-mpi.so" ] || ! command -v mpirun >/dev/null; then
+    echo "there is no Open MPI here: nothing is tested"
+    exit 0
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none QKV_RANK_SECONDS=120
+export ASAN_OPTIONS=detect_leaks=0 # those of Open MPI, which the command does not own
+single=$QKV
+# ranks N: from here on $QKV is that many ranks of the command.
+ranks() {
+    QKV=$single
+    [ "$1" != 1 ] || return 0
+    QKV=$folder/ranks-$1
+    printf '#!/bin/sh\nexec mpirun -n %d "%s" "$@"\n' "$1" "$single" >"$QKV"
+    chmod +x "$QKV"
+}
+make_spec
+make_text 400 >text.txt
+cat >experts.json <<'END'
+{"format": "qkv", "version": 2, "d_model": 32, "context": 32, "embed": {"position": {"kind": "learned"}},
+ "decoder": {"layers": 2, "attention": {"heads": 4},
+             "ffn": {"kind": "swiglu", "d_ff": 32, "experts": {"count": 4, "top_k": 2, "correction": true}}}}
+END
+awk 'BEGIN {for (i = 0; i < 120; i++) {w = ""; for (j = 0; j <= i % 7; j++) w = w sprintf("%c", 97 + (i * 7 + j * j) % 9); print w "\t" w w}}' >pairs.tsv
+
+# alike A B WHAT: two runs have the same losses and weights.
+alike() {
+    same "$(losses "$1")" "$(losses "$2")" "losses of $3"
+    cmp -s "$1/model.safetensors" "$2/model.safetensors" || fail "$3: other weights"
+}
+
+# ---- the same bits ----
+for precision in fp32 bf16; do
+    for n in 1 2 3; do
+        ranks $n
+        try 0 train text-$precision-$n 6 --quiet --precision $precision --accumulate $((n > 2 ? 2 : 1))
+        [ ! -s out ] || fail "$n ranks write to standard output"
+        [ $n = 1 ] || alike text-$precision-1 text-$precision-$n "$n ranks, $precision"
+    done
+done
+for kind in experts pairs; do
+    options="--spec experts.json --data text.txt"
+    [ $kind = experts ] || options="--preset tiny-seq2seq --tokenizer chars --pairs pairs.tsv"
+    for n in 1 3; do
+        ranks $n
+        try 0 "$QKV" train $options --batch 6 --steps 4 --warmup 2 --eval-every 2 --threads 1 --quiet --out $kind-$n
+    done
+    alike $kind-1 $kind-3 "three ranks, $kind"
+done
+
+# ---- one speaks for all, and another number goes on ----
+ranks 3
+try 0 train moved 4 --set dropout=0.1 --plain
+same "$(grep -c 'steps done' err)" 1 "ranks that say that they are done"
+ranks 2
+try 0 resume moved --steps 8 --quiet
+ranks 1
+try 0 train stayed 4 --set dropout=0.1 --quiet
+try 0 resume stayed --steps 8 --quiet
+alike stayed moved "3 ranks and then 2"
+ranks 1
+try 0 "$QKV" info moved
+cp out alone
+ranks 2
+try 0 "$QKV" info moved
+cmp -s alone out || fail "two ranks answer info otherwise than one"
+has err 'info is not divided among ranks'
+
+# ---- stopped, killed, and gone on with ----
+ranks 1
+try 0 train whole 300 --quiet
+# in_background FOLDER: 3 ranks as $child; returns when some steps are in the log.
+in_background() {
+    ranks 3
+    train "$1" 300 --quiet >out 2>err </dev/null &
+    child=$!
+    for ((i = 0; i < 1200; i++)); do
+        [ "$(cat "$1/log.jsonl" 2>/dev/null | wc -l)" -lt 12 ] || return 0
+        sleep 0.05
+    done
+    fail "$1: no steps within a minute"
+}
+in_background stopped
+kill -INT "$(pgrep -f "mpirun .*--out stopped " | head -1)"
+wait $child
+has err 'interrupted and saved after step'
+has stopped/state.json '"interrupted"'
+in_background killed
+kill -KILL "$(pgrep -f "^$single train.*--out killed " | tail -1)"
+wait $child && fail "a run one rank of which was killed ends as if nothing were wrong"
+for name in stopped killed; do
+    ranks 2
+    try 0 resume $name --quiet
+    alike whole $name "a run that was $name and went on with 2 ranks"
+done
+
+# ---- what cannot be ----
+ranks 3
+try 1 train few 4 --quiet --groups 2
+has err '^qkv: there are 3 ranks and 2 groups of a batch'
+[ ! -e few/train.json ] || fail "a run that was refused has left a folder"
+ranks 2
+export QKV_MPI=/nowhere.so
+try 1 train none 4 --quiet
+has err '^qkv: 2 ranks were started, but qkv-mpi.so'
+finish
