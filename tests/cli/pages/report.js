@@ -1,7 +1,7 @@
 /* report.js: goes through a page of training runs. EXPECTED: {runs, steps, samples, damaged}. */
 test.run(async () => {
     await test.wait(300);
-    const runs = page.data.runs, charts = test.all(".chart canvas");
+    const runs = page.data.runs, charts = test.all(".chart .frame canvas");
     test.same("runs", runs.length, EXPECTED.runs);
     test.same("rows of the table", test.one("table").querySelectorAll("tbody tr").length, EXPECTED.runs);
     if (EXPECTED.steps) test.same("the last step", runs[0].curves.step[runs[0].curves.step.length - 1], EXPECTED.steps);
