@@ -1,5 +1,5 @@
 /* test_tokenizer_folder: folders of older files, vocab.json with merges.txt and vocab.txt, against a tokenizer.json of the same
- * vocabulary: that of a tokenizer made here, and where ../shared/data is there, BERT's. */
+ * vocabulary: that of a tokenizer made here, and where ../shared/data is there, those that were published in both ways. */
 #include <sys/stat.h>
 
 #include "base/json_load.h"
@@ -157,6 +157,26 @@ static json_t *shared(struct qkv_context *ctx, const char *name, struct qkv_toke
     return root;
 }
 
+static void published_merges_give_the_ids_of_their_tokenizer_json(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t;
+    json_t *root = shared(ctx, "roberta-base", &t);
+    if (!root) skip();
+    write_merges(root, "\n", true);
+    write_text(
+        "special_tokens_map.json",
+        "{\"cls_token\":\"<s>\",\"sep_token\":\"</s>\",\"mask_token\":{\"content\":\"<mask>\",\"lstrip\":true}}");
+    compare(ctx, t, (const char *const[]){"<s>", "</s>", "<mask>", "<pad>", NULL});
+    json_decref(root);
+    qkv_tokenizer_free(t);
+    root = shared(ctx, "phi-2", &t);
+    assert_non_null(root);
+    write_merges(root, "\n", false); /* runs of spaces are in added_tokens.json */
+    compare(ctx, t, (const char *const[]){"<|endoftext|>", "     ", "\t\t", NULL});
+    json_decref(root);
+    qkv_tokenizer_free(t);
+}
+
 static void published_words_give_the_ids_of_their_tokenizer_json(void **state) {
     static const char *const names[] = {"bert-base-uncased", "bert-base-cased"};
     static const char *const ends[] = {"\n", "\r\n"};
@@ -201,6 +221,7 @@ static void a_folder_without_a_tokenizer_and_files_that_are_none_are_refused(voi
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_of_a_tokenizer_made_here_give_its_ids),
+        cmocka_unit_test(published_merges_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(published_words_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(a_folder_without_a_tokenizer_and_files_that_are_none_are_refused)};
     return cmocka_run_group_tests(tests, test_context, test_context_done);

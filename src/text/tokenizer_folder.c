@@ -118,6 +118,8 @@ static json_t *folder_added(const struct folder *f, const json_t *vocab) {
         const size_t named = QKV_TOKEN_ROLES;
         const char *text = i < named ? folder_special(f, role_keys[i]) : usual[i - named];
         const json_t *id = text ? json_object_get(vocab, text) : NULL;
+        /* RoBERTa's vocabulary has GPT-2's end as well, which is ordinary text there. */
+        if (i + 1 == count && json_object_get(vocab, "</s>")) continue;
         if (text && !id) id = json_object_get(f->added, text);
         if (!json_is_integer(id) || json_object_get(seen, text)) continue;
         json_object_set_new(seen, text, json_true());
