@@ -35,6 +35,7 @@ static void give_input(struct qkv_random *r, struct qkv_spec *spec, enum topolog
     e->types = 0, e->scale = 1;
     if (e->width && e->project == QKV_PROJECT_TOKEN) e->project = QKV_PROJECT_END;
     if (topology == BOTH && spec->tie == QKV_TIE_ALL) spec->tie = QKV_TIE_HEAD;
+    if (topology == BOTH && spec->tie == QKV_TIE_STACKS) spec->tie = QKV_TIE_NONE;
     if (topology == BOTH) spec->source_vocab = 0;
     if (topology == BOTH) return;
     spec->tie = QKV_TIE_NONE;

@@ -56,7 +56,7 @@ try 1 env PATH="$folder/bin" bare/scripts/get-data
 has err 'QKV_DATA=FILE names one'
 
 try 1 env PATH="$folder/bin" CC=cc scripts/install-deps
-has err 'cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libcmocka-dev gcc'
+has err 'cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libcmocka-dev libopenmpi-dev openmpi-bin gcc'
 has err 'no apt-get'
 try 1 env PATH="$folder/bin" CC=clang scripts/install-deps
 has err 'clang.* libomp-dev'
