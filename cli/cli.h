@@ -320,7 +320,7 @@ struct cli_lines_job {
     const char *long_lines;   /* the name of a kind */
     bool force;
     enum qkv_long long_kind;
-    size_t long_count; /* lines of more tokens than the context, for those who count them */
+    size_t most, long_count; /* tokens of a line, 0: as many as the context; lines of more, for those who count them */
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct cli_lines lines;

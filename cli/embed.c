@@ -16,7 +16,7 @@ struct arguments {
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.pool = "mean", .top = 5, .long_lines = "error"};
+static const struct arguments defaults = {.top = 5};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
@@ -26,15 +26,20 @@ static const struct cli_option options[] = {
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text), "write them as text, tabs between the numbers", 0, 0,
      NULL},
-    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), "mean of a line's tokens, or the first or last one",
-     0, 0, NULL},
+    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool),
+     "mean of a line's tokens, the first or last one, or max: the largest number of each channel", 0, 0,
+     "mean, or what modules.json in the model's folder says"},
     {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
     {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
      NULL},
     {CLI_TEXT, 0, "among", "FILE", offsetof(struct arguments, among),
      "the lines to find them among, at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
-    CLI_LONG(struct arguments, "lines"),
+    {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines),
+     "what becomes of lines of more tokens than the model's context: error, skip, keep-start or keep-end (the tokens "
+     "that are kept); how "
+     "many there were is said",
+     0, 0, "error, or where there is a modules.json keep-start"},
     CLI_MODEL(struct arguments),
 };
 
@@ -61,7 +66,8 @@ static int read_pool(const char *name, enum qkv_pool *pool) {
         *pool = (enum qkv_pool)i;
         if (!strcmp(name, names[i])) return CLI_DONE;
     }
-    return cli_usage("embed: --pool is mean, first or last, not \"%s\"", name);
+    *pool = QKV_POOL_MAX;
+    return !strcmp(name, "max") ? CLI_DONE : cli_usage("embed: --pool is mean, first, last or max, not \"%s\"", name);
 }
 
 /* ---- vectors --------------------------------------------------------------------------------------------------------------- */
@@ -91,7 +97,7 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
             fprintf(file, "%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
 }
 
-static int write_vectors(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
+static int write_vectors(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool, bool normalize) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     const struct qkv_spec *spec = qkv_model_spec(model);
@@ -101,7 +107,7 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, e
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
     const struct qkv_line_options reading = cli_lines_options(job);
-    if (qkv_embed_with(model, lines->items, lines->count, pool, a->normalize, &reading, vectors))
+    if (qkv_embed_with(model, lines->items, lines->count, pool, normalize, &reading, vectors))
         code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
@@ -154,12 +160,15 @@ static int embed_query(const struct cli_lines_job *job, const char *text, enum q
     size_t found = 0;
     struct qkv_line_options reading = qkv_line_defaults();
     reading.long_count = &found;
+    reading.most = job->most;
     if (job->long_kind != QKV_LONG_SKIP) reading.long_lines = job->long_kind;
     if (qkv_embed_with(job->model, &text, 1, pool, true, &reading, query))
         return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
     if (found)
-        cli_say("the text of --nearest has more tokens than the model's context of %d and was %s (--long %s)",
-                qkv_model_spec(job->model)->context, qkv_long_done(job->long_kind), job->long_lines);
+        cli_say("the text of --nearest has more tokens than %s of %zu and was %s (--long %s)",
+                job->most ? "the most" : "the model's context",
+                job->most ? job->most : (size_t)qkv_model_spec(job->model)->context, qkv_long_done(job->long_kind),
+                job->long_lines);
     return CLI_DONE;
 }
 
@@ -199,6 +208,20 @@ static int embed_check(const struct arguments *a, size_t texts) {
     return CLI_DONE;
 }
 
+/* What the command line leaves open is as the model's folder says. */
+static void embed_complete(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool *pool, bool *normalize) {
+    enum qkv_pool own;
+    bool length;
+    size_t most;
+    if (!qkv_model_pooling(job->model, &own, &length, &most)) return;
+    if (!a->pool) *pool = own;
+    *normalize = *normalize || length;
+    job->most = most;
+    if (a->long_lines) return;
+    job->long_kind = QKV_LONG_KEEP_START;
+    job->long_lines = "keep-start";
+}
+
 static int embed_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     const char *input = a->nearest ? a->among : a->input;
@@ -207,15 +230,17 @@ static int embed_run(const void *values, const char *const *words, size_t count)
                                 .count = count,
                                 .input = input,
                                 .output = a->output,
-                                .long_lines = a->long_lines,
+                                .long_lines = a->long_lines ? a->long_lines : "error",
                                 .force = a->force};
     enum qkv_pool pool = QKV_POOL_MEAN;
+    bool normalize = a->normalize;
     if (!count)
         return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = embed_check(a, count - 1);
-    if (code == CLI_DONE) code = read_pool(a->pool, &pool);
+    if (code == CLI_DONE && a->pool) code = read_pool(a->pool, &pool);
     if (code == CLI_DONE) code = cli_lines_open(&job, NULL);
-    if (code == CLI_DONE) code = a->nearest ? find_nearest(&job, a, pool) : write_vectors(&job, a, pool);
+    if (code == CLI_DONE) embed_complete(&job, a, &pool, &normalize);
+    if (code == CLI_DONE) code = a->nearest ? find_nearest(&job, a, pool) : write_vectors(&job, a, pool, normalize);
     cli_lines_close(&job);
     return code;
 }

@@ -166,7 +166,8 @@ static int read_output_gradient(struct cli_inputs *in, const struct qkv_spec *sp
 }
 
 int cli_inputs_read(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path, struct cli_inputs *in) {
-    const size_t context = (size_t)spec->context; /* longer rows are refused by the pass, which says so better */
+    /* longer rows are refused by the pass, which says so better */
+    const size_t context = (size_t)spec->context, source = (size_t)qkv_stack_context(spec, &spec->encoder);
     if (qkv_tensors_open(ctx, path, &in->file)) return cli_broken(ctx);
     int code = read_shapes(in, spec, path);
     if (!code) code = read_integers(in, path, "in.ids", &in->ids);
@@ -185,7 +186,7 @@ int cli_inputs_read(struct qkv_context *ctx, const struct qkv_spec *spec, const 
     in->batch.types = in->types;
     in->batch.source_types = in->source_types;
     in->batch.length = in->batch.T < context ? in->batch.T : context;
-    in->batch.source_length = in->batch.source_T < context ? in->batch.source_T : context;
+    in->batch.source_length = in->batch.source_T < source ? in->batch.source_T : source;
     in->batch.output_gradient = in->output_gradient;
     return code;
 }

@@ -94,13 +94,15 @@ struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {
     struct qkv_line_options options = qkv_line_defaults();
     options.long_lines = job->long_kind;
     options.long_count = &job->long_count;
+    options.most = job->most;
     return options;
 }
 
 void cli_lines_say_long(const struct cli_lines_job *job) {
     const size_t n = job->long_count;
     if (n && job->long_kind != QKV_LONG_ERROR)
-        cli_say("%zu of %zu lines %s more tokens than the model's context of %d and %s %s (--long %s)", n,
-                job->lines.count, n == 1 ? "has" : "have", qkv_model_spec(job->model)->context, n == 1 ? "was" : "were",
+        cli_say("%zu of %zu lines %s more tokens than %s of %zu and %s %s (--long %s)", n, job->lines.count,
+                n == 1 ? "has" : "have", job->most ? "the most" : "the model's context",
+                job->most ? job->most : (size_t)qkv_model_spec(job->model)->context, n == 1 ? "was" : "were",
                 qkv_long_done(job->long_kind), job->long_lines);
 }

@@ -14,7 +14,7 @@ static inline void link_folder(const char *from, const char *to, const char *con
     assert_non_null(folder);
     mkdir(to, 0700);
     for (struct dirent *entry; (entry = readdir(folder));) {
-        char source[1200], target[1200];
+        char source[4096], target[4096];
         const char *name = entry->d_name;
         if (name[0] == '.' || (config && !strcmp(name, "config.json"))) continue;
         snprintf(source, sizeof source, "%s/%s", from, name);

@@ -6,7 +6,7 @@
 
 static void dtype_sizes(void **state) {
     (void)state;
-    static const size_t expected[QKV_DTYPE_COUNT] = {4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8, 1};
+    static const size_t expected[QKV_DTYPE_COUNT] = {4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1};
     for (int d = 0; d < QKV_DTYPE_COUNT; d++) assert_int_equal(qkv_dtype_size((enum qkv_dtype)d), expected[d]);
     assert_int_equal(qkv_dtype_size(QKV_DTYPE_COUNT), 0);
     assert_int_equal(qkv_dtype_size((enum qkv_dtype) - 1), 0);
@@ -96,6 +96,49 @@ static void bf16(void **state) {
     check_half(QKV_BF16, 7, 127);
     check_encoding(QKV_BF16, 1.0f, 0x3f80);
     check_encoding(QKV_BF16, 3.14159265f, 0x4049);
+}
+
+/* The value of a byte by the definition of OFP8 E4M3: the exponent of all ones has numbers too, but for one NaN of each sign. */
+static double defined_byte(unsigned byte) {
+    const int exponent = (int)(byte >> 3 & 15), fraction = (int)(byte & 7);
+    const double value = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
+    if ((byte & 0x7f) == 0x7f) return (double)NAN;
+    return byte & 0x80 ? -value : value;
+}
+
+static unsigned encode_byte(float x) {
+    unsigned char byte;
+    qkv_from_float(&byte, &x, QKV_F8_E4M3, 1);
+    return byte;
+}
+
+static void f8_e4m3(void **state) {
+    (void)state;
+    for (unsigned b = 0; b <= 0xff; b++) {
+        const unsigned char byte = (unsigned char)b;
+        float got;
+        qkv_to_float(&got, &byte, QKV_F8_E4M3, 1);
+        if ((b & 0x7f) == 0x7f) {
+            assert_true(isnan(got));
+        } else {
+            assert_true((double)got == defined_byte(b) && !signbit(got) == !(b & 0x80));
+        }
+        assert_int_equal(encode_byte(got), b);
+    }
+    for (unsigned b = 0; b < 0x7f; b++) { /* above the largest lies what would be the next number */
+        const double next = b == 0x7e ? 480 : defined_byte(b + 1);
+        const float middle = (float)((defined_byte(b) + next) / 2);
+        for (int negative = 0; negative < 2; negative++) {
+            const float sign = negative ? -1 : 1;
+            const unsigned bit = negative ? 0x80 : 0;
+            assert_int_equal(encode_byte(sign * middle), bit | (b + (b & 1)));
+            assert_int_equal(encode_byte(sign * nextafterf(middle, 0)), bit | b);
+            assert_int_equal(encode_byte(sign * nextafterf(middle, INFINITY)), bit | (b + 1));
+        }
+    }
+    assert_int_equal(encode_byte(INFINITY), 0x7f);
+    assert_int_equal(encode_byte(-FLT_MAX), 0xff);
+    assert_int_equal(encode_byte(FLT_TRUE_MIN), 0);
 }
 
 /* Long arrays, where the loops are vectors, give what single elements give. */
@@ -192,8 +235,13 @@ static void doubles_and_truths(void **state) {
 int main(void) {
     test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtype_sizes),         cmocka_unit_test(f16),      cmocka_unit_test(bf16),
-        cmocka_unit_test(arrays_are_elements), cmocka_unit_test(integers), cmocka_unit_test(doubles_and_truths),
+        cmocka_unit_test(dtype_sizes),
+        cmocka_unit_test(f16),
+        cmocka_unit_test(bf16),
+        cmocka_unit_test(f8_e4m3),
+        cmocka_unit_test(arrays_are_elements),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(doubles_and_truths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static void vectors_of_a_line_do_not_depend_on_its_neighbours(void **state) {
     (void)state;
     make_lines(lines, list, LINES);
     for (size_t k = 0; k < TEST_COUNT(rests); k++)
-        for (int pool = QKV_POOL_FIRST; pool <= QKV_POOL_MEAN; pool++) {
+        for (int pool = QKV_POOL_FIRST; pool <= QKV_POOL_MAX; pool++) {
             struct qkv_model *model = make_model("rope", rests[k], make_tokenizer(QKV_TOKENIZER_CHARS, 2));
             bool unit = k != 1;
             assert_ok(ctx, qkv_embed(model, list, LINES, (enum qkv_pool)pool, unit, all));
@@ -184,13 +184,13 @@ static void vectors_of_a_line_do_not_depend_on_its_neighbours(void **state) {
 }
 
 /* The hidden states of a model without a head are what a pass gives out. */
-static void pools_are_first_and_mean(void **state) {
+static void pools_are_first_mean_and_largest(void **state) {
     struct qkv_model *model =
         make_model("learned", "\"head\":{\"kind\":\"none\"}," ENCODER, make_tokenizer(QKV_TOKENIZER_CHARS, 2));
     int32_t *ids;
     size_t n;
     struct qkv_pass *pass;
-    float first[C], mean[C];
+    float first[C], mean[C], largest[C];
     const char *line = "what is Spain";
     (void)state;
     assert_ok(ctx, qkv_sequence_encode(ctx, qkv_model_tokenizer(model), line, 13, false, false, &ids, &n));
@@ -200,10 +200,13 @@ static void pools_are_first_and_mean(void **state) {
     const float *x = qkv_pass_output(pass).data;
     assert_ok(ctx, qkv_embed(model, &line, 1, QKV_POOL_FIRST, false, first));
     assert_ok(ctx, qkv_embed(model, &line, 1, QKV_POOL_MEAN, false, mean));
+    assert_ok(ctx, qkv_embed(model, &line, 1, QKV_POOL_MAX, false, largest));
     assert_memory_equal(first, x, sizeof first);
     for (size_t c = 0; c < C; c++) {
         double sum = 0;
-        for (size_t t = 0; t < n; t++) sum += (double)x[t * C + c];
+        float most = x[c];
+        for (size_t t = 0; t < n; t++) sum += (double)x[t * C + c], most = fmaxf(most, x[t * C + c]);
+        assert_true(largest[c] == most);
         assert_true(fabs(sum / (double)n - (double)mean[c]) < 1e-6);
     }
     qkv_pass_free(pass);
@@ -337,7 +340,7 @@ int main(void) {
         cmocka_unit_test(a_mask_hides_a_word_with_its_space),
         cmocka_unit_test(classes_of_a_line_are_those_of_a_pass_over_it),
         cmocka_unit_test(vectors_of_a_line_do_not_depend_on_its_neighbours),
-        cmocka_unit_test(pools_are_first_and_mean),
+        cmocka_unit_test(pools_are_first_mean_and_largest),
         cmocka_unit_test(fillings_are_the_likeliest_of_each_mask),
         cmocka_unit_test(models_that_cannot_are_refused),
         cmocka_unit_test(lines_that_do_not_fit_are_named),

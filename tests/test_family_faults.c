@@ -64,18 +64,20 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
 }
 
 /* The tensors of a folder written anew with one of them changed, by `change`, which may leave it out (rank -1). */
-static const char *tensors_changed(struct qkv_context *ctx, void (*change)(struct qkv_array *), const char *more) {
+static const char *tensors_changed(struct qkv_context *ctx, const char *golden, const char *name,
+                                   void (*change)(struct qkv_array *), const char *more) {
     const char *folder = test_path("tensors");
     static const float zero[1];
     struct qkv_tensors *file;
-    struct qkv_array arrays[64];
+    struct qkv_array arrays[192];
     size_t count = 0;
     char path[1200];
-    link_folder(GPT2, folder, NULL);
-    assert_int_equal(qkv_tensors_open(ctx, GPT2 "/model.safetensors", &file), QKV_OK);
+    link_folder(golden, folder, NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors", golden);
+    assert_int_equal(qkv_tensors_open(ctx, path, &file), QKV_OK);
     for (size_t i = 0; i < qkv_tensors_count(file); i++) {
         arrays[count] = *qkv_tensors_at(file, i);
-        if (change && !strcmp(arrays[count].name, "transformer.wpe.weight")) change(&arrays[count]);
+        if (change && !strcmp(arrays[count].name, name)) change(&arrays[count]);
         count += arrays[count].rank >= 0;
     }
     if (more) arrays[count++] = (struct qkv_array){more, QKV_F32, 1, {1}, zero, sizeof zero};
@@ -115,7 +117,7 @@ static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(voi
     struct qkv_context *ctx;
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        const char *folder = tensors_changed(ctx, cases[i].change, cases[i].more);
+        const char *folder = tensors_changed(ctx, GPT2, "transformer.wpe.weight", cases[i].change, cases[i].more);
         expect_refused(folder, cases[i].status, cases[i].says);
         test_remove_tree(folder);
     }
@@ -124,11 +126,105 @@ static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(voi
                                           "lm_head.weight"};
     for (size_t i = 0; i < TEST_COUNT(ignored); i++) {
         struct qkv_model *model;
-        const char *folder = tensors_changed(ctx, NULL, ignored[i]);
+        const char *folder = tensors_changed(ctx, GPT2, "", NULL, ignored[i]);
         load_or_fail(ctx, folder, &model);
         qkv_model_free(model);
         test_remove_tree(folder);
     }
+    qkv_context_free(ctx);
+}
+
+/* ---- numbers in few bits ------------------------------------------------------------------------------------------------- */
+
+#define FP8    TEST_SOURCE_DIR "/tests/golden/hf/deepseek_v3_fp8"
+#define MXFP4  TEST_SOURCE_DIR "/tests/golden/hf/gpt_oss_mxfp4"
+#define KV_B   "model.layers.0.self_attn.kv_b_proj.weight"
+#define BLOCKS "model.layers.0.mlp.experts.down_proj_blocks"
+#define SCALES "model.layers.0.mlp.experts.down_proj_scales"
+
+/* One row of the first dimension less. */
+static void cut(struct qkv_array *array) {
+    array->bytes -= array->bytes / array->shape[0];
+    array->shape[0]--;
+}
+
+static void make_bytes(struct qkv_array *array) {
+    array->dtype = QKV_I8;
+}
+
+static void make_floats(struct qkv_array *array) {
+    array->shape[array->rank - 1] /= 4;
+    array->dtype = QKV_F32;
+}
+
+static void weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor(void **state) {
+    (void)state;
+    static const struct {
+        const char *golden, *from, *to;
+        enum qkv_status status;
+        const char *says;
+    } keys[] = {
+        {FP8, "\"fp8\"", "\"gptq\"", QKV_SPEC, "quantization_config.quant_method is \"gptq\""},
+        {FP8, "\"e4m3\"", "\"e5m2\"", QKV_SPEC, "quantization_config.fmt is \"e5m2\""},
+        {FP8, "\"weight_block_size\"", "\"block\"", QKV_SPEC, "quantization_config.weight_block_size is missing"},
+        {FP8, "\"weight_block_size\": [\n   4,", "\"weight_block_size\": [\n   0,", QKV_SPEC,
+         "weight_block_size is [0,6]"},
+        {FP8, "\"weight_block_size\": [\n   4,", "\"weight_block_size\": [\n   1e99,", QKV_SPEC,
+         "weight_block_size is"},
+        {FP8, "\"weight_block_size\": [\n   4,", "\"weight_block_size\": [\n   1, 4,", QKV_SPEC,
+         "weight_block_size is [1,4,6]"},
+        {FP8, "\"weight_block_size\": [\n   4,", "\"weight_block_size\": [\n   5,", QKV_SHAPE, "_scale_inv is"},
+        {FP8, "\"fp8\"", "\"mxfp4\"", QKV_FORMAT, "is of type F8_E4M3"},
+        {MXFP4, "\"quantization_config\"", "\"quantization\"", QKV_FORMAT,
+         "no tensor model.layers.0.mlp.experts.gate_up_proj,"},
+        {MXFP4, "\"intermediate_size\": 32", "\"intermediate_size\": 40", QKV_SHAPE, "config.json makes it"},
+    };
+    static const struct {
+        const char *golden, *name;
+        void (*change)(struct qkv_array *);
+        enum qkv_status status;
+        const char *says;
+    } tensors[] = {
+        {FP8, KV_B "_scale_inv", leave_out, QKV_FORMAT, "no tensor " KV_B "_scale_inv"},
+        {FP8, KV_B "_scale_inv", cut, QKV_SHAPE, KV_B "_scale_inv is"},
+        {FP8, KV_B "_scale_inv", make_integers, QKV_FORMAT, "scales are floats"},
+        {FP8, KV_B, cut, QKV_SHAPE, KV_B " is"},
+        {MXFP4, BLOCKS, leave_out, QKV_FORMAT, "no tensor " BLOCKS},
+        {MXFP4, SCALES, leave_out, QKV_FORMAT, "no tensor " SCALES},
+        {MXFP4, BLOCKS, cut, QKV_SHAPE, BLOCKS " is"},
+        {MXFP4, SCALES, cut, QKV_SHAPE, SCALES " is"},
+        {MXFP4, BLOCKS, make_bytes, QKV_FORMAT, "blocks are bytes"},
+        {MXFP4, SCALES, make_bytes, QKV_FORMAT, "scales are bytes"},
+        {MXFP4, BLOCKS, make_floats, QKV_SHAPE, BLOCKS " is"},
+    };
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        const char *folder = config_changed("packed", keys[i].golden, keys[i].from, keys[i].to);
+        expect_refused(folder, keys[i].status, keys[i].says);
+        test_remove_tree(folder);
+    }
+    for (size_t i = 0; i < TEST_COUNT(tensors); i++) {
+        const char *folder = tensors_changed(ctx, tensors[i].golden, tensors[i].name, tensors[i].change, NULL);
+        expect_refused(folder, tensors[i].status, tensors[i].says);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+}
+
+/* The tensors of layers behind the last one, which predict a second token, are left out of DeepSeek's. */
+static void a_layer_behind_the_last_one_is_none_of_deepseek(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const char *folder = tensors_changed(ctx, FP8, "", NULL, "model.layers.2.eh_proj.weight");
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, FP8, "", NULL, "model.layers.3.eh_proj.weight");
+    expect_refused(folder, QKV_FORMAT, "a tensor model.layers.3.eh_proj.weight");
+    test_remove_tree(folder);
     qkv_context_free(ctx);
 }
 
@@ -195,6 +291,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_family_cannot_be_is_refused_by_its_key),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
+        cmocka_unit_test(weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor),
+        cmocka_unit_test(a_layer_behind_the_last_one_is_none_of_deepseek),
         cmocka_unit_test(files_that_are_missing_or_others_are_refused),
         cmocka_unit_test(an_index_whose_total_is_another_is_refused),
     };

@@ -76,7 +76,7 @@ static const struct {
     {"{\"t\":{\"shape\":[],\"data_offsets\":[0,1]}}", 1, TENSOR("dtype is missing or not a text")},
     {"{\"t\":{\"dtype\":5,\"shape\":[],\"data_offsets\":[0,1]}}", 1, TENSOR("dtype is missing or not a text")},
     {"{\"t\":" ENTRY("f32", "[]", "[0,4]") "}", 4, TENSOR("dtype \"f32\" is unknown")},
-    {"{\"t\":" ENTRY("F8_E4M3", "[4]", "[0,4]") "}", 4, TENSOR("dtype F8_E4M3 is not supported; convert it")},
+    {"{\"t\":" ENTRY("F8_E5M2", "[4]", "[0,4]") "}", 4, TENSOR("dtype F8_E5M2 is not supported; convert it")},
     {"{\"t\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, TENSOR("shape is missing or not a list")},
     {"{\"t\":" ENTRY("U8", "3", "[0,3]") "}", 3, TENSOR("shape is missing or not a list")},
     {"{\"t\":" ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, TENSOR("it has 9 dimensions, more than the 8")},

@@ -4,7 +4,8 @@
  * qkv_model_load and all that goes through it read such folders as they read ours. What a family computes otherwise than a spec
  * can say is refused with the key of config.json that says so; nothing is approximated. Matrices in bf16 and f16 that stand there as a
  * model has them are mapped, and fused ones are cut where they lie; those stored in another order are copied in fp32. Dropout is a
- * matter of training and not taken over. Weights that are no parameters there, as the final_logits_bias of BART, are frozen
+ * matter of training and not taken over. Matrices in 8 bits with a scale for each block (DeepSeek V3) and experts in MXFP4 (gpt-oss) are
+ * read as floats. Weights that are no parameters there, as the final_logits_bias of BART, are frozen
  * (qkv_model_set_trainable), and stay so in a run that begins with the model. */
 #ifndef QKV_PUBLIC_PUBLISHED_H
 #define QKV_PUBLIC_PUBLISHED_H
@@ -22,6 +23,9 @@ QKV_API const char *qkv_model_family(const struct qkv_model *model);
 /* Why a published model has no tokenizer though its folder has a tokenizer.json: a sentence; NULL where it has one, or there is no
  * file. Such a model works by ids. Owned by the model. */
 QKV_API const char *qkv_model_tokenizer_problem(const struct qkv_model *model);
+/* How the folder of a model makes vectors of texts, as sentence-transformers reads it from modules.json; false: it does not say. *most: the
+ * most tokens of a text, of which the first are kept; 0: the context. Any thread. */
+QKV_API bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most);
 /* The last hidden states. */
 enum qkv_family_hidden { QKV_FAMILY_HIDDEN_LAST, QKV_FAMILY_HIDDEN_BEFORE_NORM, QKV_FAMILY_HIDDEN_NARROWED };
 /* What a model's family calls so: what the head reads, or pools; before the final norm (ViT); behind the matrix that narrows

@@ -187,6 +187,7 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 struct qkv_line_options {
     enum qkv_long long_lines; /* what becomes of those that have more tokens than the context */
     size_t *long_count;       /* how many there were is added here; NULL: nowhere */
+    size_t most;              /* tokens of a line, instead of the context where that is more; 0: the context */
 };
 /* Experimental: a line that is too long is an error, which names it. */
 QKV_API struct qkv_line_options qkv_line_defaults(void);

@@ -183,7 +183,8 @@ enum qkv_expert_scores { QKV_EXPERT_SCORES_LIST(QKV_SPEC_ENUM_EXPERT_SCORES) };
 enum qkv_group_score { QKV_GROUP_SCORE_LIST(QKV_SPEC_ENUM_GROUP_SCORE) };
 enum qkv_tie { QKV_TIE_LIST(QKV_SPEC_ENUM_TIE) };
 enum qkv_head_kind { QKV_HEAD_LIST(QKV_SPEC_ENUM_HEAD) };
-enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) };
+/* QKV_POOL_MAX, the largest number of each channel, is none of a head, only of qkv_embed. */
+enum qkv_pool { QKV_POOL_LIST(QKV_SPEC_ENUM_POOL) QKV_POOL_MAX };
 enum qkv_init_kind { QKV_INIT_LIST(QKV_SPEC_ENUM_INIT) };
 
 /* The most layers of a stack, kinds of layers in it, and bytes of a kind's name with its end. */
@@ -381,9 +382,10 @@ struct qkv_spec {
     int vocab;        /* of the decoder, or of the lone encoder */
     int source_vocab; /* of an encoder beside a decoder; vocab */
     int d_model;
-    int context;      /* the most positions of a sequence */
-    enum qkv_tie tie; /* head */
-    double dropout;   /* on embeddings, attention weights and the output of every sublayer; 0 */
+    int context;        /* the most positions of a sequence */
+    int source_context; /* of what an encoder beside a decoder reads that are no tokens; 0: context (qkv_stack_context) */
+    enum qkv_tie tie;   /* head */
+    double dropout;     /* on embeddings, attention weights and the output of every sublayer; 0 */
     struct {
         enum qkv_head_kind kind; /* lm */
         int classes;             /* classify, classify_tokens */
@@ -404,6 +406,8 @@ struct qkv_spec {
  * without a head, is the decoder's, or the lone encoder's. Any thread. */
 QKV_API int qkv_stack_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);
 QKV_API int qkv_spec_width(const struct qkv_spec *spec);
+/* The most positions of a sequence of a stack. Any thread. */
+QKV_API int qkv_stack_context(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);
 /* Widths in the embedding of a stack: of tokens, and of positions, types and norm. Any thread. */
 QKV_API int qkv_token_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);
 QKV_API int qkv_position_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack);

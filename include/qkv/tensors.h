@@ -23,6 +23,7 @@ enum qkv_dtype {
     QKV_I64,
     QKV_U64,
     QKV_BOOL,
+    QKV_F8_E4M3, /* a sign, 4 bits of exponent, 3 of mantissa, no infinities */
     QKV_DTYPE_COUNT
 };
 

@@ -1,5 +1,5 @@
 /* dtype: sizes of element types and their conversion to and from float, element by element, from unaligned memory.
- * f16 is IEEE 754 binary16; bf16 is the upper half of a binary32. */
+ * f16 is IEEE 754 binary16; bf16 is the upper half of a binary32; f8_e4m3 is OFP8 E4M3 (2023), whose largest number is 448. */
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@ size_t qkv_dtype_size(enum qkv_dtype dtype) {
     case QKV_I8:
     case QKV_U8:
     case QKV_BOOL:
+    case QKV_F8_E4M3:
         return 1;
     case QKV_F16:
     case QKV_BF16:
@@ -78,6 +79,28 @@ static uint16_t to_bf16(float x) {
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
 }
 
+static float from_f8_e4m3(uint8_t byte) {
+    const uint32_t magnitude = byte & 0x7f, sign = (uint32_t)(byte & 0x80) << 24;
+    const uint32_t normal = (magnitude << 20) + ((127u - 7u) << 23), tiny = bits_of((float)magnitude * 0x1p-9f);
+    const uint32_t bits = magnitude == 0x7f ? 0x7fc00000 : magnitude < 8 ? tiny : normal;
+    return float_of(bits | sign);
+}
+
+/* What is too large is NaN. */
+static uint8_t to_f8_e4m3(float x) {
+    const uint32_t bits = bits_of(x), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
+    uint32_t byte;
+    if (magnitude >= 0x43f00000) { /* 480, where the next number would be */
+        byte = 0x7f;
+    } else if (magnitude < 0x3c800000) { /* below 2^-6: adding 2^14 makes the float unit round at 2^-9 */
+        byte = bits_of(float_of(magnitude) + 0x1p14f) - bits_of(0x1p14f);
+    } else {
+        const uint32_t odd = magnitude >> 20 & 1;
+        byte = (magnitude - ((127u - 7u) << 23) + 0x7ffff + odd) >> 20;
+    }
+    return (uint8_t)(sign | byte);
+}
+
 /* The nearest integer (ties to even) within [low, high]; 0 for NaN. The bounds are compared as floats, of which every one
  * strictly between them converts safely. */
 static int64_t to_signed(float x, int64_t low, int64_t high) {
@@ -143,6 +166,9 @@ void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n) {
     case QKV_BOOL:
         FROM_LOOP(uint8_t, v ? 1.0f : 0.0f);
         return;
+    case QKV_F8_E4M3:
+        FROM_LOOP(uint8_t, from_f8_e4m3(v));
+        return;
     case QKV_DTYPE_COUNT:
         break;
     }
@@ -199,6 +225,9 @@ void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n) 
         return;
     case QKV_BOOL:
         TO_LOOP(uint8_t, x != 0); /* NaN is not 0 */
+        return;
+    case QKV_F8_E4M3:
+        TO_LOOP(uint8_t, to_f8_e4m3(x));
         return;
     case QKV_DTYPE_COUNT:
         break;

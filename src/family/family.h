@@ -113,7 +113,6 @@ struct qkv_family {
     const char *aliases;  /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have */
     const char *defaults; /* what a key is where config.json has none */
     const char *needs;    /* keys with the only value that can be read */
-    const char *within;   /* "KEY=OTHER": numbers that may not be above that of another key; NULL: none */
     const char *spec;     /* what all of them have */
     const struct qkv_family_choice *choices; /* NULL: none */
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
@@ -184,6 +183,8 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
 struct qkv_family_config {
     const struct qkv_family *family;
     json_t *keys;
+    size_t block[2]; /* rows and columns that have one scale, of matrices in 8 bits; 0: there are none */
+    bool packed;     /* experts may be in MXFP4 */
 };
 void qkv_family_config_free(struct qkv_family_config *config);
 

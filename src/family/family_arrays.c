@@ -57,7 +57,8 @@ static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_fami
     const size_t rows = ours->shape[0], elements = qkv_array_elements(ours);
     struct qkv_family_view view;
     struct qkv_array theirs;
-    if (gradients && !weight->gradient) return QKV_OK; /* it does not learn */
+    /* it does not learn, or not by a gradient */
+    if (gradients && (!weight->gradient || weight->role == QKV_ROLE_CORRECTION)) return QKV_OK;
     if (!qkv_family_view(config, &model->spec, ours->name, rows, &view))
         return qkv_fail(model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be", config->family->type,
                         ours->name);

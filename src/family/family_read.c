@@ -153,18 +153,24 @@ static enum qkv_status check_needs(const struct reading *r, const char *needs) {
     return QKV_OK;
 }
 
-/* A spec has one context for both of its stacks: what config.json itself says must fit. */
-static enum qkv_status check_within(const struct reading *r, const json_t *root, const char *within) {
-    struct qkv_family_piece piece;
-    while (within && qkv_family_next(&within, &piece)) {
-        const json_t *value = qkv_family_get(root, piece.key), *most = qkv_family_get(r->config, piece.value);
-        if (json_is_integer(value) && json_is_integer(most) && json_integer_value(value) > json_integer_value(most))
-            return qkv_fail(r->ctx, QKV_SPEC,
-                            "%s: %s is %lld, more than the %lld of %s; of models of type %s those can be read in which "
-                            "it is at most that",
-                            r->name, piece.key, (long long)json_integer_value(value),
-                            (long long)json_integer_value(most), piece.value, r->family->type);
+/* Weights in few bits, which are read as floats: those of DeepSeek in 8, and of gpt-oss in 4. */
+static enum qkv_status read_quantization(const struct reading *r, struct qkv_family_config *config) {
+    const json_t *quantization = json_object_get(r->config, "quantization_config");
+    if (!quantization || json_is_null(quantization)) return QKV_OK;
+    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+    const char *fmt = json_string_value(json_object_get(quantization, "fmt"));
+    const json_t *block = json_object_get(quantization, "weight_block_size");
+    config->packed = method && !strcmp(method, "mxfp4");
+    if (!config->packed && (!method || strcmp(method, "fp8")))
+        return refuse_value(r, "quantization_config.quant_method", "\"fp8\", \"mxfp4\", or no quantization_config");
+    if (!config->packed && fmt && strcmp(fmt, "e4m3")) return refuse_value(r, "quantization_config.fmt", "\"e4m3\"");
+    for (size_t i = 0; i < 2 && !config->packed; i++) {
+        const json_int_t size = json_integer_value(json_array_get(block, i));
+        if (size < 1 || size > 1 << 20 || json_array_size(block) != 2)
+            return refuse_value(r, "quantization_config.weight_block_size", "[ROWS, COLUMNS], \"[128, 128]\"");
+        config->block[i] = (size_t)size;
     }
+    json_object_del(r->config, "quantization_config");
     return QKV_OK;
 }
 
@@ -308,7 +314,6 @@ static enum qkv_status make_spec(struct reading *r, struct qkv_spec *spec) {
 
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec) {
-    static const char common[] = "quantization_config=null";
     struct reading r = {.ctx = ctx, .name = name, .config = json_deep_copy(root)};
     enum qkv_status status = r.config ? find_family(&r) : QKV_MEMORY;
     if (!status) status = find_architecture(&r);
@@ -318,11 +323,12 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
         find_all_tensors(&r, has, user);
         if (!fill_defaults(r.config, r.family->defaults)) status = QKV_MEMORY;
     }
-    if (!status) status = check_needs(&r, common);
+    *config = (struct qkv_family_config){0};
+    if (!status) status = read_quantization(&r, config);
     if (!status) status = check_needs(&r, r.family->needs);
-    if (!status) status = check_within(&r, root, r.family->within);
     if (!status) status = make_spec(&r, spec);
-    *config = (struct qkv_family_config){.family = r.family, .keys = r.config};
+    config->family = r.family;
+    config->keys = r.config;
     if (status) qkv_family_config_free(config);
     return status;
 }

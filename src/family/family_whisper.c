@@ -1,4 +1,4 @@
-/* Whisper (Radford et al. 2022): frames through two convolutions, given as numbers; keys have no bias. */
+/* Whisper (Radford et al. 2022): frames through two convolutions, given as numbers; keys have no bias. scale_embedding is read by nobody. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {
@@ -34,18 +34,18 @@ const struct qkv_family qkv_family_whisper = {
     .stacks = "encoder decoder",
     .defaults = "vocab_size=51865; num_mel_bins=80; d_model=384; encoder_layers=4; decoder_layers=4; "
                 "encoder_attention_heads=6; decoder_attention_heads=6; encoder_ffn_dim=1536; decoder_ffn_dim=1536; "
-                "activation_function='gelu'; scale_embedding=false; max_source_positions=1500; "
+                "activation_function='gelu'; max_source_positions=1500; "
                 "max_target_positions=448; tie_word_embeddings=true",
     .needs = "tie_word_embeddings=true",
-    .within = "max_source_positions=max_target_positions",
     .spec = "d_model=$d_model; head.kind='lm'; encoder.layers=$encoder_layers; decoder.layers=$decoder_layers; "
             "encoder.attention.heads=$encoder_attention_heads; decoder.attention.heads=$decoder_attention_heads; "
             "encoder.ffn.d_ff=$encoder_ffn_dim; decoder.ffn.d_ff=$decoder_ffn_dim; *.ffn.bias=true; "
-            "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; context=$max_target_positions; tie='head'; "
+            "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; context=$max_target_positions; "
+            "source_context=$max_source_positions; tie='head'; "
             "head.bias=false; *.attention.bias='qvo'; encoder.embed.input.kind='frames'; "
             "encoder.embed.input.channels=$num_mel_bins; encoder.embed.position.kind='sinusoidal'; "
             "encoder.embed.position.layout='spaced'; encoder.embed.scale=1.0; decoder.embed.position.kind='learned'; "
-            "decoder.embed.scale=$scale_embedding:scaled; *.norm.placement='pre'",
+            "decoder.embed.scale=1.0; *.norm.placement='pre'",
     .choices = choices,
     .tensors = tensors,
     .prefix = "model.",

@@ -29,6 +29,13 @@ static void pool_last(const float *x, size_t T, size_t C, float *out) {
     memcpy(out, x + (T - 1) * C, C * sizeof *out);
 }
 
+static void pool_max(const float *x, size_t T, size_t C, float *out) {
+    memcpy(out, x, C * sizeof *out);
+    for (size_t t = 1; t < T; t++)
+        for (size_t c = 0; c < C; c++)
+            if (!(x[t * C + c] <= out[c])) out[c] = x[t * C + c]; /* what is no number stays */
+}
+
 /* False where a number is not finite. */
 static bool embed_finish(float *x, size_t C, bool normalize) {
     double sum = 0;
@@ -52,6 +59,8 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
             pool_first(x, C, out);
         else if (e->pool == QKV_POOL_LAST)
             pool_last(x, (size_t)batch->lengths[b], C, out);
+        else if (e->pool == QKV_POOL_MAX)
+            pool_max(x, (size_t)batch->lengths[b], C, out);
         else
             pool_mean(x, (size_t)batch->lengths[b], C, out);
         if (!embed_finish(out, C, e->normalize))
@@ -72,7 +81,7 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};
     if (spec->encoder.layers == 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "embed needs an encoder; this model has a decoder alone");
-    if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN && pool != QKV_POOL_LAST)
+    if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN && pool != QKV_POOL_LAST && pool != QKV_POOL_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;

@@ -59,8 +59,9 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
     struct qkv_context *ctx = qkv_model_context(l->model);
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(l->model);
     const size_t size = text ? strlen(text) : 0;
+    const size_t context = (size_t)qkv_model_spec(l->model)->context, most = l->options->most;
     const struct qkv_long_rule rule = {.kind = l->options->long_lines,
-                                       .most = (size_t)qkv_model_spec(l->model)->context,
+                                       .most = most && most < context ? most : context,
                                        .found = l->options->long_count};
     if (text && qkv_is_blank(text, size)) return QKV_OK;
     struct line *line = &w->lines[w->count];
@@ -76,6 +77,9 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
         return QKV_OK;
     }
     w->count++;
+    if (fate == QKV_FATE_REFUSED && rule.most < context)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s %zu has %zu tokens, more than the %zu that are to be read of one",
+                        l->what ? l->what : "line", index + 1, line->count, rule.most);
     return fate == QKV_FATE_REFUSED ? qkv_line_refuse(ctx, l->what ? l->what : "line", index, line->count, rule.most)
                                     : QKV_OK;
 }

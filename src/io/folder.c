@@ -301,8 +301,10 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     struct qkv_model *m = NULL;
     struct qkv_model_origin origin = {0};
     struct qkv_model_generation generation;
+    struct qkv_model_pooling pooling;
     enum qkv_status status = qkv_published_match(published, spec);
     if (!status) status = qkv_published_generation(published, spec, &generation);
+    if (!status) status = qkv_published_pooling(published, spec, &pooling);
     if (!status && !planned) status = qkv_published_room(published);
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
@@ -314,7 +316,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     status = load_file(ctx, spec, &file, qkv_published_read, folder, planned, &m);
     *out = m;
     if (m)
-        m->origin = origin, m->generation = generation;
+        m->origin = origin, m->generation = generation, m->pooling = pooling;
     else
         origin.free(origin.family);
     if (!status) status = qkv_published_freeze(m);

@@ -10,7 +10,7 @@
 #define INDEX_FILE  "model.safetensors.index.json"
 #define CONFIG_MOST (64u << 20)
 
-static enum qkv_status read_json(struct qkv_context *ctx, const char *path, json_t **root) {
+enum qkv_status qkv_published_json(struct qkv_context *ctx, const char *path, json_t **root) {
     struct qkv_map map;
     enum qkv_status status = qkv_read_file(ctx, path, &map);
     if (status) return status;
@@ -61,7 +61,7 @@ static enum qkv_status check_total(const struct qkv_published *p, const char *pa
 static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
     json_t *root = NULL, *value;
     const char *name;
-    enum qkv_status status = read_json(p->ctx, path, &root);
+    enum qkv_status status = qkv_published_json(p->ctx, path, &root);
     if (status) return status;
     json_t *map = json_object_get(root, "weight_map");
     if (!json_object_size(map))
@@ -186,7 +186,7 @@ enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, 
     json_t *root = NULL;
     *out = NULL;
     char *config = qkv_join_path(ctx, folder, QKV_CONFIG_FILE);
-    enum qkv_status status = config ? read_json(ctx, config, &root) : QKV_MEMORY;
+    enum qkv_status status = config ? qkv_published_json(ctx, config, &root) : QKV_MEMORY;
     if (status || !qkv_family_is_config(root)) {
         if (status != QKV_MEMORY) qkv_forgive(ctx);
         json_decref(root);

@@ -31,6 +31,13 @@ const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {
     return model->origin.tokenizer;
 }
 
+bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most) {
+    *pool = model->pooling.pool;
+    *normalize = model->pooling.normalize;
+    *most = model->pooling.most;
+    return model->pooling.given;
+}
+
 enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
     if (!model_config(model)) return QKV_FAMILY_HIDDEN_LAST;
     if (model_config(model)->family->hidden_before_norm) return QKV_FAMILY_HIDDEN_BEFORE_NORM;

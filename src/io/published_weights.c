@@ -20,22 +20,6 @@ static const struct qkv_published_entry *entry_find(const struct qkv_published *
 
 /* ---- matching ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status check_theirs(const struct qkv_published *p, const struct qkv_published_entry *e,
-                                    const struct qkv_array *want) {
-    const char *path = p->files[e->file].path;
-    char asked[QKV_SHAPE_TEXT], found[QKV_SHAPE_TEXT];
-    bool same = e->theirs->rank == want->rank;
-    for (int d = 0; d < want->rank && same; d++) same = e->theirs->shape[d] == want->shape[d];
-    if (!same)
-        return qkv_fail(p->ctx, QKV_SHAPE, "%s: %s is %s but config.json makes it %s", path, e->theirs->name,
-                        qkv_shape_text(e->theirs->shape, e->theirs->rank, found),
-                        qkv_shape_text(want->shape, want->rank, asked));
-    const enum qkv_dtype dtype = e->theirs->dtype;
-    if (dtype == QKV_F32 || dtype == QKV_F16 || dtype == QKV_BF16 || dtype == QKV_F64) return QKV_OK;
-    return qkv_fail(p->ctx, QKV_FORMAT, "%s: %s is of type %s; weights are floats", path, e->theirs->name,
-                    qkv_dtype_name(dtype));
-}
-
 static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_spec *spec,
                                     const struct qkv_weight *weight) {
     const struct qkv_array *ours = &weight->array;
@@ -44,18 +28,14 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     if (!qkv_family_view(&p->config, spec, ours->name, ours->shape[0], &e->view))
         return qkv_fail(p->ctx, QKV_SPEC, "%s: models of type %s have no weight that %s could be", p->folder,
                         p->config.family->type, ours->name);
-    e->theirs = qkv_published_find(p, e->view.name, &e->file);
-    if (!e->theirs)
-        return qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for",
-                        p->count == 1 ? p->files[0].path : p->folder, e->view.name);
     qkv_family_shape(&e->view, ours, spec, &want);
-    enum qkv_status status = check_theirs(p, e, &want);
+    enum qkv_status status = qkv_published_locate(p, &want, e);
     if (status) return status;
     e->array = *ours;
     e->array.name = qkv_copy_string(p->ctx, ours->name);
     if (!e->array.name) return QKV_MEMORY;
     p->entry_count++;
-    e->direct = e->view.order == QKV_FAMILY_PARTS && !(e->view.flags & QKV_FAMILY_TRANSPOSED);
+    e->direct = e->view.order == QKV_FAMILY_PARTS && !(e->view.flags & QKV_FAMILY_TRANSPOSED) && !e->scales;
     const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
     e->array.dtype = e->theirs->dtype;
     e->array.bytes = row * ours->shape[0];
@@ -72,14 +52,18 @@ static int compare_places(const void *a, const void *b) {
 
 /* A tensor of the files that is none of the weights. */
 static enum qkv_status find_strangers(struct qkv_published *p) {
-    const struct qkv_array **used = qkv_allocate(p->ctx, p->entry_count + 1, sizeof *used);
+    const struct qkv_array **used = qkv_allocate(p->ctx, 2 * p->entry_count + 1, sizeof *used);
     enum qkv_status status = used ? QKV_OK : QKV_MEMORY;
-    for (size_t i = 0; used && i < p->entry_count; i++) used[i] = p->entries[i].theirs;
-    if (used) qsort(used, p->entry_count, sizeof *used, compare_places);
+    size_t count = 0;
+    for (size_t i = 0; used && i < p->entry_count; i++) {
+        used[count++] = p->entries[i].theirs;
+        if (p->entries[i].scales) used[count++] = p->entries[i].scales;
+    }
+    if (used) qsort(used, count, sizeof *used, compare_places);
     for (size_t f = 0; f < p->count && !status; f++)
         for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors) && !status; i++) {
             const struct qkv_array *array = qkv_tensors_at(p->files[f].tensors, i);
-            if (bsearch(&array, used, p->entry_count, sizeof *used, compare_places)) continue;
+            if (bsearch(&array, used, count, sizeof *used, compare_places)) continue;
             if (qkv_family_ignores(&p->config, array->name)) continue;
             status = qkv_fail(p->ctx, QKV_FORMAT, "%s has a tensor %.*s that config.json (%s) does not ask for",
                               p->files[f].path, qkv_shown_length(array->name), array->name,
@@ -137,17 +121,10 @@ struct taken {
 
 static enum qkv_status take_slice(const struct qkv_published *p, const struct qkv_published_entry *e,
                                   struct taken *taken) {
-    struct qkv_array part = *e->theirs;
     if (taken->array == e->theirs && taken->slice == e->view.slice) return QKV_OK;
-    if (e->view.flags & QKV_FAMILY_STACKED) {
-        part.shape[0] = 1;
-        part.bytes /= e->view.slices;
-        part.data = (const char *)part.data + e->view.slice * part.bytes;
-    }
     free(taken->floats);
-    *taken = (struct taken){.floats = qkv_allocate(p->ctx, qkv_array_elements(&part), sizeof(float))};
-    if (!taken->floats) return QKV_MEMORY;
-    enum qkv_status status = qkv_tensors_floats(p->files[e->file].tensors, &part, taken->floats);
+    *taken = (struct taken){0};
+    enum qkv_status status = qkv_published_floats(p, e, &taken->floats);
     if (status) return status;
     taken->array = e->theirs;
     taken->slice = e->view.slice;

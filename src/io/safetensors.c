@@ -33,9 +33,9 @@ struct qkv_tensors {
 /* ---- element types ------------------------------------------------------------------------------------------------ */
 
 static const char *const dtype_names[QKV_DTYPE_COUNT] = {
-    [QKV_F32] = "F32", [QKV_F16] = "F16", [QKV_BF16] = "BF16", [QKV_F64] = "F64", [QKV_I8] = "I8",
-    [QKV_U8] = "U8",   [QKV_I16] = "I16", [QKV_U16] = "U16",   [QKV_I32] = "I32", [QKV_U32] = "U32",
-    [QKV_I64] = "I64", [QKV_U64] = "U64", [QKV_BOOL] = "BOOL",
+    [QKV_F32] = "F32", [QKV_F16] = "F16", [QKV_BF16] = "BF16", [QKV_F64] = "F64",         [QKV_I8] = "I8",
+    [QKV_U8] = "U8",   [QKV_I16] = "I16", [QKV_U16] = "U16",   [QKV_I32] = "I32",         [QKV_U32] = "U32",
+    [QKV_I64] = "I64", [QKV_U64] = "U64", [QKV_BOOL] = "BOOL", [QKV_F8_E4M3] = "F8_E4M3",
 };
 
 const char *qkv_dtype_name(enum qkv_dtype dtype) {
@@ -54,8 +54,8 @@ bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype) {
 
 /* Names that the format defines and this library has no element type for. */
 static bool is_foreign_dtype(const char *name) {
-    static const char *const names[] = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
-                                        "F6_E2M3", "F6_E3M2", "F4",      "C64"};
+    static const char *const names[] = {"F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+                                        "F6_E2M3", "F6_E3M2", "F4",          "C64"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0) return true;
     }

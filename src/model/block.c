@@ -71,7 +71,8 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
         e.tables[QKV_EMBED_POSITION].rows = &s->position;
         e.tables[QKV_EMBED_POSITION].first = (size_t)spec->position.offset;
     } else if (s->embed.embed) {
-        e.tables[QKV_EMBED_POSITION].rows = qkv_tape_view(f->tape, s->embed.embed, (size_t)f->spec->context, P);
+        e.tables[QKV_EMBED_POSITION].rows =
+            qkv_tape_view(f->tape, s->embed.embed, (size_t)qkv_stack_context(f->spec, s->spec), P);
     }
     if (spec->types) e.tables[QKV_EMBED_TYPE].rows = &s->type;
     e.tables[QKV_EMBED_TYPE].places = f->types;

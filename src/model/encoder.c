@@ -137,7 +137,7 @@ static enum qkv_status plan_kept(void *argument) {
 
 static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *source) {
     const int32_t *lengths = source->lengths;
-    size_t context = (size_t)m->spec.context, rows, B = source->B, T = source->T;
+    size_t context = (size_t)qkv_stack_context(&m->spec, &m->spec.encoder), rows, B = source->B, T = source->T;
     if ((!source->ids && !source->features) || B < 1 || T < 1)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "there is nothing to encode: a batch of %zu rows of %zu positions", B, T);
     if (T > context)

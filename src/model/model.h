@@ -93,6 +93,14 @@ struct qkv_model_generation {
     size_t barred_count;
 };
 
+/* How a published folder makes vectors of texts (modules.json). */
+struct qkv_model_pooling {
+    bool given; /* it says so; else the rest is nothing */
+    enum qkv_pool pool;
+    bool normalize;
+    size_t most; /* tokens of a text, what is behind them being left out; 0: the context */
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -118,6 +126,7 @@ struct qkv_model {
     size_t label_count;
     struct qkv_model_origin origin;
     struct qkv_model_generation generation;
+    struct qkv_model_pooling pooling;
 };
 
 /* What targets begin with: as the folder says, else the tokenizer; -1: neither does. */

@@ -19,7 +19,7 @@ static struct qkv_dimensions params_sizes(const struct qkv_spec *spec, const str
     return (struct qkv_dimensions){
         .V = vocab,
         .C = C,
-        .T = (size_t)spec->context + (size_t)stack->embed.position.offset,
+        .T = (size_t)qkv_stack_context(spec, stack) + (size_t)stack->embed.position.offset,
         .E = (size_t)qkv_token_width(spec, stack),
         .P = (size_t)qkv_position_width(spec, stack),
         .Y = (size_t)stack->embed.types,

@@ -37,9 +37,10 @@ enum qkv_status qkv_pass_check_options(struct qkv_model *m, const struct qkv_pas
     if (o->B < 1 || o->T < 1 || (both && o->source_T < 1))
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is empty", o->B,
                         both && o->T ? o->source_T : o->T);
-    if (o->T > context || (both && o->source_T > context))
+    const size_t sources = (size_t)qkv_stack_context(&m->spec, &m->spec.encoder);
+    if (o->T > context || (both && o->source_T > sources))
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a row of %zu positions is longer than the model's context of %zu",
-                        o->T > context ? o->T : o->source_T, context);
+                        o->T > context ? o->T : o->source_T, o->T > context ? context : sources);
     if (o->checkpoint && o->weights)
         return qkv_fail(
             m->ctx, QKV_ARGUMENT,
@@ -75,9 +76,9 @@ static struct side_limits side_limits(const struct qkv_pass *p, bool source) {
 }
 
 /* Cumulative rows; finds the longest sequence where the caller has not said how long it may be. */
-static enum qkv_status check_packed(struct qkv_pass *p, struct qkv_pass_side *s, const struct side_limits *l) {
+static enum qkv_status check_packed(struct qkv_pass *p, struct qkv_pass_side *s, const struct side_limits *l,
+                                    size_t context) {
     struct qkv_context *ctx = p->model->ctx;
-    const size_t context = (size_t)p->model->spec.context;
     size_t longest = 0;
     if (s->lengths)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s gives the length of each sequence already; leave %s out", l->cu,
@@ -127,7 +128,7 @@ static size_t side_rows(const struct qkv_pass *p, const struct qkv_pass_side *s)
 static enum qkv_status check_positions(struct qkv_pass *p, const struct qkv_pass_side *s,
                                        const struct qkv_stack *stack) {
     struct qkv_context *ctx = p->model->ctx;
-    const int32_t context = p->model->spec.context;
+    const int32_t context = qkv_stack_context(&p->model->spec, stack->spec);
     const bool gapless = s->positions && qkv_pass_counts_rows(stack);
     for (size_t b = 0; s->positions && b < s->B; b++) {
         const int32_t *at = s->positions + (s->cu ? (size_t)s->cu[b] : b * s->T);
@@ -194,7 +195,8 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
     if (s->input_gradient && (!s->inputs || !p->options.train))
         return qkv_fail(ctx, QKV_ARGUMENT, "a gradient of %s is asked for, which needs %s and a pass made with train",
                         l.inputs, l.inputs);
-    enum qkv_status status = s->cu ? check_packed(p, s, &l) : QKV_OK;
+    const int context = qkv_stack_context(&p->model->spec, stack->spec);
+    enum qkv_status status = s->cu ? check_packed(p, s, &l, (size_t)context) : QKV_OK;
     if (status != QKV_OK) return status;
     if (s->T < 1 || s->T > l.T)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has sequences of %zu %s, but the pass was made for at most %zu",
@@ -203,10 +205,10 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the batch has %s, but the embedding of the %s has no types (embed.types is 0)",
                         source ? "source_types" : "types", stack->name);
-    if (s->length > (size_t)p->model->spec.context)
+    if (s->length > (size_t)context)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "rotations are to be decided for a length of %zu, more than the model's context of %d",
-                        s->length, p->model->spec.context);
+                        s->length, context);
     status = check_lengths(p, s, &l);
     if (status == QKV_OK && l.N && side_rows(p, s) > l.N)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has %zu %s, but the pass was made for at most %zu", side_rows(p, s),

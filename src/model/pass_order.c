@@ -10,7 +10,9 @@ void qkv_pass_set_part(struct qkv_pass *p, const struct qkv_pass_part *part) {
 
 /* By the model's context: the length of no other row may matter. */
 static size_t order_keys(const struct qkv_pass *p) {
-    const size_t context = (size_t)p->model->spec.context, least = SHARE_KEYS;
+    const struct qkv_spec *spec = &p->model->spec;
+    const size_t sources = (size_t)spec->source_context, own = (size_t)spec->context, least = SHARE_KEYS;
+    const size_t context = sources > own ? sources : own;
     const size_t share = (context / SHARES + least - 1) / least * least;
     return share > least ? share : least;
 }

@@ -16,7 +16,7 @@ static enum qkv_status position_fill(struct qkv_model *m, const struct qkv_stack
                                      .arena = &m->arena,
                                      .position = position,
                                      .attention = attention,
-                                     .context = (size_t)m->spec.context,
+                                     .context = (size_t)qkv_stack_context(&m->spec, spec),
                                      .C = (size_t)qkv_position_width(&m->spec, spec)};
     if (attention) return qkv_position_fill_attention(&fill, tables);
     *tables = (struct qkv_position_tables){0};

@@ -343,7 +343,7 @@ static enum qkv_status check_tie(const struct checker *c) {
 static enum qkv_status check_embedding(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
     const struct qkv_spec *s = &c->written->spec;
     const struct qkv_position_spec *p = &stack->embed.position;
-    const int C = qkv_position_width(s, stack), most = 1 << 24;
+    const int C = qkv_position_width(s, stack), context = qkv_stack_context(s, stack), most = 1 << 24;
     const char *where = qkv_spec_topology(s) == QKV_ENCODER_DECODER ? name : "";
     if (stack->layers == 0) return QKV_OK;
     if (p->kind == QKV_POSITION_SINUSOIDAL && p->layout == QKV_SINUSOID_SPACED && C < 4)
@@ -352,15 +352,16 @@ static enum qkv_status check_embedding(const struct checker *c, const struct qkv
             "%s: %sembed.position.layout is spaced, whose angles need at least 4 channels, but there are %d; "
             "choose halves or interleaved",
             c->name, where, C);
-    if (p->kind == QKV_POSITION_NONE || p->offset <= most - s->context) return QKV_OK;
+    if (p->kind == QKV_POSITION_NONE || p->offset <= most - context) return QKV_OK;
     return qkv_fail(
         c->ctx, QKV_SPEC,
         "%s: %sembed.position.offset is %d, which with context %d makes a table of more than %d rows; it may "
         "be at most %d",
-        c->name, where, p->offset, s->context, most, most - s->context);
+        c->name, where, p->offset, context, most, most - context);
 }
 
 static enum qkv_status check_patches(const struct checker *c, const char *name, const struct qkv_stack_spec *stack) {
+    const int context = qkv_stack_context(&c->written->spec, stack);
     const struct qkv_input_spec *input = &stack->embed.input;
     const int sides[] = {input->height, input->width};
     char divisors[32];
@@ -372,11 +373,10 @@ static enum qkv_status check_patches(const struct checker *c, const char *name, 
                         c->name, name, input->patch, i ? "width" : "height", sides[i], divisors);
     }
     const size_t patches = qkv_stack_patches(stack);
-    if (patches <= (size_t)c->written->spec.context) return QKV_OK;
+    if (patches <= (size_t)context) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: an image of %s.embed.input has %zu positions%s, more than the context of %d (set context=%zu)",
-                    c->name, name, patches, input->class_token ? " with its class token" : "", c->written->spec.context,
-                    patches);
+                    c->name, name, patches, input->class_token ? " with its class token" : "", context, patches);
 }
 
 /* Of a stack that reads no tokens. */

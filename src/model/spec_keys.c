@@ -95,6 +95,10 @@ static bool has_sources(const struct qkv_place *p) {
     return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER && qkv_stack_reads_tokens(&p->spec->encoder);
 }
 
+static bool has_source_features(const struct qkv_place *p) {
+    return qkv_spec_topology(p->spec) == QKV_ENCODER_DECODER && !qkv_stack_reads_tokens(&p->spec->encoder);
+}
+
 static bool has_encoder(const struct qkv_place *p) {
     return p->spec->encoder.layers != 0;
 }
@@ -217,6 +221,8 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab, .applies = has_sources,
           .owner = "an encoder beside a decoder"),
+    WHOLE(qkv_spec, source_context, 0, 1 << 24, .flags = QKV_KEY_LATER, .applies = has_source_features,
+          .owner = "an encoder beside a decoder that reads no tokens"),
     {.name = "prefix",
      .type = QKV_KEY_FLAG,
      .flags = QKV_KEY_LATER,

@@ -11,6 +11,11 @@ int qkv_spec_width(const struct qkv_spec *spec) {
     return qkv_stack_width(spec, spec->decoder.layers ? &spec->decoder : &spec->encoder);
 }
 
+int qkv_stack_context(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    const bool source = stack == &spec->encoder && spec->decoder.layers != 0;
+    return source && spec->source_context ? spec->source_context : spec->context;
+}
+
 int qkv_token_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
     return stack->embed.width ? stack->embed.width : qkv_stack_width(spec, stack);
 }

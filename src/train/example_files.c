@@ -91,7 +91,7 @@ static int64_t integer_at(const struct qkv_array *array, size_t i) {
 static enum qkv_status check_input(const struct opening *o, const struct qkv_stack_spec *stack,
                                    const struct qkv_array *array, struct qkv_example_side *side) {
     const struct qkv_input_spec *in = &stack->embed.input;
-    const size_t channels = (size_t)in->channels, context = (size_t)o->spec->context;
+    const size_t channels = (size_t)in->channels, context = (size_t)qkv_stack_context(o->spec, stack);
     const size_t wants[][3] = {
         [QKV_INPUT_TOKENS] = {0},
         [QKV_INPUT_PATCHES] = {channels, (size_t)in->height, (size_t)in->width},

@@ -139,7 +139,7 @@ refuse 2 'need each other' "$QKV" embed encoder --nearest London
 refuse 2 'need each other' "$QKV" embed encoder --among lines.txt --text
 refuse 2 'takes no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
 refuse 2 'not blank' "$QKV" embed encoder --nearest " " --among lines.txt
-refuse 2 'mean, first or last, not "max"' "$QKV" embed encoder London --text --pool max
+refuse 2 'mean, first, last or max, not "worst"' "$QKV" embed encoder London --text --pool worst
 refuse 1 'embed needs an encoder; this model has a decoder alone' "$QKV" embed decoder London --text
 refuse 1 'cannot read missing' "$QKV" embed encoder --nearest London --among missing
 if [ -w /dev/full ]; then

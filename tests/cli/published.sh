@@ -133,10 +133,19 @@ try 0 "$QKV" train --from "$golden/gpt2" --examples "$golden/gpt2/case.safetenso
 has ids/train.json '"in_order": true'
 has ids/train.json '"rates": "\*embed\*=0.5"'
 
-# ---- two numbers of positions -------------------------------------------------------------------------------------------------
-mkdir whisper
-printf '{"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "max_source_positions": 1500}' \
-    >whisper/config.json
-cp "$golden/gpt2/model.safetensors" whisper
-refuse 1 'max_source_positions is 1500, more than the 448 of max_target_positions' "$QKV" info whisper
+# ---- vectors of texts, as modules.json makes them ------------------------------------------------------------------------------
+sentences=$SOURCE/tests/golden/hf/sentences
+try 0 "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text
+has err '1 of 6 lines has more tokens than the most of 8 and was cut.*keep-start'
+head -3 out >said
+head -3 "$sentences/lines.txt" >short.txt
+cp -r "$sentences" plain
+rm plain/modules.json
+try 0 "$QKV" embed plain --input short.txt --text --pool mean --normalize
+cmp -s out said || fail "modules.json makes other vectors than the options that say the same"
+try 0 "$QKV" embed "$sentences" --input short.txt --text --pool max
+cp out said
+try 0 "$QKV" embed plain --input short.txt --text --pool max --normalize
+cmp -s out said || fail "--pool does not win over modules.json"
+refuse 1 'line 6 has [0-9]+ tokens' "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text --long error
 finish

@@ -1,0 +1,153 @@
+/* Folders of sentence-transformers (tests/golden/hf/sentences, which make/sentences.py makes): modules.json says how a vector is made of a
+ * text, and what does not fit is refused by its key. */
+#include "test.h"
+
+#include "family_fixture.h"
+
+#define GOLDEN TEST_SOURCE_DIR "/tests/golden/hf/sentences"
+enum { LINES = 16, MOST = 1 << 12 };
+
+/* A copy with one of its JSON files written anew, or left out. */
+static const char *copy_changed(const char *file, const char *text) {
+    const char *folder = test_path("sentences");
+    char path[1200];
+    link_folder(GOLDEN, folder, NULL);
+    snprintf(path, sizeof path, "%s/1_Pooling", folder);
+    unlink(path);
+    link_folder(GOLDEN "/1_Pooling", path, NULL);
+    snprintf(path, sizeof path, "%s/%s", folder, file ? file : "");
+    if (file) unlink(path);
+    if (file && text) test_write_file(path, text, strlen(text));
+    return folder;
+}
+
+static size_t read_lines(char text[MOST], const char *lines[LINES]) {
+    size_t count = 0;
+    FILE *file = fopen(GOLDEN "/lines.txt", "rb");
+    assert_non_null(file);
+    text[fread(text, 1, MOST - 1, file)] = 0;
+    fclose(file);
+    for (char *at = strtok(text, "\n"); at; at = strtok(NULL, "\n")) lines[count++] = at;
+    return count;
+}
+
+/* The vectors of a folder, with what it says, are those of that name, of length 1 where it says so. */
+static void expect_vectors(const char *folder, const char *name, bool unit, bool cut) {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    struct qkv_tensors *golden;
+    char text[MOST];
+    const char *lines[LINES];
+    enum qkv_pool pool;
+    bool normalize;
+    struct qkv_line_options options = qkv_line_defaults();
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, folder, &model);
+    if (qkv_model_tokenizer_problem(model)) fail_msg("%s", qkv_model_tokenizer_problem(model));
+    assert_int_equal(qkv_tensors_open(ctx, GOLDEN "/vectors.safetensors", &golden), QKV_OK);
+    const struct qkv_array *want = qkv_tensors_find(golden, name);
+    const size_t count = read_lines(text, lines), C = want->shape[1];
+    assert_int_equal(count, want->shape[0]);
+    float *expected = calloc(count * C, sizeof *expected), *got = calloc(count * C, sizeof *got);
+    qkv_array_floats(want, expected);
+    for (size_t i = 0; i < count && unit; i++) {
+        double sum = 0;
+        for (size_t c = 0; c < C; c++) sum += pow((double)expected[i * C + c], 2);
+        for (size_t c = 0; c < C; c++) expected[i * C + c] = (float)((double)expected[i * C + c] / sqrt(sum));
+    }
+    assert_true(qkv_model_pooling(model, &pool, &normalize, &options.most));
+    assert_int_equal(normalize, unit);
+    assert_int_equal(options.most, cut ? 8 : 0);
+    options.long_lines = QKV_LONG_KEEP_START;
+    const size_t rows = cut ? count : count - 1; /* the last one is longer than those of the golden file */
+    if (qkv_embed_with(model, lines, rows, pool, normalize, &options, got)) fail_msg("%s", qkv_message(ctx));
+    test_floats_close(got, expected, rows * C, 1e-5, name, __FILE__, __LINE__);
+    free(expected);
+    free(got);
+    qkv_tensors_close(golden);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+static void vectors_are_those_that_the_modules_make(void **state) {
+    (void)state;
+    expect_vectors(GOLDEN, "mean", true, true);
+    static const struct {
+        const char *pooling, *name;
+    } cases[] = {
+        {"{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": false}", "cls"},
+        {"{\"pooling_mode_mean_tokens\": true, \"pooling_mode_weightedmean_tokens\": false}", "mean"},
+        {"{\"pooling_mode_max_tokens\": true, \"word_embedding_dimension\": 16}", "max"},
+        {"{\"pooling_mode_lasttoken\": true, \"include_prompt\": true}", "lasttoken"},
+        {"{\"embedding_dimension\": 16, \"pooling_mode\": \"cls\"}", "cls"},
+        {"{\"pooling_mode\": \"max\"}", "max"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = copy_changed("1_Pooling/config.json", cases[i].pooling);
+        expect_vectors(folder, cases[i].name, true, true);
+        test_remove_tree(folder);
+    }
+    const char *folder =
+        copy_changed("modules.json", "[{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}, "
+                                     "{\"path\": \"1_Pooling\", \"type\": \"sentence_transformers.models.Pooling\"}]");
+    expect_vectors(folder, "mean", false, true);
+    test_remove_tree(folder);
+    folder = copy_changed("sentence_bert_config.json", NULL);
+    expect_vectors(folder, "mean", true, false);
+    test_remove_tree(folder);
+}
+
+static void modules_that_do_not_fit_are_refused_by_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *text;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {"1_Pooling/config.json", "{\"pooling_mode_mean_sqrt_len_tokens\": true}", QKV_SPEC,
+         "pooling_mode_mean_sqrt_len_tokens is true; it can be false"},
+        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\": true, \"pooling_mode_max_tokens\": true}", QKV_SPEC,
+         "2 poolings at once"},
+        {"1_Pooling/config.json", "{}", QKV_SPEC, "pooling_mode is missing"},
+        {"1_Pooling/config.json", "{\"pooling_mode\": \"weightedmean\"}", QKV_SPEC, "pooling_mode is \"weightedmean\""},
+        {"1_Pooling/config.json", "{\"pooling_mode_max_tokens\": true, \"word_embedding_dimension\": 17}", QKV_SPEC,
+         "word_embedding_dimension is 17"},
+        {"1_Pooling/config.json", NULL, QKV_FILE, "1_Pooling/config.json is missing, which modules.json names"},
+        {"1_Pooling/config.json", "{", QKV_FORMAT, "1_Pooling/config.json"},
+        {"modules.json", "[]", QKV_SPEC, "no module Pooling"},
+        {"modules.json", "[{\"path\": \"0_Transformer\", \"type\": \"sentence_transformers.models.Transformer\"}]",
+         QKV_SPEC, "the model is in the folder \"0_Transformer\""},
+        {"modules.json", "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"../x\"}]", QKV_FORMAT,
+         "no name of a folder"},
+        {"modules.json",
+         "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"1_Pooling\"}, {\"type\": \"a.Dense\"}]",
+         QKV_SPEC, "module 2 is \"Dense\""},
+        {"sentence_bert_config.json", "{\"max_seq_length\": 0}", QKV_SPEC, "max_seq_length is 0"},
+        {"sentence_bert_config.json", "{\"do_lower_case\": true}", QKV_SPEC, "do_lower_case is true"},
+    };
+    struct qkv_context *ctx;
+    struct qkv_model *model = NULL;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = copy_changed(cases[i].file, cases[i].text);
+        const enum qkv_status got = qkv_model_load(ctx, folder, &model);
+        if (got != cases[i].status || !strstr(qkv_message(ctx), cases[i].says))
+            fail_msg("%s, which does not say \"%s\"", got ? qkv_message(ctx) : "it was read", cases[i].says);
+        assert_null(model);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+}
+
+static int make_folder(void **state) {
+    *state = (void *)(uintptr_t)test_folder();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vectors_are_those_that_the_modules_make),
+        cmocka_unit_test(modules_that_do_not_fit_are_refused_by_key),
+    };
+    return cmocka_run_group_tests(tests, make_folder, NULL);
+}
