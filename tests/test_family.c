@@ -331,6 +331,19 @@ static void matrices_that_stand_otherwise_keep_their_format_and_numbers(void **s
     every_folder(check_turned, *state);
 }
 
+/* The bias of BART's scores is a buffer there: it does not learn. */
+static void buffers_of_a_family_do_not_learn(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, TEST_SOURCE_DIR "/tests/golden/hf/bart_small", &model);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        assert_int_equal(qkv_model_trainable(model, i), strcmp(qkv_model_parameter(model, i)->name, "head.bias") != 0);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 static int make_folder(void **state) {
     *state = (void *)(uintptr_t)test_folder();
     return 0;
@@ -343,6 +356,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
         cmocka_unit_test(matrices_that_stand_otherwise_keep_their_format_and_numbers),
+        cmocka_unit_test(buffers_of_a_family_do_not_learn),
     };
     return cmocka_run_group_tests(tests, make_folder, NULL);
 }

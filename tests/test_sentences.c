@@ -10,7 +10,7 @@ enum { LINES = 16, MOST = 1 << 12 };
 /* A copy with one of its JSON files written anew, or left out. */
 static const char *copy_changed(const char *file, const char *text) {
     const char *folder = test_path("sentences");
-    char path[1200];
+    char path[900];
     link_folder(GOLDEN, folder, NULL);
     snprintf(path, sizeof path, "%s/1_Pooling", folder);
     unlink(path);
