@@ -75,25 +75,29 @@ has err 'info is not divided among ranks'
 
 # ---- stopped, killed, and gone on with ----
 ranks 1
-try 0 train whole 300 --quiet
-# in_background FOLDER: 3 ranks as $child; returns when some steps are in the log.
+long="1500 --quiet --save-every 50 --eval-every 50" # seconds, so that a signal comes in time
+try 0 train whole $long
+# in_background FOLDER: 3 ranks as $child, started by $launcher; returns when some steps are in the log.
 in_background() {
     ranks 3
-    train "$1" 300 --quiet >out 2>err </dev/null &
+    train "$1" $long >out 2>err </dev/null &
     child=$!
-    for ((i = 0; i < 1200; i++)); do
-        [ "$(cat "$1/log.jsonl" 2>/dev/null | wc -l)" -lt 12 ] || return 0
-        sleep 0.05
+    for ((i = 0; i < 6000; i++)); do
+        if [ "$(cat "$1/log.jsonl" 2>/dev/null | wc -l)" -ge 6 ]; then
+            launcher=$(pgrep -P $child mpirun)
+            return 0
+        fi
+        sleep 0.01
     done
     fail "$1: no steps within a minute"
 }
 in_background stopped
-kill -INT "$(pgrep -f "mpirun .*--out stopped " | head -1)"
+kill -INT "$launcher"
 wait $child
 has err 'interrupted and saved after step'
 has stopped/state.json '"interrupted"'
 in_background killed
-kill -KILL "$(pgrep -f "^$single train.*--out killed " | tail -1)"
+kill -KILL "$(pgrep -P "$launcher" | tail -1)"
 wait $child && fail "a run one rank of which was killed ends as if nothing were wrong"
 for name in stopped killed; do
     ranks 2
