@@ -44,11 +44,13 @@ static void run_part(struct qkv_context *ctx, const struct product *p, size_t fr
     if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
     ctx->dry = true;
     qkv_arena_measure(ctx, &scratch, "measure");
-    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, whole ? &p->cut.order : &one, NULL));
+    assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N,
+                                    whole ? &p->cut.order : &one, NULL));
     ctx->dry = false;
     const size_t peak = scratch.peak;
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, peak, "scratch"));
-    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, whole ? &p->cut.order : &one, NULL));
+    assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N,
+                                    whole ? &p->cut.order : &one, NULL));
     assert_int_equal(scratch.peak, peak);
     qkv_arena_free(&scratch);
 }
@@ -110,7 +112,7 @@ static void check_carry_goes_on(struct qkv_context *ctx, struct qkv_random *rand
         struct qkv_operand a = {p->a + before * p->M, QKV_F32, 1, p->M}, b = {p->b + before * p->N, QKV_F32, p->N, 1};
         if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
         if (part) carry = last, carry.goes_on = true;
-        assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, &order, &carry));
+        assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N, &order, &carry));
         assert_true(carry.done);
     }
     assert_memory_equal(last.to, expected, n * sizeof *expected);
@@ -130,7 +132,7 @@ static void check_carry(struct qkv_context *ctx, struct qkv_random *random, cons
     for (size_t e = 0; e < 3; e++) carry.earlier[e] = earlier[e] = random_floats(random, n, 1);
     struct qkv_arena scratch;
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch"));
-    assert_ok(ctx, qkv_gemm_ordered(ctx, &scratch, c, p->N, a, b, p->M, p->N, &p->cut.order, &carry));
+    assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N, &p->cut.order, &carry));
     qkv_arena_free(&scratch);
     float *as_always = copied(p->c, n);
     if (!carry.done) run_part(ctx, p, 0, p->cut.order.sequences, true, as_always);

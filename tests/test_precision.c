@@ -162,6 +162,53 @@ static void test_decoding(void **state) {
     latents_too = true;
 }
 
+/* The loss of a batch, and the gradient of the router, of which one weight is given; the caller's. */
+static double routed_loss(float weight, float **gradient, size_t *count) {
+    static const char json[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 7, \"d_model\": 32, \"context\": 12,"
+                               " \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 2},"
+                               " \"ffn\": {\"d_ff\": 8, \"experts\": {\"count\": 3, \"top_k\": 3}}}}";
+    const int32_t ids[24] = {0, 1, 2, 3, 4, 5, 6, 0, 2, 4, 6, 1, 3, 5, 0, 3, 6, 2, 5, 1, 4, 0, 4, 1};
+    const int32_t targets[24] = {1, 2, 3, 4, 5, 6, 0, 2, 4, 6, 1, 3, 5, 0, 3, 6, 2, 5, 1, 4, 0, 4, 1, 5};
+    const struct qkv_batch batch = {.B = 2, .T = 12, .ids = ids, .targets = targets};
+    const struct qkv_pass_options o = {.B = 2, .T = 12, .train = true};
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    assert_int_equal(qkv_context_create(&ctx, &mixed), QKV_OK);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", json, strlen(json), NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    size_t router = 0;
+    while (!strstr(qkv_model_parameter(model, router)->name, "router")) router++;
+    for (size_t p = router; strstr(qkv_model_parameter(model, p)->name, ".ffn.");
+         p++) /* so that it matters what is chosen */
+        for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, p)); k++)
+            qkv_model_weights_mutable(model, p)[k] *= 30;
+    qkv_model_weights_mutable(model, router)[0] = weight;
+    assert_ok(ctx, qkv_pass_create(model, &o, &pass));
+    assert_ok(ctx, qkv_pass_forward(pass, &batch));
+    const double loss = qkv_pass_loss(pass, NULL);
+    assert_ok(ctx, qkv_pass_backward(pass));
+    *count = qkv_array_elements(qkv_model_parameter(model, router));
+    *gradient = malloc(*count * sizeof **gradient);
+    memcpy(*gradient, qkv_model_gradient(model, router), *count * sizeof **gradient);
+    qkv_pass_free(pass);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return loss;
+}
+
+/* A router's weight that bf16 would round to 32 is not. */
+static void test_routers_are_fp32(void **state) {
+    (void)state;
+    float *gradient[2];
+    size_t n;
+    const double loss[] = {routed_loss(32, &gradient[0], &n), routed_loss(32.05F, &gradient[1], &n)};
+    assert_true(loss[0] != loss[1]);
+    assert_memory_not_equal(gradient[0], gradient[1], n * sizeof(float));
+    free(gradient[0]), free(gradient[1]);
+}
+
 /* What is kept for the way back takes less memory. */
 static void test_memory(void **state) {
     (void)state;
@@ -189,9 +236,8 @@ static void test_memory(void **state) {
 int main(void) {
     latents_too = true;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_fp32),
-        cmocka_unit_test(test_packed_weights_follow),
-        cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_near_fp32), cmocka_unit_test(test_packed_weights_follow),
+        cmocka_unit_test(test_decoding),  cmocka_unit_test(test_routers_are_fp32),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,11 +112,52 @@ static void a_router_without_numbers_is_named(void **state) {
     finish(&f);
 }
 
+/* y, dx and dw of x·wᵀ one behind the other, from the same numbers whatever the precision; of x in bf16, or of the same numbers in
+ * fp32. The caller frees them. */
+enum { ROUTED_ROWS = 37, ROUTED_IN = 300, ROUTED_ALL = ROUTED_ROWS * E + ROUTED_ROWS * ROUTED_IN + E * ROUTED_IN };
+static float *products(enum qkv_precision precision, bool of_fp32, bool x_in_bf16) {
+    struct fixture f;
+    struct qkv_loss loss;
+    uint16_t x_stored[ROUTED_ROWS * ROUTED_IN];
+    float dy[ROUTED_ROWS * E], *out = malloc(ROUTED_ALL * sizeof *out);
+    start(&f, 962);
+    qkv_context_set_precision(f.ctx, precision);
+    struct qkv_tensor *x = leaf(&f, ROUTED_ROWS, ROUTED_IN, 0), *w = leaf(&f, E, ROUTED_IN, 0);
+    test_fill(&f.random, dy, ROUTED_ROWS * E, 1);
+    qkv_from_float(x_stored, f.values[0], QKV_BF16, ROUTED_ROWS * ROUTED_IN);
+    qkv_to_float(f.values[0], x_stored, QKV_BF16, ROUTED_ROWS * ROUTED_IN);
+    if (x_in_bf16) x->data = x_stored, x->dtype = QKV_BF16;
+    w->fp32 = of_fp32;
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
+    struct qkv_tensor *y = qkv_op_linear(&f.tape, x, w, NULL, QKV_RESULT_FP32);
+    memcpy(out, y->data, sizeof dy);
+    qkv_op_inner_product(&f.tape, y, dy, 1, &loss);
+    assert_int_equal(qkv_tape_backward(&f.tape), QKV_OK);
+    memcpy(out + ROUTED_ROWS * E, x->gradient, ROUTED_ROWS * ROUTED_IN * sizeof *out);
+    memcpy(out + ROUTED_ROWS * (E + ROUTED_IN), w->gradient, E * ROUTED_IN * sizeof *out);
+    finish(&f);
+    return out;
+}
+
+/* A router's weight is one of fp32. The formulas are those of linear, which test_op holds against differences. */
+static void products_with_a_weight_of_fp32_are_fp32_in_mixed_precision(void **state) {
+    (void)state;
+    float *fp32 = products(QKV_FP32, false, false), *rounded = products(QKV_MIXED_BF16, false, true);
+    for (int x_in_bf16 = 0; x_in_bf16 < 2; x_in_bf16++) {
+        float *mixed = products(QKV_MIXED_BF16, true, x_in_bf16);
+        assert_memory_equal(mixed, fp32, ROUTED_ALL * sizeof *fp32);
+        free(mixed);
+    }
+    assert_memory_not_equal(rounded, fp32, ROUTED_ROWS * E * sizeof *fp32);
+    free(fp32), free(rounded);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_of_routers_have_their_gradients),
         cmocka_unit_test(of_equal_experts_the_lower_is_chosen),
         cmocka_unit_test(a_router_without_numbers_is_named),
+        cmocka_unit_test(products_with_a_weight_of_fp32_are_fp32_in_mixed_precision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -303,11 +303,11 @@ static void block_item(void *argument, size_t item, int thread) {
 
 /* ---- product --------------------------------------------------------------------------------------------------------- */
 
-static void ordered_tables(struct ordered *p) {
+static void ordered_tables(struct ordered *p, enum qkv_precision precision) {
     const struct qkv_context *ctx = p->ctx;
     p->floats = ctx->kernels->gemm;
     p->kernels = ctx->kernels->bf16;
-    p->mixed = ctx->precision != QKV_FP32;
+    p->mixed = precision != QKV_FP32;
     p->mr = p->mixed ? p->kernels->mr : p->floats->mr;
     p->nr = p->mixed ? p->kernels->nr : p->floats->nr;
     p->step = p->mixed ? p->kernels->step : 1;
@@ -431,15 +431,15 @@ bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *or
     return order->groups > 1 || ordered_all(order, order_step, step) <= ONE_PART;
 }
 
-enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
-                                 struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
+enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision precision, struct qkv_arena *scratch,
+                                 float *c, size_t ldc, struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
                                  const struct qkv_order *order, struct qkv_order_carry *carry) {
     if (carry) carry->done = false;
     if (!M || !N || !order->terms || !order->groups) return QKV_OK;
     assert(a.dtype == QKV_F32 && a.row_stride == 1 && b.column_stride == 1);
     assert(order->groups <= QKV_GROUPS_MAX && !(carry && carry->goes_on && order->groups > 1));
     struct ordered p = {.ctx = ctx, .c = c, .ldc = ldc, .M = M, .N = N, .a = a, .b = b, .order = order};
-    ordered_tables(&p);
+    ordered_tables(&p, precision);
     assert(p.mixed || b.dtype == QKV_F32);
     ordered_plan(&p);
     if (carry && p.levels) { /* there is room to keep a group's sum apart */

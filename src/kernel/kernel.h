@@ -222,10 +222,10 @@ struct qkv_order_carry {
 };
 /* Whether it will be done: also where there are fewer sequences or terms. */
 bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *order);
-/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in the context's precision; K terms in all. Of A, which is fp32,
- * row_stride is 1, of B column_stride. `carry` may be NULL. Scratch is taken and given back. Parallel inside. */
-enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc,
-                                 struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
+/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in a precision; K terms in all. Of A, which is fp32, row_stride is 1, of B
+ * column_stride; in QKV_FP32 B is fp32 too. `carry` may be NULL. Scratch is taken and given back. Parallel inside. */
+enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision precision, struct qkv_arena *scratch,
+                                 float *c, size_t ldc, struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
                                  const struct qkv_order *order, struct qkv_order_carry *carry);
 
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */

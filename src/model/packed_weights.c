@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-/* Whether a parameter tensor is the right side of a product: all matrices are, but for look-up tables that are no head. */
+/* Whether a parameter tensor is the right side of a product in bf16: all matrices are, but for look-up tables that are no head, and for
+ * those whose products are fp32. */
 static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
     const struct qkv_tensor *const tables[] = {&m->encoder.token_storage, &m->decoder.token_storage,
                                                &m->encoder.position,      &m->decoder.position,
@@ -18,7 +19,7 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
             return false;
         }
     }
-    return t->rows > 1;
+    return t->rows > 1 && !t->fp32;
 }
 
 /* Panels of K × N from an arena, which may be measuring. */

@@ -173,7 +173,8 @@ static enum qkv_status head_backward_weight(struct qkv_tape *tape, const struct 
                                    .K = in->rows,
                                    .accumulate = true};
     if (!in->order) return head_multiply(tape, &p);
-    return qkv_gemm_ordered(tape->ctx, tape->arena, p.c, p.ldc, p.a, p.b, p.M, p.N, &in->order->sums, NULL);
+    return qkv_gemm_ordered(tape->ctx, tape->ctx->precision, tape->arena, p.c, p.ldc, p.a, p.b, p.M, p.N,
+                            &in->order->sums, NULL);
 }
 
 enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {

@@ -1,7 +1,7 @@
 /* linear: y = x·Wᵀ + b.
  *
  * x (N, in), W (out, in), b (1, out) or none, y (N, out). In mixed precision x, W and dy are rounded to bf16 where they are
- * packed, and y where it is stored.
+ * packed, and y where it is stored; with a weight of fp32 (a router's) all products and y are fp32, of x as it is stored.
  * Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. With a residual r, y = r + s·(x·Wᵀ + b), and dy is s times that of y. */
 #include "op/linear.h"
 #include "op/weights.h"
@@ -21,8 +21,14 @@ static void sum_columns(void *argument, size_t begin, size_t end, int thread) {
     s->ctx->kernels->column_sums(s->out + begin, s->x + begin, s->columns, s->rows, end - begin);
 }
 
-/* One product of the three, in the context's precision: c (+)= a·b + bias. */
+/* The precision of products with a weight. */
+static enum qkv_precision linear_precision(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
+    return weight->fp32 ? QKV_FP32 : tape->ctx->precision;
+}
+
+/* One product of the three: c (+)= a·b + bias. In fp32 a and b are. */
 struct product {
+    enum qkv_precision precision;
     struct qkv_linear_rows c;
     bool accumulate;
     struct qkv_operand a, b;
@@ -47,7 +53,7 @@ static struct qkv_matrix linear_matrix(struct qkv_operand x) {
 }
 
 static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct product *p) {
-    if (tape->ctx->precision == QKV_FP32) {
+    if (p->precision == QKV_FP32) {
         return qkv_gemm(
             tape->ctx, tape->arena, p->c.data, p->N, linear_matrix(p->a), linear_matrix(p->b), p->M, p->N, p->K,
             (struct qkv_gemm_options){
@@ -70,6 +76,29 @@ static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct produ
 
 static struct qkv_linear_rows linear_floats(const float *data) {
     return (struct qkv_linear_rows){(void *)(uintptr_t)data, QKV_F32};
+}
+
+struct linear_widening {
+    float *out;
+    const uint16_t *x;
+};
+
+static void linear_widen(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct linear_widening *w = argument;
+    qkv_to_float(w->out + begin, w->x + begin, QKV_BF16, end - begin);
+}
+
+/* Rows as products with the weight take them: those in bf16, which it multiplies as fp32, in memory of the arena; data NULL without. */
+static struct qkv_linear_rows linear_rows(struct qkv_tape *tape, const struct qkv_tensor *weight,
+                                          struct qkv_linear_rows x, size_t N) {
+    enum { NUMBERS_A_PIECE = 4096 };
+    const size_t count = N * weight->columns;
+    if (!weight->fp32 || x.dtype == QKV_F32) return x;
+    float *out = qkv_tape_take(tape, count, sizeof *out);
+    struct linear_widening w = {out, x.data};
+    if (out) qkv_parallel_range(tape->ctx, count, NUMBERS_A_PIECE, linear_widen, &w);
+    return linear_floats(out);
 }
 
 /* Runs of rows that learn, one after the other, until false: of an operand without a list of weights, all rows. */
@@ -95,10 +124,15 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                           const struct qkv_tensor *bias, float *dbias,
                                           const struct qkv_row_order *order, struct qkv_linear_carry carry) {
     const size_t in = weight->columns, out = weight->rows;
+    const enum qkv_precision precision = linear_precision(tape, weight);
+    const size_t mark = qkv_arena_mark(tape->arena);
     enum qkv_status status = QKV_OK;
     size_t begin, end;
+    if (dweight) x = linear_rows(tape, weight, x, N);
+    if (tape->status) return tape->status;
     if (dx) {
-        const struct product p = {.c = linear_floats(dx),
+        const struct product p = {.precision = precision,
+                                  .c = linear_floats(dx),
                                   .accumulate = accumulate,
                                   .a = linear_operand(linear_floats(dy), out, 1),
                                   .b = linear_operand(linear_floats(weight->data), in, 1),
@@ -112,14 +146,15 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     }
     for (begin = 0; status == QKV_OK && dweight && order && linear_learns(weight, out, &begin, &end); begin = end) {
         struct qkv_order_carry rows, *to = linear_carry(weight, &carry, dweight + begin * in, &rows);
-        status = qkv_gemm_ordered(tape->ctx, tape->arena, dweight + begin * in, in,
+        status = qkv_gemm_ordered(tape->ctx, precision, tape->arena, dweight + begin * in, in,
                                   linear_operand(linear_floats(dy + begin), 1, out), linear_operand(x, in, 1),
                                   end - begin, in, &order->sums, to);
         if (to && !tape->ctx->dry)
             *carry.done = to->done; /* what is only measured may never run: an expert without rows */
     }
     for (begin = 0; status == QKV_OK && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
-        const struct product p = {.c = linear_floats(dweight + begin * in),
+        const struct product p = {.precision = precision,
+                                  .c = linear_floats(dweight + begin * in),
                                   .accumulate = true,
                                   .a = linear_operand(linear_floats(dy + begin), 1, out),
                                   .b = linear_operand(x, in, 1),
@@ -136,14 +171,17 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
         }
         qkv_parallel_range(tape->ctx, end - begin, COLUMNS_A_PIECE, sum_columns, &s);
     }
+    qkv_arena_release(tape->arena, mark);
     return status;
 }
 
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
                                          size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue) {
-    const struct product p = {.c = y,
-                              .a = linear_operand(x, weight->columns, 1),
+    const size_t mark = qkv_arena_mark(tape->arena);
+    const struct product p = {.precision = linear_precision(tape, weight),
+                              .c = y,
+                              .a = linear_operand(linear_rows(tape, weight, x, N), weight->columns, 1),
                               .b = linear_operand(linear_floats(weight->data), 1, weight->columns),
                               .stored = linear_stored(weight, true),
                               .packed = weight->packed,
@@ -153,7 +191,9 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
                               .M = N,
                               .N = weight->rows,
                               .K = weight->columns};
-    return linear_multiply(tape, &p);
+    const enum qkv_status status = tape->status ? tape->status : linear_multiply(tape, &p);
+    qkv_arena_release(tape->arena, mark);
+    return status;
 }
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,

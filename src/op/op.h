@@ -76,6 +76,7 @@ struct qkv_tensor {
     struct qkv_stored stored;
     struct qkv_packed_weight *packed,
         *packed_transposed; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
+    bool fp32;              /* of a weight: its products multiply fp32 numbers in mixed precision too */
 };
 
 struct qkv_tape;
