@@ -63,6 +63,25 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
     }
 }
 
+/* What says which layers have experts is no list, or no number: the layers would all be of one kind. */
+static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": 1, \"other\": [", "mlp_only_layers is 1; of models"},
+        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": [\"1\", ", "can be read: a list of layers"},
+        {"\"decoder_sparse_step\": ", "\"decoder_sparse_step\": \"2\", \"other\": ", "decoder_sparse_step is \"2\""},
+        {"\"decoder_sparse_step\": ", "\"decoder_sparse_step\": 1.5, \"other\": ", "decoder_sparse_step is 1.5"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder =
+            config_changed("kinds", TEST_SOURCE_DIR "/tests/golden/hf/qwen3_moe_dense", cases[i].from, cases[i].to);
+        expect_refused(folder, QKV_SPEC, cases[i].says);
+        test_remove_tree(folder);
+    }
+}
+
 /* The tensors of a folder written anew with one of them changed, by `change`, which may leave it out (rank -1). */
 static const char *tensors_changed(struct qkv_context *ctx, const char *golden, const char *name,
                                    void (*change)(struct qkv_array *), const char *more) {
@@ -290,6 +309,7 @@ static int make_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_family_cannot_be_is_refused_by_its_key),
+        cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
         cmocka_unit_test(weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor),
         cmocka_unit_test(a_layer_behind_the_last_one_is_none_of_deepseek),

@@ -76,6 +76,7 @@ struct qkv_family_layers {
     int (*kind)(const json_t *config, int layer, int listed);
     /* without a list: sets the keys that say what is one, of the values of all layers; what they cannot say is found out later */
     void (*write)(json_t *config, const json_t *values);
+    const char *number, *layers; /* keys that `kind` reads: a whole number, and a list of layers; NULL: none */
 };
 
 /* How rows of several of our weights stand in one tensor of theirs. */

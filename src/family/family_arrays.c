@@ -7,12 +7,28 @@
 struct filled {
     struct qkv_family_array *list;
     size_t count, capacity;
+    size_t *slots, mask; /* a hash table of names: 1 + the place in the list, 0 where there is none */
 };
 
+/* Twice the room that so many names need. */
+static bool slots_make(struct qkv_context *ctx, struct filled *f, size_t names) {
+    size_t room = 16;
+    while (room / 2 < names) room *= 2;
+    f->slots = qkv_allocate(ctx, room, sizeof *f->slots);
+    f->mask = room - 1;
+    return f->slots != NULL;
+}
+
+/* Where a name is, or is to be. */
+static size_t *slot_of(const struct filled *f, const char *name) {
+    size_t at = (size_t)qkv_hash(QKV_HASH_START, name, strlen(name)) & f->mask;
+    while (f->slots[at] && strcmp(f->list[f->slots[at] - 1].array.name, name)) at = (at + 1) & f->mask;
+    return &f->slots[at];
+}
+
 static struct qkv_family_array *array_find(struct filled *f, const char *name) {
-    for (size_t i = f->count; i-- > 0;) /* those of a layer stand together */
-        if (!strcmp(f->list[i].array.name, name)) return &f->list[i];
-    return NULL;
+    const size_t place = *slot_of(f, name);
+    return place ? &f->list[place - 1] : NULL;
 }
 
 /* A new one; `whole`: its numbers are those of a weight as they lie there. */
@@ -35,6 +51,7 @@ static struct qkv_family_array *array_add(struct qkv_context *ctx, struct filled
     a->array.data = whole ? whole->data : memory;
     a->array.bytes = whole ? whole->bytes : elements * sizeof(float);
     f->count++;
+    *slot_of(f, name) = f->count; /* none has it yet: the slot is the free one at the end of its search */
     return a;
 }
 
@@ -81,6 +98,22 @@ static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_fami
     return QKV_OK;
 }
 
+/* Sinusoids are no weight with us; a family may have them as a tensor that does not learn. */
+static enum qkv_status array_sinusoids(struct qkv_model *model, const struct qkv_stack *stack, const char *of,
+                                       const struct qkv_family_config *config, struct filled *f) {
+    if (!stack->spec || stack->spec->embed.position.kind != QKV_POSITION_SINUSOIDAL) return QKV_OK;
+    struct qkv_array ours = {.dtype = QKV_F32, .rank = 2, .data = stack->embed.embed}, theirs;
+    struct qkv_family_view view;
+    char name[48];
+    ours.shape[0] = (size_t)qkv_stack_context(&model->spec, stack->spec);
+    ours.shape[1] = (size_t)qkv_spec_width(&model->spec);
+    ours.bytes = ours.shape[0] * ours.shape[1] * sizeof(float);
+    snprintf(name, sizeof name, "%s.embed.position.weight", of);
+    if (!qkv_family_view(config, &model->spec, name, ours.shape[0], &view)) return QKV_OK;
+    qkv_family_shape(&view, &ours, &model->spec, &theirs);
+    return array_add(model->ctx, f, &theirs, &ours) ? QKV_OK : QKV_MEMORY;
+}
+
 void qkv_family_arrays_free(struct qkv_family_array *arrays, size_t count) {
     for (size_t i = 0; i < count; i++) {
         free(arrays[i].name);
@@ -93,7 +126,11 @@ enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_fami
                                   struct qkv_family_array **arrays, size_t *count) {
     struct filled f = {0};
     enum qkv_status status = qkv_model_check_file(model);
+    if (!status && !slots_make(model->ctx, &f, model->weights.count + 2)) status = QKV_MEMORY;
     for (size_t i = 0; i < model->weights.count && !status; i++) status = array_fill(model, config, i, gradients, &f);
+    if (!status && !gradients) status = array_sinusoids(model, &model->encoder, "encoder", config, &f);
+    if (!status && !gradients) status = array_sinusoids(model, &model->decoder, "decoder", config, &f);
+    free(f.slots);
     *arrays = f.list;
     *count = f.count;
     if (!status) return QKV_OK;

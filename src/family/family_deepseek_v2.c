@@ -40,7 +40,7 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {NULL, kinds, kind_of, kinds_write};
+static const struct qkv_family_layers layers = {NULL, kinds, kind_of, kinds_write, "first_k_dense_replace", NULL};
 
 const struct qkv_family qkv_family_deepseek_v2 = {
     .type = "deepseek_v2",

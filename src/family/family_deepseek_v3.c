@@ -28,7 +28,8 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {NULL, kinds, kind_of, qkv_family_write_first_dense};
+static const struct qkv_family_layers layers = {
+    NULL, kinds, kind_of, qkv_family_write_first_dense, "first_k_dense_replace", NULL};
 
 /* The layer behind the last one predicts a second token, and is none of the model. */
 const struct qkv_family qkv_family_deepseek_v3 = {

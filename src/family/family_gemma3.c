@@ -21,7 +21,7 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL};
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, "sliding_window_pattern", NULL};
 
 const struct qkv_family qkv_family_gemma3 = {
     .type = "gemma3_text",

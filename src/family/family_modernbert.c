@@ -66,7 +66,8 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL};
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, "global_attn_every_n_layers",
+                                                NULL};
 
 const struct qkv_family qkv_family_modernbert = {
     .type = "modernbert",

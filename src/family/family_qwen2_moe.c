@@ -29,7 +29,8 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
-static const struct qkv_family_layers layers = {NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse};
+static const struct qkv_family_layers layers = {
+    NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse, "decoder_sparse_step", "mlp_only_layers"};
 
 const struct qkv_family qkv_family_qwen2_moe = {
     .type = "qwen2_moe",

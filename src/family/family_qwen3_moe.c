@@ -21,7 +21,8 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse};
+static const struct qkv_family_layers layers = {
+    NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse, "decoder_sparse_step", "mlp_only_layers"};
 
 const struct qkv_family qkv_family_qwen3_moe = {
     .type = "qwen3_moe",

@@ -262,6 +262,17 @@ static enum qkv_status kind_of(const struct reading *r, int layer, int *kind) {
     return QKV_OK;
 }
 
+/* What says the kinds of layers; null is nothing. */
+static enum qkv_status check_layers(const struct reading *r) {
+    const char *number = r->family->layers->number, *layers = r->family->layers->layers;
+    const json_t *value = number ? qkv_family_get(r->config, number) : NULL;
+    if (value && !json_is_null(value) && !json_is_integer(value)) return refuse_value(r, number, "a whole number");
+    value = layers ? qkv_family_get(r->config, layers) : NULL;
+    bool good = !value || json_is_null(value) || json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value) && good; i++) good = json_is_integer(json_array_get(value, i));
+    return good ? QKV_OK : refuse_value(r, layers, "a list of layers, [0, 2]");
+}
+
 static enum qkv_status put_layers(const struct reading *r) {
     const struct qkv_family_kind *kinds = r->family->layers->kinds;
     const char *stack = strchr(r->family->stacks, ' ') ? strchr(r->family->stacks, ' ') + 1 : r->family->stacks;
@@ -303,6 +314,7 @@ static enum qkv_status make_spec(struct reading *r, struct qkv_spec *spec) {
     if (!status) status = put_list(r, "", r->family->spec);
     for (const struct qkv_family_choice *c = r->family->choices; c && (!c->key || *c->key) && !status; c++)
         status = put_choice(r, c);
+    if (!status && r->family->layers) status = check_layers(r);
     if (!status && r->family->layers) status = put_layers(r);
     char *text = status ? NULL : json_dumps(r->spec, JSON_REAL_PRECISION(17));
     if (!status && !text) status = QKV_MEMORY;

@@ -91,7 +91,7 @@ static int even_window(const json_t *config, int layer, int listed) {
     return listed >= 0 ? listed : layer % 2 == 0;
 }
 
-const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL};
+const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL, NULL, NULL};
 
 /* ---- Gemma ---------------------------------------------------------------------------------------------------- */
 
@@ -119,7 +119,8 @@ static int qwen_window(const json_t *config, int layer, int listed) {
     return layer >= (int)json_integer_value(json_object_get(config, "max_window_layers"));
 }
 
-const struct qkv_family_layers qkv_family_qwen_layers = {"layer_types", windows, qwen_window, NULL};
+const struct qkv_family_layers qkv_family_qwen_layers = {"layer_types",       windows, qwen_window, NULL,
+                                                         "max_window_layers", NULL};
 
 static bool qwen_lists(const json_t *list, int layer) {
     for (size_t i = 0; i < json_array_size(list); i++)

@@ -21,7 +21,7 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {"no_rope_layers", kinds, kind_of, NULL};
+static const struct qkv_family_layers layers = {"no_rope_layers", kinds, kind_of, NULL, "no_rope_layer_interval", NULL};
 
 const struct qkv_family qkv_family_smollm3 = {
     .type = "smollm3",

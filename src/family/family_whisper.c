@@ -1,13 +1,25 @@
 /* Whisper (Radford et al. 2022): frames through two convolutions, given as numbers; keys have no bias. scale_embedding is read by nobody. */
 #include "family/family.h"
 
+/* The encoder's sinusoids as a file has them, rounded as they may be; where it has none they are made. */
+#define TABLE "encoder.embed.position.kind='learned'"
+static const struct qkv_family_rule positions[] = {
+    {"@model.encoder.embed_positions.weight=true", TABLE},
+    {"@encoder.embed_positions.weight=true", TABLE},
+    {"@model.encoder.embed_positions.weight=false; @encoder.embed_positions.weight=false",
+     "encoder.embed.position.kind='sinusoidal'; encoder.embed.position.layout='spaced'"},
+    {NULL, NULL},
+};
+
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},
+    {NULL, positions},
     QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {
     {"embed.token", "model.decoder.embed_tokens", 0, 0, NULL},
+    {"encoder:embed.position", "model.encoder.embed_positions", 0, QKV_FAMILY_BUFFER, NULL},
     {"decoder:embed.position", "model.decoder.embed_positions", 0, 0, NULL},
     {"embed.conv1", "model.encoder.conv1", 0, 0, NULL},
     {"embed.conv2", "model.encoder.conv2", 0, 0, NULL},
@@ -37,17 +49,17 @@ const struct qkv_family qkv_family_whisper = {
                 "activation_function='gelu'; max_source_positions=1500; "
                 "max_target_positions=448; tie_word_embeddings=true",
     .needs = "tie_word_embeddings=true",
-    .spec = "d_model=$d_model; head.kind='lm'; encoder.layers=$encoder_layers; decoder.layers=$decoder_layers; "
-            "encoder.attention.heads=$encoder_attention_heads; decoder.attention.heads=$decoder_attention_heads; "
-            "encoder.ffn.d_ff=$encoder_ffn_dim; decoder.ffn.d_ff=$decoder_ffn_dim; *.ffn.bias=true; "
-            "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; context=$max_target_positions; "
-            "source_context=$max_source_positions; tie='head'; "
-            "head.bias=false; *.attention.bias='qvo'; encoder.embed.input.kind='frames'; "
-            "encoder.embed.input.channels=$num_mel_bins; encoder.embed.position.kind='sinusoidal'; "
-            "encoder.embed.position.layout='spaced'; encoder.embed.scale=1.0; decoder.embed.position.kind='learned'; "
-            "decoder.embed.scale=1.0; *.norm.placement='pre'",
+    .spec =
+        "d_model=$d_model; head.kind='lm'; encoder.layers=$encoder_layers; decoder.layers=$decoder_layers; "
+        "encoder.attention.heads=$encoder_attention_heads; decoder.attention.heads=$decoder_attention_heads; "
+        "encoder.ffn.d_ff=$encoder_ffn_dim; decoder.ffn.d_ff=$decoder_ffn_dim; *.ffn.bias=true; "
+        "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; context=$max_target_positions; "
+        "source_context=$max_source_positions; tie='head'; "
+        "head.bias=false; *.attention.bias='qvo'; encoder.embed.input.kind='frames'; "
+        "encoder.embed.input.channels=$num_mel_bins; encoder.embed.scale=1.0; decoder.embed.position.kind='learned'; "
+        "decoder.embed.scale=1.0; *.norm.placement='pre'",
     .choices = choices,
     .tensors = tensors,
     .prefix = "model.",
-    .ignored = "model.encoder.embed_positions.weight proj_out.weight",
+    .ignored = "proj_out.weight",
 };

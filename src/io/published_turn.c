@@ -77,7 +77,7 @@ void qkv_published_turn(struct qkv_context *ctx, const struct qkv_family_view *v
 
 bool qkv_published_turns(const struct qkv_published_entry *entry, const struct qkv_weight *weight) {
     const enum qkv_dtype dtype = entry->theirs->dtype;
-    const size_t numbers = entry->view.total * weight->columns; /* of a tensor that has these rows and no others */
+    const size_t numbers = entry->view.total * entry->view.slices * weight->columns; /* of a tensor with these rows */
     return !entry->direct && qkv_weight_has_formats(weight) && (dtype == QKV_F16 || dtype == QKV_BF16) &&
            entry->theirs->bytes == 2 * numbers;
 }

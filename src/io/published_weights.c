@@ -146,8 +146,9 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
 static void turn_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
     if (e->turned)
-        qkv_published_turn(p->ctx, &e->view, e->theirs->data, weight->rows, weight->columns, 2,
-                           (void *)(uintptr_t)e->array.data);
+        qkv_published_turn(p->ctx, &e->view,
+                           (const char *)e->theirs->data + e->view.slice * (e->theirs->bytes / e->view.slices),
+                           weight->rows, weight->columns, 2, (void *)(uintptr_t)e->array.data);
 }
 
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {
