@@ -70,7 +70,7 @@ static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
         const char *from, *to, *says;
     } cases[] = {
         {"\"mlp_only_layers\": [", "\"mlp_only_layers\": 1, \"other\": [", "mlp_only_layers is 1; of models"},
-        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": [\"1\", ", "can be read: a list of layers"},
+        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": [\"1\"], \"other\": [", "can be read: a list of layers"},
         {"\"decoder_sparse_step\": ", "\"decoder_sparse_step\": \"2\", \"other\": ", "decoder_sparse_step is \"2\""},
         {"\"decoder_sparse_step\": ", "\"decoder_sparse_step\": 1.5, \"other\": ", "decoder_sparse_step is 1.5"},
     };
