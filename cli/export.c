@@ -59,8 +59,7 @@ static int export_usage(const char *dtype) {
 
 /* Each file that will be written, where the folder is there already. */
 static int export_check(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
-    static const char *const files[] = {"config.json", "tokenizer.json", "source_tokenizer.json", "labels.txt",
-                                        "model.safetensors"};
+    static const char *const files[] = {QKV_MODEL_FILES};
     struct stat info;
     int code = CLI_DONE;
     if (stat(a->out, &info) != 0) return CLI_DONE;
@@ -69,7 +68,8 @@ static int export_check(struct qkv_context *ctx, const struct arguments *a, cons
         char *path = malloc(n);
         if (!path) return cli_failed("out of memory");
         snprintf(path, n, "%s/%s", a->out, files[i]);
-        code = cli_output_check(ctx, path, a->force, &(struct cli_reads){&folder, 1, NULL});
+        if (!strchr(files[i], '/') || stat(path, &info) == 0) /* the folder of one in a folder may not be there */
+            code = cli_output_check(ctx, path, a->force, &(struct cli_reads){&folder, 1, NULL});
         free(path);
     }
     return code;

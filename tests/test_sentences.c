@@ -4,6 +4,8 @@
 
 #include "family_fixture.h"
 
+#include <sys/stat.h>
+
 #define GOLDEN TEST_SOURCE_DIR "/tests/golden/hf/sentences"
 enum { LINES = 16, MOST = 1 << 12 };
 
@@ -97,6 +99,54 @@ static void vectors_are_those_that_the_modules_make(void **state) {
     test_remove_tree(folder);
 }
 
+/* Older folders have the model in a folder of its own, and its settings with it, under a name of its own. */
+static void the_model_may_be_in_a_folder_that_the_modules_name(void **state) {
+    (void)state;
+    const char *folder =
+        copy_changed("modules.json", "[{\"path\": \"0_BERT\", \"type\": \"sentence_transformers.models.Transformer\"}, "
+                                     "{\"path\": \"1_Pooling\", \"type\": \"sentence_transformers.models.Pooling\"}]");
+    static const char *const moved[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                                        "sentence_bert_config.json"};
+    char path[900], to[900];
+    snprintf(path, sizeof path, "%s/0_BERT", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    for (size_t i = 0; i < TEST_COUNT(moved); i++) {
+        const bool settings = i == TEST_COUNT(moved) - 1;
+        snprintf(path, sizeof path, "%s/%s", folder, moved[i]);
+        snprintf(to, sizeof to, "%s/0_BERT/%s", folder, settings ? "sentence_distilbert_config.json" : moved[i]);
+        assert_int_equal(rename(path, to), 0);
+    }
+    expect_vectors(folder, "mean", false, true);
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_folder_spec(ctx, folder, NULL, 0, &spec), QKV_OK);
+    assert_int_equal(qkv_spec_width(&spec), 16);
+    qkv_context_free(ctx);
+    test_remove_tree(folder);
+}
+
+/* What the modules say goes with the model, into a folder of ours and into one of theirs. */
+static void what_the_modules_say_is_kept(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct qkv_context *ctx;
+        struct qkv_model *model;
+        const char *pooling = kind == 1 ? "{\"pooling_mode\": \"max\"}" : "{\"pooling_mode_cls_token\": true}";
+        const char *folder = copy_changed("1_Pooling/config.json", pooling), *kept = test_path("kept");
+        assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+        load_or_fail(ctx, folder, &model);
+        if (kind == 0) assert_int_equal(qkv_model_save(model, kept), QKV_OK);
+        if (kind == 1) assert_int_equal(qkv_model_export(model, "f32", kept), QKV_OK);
+        if (kind == 2) assert_int_equal(qkv_model_export_published(model, NULL, "f32", kept), QKV_OK);
+        expect_vectors(kept, kind == 1 ? "max" : "cls", true, true);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+        test_remove_tree(folder);
+        test_remove_tree(kept);
+    }
+}
+
 static void modules_that_do_not_fit_are_refused_by_key(void **state) {
     (void)state;
     static const struct {
@@ -116,13 +166,15 @@ static void modules_that_do_not_fit_are_refused_by_key(void **state) {
         {"1_Pooling/config.json", "{", QKV_FORMAT, "1_Pooling/config.json"},
         {"modules.json", "[]", QKV_SPEC, "no module Pooling"},
         {"modules.json", "[{\"path\": \"0_Transformer\", \"type\": \"sentence_transformers.models.Transformer\"}]",
-         QKV_SPEC, "the model is in the folder \"0_Transformer\""},
+         QKV_FILE, "0_Transformer/config.json is missing, which modules.json names"},
         {"modules.json", "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"../x\"}]", QKV_FORMAT,
          "no name of a folder"},
         {"modules.json",
          "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"1_Pooling\"}, {\"type\": \"a.Dense\"}]",
          QKV_SPEC, "module 2 is \"Dense\""},
         {"sentence_bert_config.json", "{\"max_seq_length\": 0}", QKV_SPEC, "max_seq_length is 0"},
+        {"config_sentence_transformers.json", "{\"default_prompt_name\": \"q\", \"prompts\": {\"q\": \"query: \"}}",
+         QKV_SPEC, "default_prompt_name is \"q\""},
         {"sentence_bert_config.json", "{\"do_lower_case\": true}", QKV_SPEC, "do_lower_case is true"},
     };
     struct qkv_context *ctx;
@@ -147,6 +199,8 @@ static int make_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_those_that_the_modules_make),
+        cmocka_unit_test(the_model_may_be_in_a_folder_that_the_modules_name),
+        cmocka_unit_test(what_the_modules_say_is_kept),
         cmocka_unit_test(modules_that_do_not_fit_are_refused_by_key),
     };
     return cmocka_run_group_tests(tests, make_folder, NULL);

@@ -218,11 +218,53 @@ static void a_folder_without_a_tokenizer_and_files_that_are_none_are_refused(voi
     clear_folder();
 }
 
+/* What is said of a model's two tokenizers, their roles and all tokens that end a text, is so again when it was saved and loaded. */
+static void roles_and_ends_of_both_tokenizers_are_kept_by_a_folder(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char text[] = "one two three four five six seven";
+    struct qkv_tokenizer_options options = qkv_tokenizer_defaults();
+    struct qkv_tokenizer *t[2], *again[2];
+    struct qkv_model *model, *loaded;
+    struct qkv_spec spec;
+    int32_t ends[QKV_TOKEN_ENDS];
+    static const char *const settings[] = {"vocab=9", "source_vocab=9"};
+    options.kind = QKV_TOKENIZER_WHITESPACE;
+    assert_int_equal(qkv_spec_preset(ctx, &spec, "tiny-seq2seq", settings, 2), QKV_OK);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(qkv_tokenizer_train(ctx, &options, text, strlen(text), &t[i]), QKV_OK);
+        assert_int_equal(qkv_tokenizer_set_role(ctx, t[i], QKV_TOKEN_ROLE_END, (int)i + 5), QKV_OK);
+        assert_int_equal(qkv_tokenizer_set_role(ctx, t[i], QKV_TOKEN_ROLE_MASK, (int)i + 3), QKV_OK);
+        assert_int_equal(qkv_tokenizer_add_end(ctx, t[i], (int)i + 2), QKV_OK);
+        assert_int_equal(qkv_tokenizer_add_end(ctx, t[i], (int)i + 6), QKV_OK);
+    }
+    spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(t[0]);
+    assert_int_equal(qkv_model_create(ctx, &spec, 1, &model), QKV_OK);
+    assert_int_equal(qkv_model_set_tokenizer(model, t[0]), QKV_OK);
+    assert_int_equal(qkv_model_set_source_tokenizer(model, t[1]), QKV_OK);
+    assert_int_equal(qkv_model_save(model, test_path("kept")), QKV_OK);
+    qkv_model_free(model);
+    assert_int_equal(qkv_model_load(ctx, test_path("kept"), &loaded), QKV_OK);
+    again[0] = (struct qkv_tokenizer *)(uintptr_t)qkv_model_tokenizer(loaded);
+    again[1] = (struct qkv_tokenizer *)(uintptr_t)qkv_model_source_tokenizer(loaded);
+    assert_true(again[0] != again[1]);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(qkv_tokenizer_role(again[i], QKV_TOKEN_ROLE_END), i + 5);
+        assert_int_equal(qkv_tokenizer_role(again[i], QKV_TOKEN_ROLE_MASK), i + 3);
+        assert_int_equal(qkv_tokenizer_ends(again[i], ends), 3);
+        assert_int_equal(ends[0], i + 5);
+        assert_int_equal(ends[1], i + 2);
+        assert_int_equal(ends[2], i + 6);
+    }
+    qkv_model_free(loaded);
+    test_remove_tree(test_path("kept"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_of_a_tokenizer_made_here_give_its_ids),
         cmocka_unit_test(published_merges_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(published_words_give_the_ids_of_their_tokenizer_json),
+        cmocka_unit_test(roles_and_ends_of_both_tokenizers_are_kept_by_a_folder),
         cmocka_unit_test(a_folder_without_a_tokenizer_and_files_that_are_none_are_refused)};
     return cmocka_run_group_tests(tests, test_context, test_context_done);
 }

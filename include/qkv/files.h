@@ -12,10 +12,16 @@
 /* Experimental: end tokens and choosing, of published models and of those that came of them */
 #define QKV_GENERATION_FILE "generation_config.json"
 /* Experimental: which tokens have which roles, likewise */
-#define QKV_ROLES_FILE "tokenizer_config.json"
+#define QKV_ROLES_FILE        "tokenizer_config.json"
+#define QKV_SOURCE_ROLES_FILE "source_tokenizer_config.json"
+/* Experimental: how vectors of texts are made, as sentence-transformers writes it */
+#define QKV_MODULES_FILE   "modules.json"
+#define QKV_SENTENCES_FILE "sentence_bert_config.json"
+#define QKV_POOLING_FOLDER "1_Pooling"
+#define QKV_POOLING_FILE   QKV_POOLING_FOLDER "/" QKV_CONFIG_FILE
 #define QKV_MODEL_FILES                                                                                                \
-    QKV_CONFIG_FILE, QKV_GENERATION_FILE, QKV_ROLES_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_LABELS_FILE,        \
-        QKV_WEIGHTS_FILE
+    QKV_CONFIG_FILE, QKV_GENERATION_FILE, QKV_ROLES_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_SOURCE_ROLES_FILE,  \
+        QKV_LABELS_FILE, QKV_MODULES_FILE, QKV_SENTENCES_FILE, QKV_POOLING_FILE, QKV_WEIGHTS_FILE
 
 /* What a run has besides. */
 #define QKV_TRAIN_FILE        "train.json" /* the options and what is known of the texts */

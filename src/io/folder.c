@@ -6,6 +6,7 @@
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/labels.h"
+#include "io/pooling.h"
 #include "io/published.h"
 #include "io/safetensors.h"
 #include "model/model.h"
@@ -152,36 +153,6 @@ static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path,
 
 /* ---- the folder --------------------------------------------------------------------------------------------------- */
 
-static bool is_weights_file(const char *path) {
-    static const char end[] = ".safetensors";
-    struct stat info;
-    const size_t n = strlen(path);
-    return n >= sizeof end - 1 && strcmp(path + n - (sizeof end - 1), end) == 0 &&
-           (stat(path, &info) != 0 || !S_ISDIR(info.st_mode));
-}
-
-enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place) {
-    const bool file = is_weights_file(path);
-    const char *slash = strrchr(path, '/');
-    *place = (struct qkv_model_place){0};
-    if (!file)
-        place->folder = qkv_copy_string(ctx, path);
-    else if (slash)
-        place->folder = qkv_copy_bytes(ctx, path, (size_t)(slash - path) + 1);
-    else
-        place->folder = qkv_copy_string(ctx, ".");
-    if (place->folder) place->weights = file ? qkv_copy_string(ctx, path) : qkv_join_path(ctx, path, QKV_WEIGHTS_FILE);
-    if (place->weights) return QKV_OK;
-    qkv_model_place_free(place);
-    return QKV_MEMORY;
-}
-
-void qkv_model_place_free(struct qkv_model_place *place) {
-    free(place->folder);
-    free(place->weights);
-    *place = (struct qkv_model_place){0};
-}
-
 /* The paths of a folder; all or none. */
 struct paths {
     char *config, *weights, *tokenizer, *source_tokenizer, *labels;
@@ -295,8 +266,17 @@ static enum qkv_status read_published_tokenizer(struct qkv_model *m, const char 
     return QKV_OK;
 }
 
+/* That of the sources, where it is another: a file that only qkv writes, beside a published model too. */
+static enum qkv_status read_source_tokenizer(struct qkv_model *m, const char *folder, const struct paths *p) {
+    enum qkv_status status = read_tokenizer(m, p->source_tokenizer, qkv_model_set_source_tokenizer);
+    return status || !m->source_tokenizer
+               ? status
+               : qkv_tokenizer_read_roles(m->ctx, m->source_tokenizer, folder, QKV_SOURCE_ROLES_FILE);
+}
+
 static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_published *published,
-                                      const struct qkv_spec *spec, const char *folder, bool planned,
+                                      const struct qkv_spec *spec, const struct qkv_model_place *place,
+                                      const struct paths *paths, const char *path, bool planned,
                                       struct qkv_model **out) {
     struct qkv_model *m = NULL;
     struct qkv_model_origin origin = {0};
@@ -304,7 +284,8 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     struct qkv_model_pooling pooling;
     enum qkv_status status = qkv_published_match(published, spec);
     if (!status) status = qkv_published_generation(published, spec, &generation);
-    if (!status) status = qkv_published_pooling(published, spec, &pooling);
+    if (!status)
+        status = qkv_pooling_read(ctx, place->modules ? place->modules : place->folder, place->folder, spec, &pooling);
     if (!status && !planned) status = qkv_published_room(published);
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
@@ -313,7 +294,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     }
     char **labels = qkv_published_labels(published, spec);
     const struct qkv_model_file file = qkv_published_file(published);
-    status = load_file(ctx, spec, &file, qkv_published_read, folder, planned, &m);
+    status = load_file(ctx, spec, &file, qkv_published_read, path, planned, &m);
     *out = m;
     if (m)
         m->origin = origin, m->generation = generation, m->pooling = pooling;
@@ -326,14 +307,16 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     }
     for (int i = 0; labels && i < spec->head.classes; i++) free(labels[i]);
     free(labels);
-    return status || planned ? status : read_published_tokenizer(m, folder);
+    if (!status && !planned) status = read_published_tokenizer(m, place->folder);
+    return status || planned ? status : read_source_tokenizer(m, place->folder, paths);
 }
 
 static enum qkv_status read_texts(struct qkv_model *m, const char *folder, const struct paths *p) {
     enum qkv_status status = read_tokenizer(m, p->tokenizer, qkv_model_set_tokenizer);
-    if (!status && m->tokenizer) status = qkv_tokenizer_read_roles(m->ctx, m->tokenizer, folder);
+    if (!status && m->tokenizer) status = qkv_tokenizer_read_roles(m->ctx, m->tokenizer, folder, QKV_ROLES_FILE);
     if (!status) status = qkv_generation_read(m->ctx, folder, &m->spec, NULL, &m->generation);
-    if (!status) status = read_tokenizer(m, p->source_tokenizer, qkv_model_set_source_tokenizer);
+    if (!status) status = qkv_pooling_read(m->ctx, folder, folder, &m->spec, &m->pooling);
+    if (!status) status = read_source_tokenizer(m, folder, p);
     return status ? status : qkv_labels_read(m, p->labels);
 }
 
@@ -349,11 +332,11 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
     free(p.weights);
     p.weights = place.weights;
     place.weights = NULL;
-    if (!status && is_weights_file(path)) status = check_named(ctx, path);
+    if (!status && place.named) status = check_named(ctx, path);
     if (!status) status = check_config(ctx, place.folder, &p);
-    if (!status && !is_weights_file(path)) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
+    if (!status && !place.named) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
     if (published) {
-        status = load_published(ctx, published, &spec, path, planned, out);
+        status = load_published(ctx, published, &spec, &place, &p, path, planned, out);
     } else {
         if (!status) status = check_weights(ctx, place.folder, &p);
         if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
@@ -399,6 +382,22 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path, cons
     return status;
 }
 
+static enum qkv_status write_tokenizer(struct qkv_model *m, const struct qkv_tokenizer *t, const char *folder,
+                                       const char *name, const char *roles) {
+    char *path = t ? qkv_join_path(m->ctx, folder, name) : NULL;
+    if (!t) return QKV_OK;
+    enum qkv_status status = path ? qkv_tokenizer_save(m->ctx, t, path) : QKV_MEMORY;
+    free(path);
+    return status ? status : qkv_tokenizer_write_roles(m->ctx, t, folder, roles);
+}
+
+enum qkv_status qkv_folder_write_texts(struct qkv_model *m, const char *folder) {
+    enum qkv_status status = write_tokenizer(m, m->tokenizer, folder, QKV_TOKENIZER_FILE, QKV_ROLES_FILE);
+    if (!status) status = write_tokenizer(m, m->source_tokenizer, folder, QKV_SOURCE_FILE, QKV_SOURCE_ROLES_FILE);
+    if (!status) status = qkv_generation_write(m->ctx, &m->generation, folder);
+    return status ? status : qkv_pooling_write(m->ctx, &m->pooling, &m->spec, folder);
+}
+
 static enum qkv_status write_folder(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
     struct paths p;
     char *json = NULL;
@@ -407,10 +406,7 @@ static enum qkv_status write_folder(struct qkv_model *m, const char *folder, con
     if (!status) status = qkv_make_folder(m->ctx, folder);
     if (!status) status = qkv_spec_print(m->ctx, &m->spec, &json);
     if (!status) status = qkv_write_file(m->ctx, p.config, json, strlen(json));
-    if (!status && m->tokenizer) status = qkv_tokenizer_save(m->ctx, m->tokenizer, p.tokenizer);
-    if (!status && m->source_tokenizer) status = qkv_tokenizer_save(m->ctx, m->source_tokenizer, p.source_tokenizer);
-    if (!status && m->tokenizer) status = qkv_tokenizer_write_roles(m->ctx, m->tokenizer, folder);
-    if (!status) status = qkv_generation_write(m->ctx, &m->generation, folder);
+    if (!status) status = qkv_folder_write_texts(m, folder);
     if (!status && m->label_count) status = qkv_labels_write(m, p.labels);
     if (!status) status = write_weights(m, p.weights, format);
     qkv_free(json);
@@ -431,6 +427,8 @@ enum qkv_status qkv_folder_check_left(struct qkv_model *m, const char *folder) {
     } files[] = {{"tokenizer.json", m->tokenizer},
                  {"source_tokenizer.json", m->source_tokenizer},
                  {QKV_ROLES_FILE, m->tokenizer && qkv_tokenizer_has_roles(m->tokenizer)},
+                 {QKV_SOURCE_ROLES_FILE, m->source_tokenizer && qkv_tokenizer_has_roles(m->source_tokenizer)},
+                 {QKV_MODULES_FILE, m->pooling.given},
                  {QKV_GENERATION_FILE, m->generation.given},
                  {"labels.txt", m->label_count},
                  {"train.json", false},

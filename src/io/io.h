@@ -10,10 +10,12 @@
 #define QKV_CHECKPOINT_FORMAT                                                                                          \
     "qkv-checkpoint"                          /* "format" in the metadata of a checkpoint, whose spec is "spec" there */
 #define QKV_CHECKPOINT_OPTIMIZER "optimizer." /* begins the names of its tensors that are no weights */
-/* What a path to a model stands for (folder.c): a folder, or a checkpoint in one. */
+/* What a path to a model stands for (place.c): a folder, or a checkpoint in one. */
 struct qkv_model_place {
     char *folder;  /* heap strings */
     char *weights; /* the file */
+    bool named;    /* by itself */
+    char *modules; /* the folder with the modules.json that names the model's as one in it; NULL: there is none */
 };
 enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place);
 void qkv_model_place_free(struct qkv_model_place *place);
@@ -26,6 +28,8 @@ enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const
 /* QKV_FILE: what an older model left in the folder would be taken for this one's. */
 struct qkv_model;
 enum qkv_status qkv_folder_check_left(struct qkv_model *model, const char *folder);
+/* Writes what a model has besides its spec, its weights and its labels: tokenizers, what is said of generating and of vectors. */
+enum qkv_status qkv_folder_write_texts(struct qkv_model *model, const char *folder);
 
 /* "F32", "BF16", …: the name of an element type in safetensors, NULL for an invalid one. */
 const char *qkv_dtype_name(enum qkv_dtype dtype);

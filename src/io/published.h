@@ -25,9 +25,6 @@ enum qkv_status qkv_published_freeze(struct qkv_model *model);
 /* What the folder says of generating. */
 enum qkv_status qkv_published_generation(const struct qkv_published *published, const struct qkv_spec *spec,
                                          struct qkv_model_generation *generation);
-/* How it makes vectors of texts (modules.json, as sentence-transformers writes it); what does not fit is refused by key. (published_pooling.c) */
-enum qkv_status qkv_published_pooling(const struct qkv_published *published, const struct qkv_spec *spec,
-                                      struct qkv_model_pooling *pooling);
 /* The names of the classes, head.classes of them, a heap list of heap texts; NULL: there are none, or no memory. */
 char **qkv_published_labels(const struct qkv_published *published, const struct qkv_spec *spec);
 

@@ -5,6 +5,7 @@
 #include "format/format.h"
 #include "io/generation.h"
 #include "io/io.h"
+#include "io/pooling.h"
 #include "io/published.h"
 #include "io/safetensors.h"
 #include "qkv/published.h"
@@ -63,14 +64,19 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
                                 size_t setting_count, struct qkv_spec *spec) {
     QKV_CALL(ctx);
     struct qkv_published *published = NULL;
-    char *path = qkv_join_path(ctx, folder, QKV_CONFIG_FILE), *json = NULL;
-    enum qkv_status status = path ? qkv_published_open(ctx, folder, false, &published, spec) : QKV_MEMORY;
+    struct qkv_model_place place;
+    char *path = NULL, *json = NULL;
+    enum qkv_status status = qkv_model_place(ctx, folder, &place);
+    if (status) return status;
+    path = qkv_join_path(ctx, place.folder, QKV_CONFIG_FILE);
+    status = path ? qkv_published_open(ctx, place.folder, false, &published, spec) : QKV_MEMORY;
     if (!status && !published) status = qkv_spec_read(ctx, spec, path, settings, setting_count);
     if (!status && published && setting_count) {
         status = qkv_spec_print(ctx, spec, &json);
         if (!status) status = qkv_spec_parse(ctx, spec, path, json, strlen(json), settings, setting_count);
     }
     qkv_published_close(published);
+    qkv_model_place_free(&place);
     qkv_free(json);
     free(path);
     return status;
@@ -137,18 +143,14 @@ static enum qkv_status write_published(struct qkv_model *m, const struct qkv_fam
     const char *dtype = format->dtype == QKV_BF16 ? "bfloat16" : format->dtype == QKV_F16 ? "float16" : "float32";
     char *text = qkv_family_text(m->ctx, config, dtype);
     char *json = qkv_join_path(m->ctx, folder, QKV_CONFIG_FILE);
-    char *tokenizer = qkv_join_path(m->ctx, folder, QKV_TOKENIZER_FILE);
     char *weights = qkv_join_path(m->ctx, folder, QKV_WEIGHTS_FILE);
-    enum qkv_status status = text && json && tokenizer && weights ? QKV_OK : QKV_MEMORY;
+    enum qkv_status status = text && json && weights ? QKV_OK : QKV_MEMORY;
     if (!status) status = qkv_make_folder(m->ctx, folder);
     if (!status) status = qkv_write_file(m->ctx, json, text, strlen(text));
-    if (!status && m->tokenizer) status = qkv_tokenizer_save(m->ctx, m->tokenizer, tokenizer);
-    if (!status && m->tokenizer) status = qkv_tokenizer_write_roles(m->ctx, m->tokenizer, folder);
-    if (!status) status = qkv_generation_write(m->ctx, &m->generation, folder);
+    if (!status) status = qkv_folder_write_texts(m, folder);
     if (!status) status = write_tensors(m, config, format, weights);
     free(text);
     free(json);
-    free(tokenizer);
     free(weights);
     return status;
 }

@@ -183,9 +183,12 @@ struct qkv_tokenizer {
     struct qkv_chain *chain; /* NULL: this machine does it all (chain.h) */
 };
 
-/* Reads the roles that tokenizer_config.json in a folder names, if it is there; and writes it, where roles were set. (tokenizer_folder.c) */
-enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder);
-enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder);
+/* Reads the roles, and more tokens that end a text, that a file of a folder names (QKV_ROLES_FILE, QKV_SOURCE_ROLES_FILE), if it is there;
+ * and writes it, where any were set. (tokenizer_folder.c) */
+enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder,
+                                         const char *file);
+enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
+                                          const char *file);
 /* Whether there is something to write. */
 bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t);
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);

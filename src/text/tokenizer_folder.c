@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ENDS_KEY "more_end_tokens"
 enum { CONFIG_BYTES = 1 << 24, VOCAB_BYTES = 1 << 28 };
 
 static const char *const role_keys[QKV_TOKEN_ROLES] = {
@@ -218,6 +219,19 @@ static enum qkv_status folder_made(struct folder *f, const char *file, json_t *r
     return status;
 }
 
+/* The ordinary token with that key; -1: none. */
+static int folder_key(const struct folder *f, const char *text, size_t size) {
+    struct qkv_buffer key = {0};
+    int found = -1;
+    for (size_t id = 0; id < f->t->count && found < 0; id++) {
+        key.size = 0;
+        if (f->t->tokens[id].added || qkv_tokenizer_key(f->ctx, f->t, id, &key)) continue;
+        if (key.size == size && !memcmp(key.data, text, size)) found = (int)id;
+    }
+    qkv_buffer_free(&key);
+    return found;
+}
+
 static int folder_id(const struct folder *f, const char *text) {
     const int special = qkv_tokenizer_special(f->t, text);
     const size_t size = strlen(text);
@@ -225,7 +239,19 @@ static int folder_id(const struct folder *f, const char *text) {
     for (size_t id = 0; id < f->t->count; id++)
         if (f->t->tokens[id].added && f->t->tokens[id].size == size && !memcmp(qkv_token_bytes(f->t, id), text, size))
             return (int)id;
-    return -1;
+    return folder_key(f, text, size);
+}
+
+/* More tokens that end a text: a list that only our folders have. */
+static enum qkv_status folder_ends(struct folder *f) {
+    const json_t *list = json_object_get(f->config, ENDS_KEY);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < json_array_size(list) && !status; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        const int id = text ? folder_id(f, text) : -1;
+        if (id >= 0) status = qkv_tokenizer_add_end(f->ctx, f->t, id);
+    }
+    return status;
 }
 
 static enum qkv_status folder_roles(struct folder *f) {
@@ -235,7 +261,7 @@ static enum qkv_status folder_roles(struct folder *f) {
         const int id = text ? folder_id(f, text) : -1;
         if (id >= 0) status = qkv_tokenizer_set_role(f->ctx, f->t, (enum qkv_token_role)i, id);
     }
-    return status;
+    return status ? status : folder_ends(f);
 }
 
 static enum qkv_status folder_read(struct folder *f) {
@@ -263,33 +289,57 @@ static enum qkv_status folder_read(struct folder *f) {
     return status ? status : folder_roles(f);
 }
 
-enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder) {
+enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder,
+                                         const char *file) {
     struct folder f = {.ctx = ctx, .path = folder, .t = t};
-    enum qkv_status status = folder_json(&f, QKV_ROLES_FILE, CONFIG_BYTES, &f.config);
+    enum qkv_status status = folder_json(&f, file, CONFIG_BYTES, &f.config);
     if (!status) status = folder_roles(&f);
     json_decref(f.config);
     return status;
 }
 
 bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
-    bool any = false;
+    bool any = t->end_count > 0;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) any = any || (t->has_role[i] && t->roles[i] >= 0);
     return any;
 }
 
-enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder) {
+/* The text of a token for the file, or its key; NULL: it is not UTF-8, or there is no memory. */
+static json_t *roles_token(struct qkv_context *ctx, const struct qkv_tokenizer *t, int id) {
+    struct qkv_buffer key = {0};
+    size_t size;
+    if (t->tokens[id].added) {
+        const char *text = qkv_tokenizer_token(t, id, &size);
+        return json_stringn(text, size);
+    }
+    json_t *text = qkv_tokenizer_key(ctx, t, (size_t)id, &key) ? NULL : json_stringn(key.data, key.size);
+    qkv_buffer_free(&key);
+    return text;
+}
+
+static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t) {
+    json_t *root = json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast"), *ends = json_array();
+    bool made = root && ends;
+    for (size_t i = 0; i < QKV_TOKEN_ROLES && made; i++)
+        if (t->has_role[i] && t->roles[i] >= 0)
+            made = !json_object_set_new(root, role_keys[i], roles_token(ctx, t, t->roles[i]));
+    for (size_t i = 0; i < t->end_count && made; i++)
+        made = !json_array_append_new(ends, roles_token(ctx, t, t->ends[i]));
+    if (made && t->end_count) made = !json_object_set(root, ENDS_KEY, ends);
+    json_decref(ends);
+    if (made) return root;
+    json_decref(root);
+    return NULL;
+}
+
+enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
+                                          const char *file) {
     const struct folder f = {.ctx = ctx, .path = folder};
     if (!qkv_tokenizer_has_roles(t)) return QKV_OK;
-    json_t *root = json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
-    bool made = root != NULL;
-    for (size_t i = 0; i < QKV_TOKEN_ROLES && made; i++) {
-        size_t size;
-        const char *text = t->has_role[i] && t->roles[i] >= 0 ? qkv_tokenizer_token(t, t->roles[i], &size) : NULL;
-        if (text) made = !json_object_set_new(root, role_keys[i], json_stringn(text, size));
-    }
-    char *name = folder_name(&f, QKV_ROLES_FILE), *text = made ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_t *root = roles_json(ctx, t);
+    char *name = folder_name(&f, file), *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     enum qkv_status status =
-        name && text ? qkv_write_file(ctx, name, text, strlen(text)) : qkv_fail_memory(ctx, 0, QKV_ROLES_FILE);
+        name && text ? qkv_write_file(ctx, name, text, strlen(text)) : qkv_fail_memory(ctx, 0, file);
     json_decref(root);
     free(name);
     free(text);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "io/generation.h"
+#include "io/pooling.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "train/train.h"
@@ -241,6 +242,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status && !t->fresh)
         status = qkv_generation_read(t->ctx, t->folder, qkv_model_spec(t->model), NULL, &t->model->generation);
+    if (!status && !t->fresh)
+        status = qkv_pooling_read(t->ctx, t->folder, t->folder, qkv_model_spec(t->model), &t->model->pooling);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
     if (!status) status = qkv_loads_make(t);

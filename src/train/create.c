@@ -8,14 +8,16 @@
 #include <sys/stat.h>
 
 #include "io/generation.h"
+#include "io/pooling.h"
 #include "train/train.h"
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------- */
 
 static const char *const run_files[] = {
-    QKV_TRAIN_FILE,       QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,    QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE,
-    QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE, QKV_TOKENIZER_FILE,   QKV_SOURCE_FILE,
-    QKV_LABELS_FILE,      QKV_MACHINE_FILE,      QKV_STATE_FILE,  QKV_GENERATION_FILE,  QKV_ROLES_FILE};
+    QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,       QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE,
+    QKV_BESIDE_DATA_FILE,  QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE,    QKV_TOKENIZER_FILE,   QKV_SOURCE_FILE,
+    QKV_LABELS_FILE,       QKV_MACHINE_FILE,      QKV_STATE_FILE,     QKV_GENERATION_FILE,  QKV_ROLES_FILE,
+    QKV_SOURCE_ROLES_FILE, QKV_MODULES_FILE,      QKV_SENTENCES_FILE, QKV_POOLING_FILE};
 #define RUN_FILES (sizeof run_files / sizeof *run_files)
 
 enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder) {
@@ -32,7 +34,7 @@ enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder)
 }
 
 struct leavings { /* what was there before, and so stays when starting fails */
-    bool file[RUN_FILES], folder;
+    bool file[RUN_FILES], pooling, folder;
 };
 
 static bool create_holds(const char *folder, const char *name) {
@@ -62,6 +64,7 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
 
 static void look_around(const char *folder, struct leavings *before) {
     before->folder = qkv_file_exists(folder);
+    before->pooling = create_holds(folder, QKV_POOLING_FOLDER);
     for (size_t i = 0; i < RUN_FILES; i++) before->file[i] = create_holds(folder, run_files[i]);
 }
 
@@ -71,7 +74,10 @@ static void clear_folder(const char *folder, const struct leavings *before) {
         if (path) unlink(path);
         free(path);
     }
-    if (!before->folder) rmdir(folder); /* leaves a folder that is not empty */
+    char *pooling = before->pooling ? NULL : qkv_join_path(NULL, folder, QKV_POOLING_FOLDER);
+    if (pooling) rmdir(pooling); /* leaves a folder that is not empty */
+    free(pooling);
+    if (!before->folder) rmdir(folder);
 }
 
 /* ---- the texts ------------------------------------------------------------------------------------------------------------ */
@@ -137,6 +143,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status) status = write_config(t);
     if (!status) status = qkv_generation_write(t->ctx, &t->model->generation, t->folder);
+    if (!status) status = qkv_pooling_write(t->ctx, &t->model->pooling, qkv_model_spec(t->model), t->folder);
     if (!status && t->options.from) status = qkv_origin_record(t);
     if (!status) status = qkv_machine_note(t->ctx, t->folder, 0);
     if (!status) status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);

@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "model/spec.h"
 #include "text/sequence.h"
+#include "text/text.h"
 #include "train/train.h"
 
 /* ---- the model and its spec ---------------------------------------------------------------------------------------- */
@@ -109,6 +110,7 @@ enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const c
         status = QKV_MEMORY;
     else
         status = own ? qkv_tokenizer_load(t->ctx, path, out) : qkv_tokenizer_open(t->ctx, place.folder, out);
+    if (!status && own) status = qkv_tokenizer_read_roles(t->ctx, *out, place.folder, QKV_SOURCE_ROLES_FILE);
     qkv_model_place_free(&place);
     for (size_t i = 0; i < count && !status; i++) {
         if (qkv_tokenizer_knows(*out, specials[i])) continue;
@@ -234,6 +236,7 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
                                       t->options.from, other->format->name);
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
     t->model->generation = t->origin->generation;
+    t->model->pooling = t->origin->pooling;
     qkv_model_free(t->origin);
     t->origin = NULL;
     return status;

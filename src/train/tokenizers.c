@@ -198,13 +198,18 @@ enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice,
     return status;
 }
 
+/* The file with the roles of the tokens of another. */
+static const char *roles_file(const char *name) {
+    return strcmp(name, QKV_TOKENIZER_FILE) ? QKV_SOURCE_ROLES_FILE : QKV_ROLES_FILE;
+}
+
 enum qkv_status qkv_tokenizer_keep(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *folder,
                                    const char *name, struct qkv_text_facts *data, struct qkv_text_facts *valid) {
     char *path = qkv_join_path(ctx, folder, name);
     uint64_t hash;
     enum qkv_status status = path ? qkv_tokenizer_save(ctx, tokenizer, path) : QKV_MEMORY;
     if (!status) status = qkv_hash_file(ctx, path, &hash);
-    if (!status && !strcmp(name, QKV_TOKENIZER_FILE)) status = qkv_tokenizer_write_roles(ctx, tokenizer, folder);
+    if (!status) status = qkv_tokenizer_write_roles(ctx, tokenizer, folder, roles_file(name));
     free(path);
     if (status) return status;
     data->tokenizer = valid->tokenizer = hash;
@@ -223,7 +228,7 @@ enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder
                           "a new run in another folder",
                           path);
     if (!status) status = qkv_tokenizer_load(ctx, path, out);
-    if (!status && !strcmp(name, QKV_TOKENIZER_FILE)) status = qkv_tokenizer_read_roles(ctx, *out, folder);
+    if (!status) status = qkv_tokenizer_read_roles(ctx, *out, folder, roles_file(name));
     free(path);
     return status;
 }

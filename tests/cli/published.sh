@@ -147,5 +147,17 @@ try 0 "$QKV" embed "$sentences" --input short.txt --text --pool max
 cp out said
 try 0 "$QKV" embed plain --input short.txt --text --pool max --normalize
 cmp -s out said || fail "--pool does not win over modules.json"
+try 0 "$QKV" embed "$sentences" --input short.txt --text --precision fp32
+cp out said
+paste <(printf 'x\ny\nx\n') short.txt >labeled.tsv
+try 0 "$QKV" train --from "$sentences" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'encoder.*' --out vectors --steps 4 \
+    --batch 2 --threads 1 --eval-every 2 --save-every 2 --quiet
+try 0 "$QKV" train --resume vectors --steps 6 --quiet
+try 0 "$QKV" embed vectors --input short.txt --text --precision fp32
+cmp -s out said || fail "a run does not keep what modules.json says"
+mkdir other && echo '[]' >other/modules.json
+refuse 1 'other/modules.json' "$QKV" export plain --dtype f32 -o other
+refuse 1 'other/modules.json' "$QKV" export "$sentences" --dtype f32 -o other
+[ ! -e other/config.json ] || fail "a refused export writes files"
 refuse 1 'line 6 has [0-9]+ tokens' "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text --long error
 finish

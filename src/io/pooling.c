@@ -1,0 +1,226 @@
+/* modules.json, which says how sentence-transformers makes a vector of a text: the model, a pooling of its hidden states, and perhaps a
+ * length of 1. */
+#include "io/pooling.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "io/published_files.h"
+
+struct pooling_file {
+    struct qkv_context *ctx;
+    char *path; /* of the file that is read */
+    json_t *root;
+};
+
+static void pooling_close(struct pooling_file *f) {
+    json_decref(f->root);
+    free(f->path);
+    *f = (struct pooling_file){.ctx = f->ctx};
+}
+
+/* Opens a JSON file of a folder, or of a folder in it (NULL or "": itself); none: root is NULL. */
+static enum qkv_status pooling_open(struct pooling_file *f, const char *folder, const char *inner, const char *name) {
+    bool found = false;
+    if (inner && (strchr(inner, '/') || !strcmp(inner, "..")))
+        return qkv_fail(f->ctx, QKV_FORMAT, "%s: the path \"%.80s\" is no name of a folder in the folder", f->path,
+                        inner);
+    char *whole = inner && *inner ? qkv_join_path(f->ctx, folder, inner) : NULL;
+    pooling_close(f);
+    f->path = qkv_join_path(f->ctx, whole ? whole : folder, name);
+    free(whole);
+    if (!f->path) return QKV_MEMORY;
+    enum qkv_status status = qkv_file_find(f->ctx, f->path, &found);
+    return status || !found ? status : qkv_published_json(f->ctx, f->path, &f->root);
+}
+
+static enum qkv_status refuse(const struct pooling_file *f, const char *key, const char *instead) {
+    const json_t *value = json_object_get(f->root, key);
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    enum qkv_status status =
+        qkv_fail(f->ctx, QKV_SPEC, "%s: %s is %.60s; it can be %s", f->path, key, text ? text : "missing", instead);
+    free(text);
+    return status;
+}
+
+/* The name of a pooling, as a key of its own or as one of pooling_mode. */
+static const struct {
+    const char *key, *mode;
+    enum qkv_pool pool;
+} pools[] = {
+    {"pooling_mode_cls_token", "cls", QKV_POOL_FIRST},
+    {"pooling_mode_mean_tokens", "mean", QKV_POOL_MEAN},
+    {"pooling_mode_max_tokens", "max", QKV_POOL_MAX},
+    {"pooling_mode_lasttoken", "lasttoken", QKV_POOL_LAST},
+};
+
+/* One of them, and nothing else. */
+static enum qkv_status read_pool(const struct pooling_file *f, const struct qkv_spec *spec, enum qkv_pool *pool) {
+    const json_t *width = json_object_get(f->root, "word_embedding_dimension"), *value;
+    const char *mode = json_string_value(json_object_get(f->root, "pooling_mode")), *key;
+    size_t found = 0;
+    if (json_is_number(width) && json_integer_value(width) != qkv_spec_width(spec))
+        return refuse(f, "word_embedding_dimension", "the width of the model's hidden states");
+    json_object_foreach(f->root, key, value) {
+        bool known = strncmp(key, "pooling_mode_", 13) != 0 || !json_is_true(value);
+        for (size_t i = 0; i < sizeof pools / sizeof *pools && !known; i++)
+            if (!strcmp(pools[i].key, key)) known = true, found++, *pool = pools[i].pool;
+        if (!known) return refuse(f, key, "false");
+    }
+    for (size_t i = 0; mode && i < sizeof pools / sizeof *pools; i++)
+        if (!strcmp(pools[i].mode, mode)) found++, *pool = pools[i].pool;
+    if (found == 1) return QKV_OK;
+    if (mode || !found) return refuse(f, "pooling_mode", "\"cls\", \"mean\", \"max\" or \"lasttoken\"");
+    return qkv_fail(f->ctx, QKV_SPEC, "%s: it has %zu poolings at once; it can be one", f->path, found);
+}
+
+/* The last part of "sentence_transformers.models.Pooling". */
+static const char *module_kind(const json_t *module) {
+    const char *type = json_string_value(json_object_get(module, "type")), *dot = type ? strrchr(type, '.') : NULL;
+    return dot ? dot + 1 : type ? type : "";
+}
+
+/* The names of the file with the settings, the older ones too. */
+static const char *const settings_files[] = {QKV_SENTENCES_FILE,
+                                             "sentence_roberta_config.json",
+                                             "sentence_distilbert_config.json",
+                                             "sentence_camembert_config.json",
+                                             "sentence_albert_config.json",
+                                             "sentence_xlm-roberta_config.json",
+                                             "sentence_xlnet_config.json"};
+
+static enum qkv_status read_most(struct pooling_file *f, const char *model, size_t *most) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof settings_files / sizeof *settings_files && !status && (!i || !f->root); i++)
+        status = pooling_open(f, model, NULL, settings_files[i]);
+    if (status || !f->root) return status;
+    const json_t *length = json_object_get(f->root, "max_seq_length");
+    if (json_is_true(json_object_get(f->root, "do_lower_case"))) return refuse(f, "do_lower_case", "false");
+    if (!length || json_is_null(length)) return QKV_OK;
+    if (json_integer_value(length) < 1 || json_integer_value(length) > INT32_MAX)
+        return refuse(f, "max_seq_length", "a whole number of at least 1, or null");
+    *most = (size_t)json_integer_value(length);
+    return QKV_OK;
+}
+
+/* A text that would stand before every text. */
+static enum qkv_status check_prompt(struct pooling_file *f, const char *folder) {
+    enum qkv_status status = pooling_open(f, folder, NULL, "config_sentence_transformers.json");
+    const char *name = json_string_value(json_object_get(f->root, "default_prompt_name"));
+    const char *prompt = name ? json_string_value(json_object_get(json_object_get(f->root, "prompts"), name)) : NULL;
+    return status || !prompt || !*prompt ? status : refuse(f, "default_prompt_name", "null");
+}
+
+/* The modules: the model and its pooling, whose folder is *path, heap. */
+static enum qkv_status read_modules(struct pooling_file *f, char **path, bool *normalize) {
+    static const char *const kinds[] = {"Transformer", "Pooling", "Normalize"};
+    const size_t count = json_array_size(f->root);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *module = json_array_get(f->root, i);
+        if (i >= 3 || strcmp(module_kind(module), kinds[i]) != 0)
+            return qkv_fail(f->ctx, QKV_SPEC, "%s: module %zu is \"%.80s\"; it can be Transformer, Pooling, Normalize",
+                            f->path, i, module_kind(module));
+    }
+    if (count < 2)
+        return qkv_fail(f->ctx, QKV_SPEC, "%s: it has no module Pooling, so it makes no vectors of texts", f->path);
+    const char *at = json_string_value(json_object_get(json_array_get(f->root, 1), "path"));
+    *normalize = count == 3;
+    *path = qkv_copy_string(f->ctx, at ? at : "");
+    return *path ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, const char *model,
+                                 const struct qkv_spec *spec, struct qkv_model_pooling *pooling) {
+    struct pooling_file f = {.ctx = ctx};
+    char *path = NULL;
+    *pooling = (struct qkv_model_pooling){0};
+    enum qkv_status status = pooling_open(&f, folder, NULL, QKV_MODULES_FILE);
+    if (status || !f.root) {
+        pooling_close(&f);
+        return status;
+    }
+    status = read_modules(&f, &path, &pooling->normalize);
+    if (!status) status = pooling_open(&f, folder, path, QKV_CONFIG_FILE);
+    if (!status && !f.root) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
+    if (!status) status = read_pool(&f, spec, &pooling->pool);
+    if (!status) status = read_most(&f, model, &pooling->most);
+    if (!status) status = check_prompt(&f, folder);
+    pooling->given = !status;
+    pooling_close(&f);
+    free(path);
+    return status;
+}
+
+enum qkv_status qkv_pooling_model(struct qkv_context *ctx, const char *folder, char **model) {
+    struct pooling_file f = {.ctx = ctx};
+    bool found = false;
+    *model = NULL;
+    enum qkv_status status = pooling_open(&f, folder, NULL, QKV_MODULES_FILE);
+    const json_t *first = json_array_get(f.root, 0);
+    const char *path = json_string_value(json_object_get(first, "path"));
+    if (!status && path && *path && !strcmp(module_kind(first), "Transformer")) {
+        char *copy = qkv_copy_string(ctx, path), *inner = NULL;
+        status = copy ? QKV_OK : QKV_MEMORY;
+        if (!status && !strchr(copy, '/')) inner = qkv_join_path(ctx, folder, copy);
+        if (!status) status = pooling_open(&f, folder, copy, QKV_CONFIG_FILE);
+        if (!status) status = qkv_file_find(ctx, f.path, &found);
+        if (!status && !found) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
+        if (status) free(inner);
+        if (!status) *model = inner;
+        free(copy);
+    }
+    pooling_close(&f);
+    return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status pooling_put(struct qkv_context *ctx, const char *folder, const char *name, json_t *root) {
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL, *path = qkv_join_path(ctx, folder, name);
+    enum qkv_status status =
+        text && path ? qkv_write_file(ctx, path, text, strlen(text)) : qkv_fail_memory(ctx, 0, name);
+    json_decref(root);
+    free(text);
+    free(path);
+    return status;
+}
+
+static json_t *pooling_module(int number, const char *path, const char *kind) {
+    char name[24], type[64];
+    snprintf(name, sizeof name, "%d", number);
+    snprintf(type, sizeof type, "sentence_transformers.models.%s", kind);
+    return json_pack("{s:i, s:s, s:s, s:s}", "idx", number, "name", name, "path", path, "type", type);
+}
+
+static json_t *pooling_modules(const struct qkv_model_pooling *pooling) {
+    json_t *modules = json_array();
+    json_array_append_new(modules, pooling_module(0, "", "Transformer"));
+    json_array_append_new(modules, pooling_module(1, QKV_POOLING_FOLDER, "Pooling"));
+    if (pooling->normalize) json_array_append_new(modules, pooling_module(2, "2_Normalize", "Normalize"));
+    return modules;
+}
+
+/* As all versions of sentence-transformers read it. */
+static json_t *pooling_kind(const struct qkv_model_pooling *pooling, const struct qkv_spec *spec) {
+    json_t *root = json_pack("{s:i}", "word_embedding_dimension", qkv_spec_width(spec));
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
+        json_object_set_new(root, pools[i].key, json_boolean(pools[i].pool == pooling->pool));
+    return root;
+}
+
+enum qkv_status qkv_pooling_write(struct qkv_context *ctx, const struct qkv_model_pooling *pooling,
+                                  const struct qkv_spec *spec, const char *folder) {
+    if (!pooling->given) return QKV_OK;
+    json_t *most = pooling->most ? json_integer((json_int_t)pooling->most) : json_null();
+    char *inner = qkv_join_path(ctx, folder, QKV_POOLING_FOLDER);
+    enum qkv_status status = inner ? qkv_make_folder(ctx, inner) : QKV_MEMORY;
+    if (!status) status = pooling_put(ctx, inner, QKV_CONFIG_FILE, pooling_kind(pooling, spec));
+    if (!status)
+        status = pooling_put(ctx, folder, QKV_SENTENCES_FILE,
+                             json_pack("{s:O, s:b}", "max_seq_length", most, "do_lower_case", 0));
+    if (!status) status = pooling_put(ctx, folder, QKV_MODULES_FILE, pooling_modules(pooling));
+    json_decref(most);
+    free(inner);
+    return status;
+}
