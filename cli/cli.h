@@ -67,6 +67,12 @@ struct cli_rule {
         (void)a, (void)arguments;                                                                                      \
         return condition;                                                                                              \
     }
+/* How a command is divided among the ranks of a launcher. */
+enum cli_ranks {
+    CLI_RANKS_FIRST,    /* not: rank 0 does it alone */
+    CLI_RANKS_TOGETHER, /* all do parts of each step, and soon miss one that hangs */
+    CLI_RANKS_APART     /* each has work of its own, of any length */
+};
 struct cli_command {
     const char *name;
     const char *summary;     /* one line */
@@ -81,7 +87,7 @@ struct cli_command {
     size_t size;
     size_t arguments; /* the most arguments that are no options */
     bool presets;     /* whether the help lists the presets */
-    bool ranks;       /* it is divided among the ranks of a launcher; others are done by rank 0 alone */
+    enum cli_ranks ranks;
     int (*run)(const void *values, const char *const *arguments, size_t count);
 };
 
@@ -172,6 +178,11 @@ int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind
  * case. */
 int cli_open(const struct cli_common *common, struct qkv_context **ctx);
 
+/* The latest sentence of this rank that it has left to rank 0 to say; "": none. */
+const char *cli_unsaid(void);
+/* Nothing more is said: a rank of this machine has died, which has a line of its own; what others find wrong then is no news. From any
+ * thread. */
+void cli_hush(void);
 /* From here on contexts are one of several ranks, with so many threads where nobody says how many, and rank 0 speaks for all; NULL: the
  * only one. */
 void cli_speak_as(const struct qkv_communicator *communicator, int threads);
@@ -180,12 +191,28 @@ void cli_speak_as(const struct qkv_communicator *communicator, int threads);
 
 /* Whether this is one that leaves a command to rank 0. */
 bool cli_ranks_idle(const struct cli_command *command);
-/* Joins them, where there are several, for the contexts that are opened next. */
-int cli_ranks_join(void);
+/* Joins them, where there are several, for the contexts that are opened next; all must have been started with the same words. CLI_DONE,
+ * or the exit code after a message. */
+int cli_ranks_join(const struct cli_command *command, char **words, size_t count);
 /* Whether this is not rank 0, which speaks for all. */
 bool cli_ranks_follow(void);
-/* All end; when the contexts are gone. */
-void cli_ranks_leave(void);
+int cli_ranks_count(void);
+/* NULL: there is one rank. */
+const struct qkv_communicator *cli_ranks_communicator(void);
+/* What is said behind the line that names a rank that has died: how to go on. */
+void cli_ranks_hint(const char *format, ...) CLI_PRINTF(1, 2);
+/* All end, with the command's exit code; when the contexts are gone. A rank that has failed alone says so and ends all. */
+void cli_ranks_leave(int code);
+
+/* What ranks compare when they begin (ranks_compare.c). */
+enum { CLI_DIFFERENCE = 1024 };
+/* Sets `difference` on all ranks where one has another build or other words; 0, or another number where a rank cannot be reached. */
+int cli_ranks_compare(const struct qkv_communicator *communicator, const char *command, char **words, size_t count,
+                      char difference[CLI_DIFFERENCE]);
+/* Threads for this rank: the CPUs that it may use, divided among the ranks of its machine that may use them too. Rank 0 says so where the
+ * launcher has bound them to fewer than there are ranks. */
+int cli_ranks_threads(const struct qkv_communicator *communicator);
+
 /* Gives the context the precision of the options, where they say auto or nothing the one that the run in `folder` records
  * (fp32 for NULL). CLI_DONE, or the exit code after a message. */
 int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder);
@@ -437,7 +464,8 @@ struct cli_task {
 };
 bool cli_task_progress(void *user, const char *what, double done, double total);
 
-/* After cli_catch_signals the first SIGINT, SIGTERM or SIGHUP sets this and the second one ends the process. */
+/* After cli_catch_signals the first SIGINT, SIGTERM or SIGHUP sets this and the second one ends the process; so does what a batch system
+ * sends before it ends a job, SIGUSR1, SIGUSR2 or SIGXCPU, however often. */
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
 

@@ -58,6 +58,7 @@ struct watch {
     size_t variant, seed; /* the run that is under way; SIZE_MAX: none */
     double began;
     int64_t first;
+    char rank[24]; /* " (rank 2)", where there are several */
 };
 
 /* "gqa:2", with several seeds "gqa:2, seed 2". */
@@ -96,15 +97,16 @@ static bool show_step(void *user, size_t variant, size_t seed, const struct qkv_
         w->first = r->step;
     }
     if (r->evaluated && r->step >= r->steps)
-        cli_progress_line(w->progress, "%s: %lld steps, loss %.4f, validation loss %.4f", name, (long long)r->step,
-                          r->loss, r->valid_loss);
-    else if (cli_progress_due(w->progress))
+        cli_progress_line(w->progress, "%s: %lld steps, loss %.4f, validation loss %.4f%s", name, (long long)r->step,
+                          r->loss, r->valid_loss, w->rank);
+    else if (!cli_ranks_follow() && cli_progress_due(w->progress))
         show_bar(w, name, r);
     return !cli_stopping;
 }
 
 static bool show_task(void *user, const char *what, double done, double total) {
     struct watch *w = user;
+    if (cli_ranks_follow()) return !cli_stopping;
     return cli_task_progress(&w->task, what, done, total);
 }
 
@@ -130,6 +132,7 @@ static int compare_conclude(const struct qkv_comparison *c, struct cli_progress 
     if (code) return code;
     for (size_t i = 0; (v = qkv_comparison_variant(c, i)); i++) failed += v->failure != NULL;
     const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
+    if (cli_ranks_follow()) return failed == count ? CLI_FAILED : CLI_DONE;
     cli_progress_line(progress,
                       "\n* the best of its column, of losses by more than the deviations over the seeds (--seeds); "
                       "%s%sindex.html shows curves and charts, results.json and "
@@ -148,9 +151,13 @@ static int compare_all(struct qkv_context *ctx, const struct arguments *a, const
     struct watch watch = {.c = c, .progress = &progress, .task = {.progress = &progress}, .variant = SIZE_MAX};
     struct qkv_compare_listener listener = {
         .step = show_step, .progress = show_task, .note = show_note, .user = &watch};
+    if (cli_ranks_count() > 1) snprintf(watch.rank, sizeof watch.rank, " (rank %d)", cli_ranks_communicator()->rank);
+    cli_ranks_hint("the same command goes on with %s", a->out);
     cli_catch_signals();
-    cli_progress_line(&progress, "%zu variants, %lld seed%s each, in %s; Ctrl-C stops, and the same command goes on",
-                      qkv_comparison_count(c), (long long)a->seeds, a->seeds == 1 ? "" : "s", a->out);
+    if (!cli_ranks_follow())
+        cli_progress_line(&progress,
+                          "%zu variants, %lld seed%s each, in %s; Ctrl-C stops, and the same command goes on",
+                          qkv_comparison_count(c), (long long)a->seeds, a->seeds == 1 ? "" : "s", a->out);
     enum qkv_status status = qkv_comparison_train(c, &listener);
     if (!status) status = qkv_comparison_measure(c, &listener);
     cli_progress_clear(&progress);
@@ -278,7 +285,9 @@ static void compare_describe(char *text, size_t size) {
         "A table goes to standard output; FOLDER gets results.json, results.csv and index.html, a page that loads "
         "nothing from anywhere. A variant that cannot be built or trained is marked, and the others go on; only "
         "when all fail is the exit code 1. Ctrl-C finishes the step and saves; the same command goes on, and "
-        "another one is refused in the same folder.";
+        "another one is refused in the same folder. Under mpirun the runs are divided among the ranks, each of which "
+        "trains "
+        "some as one process would; rank 0 measures the speeds.";
     const char *name, *values, *help;
     size_t n = (size_t)snprintf(text, size, "%sAxes.", before);
     for (size_t i = 0; qkv_axis_at(i, &name, &values, &help) && n < size; i++)
@@ -311,6 +320,7 @@ const struct cli_command *cli_compare(void) {
         .size = sizeof defaults,
         .arguments = SIZE_MAX,
         .presets = true,
+        .ranks = CLI_RANKS_APART,
         .run = compare_run,
     };
     if (!command.option_count) {

@@ -302,7 +302,7 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     if (!count) return cli_usage("eval: say which model folder: %s eval RUN --data FILE", cli_program);
     int code = eval_check(a);
     if (code) return code;
-    cli_progress_start(&progress, a->quiet, false);
+    cli_progress_start(&progress, a->quiet || cli_ranks_follow(), false);
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
     code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
@@ -336,7 +336,8 @@ const struct cli_command *cli_eval(void) {
             "Labelled lines and examples: the loss, the share of right classes, F1 averaged over the classes that "
             "occur, and what "
             "was "
-            "taken for what.",
+            "taken for what.\n\n"
+            "Under mpirun, batches are divided among the ranks; the numbers are those of one, bit for bit.",
         .examples = "qkv eval run/ --data other.txt\n"
                     "qkv eval g2p/ --pairs test.tsv --beam 5\n"
                     "qkv eval topic/ --labeled test.tsv --json",
@@ -347,6 +348,7 @@ const struct cli_command *cli_eval(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,
+        .ranks = CLI_RANKS_APART,
         .run = eval_run,
     };
     return &command;

@@ -1,6 +1,7 @@
 /* output.c: messages on stderr, standard output with its errors noticed, whole files read, numbers for people. */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@ const char *cli_program = "qkv";
 static struct {
     const struct qkv_communicator *communicator; /* NULL: there is one rank */
     int threads;
+    char unsaid[2048];
+    atomic_bool hushed;
 } output_rank;
 
 void cli_speak_as(const struct qkv_communicator *communicator, int threads) {
@@ -23,19 +26,30 @@ void cli_speak_as(const struct qkv_communicator *communicator, int threads) {
     output_rank.threads = threads;
 }
 
-/* Rank 0 speaks for all, unless another one is lost: then each rank that finds out says so. */
+/* Rank 0 speaks for all, unless another one is lost: then each rank that finds out says so, if nobody has. */
 static bool output_follows(void) {
     const struct qkv_communicator *c = output_rank.communicator;
-    return c && c->rank > 0 && !*c->reason(c->state);
+    return c && (atomic_load(&output_rank.hushed) || (c->rank > 0 && !*c->reason(c->state)));
+}
+
+void cli_hush(void) {
+    atomic_store(&output_rank.hushed, true);
+}
+
+const char *cli_unsaid(void) {
+    return output_rank.unsaid;
 }
 
 /* A file's name or a key of a foreign file may hold escape sequences: they must not reach the terminal. */
 static void output_say(const char *format, va_list list) {
-    char line[2048];
-    if (output_follows()) return;
+    char line[sizeof output_rank.unsaid];
     vsnprintf(line, sizeof line, format, list);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 32 || *c == 127) *c = '?';
+    if (output_follows()) {
+        memcpy(output_rank.unsaid, line, sizeof line);
+        return;
+    }
     fflush(stdout);
     fprintf(stderr, "qkv: %s\n", line);
 }

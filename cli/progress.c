@@ -31,15 +31,20 @@ static void progress_stop(int signal) {
 }
 
 void cli_catch_signals(void) {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static const struct {
+        int number;
+        bool repeated; /* a launcher may pass it on that has reached all processes already */
+    } signals[] = {{SIGINT, false}, {SIGTERM, false}, {SIGHUP, false},
+                   {SIGUSR1, true}, {SIGUSR2, true},  {SIGXCPU, true}};
     for (size_t i = 0; i < CLI_COUNT_OF(signals); i++) {
         struct sigaction before, action = {0};
         action.sa_handler = progress_stop;
-        action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* the second one has its usual effect */
+        action.sa_flags = SA_RESTART;
+        if (!signals[i].repeated) action.sa_flags |= (int)SA_RESETHAND; /* the second one has its usual effect */
         sigemptyset(&action.sa_mask);
         /* What is ignored (nohup, a background job) stays ignored. */
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
+        if (sigaction(signals[i].number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i].number, &action, NULL);
     }
     /* Work worth hours does not end because nobody reads its progress any more. */
     signal(SIGPIPE, SIG_IGN);

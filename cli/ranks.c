@@ -1,6 +1,9 @@
 /* ranks.c: the ranks that a launcher (mpirun) has started together: joined over qkv-mpi.so, a module that nothing else needs. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +21,12 @@ enum { WAIT_SECONDS = 600 };
 
 static struct {
     struct qkv_communicator communicator;
+    qkv_mpi_ending_function *ending;
     qkv_mpi_leave_function *leave; /* NULL: there is one rank */
-} ranks;
+    bool unequal;                  /* what ranks do takes some of them longer */
+    pthread_mutex_t mutex;         /* of the hint: how to go on when a rank dies */
+    char hint[512];
+} ranks = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* What launchers of Open MPI tell each of their programs; 0: it was started alone. */
 static long ranks_told(const char *name) {
@@ -48,23 +55,13 @@ static void *ranks_open_module(void) {
 
 static double ranks_patience(void) {
     const long seconds = ranks_told("QKV_RANK_SECONDS");
-    return seconds ? (double)seconds : WAIT_SECONDS;
+    return seconds ? (double)seconds : ranks.unequal ? 0 : WAIT_SECONDS;
 }
 
 /* A function of the module, which ISO C has no cast for. */
 static void ranks_find(void *module, const char *name, void *function) {
     void *found = dlsym(module, name);
     memcpy(function, &found, sizeof found);
-}
-
-/* The CPUs that this rank may use, shared with the ranks of its host that may use as many: each of its own where the launcher bound it. */
-static int ranks_threads(void) {
-    const struct qkv_cpus cpus = qkv_cpus_allowed();
-    const int here = (int)ranks_told("OMPI_COMM_WORLD_LOCAL_SIZE"),
-              least = cpus.affinity < cpus.quota ? cpus.affinity : cpus.quota;
-    if (here < 2 || cpus.online < 1) return 0;
-    const int sharing = here * cpus.affinity / cpus.online, threads = sharing > 1 ? least / sharing : least;
-    return threads > 1 ? threads : 1;
 }
 
 bool cli_ranks_idle(const struct cli_command *command) {
@@ -75,27 +72,74 @@ bool cli_ranks_idle(const struct cli_command *command) {
     return rank > 0;
 }
 
-int cli_ranks_join(void) {
+/* ---- what is said when a rank dies ------------------------------------------------------------------------------------------ */
+
+void cli_ranks_hint(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    pthread_mutex_lock(&ranks.mutex);
+    vsnprintf(ranks.hint, sizeof ranks.hint, format, list);
+    pthread_mutex_unlock(&ranks.mutex);
+    va_end(list);
+}
+
+/* In a thread of the module, on whichever rank of the machine sees it first. A launcher that ends all ranks has told this one. */
+static void ranks_died(int rank, long pid, bool first) {
+    char host[256] = "this machine";
+    cli_hush();
+    if (cli_stopping || !first) return;
+    gethostname(host, sizeof host - 1);
+    pthread_mutex_lock(&ranks.mutex);
+    fprintf(stderr, "qkv: rank %d of %d (process %ld on %s) has died, which ends all ranks%s%s\n", rank,
+            ranks.communicator.ranks, pid, host, *ranks.hint ? "; " : "", ranks.hint);
+    pthread_mutex_unlock(&ranks.mutex);
+}
+
+/* ---- all begin and end together ------------------------------------------------------------------------------------------------ */
+
+static int ranks_open(long told, bool first) {
     qkv_mpi_join_function *join = NULL;
-    const long told = ranks_told("OMPI_COMM_WORLD_SIZE"), rank = ranks_told("OMPI_COMM_WORLD_RANK");
-    if (told < 2) return CLI_DONE;
     void *module = ranks_open_module();
     if (!module) {
         const char *why = dlerror();
-        return rank ? CLI_FAILED
-                    : cli_failed(
-                          "%ld ranks were started, but " MODULE
-                          ", by which they reach each other, cannot be opened%s%s; it is built where libopenmpi-dev "
-                          "is installed (make deps, then make); or run the command without a launcher",
-                          told, why ? ": " : "", why ? why : "");
+        return first ? cli_failed("%ld ranks were started, but " MODULE
+                                  ", by which they reach each other, cannot be opened%s%s; it is built where "
+                                  "libopenmpi-dev is installed (make deps, then make); or run the command without a "
+                                  "launcher",
+                                  told, why ? ": " : "", why ? why : "")
+                     : CLI_FAILED;
     }
     ranks_find(module, "qkv_mpi_join", &join);
+    ranks_find(module, "qkv_mpi_ending", &ranks.ending);
     ranks_find(module, "qkv_mpi_leave", &ranks.leave);
-    const char *problem = join && ranks.leave ? join(&ranks.communicator, ranks_patience()) : "it is another " MODULE;
-    if (!problem) cli_speak_as(&ranks.communicator, ranks_threads());
+    const char *problem = join && ranks.ending && ranks.leave ? "" : "it is another " MODULE;
+    if (!*problem) problem = join(&ranks.communicator, ranks_patience(), ranks_died);
     if (!problem) return CLI_DONE;
     ranks.leave = NULL;
     return cli_failed(MODULE ": %s", problem);
+}
+
+/* What rank 0 writes to standard output is the result; the others have the same one. */
+static void ranks_mute(void) {
+    const int nowhere = open("/dev/null", O_WRONLY);
+    if (nowhere < 0) return;
+    dup2(nowhere, STDOUT_FILENO);
+    close(nowhere);
+}
+
+int cli_ranks_join(const struct cli_command *command, char **words, size_t count) {
+    const long told = ranks_told("OMPI_COMM_WORLD_SIZE"), rank = ranks_told("OMPI_COMM_WORLD_RANK");
+    char difference[CLI_DIFFERENCE] = "";
+    if (told < 2) return CLI_DONE;
+    ranks.unequal = command->ranks == CLI_RANKS_APART;
+    int code = ranks_open(told, rank == 0);
+    if (code) return code;
+    cli_speak_as(&ranks.communicator, 0);
+    if (ranks.communicator.rank) ranks_mute();
+    if (cli_ranks_compare(&ranks.communicator, command->name, words, count, difference)) return CLI_FAILED;
+    if (*difference) return cli_usage("%s", difference);
+    cli_speak_as(&ranks.communicator, cli_ranks_threads(&ranks.communicator));
+    return CLI_DONE;
 }
 
 /* Whether another rank was lost; then each rank that finds out says so, and else rank 0 speaks for all. */
@@ -107,8 +151,22 @@ bool cli_ranks_follow(void) {
     return ranks.leave && ranks.communicator.rank > 0 && !ranks_lost();
 }
 
-void cli_ranks_leave(void) {
+int cli_ranks_count(void) {
+    return ranks.leave ? ranks.communicator.ranks : 1;
+}
+
+const struct qkv_communicator *cli_ranks_communicator(void) {
+    return ranks.leave ? &ranks.communicator : NULL;
+}
+
+/* A rank that fails while others go on says why itself, and ends them. */
+void cli_ranks_leave(int code) {
+    if (!ranks.leave) return;
+    const bool failed = code == CLI_FAILED || code == CLI_USAGE;
+    const bool alone = ranks_lost() || !ranks.ending(failed);
+    if (alone && cli_ranks_follow() && *cli_unsaid())
+        fprintf(stderr, "qkv: rank %d: %s\n", ranks.communicator.rank, cli_unsaid());
     cli_speak_as(NULL, 0);
-    if (ranks.leave) ranks.leave(ranks_lost());
+    ranks.leave(alone);
     ranks.leave = NULL;
 }

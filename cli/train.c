@@ -142,6 +142,13 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
                   qkv_model_spec(qkv_trainer_model(trainer))->head.kind == QKV_HEAD_CLASSIFY_TOKENS);
 }
 
+/* How to go on if a rank dies. */
+static void train_hint(const struct cli_train_arguments *a, int64_t step) {
+    if (cli_ranks_count() > 1)
+        cli_ranks_hint("the checkpoint of step %lld is whole; go on with: %s train --resume %s", (long long)step,
+                       cli_program, a->resume ? a->resume : a->out);
+}
+
 static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress, const struct cli_train_arguments *a,
                       double before) {
     struct running run = {.progress = progress, .began = qkv_clock(), .first = -1};
@@ -155,12 +162,14 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
         }
         if (run.first < 0) {
             run.first = r.step - 1;
+            train_hint(a, run.first);
             if (r.step >= r.steps && !r.saved) {
                 cli_progress_line(progress, "all %lld steps were done before; --steps N sets a later end",
                                   (long long)r.steps);
                 return CLI_DONE;
             }
         }
+        if (r.saved) train_hint(a, r.step);
         cli_train_notes(progress, trainer, &run.notes);
         run.speed = run.speed > 0 ? 0.9 * run.speed + 0.1 * r.tokens_per_second : r.tokens_per_second;
         cli_train_evaluated(progress, &r);
@@ -185,9 +194,8 @@ static int train_run(const struct cli_train_arguments *a) {
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     double before = 0;
-    int code = cli_ranks_join();
     cli_progress_start(&progress, a->quiet || cli_ranks_follow(), a->plain);
-    if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
+    int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();
         before = qkv_clock();
@@ -203,11 +211,10 @@ static int train_run(const struct cli_train_arguments *a) {
     }
     if (code == CLI_DONE) {
         code = train_loop(trainer, &progress, a, before);
-        if (a->profile && !cli_ranks_follow()) cli_print_profile(qkv_trainer_profile(trainer));
+        if (a->profile) cli_print_profile(qkv_trainer_profile(trainer));
     }
     qkv_trainer_free(trainer);
     qkv_context_free(ctx);
-    cli_ranks_leave();
     return code;
 }
 
@@ -255,7 +262,8 @@ const struct cli_command *cli_train(void) {
             "RUN/checkpoint-500.safetensors goes back to one; the latest then has its step in its name too. Commands "
             "that "
             "take a model take RUN/checkpoint-500.safetensors as well.\n\nCtrl-C "
-            "finishes the step, saves and exits with 130; a second one stops at once, and the "
+            "finishes the step, saves and exits with 130, as do SIGUSR1, SIGUSR2 and SIGXCPU, by which batch systems "
+            "warn before they end a job; a second Ctrl-C stops at once, and the "
             "checkpoint "
             "of before stays whole.\n\nWhat is learnt: the next token of a text (--data), its masked tokens (--data "
             "and --task mlm), the same of lines (--lines: each is a row between <s> and </s>), "
@@ -314,7 +322,7 @@ const struct cli_command *cli_train(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .presets = true,
-        .ranks = true,
+        .ranks = CLI_RANKS_TOGETHER,
         .run = run_train,
     };
     if (!command.option_count) {

@@ -56,7 +56,11 @@ struct qkv_comparison;
 /* Whether axes, settings and options are known, go together and have an effect in some variant; with a preset also whether a
  * variant can be built. Reads no file. QKV_ARGUMENT or QKV_SPEC. */
 enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_compare_options *options);
-/* Makes the folder of a comparison, or goes on with what is there. A folder that was begun with other options, or holds something
+/* In a context of several ranks (qkv/ranks.h) what follows is called by all of them: they share the runs out, each of which is
+ * trained and evaluated by one rank alone; rank 0 measures speeds and writes the results. Until the comparison is freed the context
+ * stands for one rank.
+ *
+ * Makes the folder of a comparison, or goes on with what is there. A folder that was begun with other options, or holds something
  * else, is refused. Variants that cannot be built have a `failure`. */
 enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,
                                       const char *folder, struct qkv_comparison **out);

@@ -6,11 +6,11 @@
 
 #include <mpi.h>
 
-#include "join.h"
+#include "watch.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MESSAGE = 1 << 28, TAG = 71, SPINS = 2000 };
+enum { MESSAGE = 1 << 28, TAG = 71, SPINS = 2000, ENDING_SECONDS = 2 };
 
 static struct {
     int rank, ranks;
@@ -43,8 +43,12 @@ static int mpi_wait(MPI_Request *request, int with) {
         if (error != MPI_SUCCESS) return mpi_failed(error, with);
         if (done || spins < SPINS) continue;
         nanosleep(&pause, NULL);
+        if (mpi_watch_dead() >= 0) {
+            snprintf(mpi.reason, sizeof mpi.reason, "rank %d has died", mpi_watch_dead());
+            return -1;
+        }
         if (began == 0) began = mpi_clock();
-        if (mpi_clock() - began < mpi.seconds) continue;
+        if (mpi.seconds <= 0 || mpi_clock() - began < mpi.seconds) continue;
         snprintf(mpi.reason, sizeof mpi.reason, "rank %d has waited %.0f seconds for rank %d, which hangs", mpi.rank,
                  mpi.seconds, with);
         return -1;
@@ -106,9 +110,10 @@ static const char *mpi_reason(void *state) {
 }
 
 EXPORT qkv_mpi_join_function qkv_mpi_join;
+EXPORT qkv_mpi_ending_function qkv_mpi_ending;
 EXPORT qkv_mpi_leave_function qkv_mpi_leave;
 
-const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds) {
+const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds, qkv_mpi_died_function *died) {
     int level;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) return "Open MPI does not start";
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -121,10 +126,26 @@ const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds) 
                                               .gather = mpi_gather,
                                               .broadcast = mpi_broadcast,
                                               .reason = mpi_reason};
+    mpi_watch_start(died);
     return NULL;
 }
 
+bool qkv_mpi_ending(bool failed) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const double began = mpi_clock();
+    MPI_Request request;
+    int done = 0;
+    if (mpi_watch_dead() >= 0 || MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
+    while (!done) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (!done && (mpi_watch_dead() >= 0 || (failed && mpi_clock() - began > ENDING_SECONDS))) return false;
+        if (!done) nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 void qkv_mpi_leave(bool alone) {
+    mpi_watch_leave(alone);
     if (alone) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Finalize();
 }

@@ -5,9 +5,15 @@
 
 #include <qkv.h>
 
+/* Another rank of this machine, the process `pid`, has died without leaving. Called on all ranks of the machine, in a thread of the
+ * module; `first` on one of them alone, which is to say so. */
+typedef void qkv_mpi_died_function(int rank, long pid, bool first);
 /* Joins the ranks of this program; once in a process, and from the thread that will train. `seconds`: how long a rank waits for another
- * before it says that it hangs. NULL, or a sentence that says what is wrong, which stays. */
-typedef const char *qkv_mpi_join_function(struct qkv_communicator *communicator, double seconds);
+ * before it says that it hangs; 0: for ever. NULL, or a sentence that says what is wrong, which stays. */
+typedef const char *qkv_mpi_join_function(struct qkv_communicator *communicator, double seconds,
+                                          qkv_mpi_died_function *died);
+/* Waits until all ranks end: true. Where `failed`, for two seconds at most; false: others do not end. */
+typedef bool qkv_mpi_ending_function(bool failed);
 /* Ends: all together, or, where `alone` is true, at once, and all others with it. */
 typedef void qkv_mpi_leave_function(bool alone);
 

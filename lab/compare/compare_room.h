@@ -32,6 +32,7 @@ enum qkv_status qkv_axis_name(struct qkv_context *ctx, const struct qkv_axis *ax
 struct qkv_variant_state {
     struct qkv_variant shown;    /* what the caller sees; it refers to what follows */
     char *name, *base, *failure; /* base: of the folders' names */
+    bool lost;                   /* it has failed at work, which other ranks do not know yet */
     size_t model;                /* of the specs */
     size_t *values;              /* one for each axis */
     struct qkv_texts training;   /* options that the axes change */
@@ -40,9 +41,10 @@ struct qkv_variant_state {
 };
 struct qkv_comparison {
     struct qkv_context *ctx;
-    char *folder, *preset;     /* preset NULL: files of specs */
-    char *data, *valid;        /* the files that are trained and validated on */
-    struct qkv_texts training; /* options that all share */
+    struct qkv_communicator ranks; /* the context's, which has none while each rank works alone */
+    char *folder, *preset;         /* preset NULL: files of specs */
+    char *data, *valid;            /* the files that are trained and validated on */
+    struct qkv_texts training;     /* options that all share */
     struct qkv_axis *axes;
     size_t axis_count, seeds, cache_count, prompt;
     size_t *caches;
@@ -53,8 +55,6 @@ struct qkv_comparison {
     struct qkv_texts notes; /* of the trainings, each sentence once */
     int lock;               /* the folder's, against another comparison; -1: none */
 };
-void qkv_variant_fail(struct qkv_comparison *c,
-                      struct qkv_variant_state *v); /* the context's sentence is its failure */
 /* The options of training that all variants share (variant_options.c, as the two after it). */
 enum qkv_status qkv_comparison_options(struct qkv_comparison *c, struct qkv_train_options *options);
 /* The options of training that were chosen for a variant, with those that have no effect in it. */
@@ -66,6 +66,24 @@ enum qkv_status qkv_variant_options(struct qkv_comparison *c, const struct qkv_v
 
 /* Whether every setting, axis and option of training has an effect in some variant (idle.c). */
 enum qkv_status qkv_comparison_check_idle(struct qkv_comparison *c, const struct qkv_compare_options *options);
+
+/* ---- several ranks (share_runs.c) ------------------------------------------------------------------------------------------ */
+
+/* Takes the communicator out of the context, or puts it back. */
+void qkv_comparison_set_ranks(struct qkv_comparison *c);
+void qkv_comparison_reset_ranks(struct qkv_comparison *c);
+/* The context's sentence is a variant's failure. */
+void qkv_variant_fail(struct qkv_comparison *c, struct qkv_variant_state *v);
+/* Whether this rank makes a run. */
+bool qkv_comparison_owns(const struct qkv_comparison *c, size_t variant, size_t seed);
+/* What follows is called by all ranks. The failure of one is that of all. */
+enum qkv_status qkv_comparison_agree(struct qkv_comparison *c, enum qkv_status status);
+enum qkv_status qkv_comparison_share_failures(struct qkv_comparison *c);
+enum qkv_status qkv_comparison_share_losses(struct qkv_comparison *c);
+enum qkv_status qkv_comparison_share_notes(struct qkv_comparison *c, const struct qkv_compare_listener *listener);
+/* Tells a sentence, once, if this is rank 0. */
+enum qkv_status qkv_comparison_note(struct qkv_comparison *c, const char *note,
+                                    const struct qkv_compare_listener *listener);
 
 /* ---- the texts (texts.c) -------------------------------------------------------------------------------------------------- */
 

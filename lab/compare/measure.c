@@ -90,6 +90,7 @@ static enum qkv_status measure_tell(struct work *w, const char *what) {
 static void give_up(struct work *w, struct subject *s, enum qkv_status status) {
     if (s->ctx && status) qkv_fail(w->c->ctx, status, "%s", qkv_message(s->ctx));
     qkv_variant_fail(w->c, s->variant);
+    s->variant->lost = true;
 }
 
 static bool measure_works(const struct subject *s) {
@@ -114,6 +115,7 @@ static enum qkv_status make_context(struct work *w, struct subject *s) {
 }
 
 static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_t seed) {
+    if (!qkv_comparison_owns(w->c, (size_t)(s - w->subjects), seed)) return QKV_OK;
     struct qkv_model *model = NULL;
     struct qkv_evaluation e;
     struct qkv_evaluate_options o = {0};
@@ -122,7 +124,6 @@ static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_
     if (!status) status = qkv_model_documents(s->ctx, folder, &o.documents); /* as it was trained */
     if (!status) status = qkv_evaluate_text(model, w->c->valid, &o, w->listener->progress, w->listener->user, &e);
     if (!status) s->variant->losses[seed] = e.loss;
-    if (!status) s->variant->shown.spec = *qkv_model_spec(model);
     qkv_model_free(model);
     free(folder);
     return status;
@@ -169,22 +170,29 @@ static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_o
     return status;
 }
 
+/* The spec of the first run, whose vocabulary is its tokenizer's. */
+static enum qkv_status measure_spec(struct work *w, struct subject *s) {
+    char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[0]);
+    const enum qkv_status status =
+        folder ? qkv_folder_spec(s->ctx, folder, NULL, 0, &s->variant->shown.spec) : QKV_MEMORY;
+    free(folder);
+    return status;
+}
+
 static enum qkv_status measure_judge(struct work *w, struct subject *s) {
     struct qkv_train_options options;
-    struct qkv_variant *v = &s->variant->shown;
     enum qkv_status status = qkv_variant_options(w->c, s->variant, 0, &options);
     if (status) {
         give_up(w, s, QKV_OK);
         return QKV_OK;
     }
     status = make_context(w, s);
+    if (!status) status = measure_spec(w, s);
     for (size_t seed = 0; seed < w->c->seeds && !status; seed++) status = measure_evaluate(w, s, seed);
     if (!status) status = measure_training(w, s);
     if (!status) status = measure_costs(s, &options);
     if (status == QKV_STOPPED) return status;
     if (status) give_up(w, s, status);
-    v->loss = qkv_mean(v->losses, w->c->seeds);
-    v->deviation = qkv_deviation(v->losses, w->c->seeds);
     return QKV_OK;
 }
 
@@ -264,11 +272,25 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------------------------ */
 
+static enum qkv_status measure_share(struct qkv_comparison *c, enum qkv_status status) {
+    status = qkv_comparison_agree(c, status);
+    if (!status) status = qkv_comparison_share_failures(c);
+    if (!status) status = qkv_comparison_share_losses(c);
+    for (size_t i = 0; i < c->count && !status; i++) {
+        struct qkv_variant *v = &c->variants[i].shown;
+        v->loss = qkv_mean(v->losses, c->seeds);
+        v->deviation = qkv_deviation(v->losses, c->seeds);
+    }
+    return status;
+}
+
 static enum qkv_status measure_all(struct work *w) {
     struct qkv_comparison *c = w->c;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < c->count && !status; i++)
         if (measure_works(&w->subjects[i])) status = measure_judge(w, &w->subjects[i]);
+    status = measure_share(c, status);
+    if (status || c->ranks.rank) return status; /* speeds are those of rank 0 */
     for (size_t i = 0; i < c->count && !status; i++) {
         struct subject *s = &w->subjects[i];
         enum qkv_status mine = measure_works(s) ? measure_start(w, s) : QKV_OK;

@@ -10,12 +10,6 @@ enum { MOST_VARIANTS = 64, MOST_SEEDS = 100, PROMPT = 512 };
 
 /* ---- variants ------------------------------------------------------------------------------------------------------------------ */
 
-void qkv_variant_fail(struct qkv_comparison *c, struct qkv_variant_state *v) {
-    if (!v->failure) v->failure = qkv_copy_string(NULL, qkv_message(c->ctx));
-    v->shown.failure = v->failure ? v->failure : "out of memory";
-    qkv_forgive(c->ctx); /* the others go on */
-}
-
 /* The last part of a path, without ".json". */
 static enum qkv_status name_file(struct qkv_context *ctx, const char *path, struct qkv_buffer *name) {
     const char *slash = strrchr(path, '/'), *begin = slash ? slash + 1 : path;
@@ -274,6 +268,7 @@ static enum qkv_status plan_begin(struct qkv_context *ctx, const char *folder, s
     *out = qkv_allocate(ctx, 1, sizeof **out);
     if (!*out) return QKV_MEMORY;
     (*out)->ctx = ctx;
+    qkv_comparison_set_ranks(*out);
     (*out)->lock = -1;
     (*out)->folder = qkv_copy_string(ctx, folder);
     return (*out)->folder ? QKV_OK : QKV_MEMORY;
@@ -290,16 +285,27 @@ enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_comp
     return status;
 }
 
+static enum qkv_status plan_open(struct qkv_comparison *c, const struct qkv_compare_options *options,
+                                 const struct qkv_train_options *training) {
+    enum qkv_status status = qkv_comparison_record(c, options);
+    return status ? status : qkv_comparison_texts(c, training);
+}
+
 enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,
                                       const char *folder, struct qkv_comparison **out) {
     QKV_CALL(ctx);
     struct qkv_train_options training;
     enum qkv_status status = plan_begin(ctx, folder, out);
+    if (!*out) return status;
     if (!status) status = make_plan(*out, options, &training);
     if (!status) status = check_file(*out, &training);
     if (!status) status = make_all_variants(*out, options);
-    if (!status) status = qkv_comparison_record(*out, options);
-    if (!status) status = qkv_comparison_texts(*out, &training);
+    status = qkv_comparison_agree(*out, status);
+    /* Rank 0 makes the folder and the texts, then the others find them. */
+    for (int first = 1; first >= 0 && !status; first--) {
+        if (first == ((*out)->ranks.rank == 0)) status = plan_open(*out, options, &training);
+        status = qkv_comparison_agree(*out, status);
+    }
     if (!status) return QKV_OK;
     qkv_comparison_free(*out);
     *out = NULL;
@@ -331,6 +337,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
     free(c->folder);
     free(c->data);
     free(c->valid);
+    qkv_comparison_reset_ranks(c);
     free(c);
 }
 

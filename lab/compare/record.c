@@ -153,6 +153,17 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
                           &(struct qkv_json_text){
                               .name = path, .data = json.text.data, .size = json.text.size, .max_size = RECORD_BYTES},
                           &now);
+    if (!status && c->ranks.rank) {
+        status =
+            qkv_file_exists(path)
+                ? check_record(c, path, now)
+                : qkv_fail(c->ctx, QKV_FILE,
+                           "%s, which rank 0 has written, is not there; choose a folder that all ranks share", path);
+        json_decref(now);
+        qkv_buffer_free(&json.text);
+        free(path);
+        return status;
+    }
     if (!status) status = qkv_make_folder(c->ctx, c->folder);
     if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
     if (!status && qkv_file_exists(path)) {

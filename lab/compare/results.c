@@ -49,6 +49,7 @@ enum qkv_status qkv_comparison_write(struct qkv_comparison *c) {
         qkv_comparison_write_json, write_csv, qkv_comparison_write_page};
     static const char *const names[] = {"results.json", "results.csv", "index.html"};
     enum qkv_status status = QKV_OK;
+    if (c->ranks.rank) return QKV_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
         char *path = qkv_join_path(c->ctx, c->folder, names[i]);
         status = path ? writers[i](c, path) : QKV_MEMORY;

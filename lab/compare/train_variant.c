@@ -35,15 +35,9 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
 static enum qkv_status train_variant_tell(struct qkv_comparison *c, const struct qkv_trainer *trainer,
                                           const struct qkv_compare_listener *l) {
     const char *note;
-    for (size_t i = 0; (note = qkv_trainer_note(trainer, i)); i++) {
-        size_t k = 0;
-        while (k < c->notes.count && strcmp(c->notes.items[k], note) != 0) k++;
-        if (k < c->notes.count) continue;
-        if (l->note) l->note(l->user, note);
-        enum qkv_status status = qkv_texts_add(c->ctx, &c->notes, "%s", note);
-        if (status) return status;
-    }
-    return QKV_OK;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; !status && (note = qkv_trainer_note(trainer, i)); i++) status = qkv_comparison_note(c, note, l);
+    return status;
 }
 
 static enum qkv_status train_variant_go(struct qkv_trainer *trainer, size_t variant, size_t seed,
@@ -74,6 +68,7 @@ static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t vari
     }
     if (status && status != QKV_STOPPED) {
         qkv_variant_fail(c, v);
+        v->lost = true;
         status = QKV_OK;
     }
     qkv_trainer_free(trainer);
@@ -84,9 +79,12 @@ static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t vari
 enum qkv_status qkv_comparison_train(struct qkv_comparison *c, const struct qkv_compare_listener *listener) {
     QKV_CALL(c->ctx);
     static const struct qkv_compare_listener nobody = {0};
+    const struct qkv_compare_listener *l = listener ? listener : &nobody;
     enum qkv_status status = QKV_OK;
     for (size_t s = 0; s < c->seeds; s++)
         for (size_t i = 0; i < c->count && !status; i++)
-            if (!c->variants[i].shown.failure) status = train_variant_train(c, i, s, listener ? listener : &nobody);
-    return status;
+            if (!c->variants[i].shown.failure && qkv_comparison_owns(c, i, s)) status = train_variant_train(c, i, s, l);
+    status = qkv_comparison_agree(c, status);
+    if (!status) status = qkv_comparison_share_failures(c);
+    return status ? status : qkv_comparison_share_notes(c, l);
 }

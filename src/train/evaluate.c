@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "model/spec.h"
+#include "train/evaluate_share.h"
 #include "train/train.h"
 
 enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
@@ -36,17 +37,20 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
 /* What is summed over windows that lie side by side: rows of T positions. */
 struct evaluate_sum {
     struct qkv_pass *pass;
-    size_t B, T;              /* rows of a batch, at most */
-    const int32_t *documents; /* (B,T), beside the ids; NULL: none */
-    const int32_t *prefix;    /* (B), or NULL */
-    double nll;
-    size_t tokens;
+    size_t B, T;                     /* rows of a batch, at most */
+    const int32_t *documents;        /* (B,T), beside the ids; NULL: none */
+    const int32_t *prefix;           /* (B), or NULL */
+    struct qkv_evaluate_share share; /* a part for each call of the pass */
 };
 
 /* B rows of T positions, before which there are `rows` of sum->T. */
 static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t rows, size_t B, size_t T, const int32_t *ids,
                                      const int32_t *targets) {
     const size_t at = rows * sum->T;
+    const bool mine = qkv_evaluate_share_next(&sum->share);
+    struct qkv_evaluate_part *part = qkv_evaluate_share_add(&sum->share, 1);
+    if (!part) return QKV_MEMORY;
+    if (!mine) return QKV_OK;
     struct qkv_batch batch = {.B = B, .T = T, .ids = ids + at, .targets = targets + at};
     if (sum->documents) batch.documents = sum->documents + at;
     if (sum->prefix) batch.prefix = sum->prefix + rows;
@@ -54,8 +58,8 @@ static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t rows, size
     if (status) return status;
     size_t counted;
     double loss = qkv_pass_loss(sum->pass, &counted);
-    if (counted) sum->nll += loss * (double)counted;
-    sum->tokens += counted;
+    if (counted) part->nll = loss * (double)counted;
+    part->tokens = counted;
     return QKV_OK;
 }
 
@@ -97,7 +101,12 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
     size_t targets = v->tokens->count - 1, all = targets / v->T + (targets % v->T != 0);
     bool whole = v->windows == 0 || v->windows >= targets / v->T;
     size_t windows = whole ? all : v->windows;
-    struct evaluate_sum sum = {.pass = v->pass, .B = v->B, .T = v->T, .documents = v->documents, .prefix = v->prefix};
+    struct evaluate_sum sum = {.pass = v->pass,
+                               .B = v->B,
+                               .T = v->T,
+                               .documents = v->documents,
+                               .prefix = v->prefix,
+                               .share = {.ctx = ctx, .size = sizeof(struct qkv_evaluate_part), .alone = true}};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < windows && !status; i += v->B) {
         size_t B = windows - i < v->B ? windows - i : v->B, count = 0;
@@ -110,12 +119,14 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
         }
         if (!status) status = evaluate_windows(&sum, count, v->ids, v->targets);
     }
-    if (!status && sum.tokens == 0)
+    const struct qkv_evaluate_part found = qkv_evaluate_share_sum(&sum.share);
+    qkv_evaluate_share_free(&sum.share);
+    if (!status && found.tokens == 0)
         status = qkv_fail(ctx, QKV_ARGUMENT,
                           v->masking ? "no token of the validation part is masked; choose more text, or a larger "
                                        "mask_probability"
                                      : "no document of the validation part has two tokens; choose more text");
-    *loss = sum.nll / (double)sum.tokens;
+    *loss = found.nll / (double)found.tokens;
     return status;
 }
 
@@ -215,7 +226,7 @@ static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress,
             status = evaluate_feed(e, &end, 1, e->before, progress, user);
         if (status) return status;
     }
-    if (e->sum.tokens == 0 && e->held < 2)
+    if (e->sum.share.count == 0 && e->held < 2)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has %zu token%s, so there is none to predict from another; give a longer text", e->name,
                         e->held, e->held == 1 ? "" : "s");
@@ -280,23 +291,24 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
 }
 
 static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
-    if (!e->sum.tokens && e->documents)
+    const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&e->sum.share);
+    if (!all.tokens && e->documents)
         return qkv_fail(e->ctx, QKV_FORMAT, "no document of %s has two tokens; give another text", e->name);
-    if (!e->sum.tokens)
+    if (!all.tokens)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has no more tokens than the prefix of %zu that this model reads; give a longer text, or a "
                         "smaller context",
                         e->name, e->sum.T / 2);
-    if (!isfinite(e->sum.nll))
+    if (!isfinite(all.nll))
         return qkv_fail(e->ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are "
                         "broken; take those of an earlier checkpoint",
                         e->name);
-    evaluation->tokens = e->sum.tokens;
+    evaluation->tokens = (size_t)all.tokens;
     evaluation->bytes = e->bytes;
-    evaluation->loss = e->sum.nll / (double)e->sum.tokens;
+    evaluation->loss = all.nll / (double)all.tokens;
     evaluation->perplexity = exp(evaluation->loss);
-    evaluation->bits_per_byte = e->bytes ? e->sum.nll / log(2) / (double)e->bytes : 0;
+    evaluation->bits_per_byte = e->bytes ? all.nll / log(2) / (double)e->bytes : 0;
     return QKV_OK;
 }
 
@@ -311,12 +323,15 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     struct evaluator e = {.ctx = qkv_model_context(model), .model = model, .tokenizer = qkv_model_tokenizer(model)};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
+    e.sum.share = (struct qkv_evaluate_share){.ctx = e.ctx, .size = sizeof(struct qkv_evaluate_part)};
     enum qkv_status status = evaluate_prepare(&e, options);
     if (!status) status = evaluate_list(&e, paths, count);
     if (!status) status = evaluate_run(&e, progress, user);
+    status = qkv_evaluate_share_gather(&e.sum.share, status);
     if (!status) status = evaluate_report(&e, evaluation);
     evaluation->seconds = qkv_clock() - started;
     qkv_pass_free(e.sum.pass);
+    qkv_evaluate_share_free(&e.sum.share);
     free(e.ids);
     free(e.targets);
     free(e.prefix);

@@ -5,6 +5,7 @@
 
 #include "metric/metric.h"
 #include "model/spec.h"
+#include "train/evaluate_share.h"
 #include "train/example_files.h"
 #include "train/train.h"
 
@@ -64,6 +65,49 @@ static enum qkv_status examples_run(struct examples *e, size_t first, struct qkv
     return qkv_pass_forward(e->pass, batch);
 }
 
+struct part { /* the score of a batch */
+    double nll;
+    uint64_t counted, right;
+};
+
+/* The batch that begins with example `first`, if it is this rank's. */
+static enum qkv_status examples_judge(struct examples *e, size_t first, struct qkv_evaluate_share *share,
+                                      size_t *confusion) {
+    const bool mine = qkv_evaluate_share_next(share);
+    struct part *part = qkv_evaluate_share_add(share, 1);
+    struct qkv_example_score score = {0};
+    struct qkv_batch batch;
+    if (!part) return QKV_MEMORY;
+    enum qkv_status status = mine ? examples_run(e, first, &batch) : QKV_OK;
+    if (status || !mine) return status;
+    qkv_example_score(&e->files, e->pass, &batch, &score, confusion);
+    *part = (struct part){score.nll, score.counted, score.right};
+    return QKV_OK;
+}
+
+static struct qkv_example_score examples_sum(const struct qkv_evaluate_share *share) {
+    const struct part *parts = (const void *)share->items;
+    struct qkv_example_score sum = {0};
+    for (size_t i = 0; i < share->count; i++) {
+        sum.nll += parts[i].nll;
+        sum.counted += (size_t)parts[i].counted;
+        sum.right += (size_t)parts[i].right;
+    }
+    return sum;
+}
+
+/* Every rank has counted what it has judged. */
+static enum qkv_status examples_confusion(struct qkv_context *ctx, size_t *confusion, size_t cells) {
+    if (qkv_context_ranks(ctx) == 1) return QKV_OK;
+    uint64_t *words = qkv_allocate(ctx, cells, sizeof *words);
+    enum qkv_status status = words ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < cells && !status; i++) words[i] = confusion[i];
+    if (!status) status = qkv_evaluate_share_add_up(ctx, words, cells);
+    for (size_t i = 0; i < cells && !status; i++) confusion[i] = (size_t)words[i];
+    free(words);
+    return status;
+}
+
 enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress, void *user,
                                       struct qkv_labels_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
@@ -73,8 +117,8 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
     const double started = qkv_clock();
     struct examples e;
     struct qkv_example_score score = {0};
-    struct qkv_batch batch;
-    size_t cells;
+    struct qkv_evaluate_share share = {.ctx = ctx, .size = sizeof(struct part)};
+    size_t cells = 0;
     *evaluation = (struct qkv_labels_evaluation){0};
     enum qkv_status status = examples_open(model, path, true, &e);
     evaluation->classes = classes ? (size_t)spec->head.classes : 0;
@@ -84,9 +128,12 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
     if (!status && classes && !evaluation->confusion) status = QKV_MEMORY;
     for (size_t at = 0; at < e.files.count && !status; at += e.B) {
         status = qkv_train_progress(ctx, progress, user, "evaluating", (double)at, (double)e.files.count);
-        if (!status) status = examples_run(&e, at, &batch);
-        if (!status) qkv_example_score(&e.files, e.pass, &batch, &score, evaluation->confusion);
+        if (!status) status = examples_judge(&e, at, &share, evaluation->confusion);
     }
+    status = qkv_evaluate_share_gather(&share, status);
+    if (!status && classes) status = examples_confusion(ctx, evaluation->confusion, cells);
+    if (!status) score = examples_sum(&share);
+    qkv_evaluate_share_free(&share);
     if (!status && !score.counted)
         status = qkv_fail(ctx, QKV_FORMAT, "%s: no target of it counts; all are %d", path, QKV_IGNORE);
     examples_close(&e);

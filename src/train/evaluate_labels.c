@@ -7,6 +7,7 @@
 
 #include "metric/metric.h"
 #include "text/sequence.h"
+#include "train/evaluate_share.h"
 #include "train/train.h"
 #include "train/tsv.h"
 
@@ -24,7 +25,11 @@ struct evaluator {
     bool words;
     float *probabilities; /* (count, classes) */
     struct qkv_labels_evaluation *result;
-    double nll;
+    struct qkv_evaluate_share share; /* an answer for each line or word */
+};
+struct answer {
+    double log; /* of the probability of the truth */
+    uint32_t truth, best;
 };
 
 /* A model that does not know the names of its classes numbers them. */
@@ -121,17 +126,18 @@ static enum qkv_status add_line(struct evaluator *e, const struct qkv_tsv_row *r
     return status ? status : check_length(e, row);
 }
 
-static void count_line(struct evaluator *e, const float *probabilities, size_t truth) {
+static struct answer evaluate_labels_answer(const struct evaluator *e, const float *probabilities, size_t truth) {
     size_t best = 0;
     for (size_t k = 1; k < e->classes; k++)
         if (probabilities[k] > probabilities[best]) best = k;
     /* Below the smallest float a probability has no logarithm. */
-    e->nll -= log(fmax((double)probabilities[truth], (double)FLT_TRUE_MIN));
-    e->result->confusion[truth * e->classes + best]++;
-    e->result->lines++;
+    return (struct answer){.log = log(fmax((double)probabilities[truth], (double)FLT_TRUE_MIN)),
+                           .truth = (uint32_t)truth,
+                           .best = (uint32_t)best};
 }
 
-static enum qkv_status evaluate_labels_flush(struct evaluator *e) {
+/* The classes of what is held, for this rank to say. */
+static enum qkv_status evaluate_labels_classify(struct evaluator *e, struct answer *answers) {
     struct qkv_context *ctx = qkv_model_context(e->model);
     const char *const *texts = (const char *const *)e->texts;
     const struct qkv_line_options options = qkv_line_defaults();
@@ -144,12 +150,33 @@ static enum qkv_status evaluate_labels_flush(struct evaluator *e) {
     if (!status)
         status = e->words ? qkv_classify_words(e->model, texts, e->counts, e->sentences, &options, probabilities)
                           : qkv_classify(e->model, texts, e->count, probabilities);
-    for (size_t i = 0; i < e->count; i++) {
-        if (!status) count_line(e, e->probabilities + i * e->classes, e->truth[i]);
-        free(e->texts[i]);
-    }
+    for (size_t i = 0; i < e->count && !status; i++)
+        answers[i] = evaluate_labels_answer(e, e->probabilities + i * e->classes, e->truth[i]);
+    return status;
+}
+
+static enum qkv_status evaluate_labels_flush(struct evaluator *e) {
+    const bool mine = qkv_evaluate_share_next(&e->share);
+    struct answer *answers = qkv_evaluate_share_add(&e->share, e->count);
+    enum qkv_status status = !answers ? QKV_MEMORY : mine ? evaluate_labels_classify(e, answers) : QKV_OK;
+    for (size_t i = 0; i < e->count; i++) free(e->texts[i]);
     e->count = e->sentences = 0;
     return status;
+}
+
+/* What all answers say together, in the order of lines. */
+static void evaluate_labels_count(struct evaluator *e) {
+    const struct answer *answers = (const void *)e->share.items;
+    double nll = 0;
+    for (size_t i = 0; i < e->share.count; i++) {
+        nll -= answers[i].log;
+        e->result->confusion[answers[i].truth * e->classes + answers[i].best]++;
+    }
+    e->result->lines = e->share.count;
+    e->result->classes = e->classes;
+    e->result->loss = nll / (double)e->share.count;
+    e->result->accuracy = qkv_accuracy(e->result->confusion, e->classes);
+    e->result->macro_f1 = qkv_macro_f1(e->result->confusion, e->classes);
 }
 
 static enum qkv_status evaluate_labels_run(struct evaluator *e, qkv_progress *progress, void *user) {
@@ -195,13 +222,12 @@ enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, q
     if (!e) return QKV_MEMORY;
     e->model = model;
     e->result = evaluation;
+    e->share = (struct qkv_evaluate_share){.ctx = qkv_model_context(model), .size = sizeof(struct answer)};
     enum qkv_status status = evaluate_labels_prepare(e, path);
     if (!status) status = evaluate_labels_run(e, progress, user);
+    status = qkv_evaluate_share_gather(&e->share, status);
     if (!status) {
-        evaluation->classes = e->classes;
-        evaluation->loss = e->nll / (double)evaluation->lines;
-        evaluation->accuracy = qkv_accuracy(evaluation->confusion, e->classes);
-        evaluation->macro_f1 = qkv_macro_f1(evaluation->confusion, e->classes);
+        evaluate_labels_count(e);
     } else {
         free(evaluation->confusion);
         *evaluation = (struct qkv_labels_evaluation){0};
@@ -214,6 +240,7 @@ enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, q
     free(e->truth);
     free(e->counts);
     free(e->probabilities);
+    qkv_evaluate_share_free(&e->share);
     free(e);
     return status;
 }

@@ -6,7 +6,10 @@
 
 #include "metric/metric.h"
 #include "text/sequence.h"
+#include "train/evaluate_share.h"
 #include "train/train.h"
+
+enum { BATCHES = 4 }; /* of sources, that a rank searches together */
 
 /* Distinct sources, what was found for each, and its references. */
 struct answers {
@@ -20,6 +23,7 @@ struct answers {
     const char *const **references;  /* (count): into targets */
     size_t *reference_counts;        /* (count) */
     enum qkv_status status;          /* of the callback */
+    size_t first;                    /* of the sources that are searched in work */
 };
 
 static enum qkv_status check_model(struct qkv_model *model) {
@@ -116,20 +120,61 @@ static bool evaluate_pairs_take(void *user, size_t line, size_t rank, const char
     (void)score;
     if (rank > 0) return true;
     /* What is found is compared as text: a NUL byte in it would hide the rest. */
-    a->found[line] = qkv_copy_bytes(a->ctx, text, size);
-    if (!a->found[line]) a->status = QKV_MEMORY;
-    for (size_t i = 0; a->found[line] && i < size; i++)
-        if (!a->found[line][i]) a->found[line][i] = '\1';
+    char **found = &a->found[a->first + line];
+    *found = qkv_copy_bytes(a->ctx, text, size);
+    if (!*found) a->status = QKV_MEMORY;
+    for (size_t i = 0; *found && i < size; i++)
+        if (!(*found)[i]) (*found)[i] = '\1';
     if (!a->status)
-        a->status = qkv_train_progress(a->ctx, a->progress, a->user, "searching", (double)(line + 1), (double)a->count);
+        a->status = qkv_train_progress(a->ctx, a->progress, a->user, "searching", (double)(a->first + line + 1),
+                                       (double)a->count);
     return !a->status;
+}
+
+/* Every rank gets what the others have found. */
+static enum qkv_status evaluate_pairs_gather(struct answers *a, const uint64_t *sizes, size_t words) {
+    char *text = qkv_allocate(a->ctx, words, sizeof(uint64_t));
+    enum qkv_status status = qkv_rank_agree(a->ctx, text ? QKV_OK : QKV_MEMORY);
+    char *at = text;
+    for (size_t g = 0; g < a->count && !status; at += sizes[g++])
+        if (a->found[g]) memcpy(at, a->found[g], sizes[g]);
+    if (!status) status = qkv_evaluate_share_add_up(a->ctx, (uint64_t *)(void *)text, words);
+    at = text;
+    for (size_t g = 0; g < a->count && !status; at += sizes[g++]) {
+        if (!a->found[g]) a->found[g] = qkv_copy_bytes(a->ctx, at, sizes[g] - 1);
+        if (!a->found[g]) status = QKV_MEMORY;
+    }
+    free(text);
+    return qkv_rank_agree(a->ctx, status);
+}
+
+static enum qkv_status evaluate_pairs_share(struct answers *a, enum qkv_status status) {
+    if (qkv_context_ranks(a->ctx) == 1) return status;
+    uint64_t *sizes = status ? NULL : qkv_allocate(a->ctx, a->count, sizeof *sizes); /* with the zero behind */
+    size_t bytes = 0;
+    if (!status && !sizes) status = QKV_MEMORY;
+    status = qkv_rank_agree(a->ctx, status);
+    for (size_t g = 0; g < a->count && !status; g++) sizes[g] = a->found[g] ? strlen(a->found[g]) + 1 : 0;
+    if (!status) status = qkv_evaluate_share_add_up(a->ctx, sizes, a->count);
+    for (size_t g = 0; g < a->count && !status; g++) bytes += (size_t)sizes[g];
+    if (!status) status = evaluate_pairs_gather(a, sizes, bytes / sizeof(uint64_t) + 1);
+    free(sizes);
+    return status;
 }
 
 static enum qkv_status evaluate_pairs_search(struct answers *a, const struct qkv_search_options *options) {
     struct qkv_search_options o = options ? *options : qkv_search_defaults();
+    struct qkv_evaluate_share share = {.ctx = a->ctx};
+    const size_t some = BATCHES * qkv_min(o.batch ? o.batch : 32, a->count); /* results do not depend on it */
+    enum qkv_status status = QKV_OK;
     o.n_best = 1;
-    enum qkv_status status = qkv_translate(a->pairs->model, a->sources, a->count, &o, evaluate_pairs_take, a);
-    return a->status ? a->status : status;
+    for (a->first = 0; a->first < a->count && !status; a->first += some) {
+        if (!qkv_evaluate_share_next(&share)) continue;
+        const size_t count = a->count - a->first < some ? a->count - a->first : some;
+        status = qkv_translate(a->pairs->model, a->sources + a->first, count, &o, evaluate_pairs_take, a);
+        if (a->status) status = a->status;
+    }
+    return evaluate_pairs_share(a, status);
 }
 
 /* ---- comparison ------------------------------------------------------------------------------------------------------------ */
@@ -247,8 +292,9 @@ enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, co
     *evaluation = (struct qkv_pairs_evaluation){0};
     enum qkv_status status = check_model(model);
     if (!status) status = read_pairs(a.ctx, &pairs);
+    status = qkv_rank_agree(a.ctx, status);
     if (!status) status = qkv_pairs_loss(&pairs, progress, user, &evaluation->loss);
-    if (!status) status = evaluate_pairs_group(&a);
+    if (!status) status = qkv_rank_agree(a.ctx, evaluate_pairs_group(&a));
     double searching = qkv_clock();
     if (!status) status = evaluate_pairs_search(&a, options);
     evaluation->search_seconds = qkv_clock() - searching;

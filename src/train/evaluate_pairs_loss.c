@@ -6,6 +6,7 @@
 
 #include "text/sequence.h"
 #include "train/evaluate_pairs.h"
+#include "train/evaluate_share.h"
 #include "train/train.h"
 
 enum {
@@ -27,8 +28,7 @@ struct run {
     struct example *examples;
     size_t count;
     int32_t *ids, *targets, *source; /* (B,T) each */
-    double nll;
-    size_t tokens;
+    struct qkv_evaluate_share share; /* a part for each batch */
 };
 
 static enum qkv_status too_long(const struct run *r, const struct qkv_pair *pair, const char *side, size_t count) {
@@ -102,6 +102,10 @@ static enum qkv_status run_batch(struct run *r, const struct example *examples, 
     struct qkv_batch batch = {.B = B};
     int32_t lengths[ROWS], source_lengths[ROWS];
     size_t counted;
+    const bool mine = qkv_evaluate_share_next(&r->share);
+    struct qkv_evaluate_part *part = qkv_evaluate_share_add(&r->share, 1);
+    if (!part) return QKV_MEMORY;
+    if (!mine) return QKV_OK;
     enum qkv_status status = make_room(r, B, examples[B - 1].longest);
     if (status) return status;
     for (size_t b = 0; b < B; b++) {
@@ -124,8 +128,8 @@ static enum qkv_status run_batch(struct run *r, const struct example *examples, 
     status = qkv_pass_forward(r->pass, &batch);
     if (status) return status;
     double loss = qkv_pass_loss(r->pass, &counted);
-    r->nll += loss * (double)counted;
-    r->tokens += counted;
+    part->nll = loss * (double)counted;
+    part->tokens = counted;
     return QKV_OK;
 }
 
@@ -152,6 +156,7 @@ static void evaluate_pairs_loss_clear(struct run *r) {
 enum qkv_status qkv_pairs_loss(const struct qkv_pairs *pairs, qkv_progress *progress, void *user, double *loss) {
     struct run r = {.pairs = pairs, .ctx = qkv_model_context(pairs->model)};
     size_t most = pairs->count < WINDOW ? pairs->count : WINDOW;
+    r.share = (struct qkv_evaluate_share){.ctx = r.ctx, .size = sizeof(struct qkv_evaluate_part)};
     r.examples = qkv_allocate(r.ctx, most, sizeof *r.examples);
     enum qkv_status status = r.examples ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0, begin = 0; i < pairs->count && !status; begin = i) {
@@ -159,13 +164,16 @@ enum qkv_status qkv_pairs_loss(const struct qkv_pairs *pairs, qkv_progress *prog
         if (!status) status = run_window(&r, begin, progress, user);
         evaluate_pairs_loss_clear(&r);
     }
-    *loss = r.tokens ? r.nll / (double)r.tokens : 0;
+    status = qkv_evaluate_share_gather(&r.share, status);
+    const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&r.share);
+    *loss = all.tokens ? all.nll / (double)all.tokens : 0;
     if (!status && !isfinite(*loss))
         status = qkv_fail(r.ctx, QKV_NUMBER,
                           "the loss over %s is not a finite number: the model's weights are broken; take those of an "
                           "earlier checkpoint",
                           pairs->path);
     qkv_pass_free(r.pass);
+    qkv_evaluate_share_free(&r.share);
     free(r.examples);
     free(r.ids);
     free(r.targets);
