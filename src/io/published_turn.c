@@ -5,7 +5,7 @@
 
 #include "io/published_files.h"
 
-enum { TILE_ROWS = 128, TILE_BYTES = 128 }; /* what is turned at a time: a few cache lines along both */
+enum { TILE_ROWS = 256, TILE_BYTES = 128 }; /* what is turned at a time: a few cache lines along both */
 
 struct turn {
     const struct qkv_family_view *view;
@@ -14,37 +14,46 @@ struct turn {
     size_t rows, columns, width; /* bytes of a number: 2 or 4 */
 };
 
-/* 4 numbers of 2 bytes from each of 4 rows, `from` bytes apart, become 4 rows of them, `to` bytes apart. */
+typedef uint16_t eight __attribute__((vector_size(16)));
+
+/* Every second piece of two vectors in turns, pieces of 1, 2 and 4 numbers: the lower half and the upper. */
+#define TURN_1(a, b, h) __builtin_shufflevector(a, b, h, h + 8, h + 1, h + 9, h + 2, h + 10, h + 3, h + 11)
+#define TURN_2(a, b, h) __builtin_shufflevector(a, b, h, h + 1, h + 8, h + 9, h + 2, h + 3, h + 10, h + 11)
+#define TURN_4(a, b, h) __builtin_shufflevector(a, b, h, h + 1, h + 2, h + 3, h + 8, h + 9, h + 10, h + 11)
+
+#define TURN_READ(a, i)  memcpy(&(a), in + (i)*from, sizeof(a))
+#define TURN_WRITE(a, i) memcpy(out + (i)*to, &(a), sizeof(a))
+
+/* 8 numbers of 2 bytes from each of 8 rows, `from` bytes apart, become 8 rows of them, `to` bytes apart. */
 static void turn_square(const unsigned char *in, size_t from, unsigned char *out, size_t to) {
-    const uint64_t pairs = UINT64_C(0x0000FFFF0000FFFF), half = UINT64_C(0x00000000FFFFFFFF);
-    uint64_t a[4], t;
-    for (size_t i = 0; i < 4; i++) memcpy(&a[i], in + i * from, 8);
-    for (size_t i = 0; i < 4; i += 2) {
-        t = (a[i] >> 16 ^ a[i + 1]) & pairs;
-        a[i + 1] ^= t;
-        a[i] ^= t << 16;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        t = (a[i] >> 32 ^ a[i + 2]) & half;
-        a[i + 2] ^= t;
-        a[i] ^= t << 32;
-    }
-    for (size_t i = 0; i < 4; i++) memcpy(out + i * to, &a[i], 8);
+    eight a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
+    TURN_READ(a0, 0), TURN_READ(a1, 1), TURN_READ(a2, 2), TURN_READ(a3, 3);
+    TURN_READ(a4, 4), TURN_READ(a5, 5), TURN_READ(a6, 6), TURN_READ(a7, 7);
+    b0 = TURN_1(a0, a1, 0), b1 = TURN_1(a0, a1, 4), b2 = TURN_1(a2, a3, 0), b3 = TURN_1(a2, a3, 4);
+    b4 = TURN_1(a4, a5, 0), b5 = TURN_1(a4, a5, 4), b6 = TURN_1(a6, a7, 0), b7 = TURN_1(a6, a7, 4);
+    a0 = TURN_2(b0, b2, 0), a1 = TURN_2(b0, b2, 4), a2 = TURN_2(b1, b3, 0), a3 = TURN_2(b1, b3, 4);
+    a4 = TURN_2(b4, b6, 0), a5 = TURN_2(b4, b6, 4), a6 = TURN_2(b5, b7, 0), a7 = TURN_2(b5, b7, 4);
+    b0 = TURN_4(a0, a4, 0), b1 = TURN_4(a0, a4, 4), b2 = TURN_4(a1, a5, 0), b3 = TURN_4(a1, a5, 4);
+    b4 = TURN_4(a2, a6, 0), b5 = TURN_4(a2, a6, 4), b6 = TURN_4(a3, a7, 0), b7 = TURN_4(a3, a7, 4);
+    TURN_WRITE(b0, 0), TURN_WRITE(b1, 1), TURN_WRITE(b2, 2), TURN_WRITE(b3, 3);
+    TURN_WRITE(b4, 4), TURN_WRITE(b5, 5), TURN_WRITE(b6, 6), TURN_WRITE(b7, 7);
 }
 
-/* Columns [c, c + columns) of `rows` rows from r on, which lie along the columns there, into a tile. */
+/* Columns [c, c + columns) of `rows` rows from r on, which lie along the columns there, into a tile. A few columns are gone through with
+ * all rows, as their numbers lie side by side: lines of many columns fall on each other in a cache. */
 static void turn_tile(const struct turn *t, size_t r, size_t rows, size_t c, size_t columns,
                       unsigned char tile[TILE_ROWS][TILE_BYTES]) {
     const size_t width = t->width, stride = t->view->total * width;
-    for (size_t i = 0, n; i < rows; i += n) {
-        const size_t at = qkv_family_row(t->view, r + i);
-        const bool four = width == 2 && i + 4 <= rows && qkv_family_row(t->view, r + i + 3) == at + 3;
-        const unsigned char *in = t->theirs + c * stride + at * width;
-        size_t k = 0;
-        n = four ? 4 : 1;
-        for (; four && k + 4 <= columns; k += 4) turn_square(in + k * stride, stride, &tile[i][k * 2], TILE_BYTES);
-        for (; k < columns; k++)
-            for (size_t j = 0; j < n; j++) memcpy(&tile[i + j][k * width], in + k * stride + j * width, width);
+    for (size_t k = 0, m; k < columns; k += m) {
+        m = qkv_min(8, columns - k);
+        for (size_t i = 0, n; i < rows; i += n) {
+            const size_t at = qkv_family_row(t->view, r + i);
+            const unsigned char *in = t->theirs + (c + k) * stride + at * width;
+            const bool square = width == 2 && m == 8 && i + 8 <= rows && qkv_family_row(t->view, r + i + 7) == at + 7;
+            n = square ? 8 : 1;
+            if (square) turn_square(in, stride, &tile[i][k * width], TILE_BYTES);
+            for (size_t j = 0; j < m && !square; j++) memcpy(&tile[i][(k + j) * width], in + j * stride, width);
+        }
     }
 }
 
