@@ -476,6 +476,19 @@ void cli_info_state(const struct qkv_run_condition *condition, const char *folde
 /* The key "run" and its object, or nothing. */
 void cli_info_put_state(struct qkv_json *out, const struct qkv_run_condition *condition);
 
+/* ---- a plan of ranks (info_ranks.c) ---------------------------------------------------------------------------------- */
+
+struct cli_info_ranks {
+    struct qkv_model *model; /* planned */
+    const char *preset;      /* NULL: none */
+    int64_t ranks, groups;
+    size_t batch, context;
+    double network; /* gigabits a second */
+};
+/* A table with a row for each rank, or the key "ranks" and its array; the exit code. */
+int cli_info_print_ranks(struct qkv_context *ctx, const struct cli_info_ranks *ranks);
+int cli_info_put_ranks(struct qkv_context *ctx, const struct cli_info_ranks *ranks, struct qkv_json *out);
+
 /* ---- training (train_*.c) ------------------------------------------------------------------------ */
 
 /* The options of training as a command line gives them. */

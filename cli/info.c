@@ -10,12 +10,13 @@
 struct arguments {
     const char *preset, *spec;
     struct cli_texts set;
-    int64_t batch, context;
+    int64_t batch, context, ranks, groups;
+    double network;
     bool json;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.batch = 1};
+static const struct arguments defaults = {.groups = 8, .network = 10};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "a named model", 0, 0, NULL},
@@ -24,13 +25,23 @@ static const struct cli_option options[] = {
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set),
      "changes the model: decoder.attention.kv_heads=2", 0, 0, NULL},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch), "sequences a step, for the memory to train", 1,
-     1 << 20, NULL},
+     1 << 20, "1; with --ranks as training has it"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "positions a sequence, for the costs", 0,
      1 << 24, "the model's"},
+    {CLI_COUNT, 0, "ranks", "N", offsetof(struct arguments, ranks),
+     "plan the memory and the traffic of N ranks that train the model together (mpirun)", 0, QKV_RANKS_MOST, "none"},
+    {CLI_COUNT, 0, "groups", "N", offsetof(struct arguments, groups),
+     "with --ranks: groups of rows of a batch, which ranks share out, as train has them", 1, 64, NULL},
+    {CLI_ABOVE, 0, "network", "GBIT", offsetof(struct arguments, network),
+     "with --ranks: gigabits a second that a rank sends and receives, for the seconds of a step", 0, 1000000, NULL},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
 };
+
+CLI_CONDITION(has_one_rank, struct arguments, !a->ranks)
+
+static const struct cli_rule rules[] = {{"groups network", has_one_rank, "it is for --ranks"}};
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------------
  * The names of the parameters, cut at their dots. Neighbours that are numbered and alike, as the layers of a stack, are
@@ -172,6 +183,7 @@ struct subject {
     char threads_why[160];         /* why so many */
     bool guessed, classes_guessed; /* the vocabulary, the number of classes */
     struct qkv_run_condition run;  /* of a folder; unknown where it is no run */
+    struct cli_info_ranks ranks;   /* ranks 0: are not asked for */
 };
 
 static void print_row(const char *label, const char *value, const char *remark) {
@@ -242,7 +254,7 @@ static void print_scalings(const struct qkv_spec *spec) {
         }
 }
 
-static int print_text(const struct subject *s) {
+static int print_text(const struct subject *s, struct qkv_context *ctx) {
     struct node *tree = build_tree(s->plan);
     char number[CLI_NUMBER], remark[128];
     if (!tree) return cli_failed("out of memory");
@@ -289,7 +301,7 @@ static int print_text(const struct subject *s) {
     if (s->classes_guessed)
         printf("The classes will come from the labels; shown for %d. Another: --set head.classes=N\n",
                s->spec.head.classes);
-    return CLI_DONE;
+    return s->ranks.ranks ? cli_info_print_ranks(ctx, &s->ranks) : CLI_DONE;
 }
 
 static void put_tensors(struct qkv_json *out, const struct qkv_model *plan) {
@@ -349,9 +361,12 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_raw(&out, "spec", spec);
     qkv_json_line(&out, 0);
     put_tensors(&out, s->plan);
+    int code = s->ranks.ranks ? cli_info_put_ranks(ctx, &s->ranks, &out) : CLI_DONE;
     qkv_json_end(&out, '}');
     qkv_free(spec);
-    return cli_json_end(&out);
+    if (!code) return cli_json_end(&out);
+    qkv_json_free(&out);
+    return code;
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------------- */
@@ -395,9 +410,38 @@ static int info_look(struct qkv_context *ctx, const struct arguments *a, const c
     return code;
 }
 
+/* What --ranks plans, which is tried before anything is printed. */
+static int info_ranks(struct qkv_context *ctx, const struct arguments *a, struct subject *s) {
+    struct qkv_train_options training;
+    struct qkv_rank_plan plan;
+    if (!a->ranks) return CLI_DONE;
+    s->ranks = (struct cli_info_ranks){.model = s->plan,
+                                       .preset = a->preset,
+                                       .ranks = a->ranks,
+                                       .groups = a->groups,
+                                       .batch = s->batch,
+                                       .context = s->context,
+                                       .network = a->network};
+    if (qkv_train_defaults(ctx, a->preset, &training)) return cli_broken(ctx);
+    training.groups = a->groups;
+    return qkv_rank_plan(s->plan, &training, s->batch, s->context, (int)a->ranks, 0, &plan) ? cli_misused(ctx)
+                                                                                            : CLI_DONE;
+}
+
+/* --batch, else 1, or with --ranks that of the preset's training. */
+static int info_batch(struct qkv_context *ctx, const struct arguments *a, struct subject *s) {
+    struct qkv_train_options training;
+    s->batch = a->batch ? (size_t)a->batch : 1;
+    if (a->batch || !a->ranks) return CLI_DONE;
+    if (qkv_train_defaults(ctx, a->preset, &training)) return cli_broken(ctx);
+    if (training.batch) s->batch = (size_t)training.batch;
+    return CLI_DONE;
+}
+
 static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *model) {
-    struct subject s = {.batch = (size_t)a->batch};
+    struct subject s = {.ranks.ranks = 0};
     int code = info_look(ctx, a, model, &s);
+    if (!code) code = info_batch(ctx, a, &s);
     if (!code) code = cli_set_precision(&a->common, ctx, model);
     if (code) return code;
     if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? model : NULL);
@@ -409,10 +453,9 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         return a->preset ? CLI_USAGE : CLI_FAILED;
     }
     s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
-    if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs))
-        code = cli_broken(ctx);
-    else
-        code = a->json ? print_json(&s, ctx) : print_text(&s);
+    if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs)) code = cli_broken(ctx);
+    if (!code) code = info_ranks(ctx, a, &s);
+    if (!code) code = a->json ? print_json(&s, ctx) : print_text(&s, ctx);
     qkv_model_free(s.plan);
     return code;
 }
@@ -438,12 +481,20 @@ const struct cli_command *cli_info(void) {
             "and the bytes that a token adds to the key-value cache, with the pages that hold it. Nothing of that size "
             "is allocated: the "
             "memory is found by a dry run, for the threads and kernels that a run here would have, or those that "
-            "--threads and --isa say.",
+            "--threads and --isa say.\n\n--ranks N plans each rank of a training under mpirun: the groups of a batch "
+            "that "
+            "it makes the gradients of, its memory, and the bytes that it sends and receives in a step; and the "
+            "seconds "
+            "that these bytes take on a network of --network gigabits a second, beside those of its FLOPs at the peak "
+            "that is measured here, which no training reaches.",
         .examples = "qkv info run/\n"
                     "qkv info --preset gpt2-small --batch 8 --threads 8\n"
-                    "qkv info --preset llama-style --set decoder.attention.kv_heads=1",
+                    "qkv info --preset llama-style --set decoder.attention.kv_heads=1\n"
+                    "qkv info --preset gpt2-small --batch 16 --ranks 4 --network 10",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -36,6 +36,31 @@ QKV_API int qkv_context_ranks(const struct qkv_context *ctx);
 /* *flag becomes true on all ranks where it is true on one, as when one of them is asked to stop. Called by all. Fails with QKV_RANK. */
 QKV_API enum qkv_status qkv_context_any(struct qkv_context *ctx, bool *flag);
 
+/* ---- what a rank of a training will need and move --------------------------------------------------------------------------- */
+
+struct qkv_model;
+struct qkv_train_options;
+struct qkv_rank_plan {
+    size_t groups, group_begin, group_end; /* of the batch; those that the rank makes the gradients of */
+    size_t rows;                           /* of the batch, in those groups */
+    /* Memory in bytes, and its sum: */
+    size_t weight_bytes;     /* weights, and their packed copies in bf16 */
+    size_t gradient_bytes;   /* gradients, and sums of groups that wait for others */
+    size_t optimizer_bytes;  /* moments of the weights that the rank updates */
+    size_t activation_bytes; /* a pass over the rows, both ways; on rank 0 that of an evaluation besides */
+    size_t buffer_bytes;     /* sums of several nodes of the tree of groups, and what is received of others */
+    size_t train_bytes;
+    /* A step: */
+    double flops;
+    double gradient_sent, weight_sent, received; /* bytes */
+    double messages;                             /* sent */
+};
+/* Plans rank `rank` of `ranks` in a training of windows: `batch` rows a step of `context` tokens, with the groups, accumulation and
+ * optimizer of the options. The model is a planned one (qkv_model_plan); its context need have no other ranks. Nothing of that size is
+ * taken. Fails with QKV_ARGUMENT (more ranks than groups, a rank that there is not), QKV_MEMORY. */
+QKV_API enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_options *options, size_t batch,
+                                      size_t context, int ranks, int rank, struct qkv_rank_plan *plan);
+
 #ifdef __cplusplus
 }
 #endif

@@ -398,7 +398,10 @@ struct qkv_evaluate_options {
 QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents);
 /* 8 windows of the spec's context, each one text. */
 QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
-/* Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once; of a model whose
+/* In a context of several ranks (qkv/ranks.h) all of them call an evaluation, of a text as of pairs, labelled lines and examples; they
+ * share its batches out, and each gets the numbers of one rank, bit for bit.
+ *
+ * Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once; of a model whose
  * spec has a prefix the first half of each window is its prefix, and only what follows is predicted.
  * `path` is a file, or a folder of files, which are one text as in training, an end token between two of them. Fails
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */

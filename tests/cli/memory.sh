@@ -54,4 +54,24 @@ refuse 1 'options/train\.json has other options than the checkpoint .*--ignore-d
 try 0 resume options --steps 7 --quiet --ignore-digest
 try 0 resume options --steps 8 --quiet # the digest is now that of the options that it went on with
 
+
+# ---- ranks: what they plan fits together ----
+# planned KEY: the sum over the ranks of the latest plan.
+planned() { grep '^{"rank": ' out | sed -E "s/.*\"$1\": ([0-9.e+]+).*/\1/" | awk '{sum += $1} END {printf "%.0f", sum}'; }
+try 0 "$QKV" info --preset baby-gpt --json --ranks 1 --threads 1
+moments=$(planned optimizer_bytes) rows=$(planned rows)
+same "$(planned gradient_sent)$(planned weight_sent)$(planned received)" 000 "what one rank sends"
+for ranks in 2 3 8; do
+    try 0 "$QKV" info --preset baby-gpt --json --ranks $ranks --threads 1
+    same "$(grep -c '^{"rank": ' out)" $ranks "ranks that are planned"
+    same "$(planned optimizer_bytes)" "$moments" "moments of $ranks ranks together"
+    same "$(planned rows)" "$rows" "rows of $ranks ranks together"
+    same "$(awk "BEGIN {printf \"%.0f\", $(planned gradient_sent) + $(planned weight_sent)}")" "$(planned received)" "what $ranks ranks send and receive"
+done
+try 0 "$QKV" info --preset baby-gpt --ranks 3 --batch 2 --network 1
+has out '^3 ranks, 2 x 256 a step, 2 groups$'
+has out '^     2      none     0 '
+refuse 2 'there are 9 ranks and 8 groups of a batch' "$QKV" info --preset baby-gpt --ranks 9
+try 0 "$QKV" info --preset baby-gpt --ranks 9 --groups 16
+refuse 2 '\-\-network has no effect: it is for --ranks' "$QKV" info --preset baby-gpt --network 1
 finish
