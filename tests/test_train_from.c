@@ -252,6 +252,37 @@ static void language_models_become_classifiers(void **state) {
     }
 }
 
+/* A text's labels of words: as many as the model reads, whatever kind of head it had. */
+static void every_model_becomes_a_classifier_of_tokens(void **state) {
+    (void)state;
+    static const enum kind kinds[] = {TEXT, MLM, LABELS};
+    static const char words[] = "ab\tx\nba\ty\n\n", path[] = "words.conll";
+    char text[40 * (sizeof words - 1) + 1] = "";
+    for (int i = 0; i < 40; i++) strcat(text, words);
+    fixture_write(test_path("."), path, text, strlen(text));
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const char *from = fixture_run("from"), *folder = fixture_run("tuned");
+        struct qkv_train_options o = options_of(LABELS);
+        char file[1024];
+        make_model(from, kinds[k]);
+        snprintf(file, sizeof file, "%s", test_path(path));
+        o.labeled = file;
+        o.task = "classify_tokens";
+        refuse(from, o, QKV_SPEC, "labelled lines need a head of kind classify_tokens, but the one of");
+        o.new_head = true;
+        struct qkv_trainer *trainer = tune(from, folder, o);
+        struct qkv_model *model = load(from);
+        const struct qkv_spec *spec = qkv_model_spec(qkv_trainer_model(trainer));
+        assert_copied(qkv_trainer_model(trainer), model, "head.");
+        assert_true(spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS && spec->head.classes == 2 && spec->head.bias);
+        assert_false(has_note(trainer, "task classify_tokens"));
+        fixture_steps(ctx, trainer, 3);
+        qkv_model_free(model);
+        qkv_trainer_free(trainer);
+        qkv_model_free(load(folder));
+    }
+}
+
 static void a_classifier_becomes_a_masked_language_model_with_a_new_head(void **state) {
     (void)state;
     const char *from = fixture_run("from"), *folder = fixture_run("tuned");
@@ -347,6 +378,7 @@ int main(void) {
         cmocka_unit_test(a_classifier_keeps_its_head_whatever_the_order_of_its_labels),
         cmocka_unit_test(other_labels_need_a_new_head),
         cmocka_unit_test(language_models_become_classifiers),
+        cmocka_unit_test(every_model_becomes_a_classifier_of_tokens),
         cmocka_unit_test(a_classifier_becomes_a_masked_language_model_with_a_new_head),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(going_on_is_exact_and_needs_the_model_no_more),

@@ -80,7 +80,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
     X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
     X(TEXT, task, NULL,                                                                                                \
-      "what to learn from a text or lines: text (the next token) or mlm (masked tokens) (default: text)")              \
+      "what to learn from a text or lines: text (the next token) or mlm (masked tokens) (default: text); from "        \
+      "labelled lines or examples: classify or classify_tokens (default: what the head does)")                         \
     X(FLAG, documents, false,                                                                                          \
       "text: a row's documents, each ended by the tokenizer's end token, do not see one another, and positions begin " \
       "again with each")                                                                                               \
@@ -216,8 +217,9 @@ struct qkv_trainer;
  * file. spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
  * With options->from the run begins with the weights of a model folder, and `spec` is NULL: spec, tokenizers and
  * labels are the model's. A head that does not fit the task or the labels is an error (QKV_SPEC) that names what
- * differs, unless new_head puts a new one in its place (a classifier: mean pooling and a bias; tokens: an untied
- * matrix). Special tokens that the task needs are added. Notes tell what is new. The model's folder is not needed
+ * differs, unless new_head puts a new one in its place: of the kind that the task says; without a task, of the model's own
+ * kind where that suits the files, else one that classifies lines, or tokens of texts (a classifier: a bias, and mean
+ * pooling; of the vocabulary: an untied matrix). Special tokens that the task needs are added. Notes tell what is new. The model's folder is not needed
  * afterwards; train.json keeps its path and the hash of its weights. Targets of pairs end with QKV_TOKEN_END, as
  * sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled texts stand between the two. A
  * tokenizer.json with a template (qkv_tokenizer_template) decides what stands around a text, a source or a labelled

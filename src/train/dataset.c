@@ -1,6 +1,7 @@
 /* Which feed a run has, and whether its options go together. */
 #include <string.h>
 
+#include "model/spec.h"
 #include "train/train.h"
 
 const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options) {
@@ -11,9 +12,20 @@ const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *opt
     return options->task && !strcmp(options->task, "mlm") ? &qkv_dataset_mlm : &qkv_dataset_text;
 }
 
+/* Tasks of labelled lines and of examples are called as the heads that do them. */
+static enum qkv_status dataset_check_task(struct qkv_context *ctx, const struct qkv_train_options *o,
+                                          const struct qkv_spec *spec) {
+    const char *head = qkv_head_text(spec->head.kind);
+    if (!o->task || (!o->labeled && !o->examples) || !strcmp(o->task, head)) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "task %s needs head.kind %s, but head.kind is %s; set head.kind=%s, or leave the task out", o->task,
+                    o->task, head, o->task);
+}
+
 enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *o,
                                   const struct qkv_spec *spec) {
-    return qkv_dataset_choose(o)->check(ctx, o, spec);
+    const enum qkv_status status = qkv_dataset_choose(o)->check(ctx, o, spec);
+    return status ? status : dataset_check_task(ctx, o, spec);
 }
 
 void qkv_trainer_choose(struct qkv_trainer *t) {

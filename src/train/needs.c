@@ -196,7 +196,7 @@ static void follow_batch(struct qkv_train_options *o) {
 
 static bool task_of_text(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;
-    return is_file(o->task) && !is_file(o->data) && !is_file(o->lines) && learns_lines(o);
+    return is_file(o->task) && !is_file(o->data) && !is_file(o->lines);
 }
 
 static void follow_file(struct qkv_train_options *o) {
@@ -232,7 +232,7 @@ static const struct yield {
     {"min_rate", above_rate, follow_rate, "rate is below that"},
     {"warmup", all_warmup, follow_steps, "the run has no more steps than that"},
     {"accumulate", too_many_parts, follow_batch, "the batch has fewer sequences than that"},
-    {"task", task_of_text, follow_file, "the run learns from lines"},
+    {"task", task_of_text, follow_file, "the run learns from no text"},
     {"metric", metric_of_others, follow_task, "the run has no such metric"},
     {"source_tokenizer", one_embedding, follow_tie, "both sides share one embedding (tie)"},
 };

@@ -328,9 +328,31 @@ static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_tra
     return QKV_OK;
 }
 
+/* The task, which is given, is one of those that there are with the files. */
+static enum qkv_status check_task(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    static const char *const tasks[] = {"text", "mlm", "classify", "classify_tokens"};
+    enum { TASKS = sizeof tasks / sizeof *tasks, OF_TEXTS = 2 };
+    const int task = find_name(tasks, TASKS, o->task);
+    const bool texts = options_given(o->data) || options_given(o->lines);
+    const char *const files = options_given(o->data)      ? "a text"
+                              : options_given(o->lines)   ? "lines"
+                              : options_given(o->pairs)   ? "pairs"
+                              : options_given(o->labeled) ? "labelled lines"
+                                                          : "examples";
+    if (task < 0)
+        return qkv_fail(
+            ctx, QKV_ARGUMENT,
+            "task is \"%s\"; it must be text or mlm (of a text or lines), or classify or classify_tokens (of "
+            "labelled lines or examples)",
+            o->task);
+    if (options_given(o->pairs) || texts != (task < OF_TEXTS))
+        return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from %s, not from %s", o->task,
+                        task < OF_TEXTS ? "a text (data) or lines" : "labelled lines (labeled) or examples", files);
+    return QKV_OK;
+}
+
 /* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    static const char *const tasks[] = {"text", "mlm"};
     int files = options_given(o->data) + options_given(o->pairs) + options_given(o->lines) + options_given(o->labeled) +
                 options_given(o->examples);
     if (files == 0)
@@ -348,14 +370,7 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tra
                         : options_given(o->labeled) ? "labeled"
                         : options_given(o->lines)   ? "lines"
                                                     : "pairs");
-    if (options_given(o->task) && find_name(tasks, 2, o->task) < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "task is \"%s\"; it must be text or mlm", o->task);
-    if (options_given(o->task) && !options_given(o->data) && !options_given(o->lines))
-        return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from a text (data) or lines, not from %s", o->task,
-                        options_given(o->pairs)     ? "pairs"
-                        : options_given(o->labeled) ? "labelled lines"
-                                                    : "examples");
-    return QKV_OK;
+    return options_given(o->task) ? check_task(ctx, o) : QKV_OK;
 }
 
 static enum qkv_status check_rows(struct qkv_context *ctx, const struct qkv_train_options *o) {

@@ -20,19 +20,27 @@ static bool origin_same_folder(const char *a, const char *b) {
     return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
+/* The kind of head that the task needs: what it says; else the model's own, where that suits the files. */
+static enum qkv_head_kind origin_needs(const struct qkv_train_options *o, enum qkv_head_kind have) {
+    if (!o->labeled && !o->examples) return QKV_HEAD_LM;
+    if (o->task)
+        return !strcmp(o->task, qkv_head_text(QKV_HEAD_CLASSIFY)) ? QKV_HEAD_CLASSIFY : QKV_HEAD_CLASSIFY_TOKENS;
+    return o->examples || have == QKV_HEAD_CLASSIFY_TOKENS ? have : QKV_HEAD_CLASSIFY;
+}
+
 /* The head that the task needs: the model's, or a new one in its place. */
 static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_train_options *o, struct qkv_spec *spec) {
-    enum qkv_head_kind have = spec->head.kind, need = o->examples ? have : QKV_HEAD_LM;
-    if (o->labeled) need = have == QKV_HEAD_CLASSIFY_TOKENS ? have : QKV_HEAD_CLASSIFY;
+    const enum qkv_head_kind have = spec->head.kind, need = origin_needs(o, have);
     if (!o->new_head && have == need) return QKV_OK;
     if (!o->new_head)
         return qkv_fail(
             ctx, QKV_SPEC,
             "%s need a head of kind %s, but the one of %s is %s; begin with a new head (--new-head), or choose "
             "another model",
-            o->labeled ? "labelled lines"
-            : o->pairs ? "pairs"
-                       : "texts",
+            o->labeled    ? "labelled lines"
+            : o->examples ? "these examples"
+            : o->pairs    ? "pairs"
+                          : "texts",
             qkv_head_text(need), o->from, qkv_head_text(have));
     if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && qkv_tie_has_head(spec->tie))
         return qkv_fail(ctx, QKV_SPEC,
@@ -46,7 +54,7 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
     spec->head.softcap = 0;
     if (have == need) return QKV_OK;
     spec->head.kind = need;
-    spec->head.bias = need == QKV_HEAD_CLASSIFY;
+    spec->head.bias = need != QKV_HEAD_LM;
     spec->head.pool = need == QKV_HEAD_CLASSIFY ? QKV_POOL_MEAN : QKV_POOL_FIRST;
     return QKV_OK;
 }
@@ -228,8 +236,18 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     return QKV_OK;
 }
 
+/* What a new head does was chosen for the user, who said no task, and whose model does something else. */
+static enum qkv_status origin_note_task(struct qkv_trainer *t) {
+    const struct qkv_train_options *o = &t->options;
+    const enum qkv_head_kind have = qkv_model_spec(t->origin)->head.kind;
+    if (!o->new_head || !o->labeled || o->task || qkv_model_spec(t->model)->head.kind == have) return QKV_OK;
+    return qkv_trainer_add_note(t, "the new head classifies lines (task classify); for a label of each word it is task "
+                                   "classify_tokens");
+}
+
 enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
     enum qkv_status status = qkv_model_check_file(t->origin);
+    if (!status) status = origin_note_task(t);
     const struct qkv_weight *other = qkv_weights_stored(&t->origin->weights);
     if (!status && other)
         status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",

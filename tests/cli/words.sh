@@ -47,6 +47,32 @@ try 0 "$QKV" classify tagger "the abc" "12" --json --top 2 --threads 1
 same "$(wc -l <out)" 2 "sentences of JSON"
 has out '^\[\{"word": "the", "label": "(cap|low|num)", "probabilities": \{"[a-z]+": [0-9.e-]+, "[a-z]+": [0-9.e-]+\}\}, \{"word": "abc"'
 
+# ---- with the weights of a model that learnt something else ----
+try 0 "$QKV" train --preset bert-tiny --set d_model=32 --set encoder.layers=2 --data plain.txt --context 40 --tokenizer chars --threads 1 --batch 4 --steps 4 --warmup 0 --eval-every 0 --out masks --quiet
+from="--from masks --new-head --labeled train.conll --steps 4 --batch 8 --warmup 0 --eval-every 0 --threads 1"
+try 0 "$QKV" train $from --task classify_tokens --valid test.conll --out tuned --metric accuracy
+has err 'sentences of words of 3 classes'
+has err 'head.weight is new \(--new-head\)'
+hasnt err 'task classify_tokens'
+has tuned/config.json '"kind": "classify_tokens"'
+has tuned/train.json '"task": "classify_tokens"'
+try 0 "$QKV" eval tuned --labeled test.conll --threads 1
+has out "^over      $words words of 3 classes"
+try 0 "$QKV" train --from tuned --labeled train.conll --steps 2 --batch 8 --warmup 0 --eval-every 0 --threads 1 --out again
+has err 'sentences of words of 3 classes'
+awk 'NF { print $2 "\t" $1 }' train.conll | head -n 300 >train.tsv
+try 0 "$QKV" train ${from/train.conll/train.tsv} --out lines
+has err 'the new head classifies lines \(task classify\); for a label of each word it is task classify_tokens'
+has lines/config.json '"kind": "classify"'
+try 0 "$QKV" train --from lines --new-head --task classify_tokens --labeled train.conll --steps 2 --batch 8 --warmup 0 --eval-every 0 --threads 1 --out words --quiet
+refuse 1 'labelled lines need a head of kind classify_tokens, but the one of lines is classify; begin with a new head' "$QKV" train --from lines --task classify_tokens --labeled train.conll --out none
+refuse 1 'labelled lines need a head of kind classify, but the one of tuned is classify_tokens' "$QKV" train --from tuned --task classify --labeled train.conll --out none
+refuse 2 'task classify_tokens learns from labelled lines \(labeled\) or examples, not from a text' "$QKV" train --from masks --new-head --task classify_tokens --data plain.txt --out none
+refuse 2 'task mlm learns from a text \(data\) or lines, not from labelled lines' "$QKV" train --from masks --new-head --task mlm --labeled train.conll --out none
+refuse 2 'task is "tags"; it must be text or mlm \(of a text or lines\), or classify or classify_tokens' "$QKV" train --from masks --new-head --task tags --labeled train.conll --out none
+refuse 2 'task classify_tokens needs head.kind classify_tokens, but head.kind is classify; set head.kind=classify_tokens' "$QKV" train --preset text-classifier --task classify_tokens --labeled train.conll --out none
+[ ! -e none ] || fail "a run that was refused has a folder"
+
 # ---- going on, and parts of a batch ----
 short="$model --labeled train.conll --dropout 0 --steps 6 --save-every 3 --eval-every 3 --quiet"
 try 0 "$QKV" train $short --out once
