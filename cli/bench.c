@@ -198,7 +198,7 @@ static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
         .big = a->full,
         .seconds = a->seconds,
         .rounds = (int)a->rounds,
-        .json = a->json,
+        .json = cli_ranks_follow() ? NULL : a->json,
         .text = a->text,
         .begin = show_machine,
         .row = show_row,
@@ -206,7 +206,7 @@ static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
         .user = &table,
     };
     o.peers = cli_bench_peers(&o.peer_count);
-    cli_progress_start(&table.progress, a->quiet || !isatty(STDERR_FILENO), false);
+    cli_progress_start(&table.progress, a->quiet || cli_ranks_follow() || !isatty(STDERR_FILENO), false);
     cli_catch_signals();
     signal(SIGPIPE, SIG_DFL);
     enum qkv_status status = qkv_bench(ctx, &o);
@@ -215,6 +215,7 @@ static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
         cli_broken(ctx);
         return status == QKV_ARGUMENT ? CLI_USAGE : CLI_FAILED;
     }
+    if (status == QKV_OK && cli_ranks_follow()) return CLI_DONE;
     if (status == QKV_OK && !table.rows)
         return cli_usage(
             "bench: only big rows match, or a precision that this machine emulates; measure them with --full or "
@@ -258,10 +259,13 @@ const struct cli_command *cli_bench(void) {
             "bounds it. Without options it takes one to two minutes; other work on the machine makes all numbers "
             "smaller. "
             "\"make bench\" runs the same with OpenBLAS and oneDNN beside it, where they are installed. Ctrl-C ends it "
-            "with what was measured.",
+            "with what was measured. Under mpirun the rows of reduce measure messages between rank 0 and rank 1, else "
+            "between two "
+            "threads; all other rows are measured by rank 0 alone.",
         .examples = "qkv bench\n"
                     "qkv bench --filter products --json bench.json\n"
                     "qkv bench --filter \"gpt2-small 4x512\" --seconds 10\n"
+                    "qkv bench --filter reduce\n"
                     "qkv bench --list",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
@@ -270,6 +274,7 @@ const struct cli_command *cli_bench(void) {
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 0,
+        .ranks = CLI_RANKS_APART,
         .run = bench_run,
     };
     return &command;

@@ -79,7 +79,10 @@ struct qkv_bench_options {
     qkv_progress *progress;                                             /* the row's label; counts rows */
     void *user;
 };
-/* Measures the rows that the options choose, one after the other. A filter that no row has is a failure that lists the
+/* In a context of several ranks (qkv/ranks.h) all of them call this, and rank 0 alone with a file: it measures all rows, and messages
+ * between itself and rank 1.
+ *
+ * Measures the rows that the options choose, one after the other. A filter that no row has is a failure that lists the
  * groups; QKV_STOPPED when `progress` said so. A row for which there is no memory is left out, and says so. */
 enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_options *options);
 /* Whether qkv_bench would take the options, which reads no file and measures nothing; QKV_ARGUMENT if not. */

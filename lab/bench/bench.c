@@ -142,6 +142,7 @@ enum qkv_status qkv_bench_check(struct qkv_context *ctx, const struct qkv_bench_
 static enum qkv_status measure_row(struct qkv_bench *b, const struct place *place, struct qkv_bench_row *row) {
     b->precision = place->precision;
     b->ctx->precision = place->precision->precision;
+    if (b->ranks.rank && place->group->measure != qkv_bench_reduce) return QKV_OK;
     enum qkv_status status = qkv_bench_goes_on(b, row) ? place->group->measure(b, place->index, row) : QKV_STOPPED;
     if (status == QKV_MEMORY) {
         snprintf(row->left_out, sizeof row->left_out, "%s", qkv_status_text(status));
@@ -169,7 +170,7 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_json *json) 
             qkv_bench_json_row(json, &row);
             status = json->status;
         }
-        if (status == QKV_OK && o->row) o->row(o->user, &row);
+        if (status == QKV_OK && o->row && !b->ranks.rank) o->row(o->user, &row);
         b->row += status == QKV_OK;
     }
     b->ctx->precision = before;
@@ -180,7 +181,7 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_json *json) 
 static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_json *json) {
     const struct qkv_bench_options *o = b->options;
     enum qkv_status status = o->json ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
-    if (status == QKV_OK) status = qkv_bench_measure_machine(b->ctx, &b->machine);
+    if (status == QKV_OK && !b->ranks.rank) status = qkv_bench_measure_machine(b->ctx, &b->machine);
     if (status) return status;
     if (o->json) qkv_bench_json_begin(json, &b->machine);
     if (o->begin) o->begin(o->user, &b->machine);
@@ -201,7 +202,10 @@ enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_option
     if (status) return status;
     b.rounds = options->rounds ? options->rounds : ROUNDS;
     b.seconds = (options->seconds > 0 ? options->seconds : SECONDS) / b.rounds;
+    b.ranks = ctx->ranks;
+    ctx->ranks = qkv_communicator_defaults();
     status = bench_run(&b, &file, &json);
+    ctx->ranks = b.ranks;
     qkv_replace_cancel(&file);
     qkv_json_free(&json);
     return status;

@@ -37,6 +37,8 @@ struct qkv_bench {
     struct qkv_context *ctx;
     const struct qkv_bench_options *options;
     struct qkv_bench_machine machine;
+    struct qkv_communicator
+        ranks;      /* the context's, which has none meanwhile; ranks but 0 take part in rows of reduce alone */
     double seconds; /* that a contestant works in a round */
     int rounds;
     size_t row, rows;                            /* progress */
@@ -71,7 +73,8 @@ size_t qkv_bench_copies(size_t bytes);
     X(attention, 2, "attention, and one query with a cache of keys")                                                   \
     X(experts, 2, "feed-forwards with experts, both ways, beside a dense one of the same active FLOPs")                \
     X(training, 2, "training steps: forward, backward, optimizer")                                                     \
-    X(generation, 2, "generation: the tokens of a prompt, and one token after the other")
+    X(generation, 2, "generation: the tokens of a prompt, and one token after the other")                              \
+    X(reduce, 1, "several ranks: a message each way at once (bytes one way), sums of gradients, the optimizer")
 #define QKV_BENCH_GROUP_PROTOTYPES(name, precisions, what)                                                             \
     /* Describes the i-th case; false past the last. */                                                                \
     bool qkv_bench_##name##_case(size_t i, struct qkv_bench_row *row);                                                 \

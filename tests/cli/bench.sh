@@ -6,7 +6,7 @@ bench() { "$QKV" bench "$@" $(usual '--threads 1 --rounds 3 --seconds 0.001' "$@
 
 try 0 "$QKV" bench --list
 cp out rows
-for group in products attention experts training generation; do has out "^$group "; done
+for group in products attention experts training generation reduce; do has out "^$group "; done
 for label in "products 4096x768x768 dyT.x fp32" "products 1x4096x4096 x.wT fp32" "attention MHA D64 T2048 full backward fp32" \
     "attention MQA D128 T1/8192 decode fp32" "training nano-gpt 12x64 step fp32" "generation baby-gpt after 128 token fp32"; do
     has out "^$label$"
@@ -44,7 +44,7 @@ try 0 bench -f "$row" --json one.json --force
 cmp -s one.json before.json && fail "--force has not replaced the file"
 
 # ---- what is refused ----
-refuse 2 'no row .*"xyzzy".*products, attention, experts, training, generation' bench -f xyzzy
+refuse 2 'no row .*"xyzzy".*products, attention, experts, training, generation, reduce' bench -f xyzzy
 refuse 2 'no row .*"xyzzy"' bench -f "$row" -f xyzzy
 refuse 2 'precision "fp99".*fp32' bench --precision fp99
 refuse 2 '--seconds needs a number greater than 0' bench --seconds 0
@@ -56,6 +56,12 @@ refuse 1 'nowhere/one\.json' bench -f "$row" --json nowhere/one.json
 refuse 1 'missing\.txt' bench -f "nano-gpt recipe" --text missing.txt
 try 0 bench -f "nano-gpt recipe"
 has out 'left out: no text'
+
+# ---- several ranks: messages between threads ----
+try 0 bench -f reduce
+same "$(grep -cE '^  (8 bytes|64 KiB|2 MiB) +exchange fp32 +[0-9.]+ [mu]?s ' out)" 3 "rows of messages"
+has out '^  2 MiB +add +fp32 +[0-9.]+ [mu]?s '
+has out '^  baby-gpt +adamw +fp32 +[0-9.]+ [mu]?s '
 
 # ---- Ctrl-C: what was measured stays ----
 rm -f out err # what shows that it has begun must be its own

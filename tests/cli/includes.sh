@@ -2,7 +2,7 @@
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- sequence <- model <- family <- {io, generate, train} <- lab <- cli,   text beside them sees base only,
 #     metric base and text; io, generate and train see text, and train metric,
-# the lab sees qkv.h, base, and in its benchmark what that measures; the command sees qkv.h, lab/lab.h and its
+# the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h, lab/lab.h and its
 # own header, and what its module for ranks offers, only; nothing in src/ includes anything of the lab or of the command.
 # A name of a file occurs once under src/.
 #     check_includes.sh SOURCE_FOLDER
@@ -27,7 +27,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     train) echo base format kernel op attention sequence model io text metric train ;;
     lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
-    lab/bench) echo base format kernel model lab/bench ;;
+    lab/bench) echo base format kernel model lab/bench examples ;;
     *) echo ;;
     esac
 }
