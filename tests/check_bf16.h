@@ -295,6 +295,66 @@ static void check_bf16_units(struct qkv_context *ctx, struct qkv_arena *scratch,
     }
 }
 
+/* Sums of groups, one or two blocks each, that go through two levels of a tree and then to a third buffer: given together, as one by one
+ * with the additions made here. The levels are used again and again, as those of weight gradients are. */
+static void check_bf16_groups(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    enum { GROUPS = 4, BLOCKS = 2 * GROUPS, LEVELS = 3 };
+    const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
+    const size_t step = kernels->order_step > kernels->step ? kernels->order_step : kernels->step;
+    (void)scratch;
+    for (int round = 0; round < 60; round++) {
+        const size_t rows = between(random, 1, 5 * kernels->mr), columns = between(random, 1, kernels->nr);
+        const size_t K = step * between(random, 1, 3), ld = kernels->nr + (size_t)(round % 2) * 16, all = rows * ld;
+        const size_t a_floats = (rows + 2 * kernels->mr) * K, b_floats = kernels->nr * K;
+        struct qkv_bf16_block list[BLOCKS];
+        float *left[BLOCKS], *right[BLOCKS], *staging = guarded_new(a_floats), *own = random_floats(random, all, 1);
+        float *levels[LEVELS], *expected[LEVELS];
+        size_t count = 0;
+        for (size_t i = 0; i < LEVELS; i++)
+            levels[i] = random_floats(random, all, 1), expected[i] = copied(levels[i], all);
+        for (size_t g = 0; g < GROUPS; g++) {
+            const size_t sections = between(random, 1, 2), to = g == 3 ? 2 : g % 2;
+            for (size_t s = 0; s < sections; s++, count++) {
+                float *a = random_floats(random, rows * K, 1), *b = random_floats(random, K * columns, 1);
+                left[count] = guarded_new(a_floats), right[count] = guarded_new(b_floats);
+                kernels->pack_a(left[count], (struct qkv_operand){a, QKV_F32, K, 1}, rows, K, staging);
+                kernels->pack_b((uint32_t *)(void *)right[count], (struct qkv_operand){b, QKV_F32, columns, 1}, K,
+                                columns);
+                guarded_free(a, rows * K, "bf16"), guarded_free(b, K * columns, "bf16");
+                struct qkv_bf16_block block = {
+                    .rows = rows, .columns = columns, .K = K, .a = left[count], .ldc = ld, .resume = s, .chain = s};
+                block.b = (const uint32_t *)(const void *)right[count], block.c = own;
+                kernels->enter(0);
+                kernels->block(&block);
+                kernels->leave();
+                list[count] = block, list[count].c = levels[to];
+            }
+            struct qkv_bf16_out *out = &list[count - 1].out;
+            if (to) *out = (struct qkv_bf16_out){.data = levels[to], .ld = ld, .dtype = QKV_F32, .earlier_ld = ld};
+            for (out->earlier_count = 0; out->earlier_count < to; out->earlier_count++)
+                out->earlier[out->earlier_count] = levels[out->earlier_count];
+            for (size_t i = 0; i < all; i++) {
+                float sum = own[i];
+                for (size_t e = 0; e < to; e++) sum = expected[e][i] + sum;
+                if (i % ld < columns) expected[to][i] = sum;
+            }
+        }
+        kernels->enter(0);
+        kernels->blocks(list, count);
+        kernels->leave();
+        for (size_t i = 0; i < LEVELS; i++)
+            for (size_t j = 0; j < all; j++)
+                CHECK(same_bits(levels[i] + j, expected[i] + j, 1), "%s: %zu×%zu, level %zu: (%zu,%zu) is %a, not %a",
+                      ctx->kernels->isa, rows, columns, i, j / ld, j % ld, (double)levels[i][j],
+                      (double)expected[i][j]);
+        for (size_t i = 0; i < count; i++)
+            guarded_free(left[i], a_floats, "pack_a"), guarded_free(right[i], b_floats, "pack_b");
+        for (size_t i = 0; i < LEVELS; i++)
+            guarded_free(levels[i], all, "bf16"), guarded_free(expected[i], all, "bf16");
+        guarded_free(staging, a_floats, "pack_a"), guarded_free(own, all, "bf16");
+    }
+}
+
 /* A dry run counts the memory that the real run then uses and touches nothing. */
 static void check_bf16_memory(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     (void)scratch;
@@ -343,6 +403,7 @@ static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, s
 }
 
 #define BF16_CHECKS(X)                                                                                                 \
-    X(bf16_ragged) X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_corner) X(bf16_units) X(bf16_memory) X(bf16_nan)
+    X(bf16_ragged)                                                                                                     \
+    X(bf16_large) X(bf16_threads) X(bf16_rows) X(bf16_corner) X(bf16_units) X(bf16_groups) X(bf16_memory) X(bf16_nan)
 
 #endif

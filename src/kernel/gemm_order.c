@@ -28,6 +28,7 @@ enum {
     RUN_COLUMNS = 1536, /* of C that are stored together */
     PANELS = 4,         /* of B packed by one item */
     STRIP_TILES = 4,    /* rows of tiles in a strip */
+    BLOCKS = 8,         /* sections that the kernels get together */
     ITEMS_A_THREAD = 4
 };
 #define ITEM_FLOPS 2e5 /* least work of an item */
@@ -163,23 +164,35 @@ static size_t ordered_terms(const struct ordered *p, const struct section *s) {
     return p->order_step > 1 ? s->terms : s->pieces ? p->pieces[s->piece].terms : 0;
 }
 
-static void ordered_block(const struct ordered *p, const struct section *s, size_t rows, size_t columns, const char *a,
-                          const char *b, float *sums, size_t ld, const struct qkv_bf16_out *out) {
+/* Products of one corner of C, section after section, that the bf16 kernels get together. */
+struct ordered_blocks {
+    struct qkv_bf16_block list[BLOCKS];
+    size_t count;
+};
+
+static void ordered_flush(const struct ordered *p, struct ordered_blocks *blocks) {
+    if (blocks->count) p->kernels->blocks(blocks->list, blocks->count);
+    blocks->count = 0;
+}
+
+static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks, const struct section *s, size_t rows,
+                          size_t columns, const char *a, const char *b, float *sums, size_t ld,
+                          const struct qkv_bf16_out *out) {
     const size_t K = ordered_terms(p, s);
     const bool goes_on = !s->begins || !p->apart || (p->carry && p->carry->goes_on);
     if (p->mixed) {
-        const struct qkv_bf16_block block = {.rows = rows,
-                                             .columns = columns,
-                                             .K = K,
-                                             .a = a,
-                                             .b = (const uint32_t *)(const void *)b,
-                                             .c = sums,
-                                             .ldc = ld,
-                                             .resume = goes_on,
-                                             .chain = goes_on,
-                                             .unit = p->unit,
-                                             .out = *out};
-        p->kernels->block(&block);
+        if (blocks->count == BLOCKS) ordered_flush(p, blocks);
+        blocks->list[blocks->count++] = (struct qkv_bf16_block){.rows = rows,
+                                                                .columns = columns,
+                                                                .K = K,
+                                                                .a = a,
+                                                                .b = (const uint32_t *)(const void *)b,
+                                                                .c = sums,
+                                                                .ldc = ld,
+                                                                .resume = goes_on,
+                                                                .chain = goes_on,
+                                                                .unit = p->unit,
+                                                                .out = *out};
         return;
     }
     const struct qkv_gemm_block block = {.rows = rows,
@@ -190,9 +203,11 @@ static void ordered_block(const struct ordered *p, const struct section *s, size
                                          .b = (const float *)(const void *)b,
                                          .c = sums,
                                          .ldc = ld,
-                                         .chain = goes_on};
+                                         .chain = goes_on,
+                                         .earlier_count = out->earlier_count,
+                                         .earlier = out->earlier,
+                                         .earlier_ld = out->earlier_ld};
     p->floats->block(&block);
-    if (out->data) p->kernels->put(out, sums, ld, rows, columns);
 }
 
 /* Rows of an item that go through all sections together. */
@@ -220,6 +235,8 @@ static void ordered_strip(const struct ordered *p, const struct strip *strip, si
                           int thread) {
     const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr);
     const size_t columns = qkv_min(p->nr, p->n_end - p->n_begin - n);
+    struct ordered_blocks blocks;
+    blocks.count = 0;
     for (const struct section *s = p->sections + p->s_begin; s < p->sections + p->s_end; s++) {
         float *sums = p->c + (strip->m + strip->begin) * p->ldc + p->n_begin + n;
         size_t ld = p->ldc;
@@ -232,9 +249,11 @@ static void ordered_strip(const struct ordered *p, const struct strip *strip, si
             for (size_t i = 0; i < out.earlier_count; i++)
                 out.earlier[i] = level_at(p, step->levels[i], strip, n, run, thread, &out.earlier_ld);
         }
-        ordered_block(p, s, strip->rows, columns, a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
+        ordered_block(p, &blocks, s, strip->rows, columns,
+                      a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
                       p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
     }
+    ordered_flush(p, &blocks);
 }
 
 /* The rows of a strip: all, but few where sections are short, so that the sums of groups and the panel of B, which is read once for each

@@ -22,6 +22,9 @@ static void enter(size_t unit) {
     (void)unit;
 }
 static void leave(void) {}
+static void blocks(const struct qkv_bf16_block *list, size_t count) {
+    for (size_t i = 0; i < count; i++) block(&list[i]);
+}
 #endif
 
 const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
@@ -40,10 +43,10 @@ const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
     .pack_a_at = pack_a_at,
     .order_step = ORDER_STEP,
     .order_unit = ORDER_UNIT,
-    .put = put,
     .enter = enter,
     .leave = leave,
     .block = block,
+    .blocks = blocks,
     .few_a = few_a,
     .few = few,
     .peak = peak,

@@ -71,13 +71,13 @@ struct qkv_bf16_kernels {
      * call has more than `unit` terms, a multiple of that will do, with the same bits (but the sign of a zero that is too small a
      * number): order_unit or that doubled, up to order_step. */
     size_t order_step, order_unit;
-    /* out = sums, finished (fp32 products use it too) */
-    void (*put)(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns);
     /* Around calls of `block`, once an item of work: AMX has to be told the shape of its tiles, which takes some hundred cycles.
-     * `unit` is that of all the blocks. Nothing else of this table may be called in between but packing and `put`. */
+     * `unit` is that of all the blocks. Nothing else of this table may be called in between but packing. */
     void (*enter)(size_t unit);
     void (*leave)(void);
     void (*block)(const struct qkv_bf16_block *block);
+    /* Several, one after the other, of the same rows and columns: what one has made others go on from or add (out.earlier). */
+    void (*blocks)(const struct qkv_bf16_block *blocks, size_t count);
     /* One row of A, K terms, for `few`: at most 4 bytes a term, terms padded. */
     void (*few_a)(void *out, struct qkv_operand row, size_t K);
     void (*few)(const struct qkv_bf16_few *few);

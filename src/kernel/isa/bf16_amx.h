@@ -301,10 +301,17 @@ QKV_INLINE void small_panel(const size_t vectors, const struct qkv_bf16_block *b
     }
 }
 
-/* Whether it was one. */
-static bool small_block(const struct qkv_bf16_block *b) {
-    const size_t rows = b->wanted ? b->wanted : b->rows, pairs = (b->K + 1) / 2, all = bf16_pairs(b->K, STEP);
-    if (b->unit || b->columns % W || b->out.data || rows * pairs * (b->columns / W) > SMALL) return false;
+static size_t small_count(const struct qkv_bf16_block *b) {
+    return b->wanted ? b->wanted : b->rows;
+}
+
+static bool small_is(const struct qkv_bf16_block *b) {
+    return !b->unit && b->columns % W == 0 && !b->out.data &&
+           small_count(b) * ((b->K + 1) / 2) * (b->columns / W) <= SMALL;
+}
+
+static void small_block(const struct qkv_bf16_block *b) {
+    const size_t rows = small_count(b), pairs = (b->K + 1) / 2, all = bf16_pairs(b->K, STEP);
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | FLUSH);
     size_t n = 0;
@@ -318,20 +325,20 @@ static bool small_block(const struct qkv_bf16_block *b) {
             small_panel(1, b, rows, b->b + n * all, all, pairs, b->c + n);
     }
     _mm_setcsr(before);
-    return true;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------------- */
 
 /* 32 × 32 sums at most. Those that fill no tile, and those to be finished, go by way of the first cache: `apart`. */
 struct corner {
+    const struct qkv_bf16_block *block;
     size_t m, n, rows, columns;
     bool whole, direct;
     float *apart;
 };
 
 static struct corner corner_at(const struct qkv_bf16_block *b, size_t m, size_t n, float *apart) {
-    struct corner x = {.m = m, .n = n, .apart = apart};
+    struct corner x = {.block = b, .m = m, .n = n, .apart = apart};
     x.rows = b->rows - m < 2 * MR ? b->rows - m : 2 * MR;
     x.columns = b->columns - n < NR ? b->columns - n : NR;
     x.whole = x.rows % MR == 0 && x.columns % 16 == 0;
@@ -339,7 +346,9 @@ static struct corner corner_at(const struct qkv_bf16_block *b, size_t m, size_t 
     return x;
 }
 
-static void corner_run(const struct qkv_bf16_block *b, const struct corner *x, size_t pairs) {
+static void corner_run(const struct corner *x) {
+    const struct qkv_bf16_block *b = x->block;
+    const size_t pairs = bf16_pairs(b->K, b->unit ? b->unit : STEP);
     const bool high = x->rows > MR, wide = x->columns > 16;
     const struct tile_source a0 = group_at(b, x->m, pairs), a1 = high ? group_at(b, x->m + MR, pairs) : a0;
     float *c = b->c ? b->c + x->m * b->ldc + x->n : NULL, *sums = x->direct ? c : x->apart;
@@ -351,29 +360,44 @@ static void corner_run(const struct qkv_bf16_block *b, const struct corner *x, s
     tiles_of(high, wide, a0, a1, b->b + x->n * pairs, pairs, tile_words(b), b->resume, sums, ld);
 }
 
-static void corner_finish(const struct qkv_bf16_block *b, const struct corner *x) {
+static void corner_finish(const struct corner *x) {
+    const struct qkv_bf16_block *b = x->block;
+    if (!b || x->direct) return;
     if (b->out.data)
         put_sums(&b->out, x->m, x->n, x->apart, NR, x->rows, x->columns);
     else
         copy_sums(b->c + x->m * b->ldc + x->n, b->ldc, x->apart, NR, x->rows, x->columns);
 }
 
-/* What tiles have stored is finished when the next ones are at work: see above. */
-static void block(const struct qkv_bf16_block *b) {
-    const size_t pairs = bf16_pairs(b->K, b->unit ? b->unit : STEP);
+/* What tiles have stored is finished when the next ones are at work, those of the next block too (see above), unless these are of the
+ * same corner: they may go on from it, or overwrite what it waits for. */
+static void blocks(const struct qkv_bf16_block *list, size_t count) {
     _Alignas(64) float apart[2][2 * MR * NR];
-    struct corner before = {.direct = true};
+    struct corner before = {0};
     size_t turn = 0;
-    if (small_block(b)) return;
-    for (size_t n = 0; n < b->columns; n += NR) {
-        for (size_t m = 0; m < b->rows; m += 2 * MR) {
-            const struct corner x = corner_at(b, m, n, apart[turn]);
-            corner_run(b, &x, pairs);
-            if (!before.direct) corner_finish(b, &before);
-            before = x, turn ^= 1;
+    for (const struct qkv_bf16_block *b = list; b < list + count; b++) {
+        if (small_is(b)) {
+            corner_finish(&before);
+            before = (struct corner){0};
+            small_block(b);
+            continue;
+        }
+        for (size_t n = 0; n < b->columns; n += NR) {
+            for (size_t m = 0; m < b->rows; m += 2 * MR) {
+                const struct corner x = corner_at(b, m, n, apart[turn]);
+                const bool same = before.m == m && before.n == n;
+                if (same) corner_finish(&before);
+                corner_run(&x);
+                if (!same) corner_finish(&before);
+                before = x, turn ^= 1;
+            }
         }
     }
-    if (!before.direct) corner_finish(b, &before);
+    corner_finish(&before);
+}
+
+static void block(const struct qkv_bf16_block *b) {
+    blocks(b, 1);
 }
 
 /* ---- few rows: the same sums in tiles of fewer rows ------------------------------------------------------------------ */

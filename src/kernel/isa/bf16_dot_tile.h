@@ -30,6 +30,25 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
     pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K, STEP);
 }
 
+/* The sums of a whole tile go on from registers: earlier groups are added, one after the other. */
+QKV_INLINE void tile_out(const size_t rows, vf sum[MR][2], const struct qkv_bf16_out *out, size_t m, size_t n) {
+    for (size_t e = 0; e < out->earlier_count; e++) {
+        const float *earlier = out->earlier[e] + m * out->earlier_ld + n;
+        QKV_UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            QKV_UNROLL
+            for (size_t j = 0; j < 2; j++)
+                sum[i][j] = vf_add(vf_load(earlier + i * out->earlier_ld + j * W), sum[i][j]);
+        }
+    }
+    float *to = (float *)out->data + m * out->ld + n;
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < 2; j++) vf_store(to + i * out->ld + j * W, sum[i][j]);
+    }
+}
+
 QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m, size_t n, size_t pairs) {
     vf sum[MR][2];
     const size_t columns = b->columns - n;
@@ -56,6 +75,10 @@ QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m
             sum[i][0] = dot(sum[i][0], a, b0);
             sum[i][1] = dot(sum[i][1], a, b1);
         }
+    }
+    if (rows == MR && columns >= NR && only_groups(&b->out) && (b->chain || !b->resume)) {
+        tile_out(rows, sum, &b->out, m, n);
+        return;
     }
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {

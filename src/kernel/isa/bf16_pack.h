@@ -129,9 +129,43 @@ QKV_INLINE void pack_b_panels(uint32_t *out, const size_t width, const size_t st
     }
 }
 
+/* Whether `out` is nothing but sums and those of earlier groups. */
+QKV_INLINE bool only_groups(const struct qkv_bf16_out *out) {
+    return out->data && out->dtype == QKV_F32 && !out->accumulate && !out->bias;
+}
+
+/* Whole vectors, and `count` earlier groups, a constant where this is expanded. */
+QKV_INLINE void put_groups(const size_t count, const struct qkv_bf16_out *out, size_t row, size_t column,
+                           const float *sums, size_t ld, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++) {
+        const size_t at = (row + i) * out->earlier_ld + column;
+        float *to = (float *)out->data + (row + i) * out->ld + column;
+        for (size_t j = 0; j < columns; j += W) {
+            vf v = vf_load(sums + i * ld + j);
+            QKV_UNROLL
+            for (size_t e = 0; e < count; e++) v = vf_add(vf_load(out->earlier[e] + at + j), v);
+            vf_store(to + j, v);
+        }
+    }
+}
+
+/* Most sums of groups in a defined order are of this kind; whether it was one. */
+QKV_INLINE bool put_plain(const struct qkv_bf16_out *out, size_t row, size_t column, const float *sums, size_t ld,
+                          size_t rows, size_t columns) {
+    if (!only_groups(out) || columns % W || !out->earlier_count || out->earlier_count > 3) return false;
+    if (out->earlier_count == 1)
+        put_groups(1, out, row, column, sums, ld, rows, columns);
+    else if (out->earlier_count == 2)
+        put_groups(2, out, row, column, sums, ld, rows, columns);
+    else
+        put_groups(3, out, row, column, sums, ld, rows, columns);
+    return true;
+}
+
 /* out (+)= sums + bias for a tile of sums in the first cache. */
 static void put_sums(const struct qkv_bf16_out *out, size_t row, size_t column, const float *sums, size_t ld,
                      size_t rows, size_t columns) {
+    if (put_plain(out, row, column, sums, ld, rows, columns)) return;
     const float *bias = out->bias ? out->bias + column : NULL;
     for (size_t i = 0; i < rows; i++) {
         const size_t at = (row + i) * out->ld + column;
@@ -151,10 +185,6 @@ static void put_sums(const struct qkv_bf16_out *out, size_t row, size_t column, 
             }
         });
     }
-}
-
-static void put(const struct qkv_bf16_out *out, const float *sums, size_t ld, size_t rows, size_t columns) {
-    put_sums(out, 0, 0, sums, ld, rows, columns);
 }
 
 #endif

@@ -63,6 +63,8 @@ static void pack_a_at(void *out, size_t pairs, size_t before, struct qkv_operand
 
 static void block(const struct qkv_bf16_block *b) {
     float panel[RUN * NR];
+    const float *earlier[QKV_ORDER_LEVELS];
+    const bool here = only_groups(&b->out) && b->out.data == b->c && b->out.ld == b->ldc;
     const size_t pairs = bf16_pairs(b->K, 2);
     for (size_t n = 0; n < b->columns; n += NR) {
         const uint32_t *words = b->b + n * pairs;
@@ -75,6 +77,7 @@ static void block(const struct qkv_bf16_block *b) {
                 vf_store(panel + (2 * p + 1) * NR + j, bf16_odd(pair));
             }
         }
+        for (size_t e = 0; e < b->out.earlier_count; e++) earlier[e] = b->out.earlier[e] + n;
         const struct qkv_gemm_block tiles = {.rows = b->rows,
                                              .columns = columns,
                                              .K = b->K,
@@ -84,9 +87,12 @@ static void block(const struct qkv_bf16_block *b) {
                                              .c = b->c + n,
                                              .ldc = b->ldc,
                                              .resume = b->resume && !b->chain,
-                                             .chain = b->chain};
+                                             .chain = b->chain,
+                                             .earlier_count = here ? b->out.earlier_count : 0,
+                                             .earlier = earlier,
+                                             .earlier_ld = b->out.earlier_ld};
         QKV_K(gemm_kernels).block(&tiles);
-        if (b->out.data) put_sums(&b->out, 0, n, b->c + n, b->ldc, b->rows, columns);
+        if (b->out.data && !here) put_sums(&b->out, 0, n, b->c + n, b->ldc, b->rows, columns);
     }
 }
 

@@ -18,9 +18,12 @@ struct qkv_gemm_block {
     const float *b;  /* packed panels */
     float *c;
     size_t ldc;
-    bool resume;       /* the run's sums are added to what C holds; else they overwrite it */
-    bool chain;        /* instead: each chain of additions begins with what C holds */
-    const float *bias; /* added after the last run, or NULL */
+    bool resume;          /* the run's sums are added to what C holds; else they overwrite it */
+    bool chain;           /* instead: each chain of additions begins with what C holds */
+    const float *bias;    /* added after the last run, or NULL */
+    size_t earlier_count; /* sums of earlier groups, of packed A: added last, one after the other */
+    const float *const *earlier;
+    size_t earlier_ld;
 };
 
 /* A few rows of C (as in decoding) where A's rows and B's columns are contiguous along k: B is turned in registers. */

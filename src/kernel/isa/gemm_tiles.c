@@ -79,9 +79,10 @@ enum { SHARED_ROWS = 3 };
 /* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded. `columns` of them are wanted.
  * Packed A: element (i, k) at a[k·rows + i]; else at a[i·stride + k]. */
 QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const struct qkv_gemm_block *block,
-                     const float *a, const float *b, float *c, const float *bias, size_t columns) {
+                     const float *a, const float *b, size_t m, size_t n, size_t columns) {
     vf sum[MR][NV];
     const size_t ldc = block->ldc, stride = block->a_stride, K = block->K;
+    float *c = block->c + m * ldc + n;
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
@@ -103,12 +104,14 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
         }
     }
     if (block->resume) add_tile(rows, vectors, sum, c, ldc, columns);
-    if (bias) add_bias(rows, vectors, sum, bias, columns);
+    for (size_t e = 0; packed && e < block->earlier_count; e++)
+        add_tile(rows, vectors, sum, block->earlier[e] + m * block->earlier_ld + n, block->earlier_ld, columns);
+    if (block->bias) add_bias(rows, vectors, sum, block->bias + n, columns);
     store_tile(rows, vectors, sum, c, ldc, columns);
 }
 
-typedef void tile_function(const struct qkv_gemm_block *block, const float *a, const float *b, float *c,
-                           const float *bias, size_t columns);
+typedef void tile_function(const struct qkv_gemm_block *block, const float *a, const float *b, size_t m, size_t n,
+                           size_t columns);
 
 /* Tiles of each height, NV vectors wide and one vector wide, for packed A and for A in place. */
 #define TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) TILE_HEIGHTS_6(X) TILE_HEIGHTS_14(X)
@@ -124,8 +127,8 @@ typedef void tile_function(const struct qkv_gemm_block *block, const float *a, c
 #endif
 #define TILE_DEFINE(rows, vectors, packed)                                                                             \
     static void tile_##rows##_##vectors##_##packed(const struct qkv_gemm_block *block, const float *a, const float *b, \
-                                                   float *c, const float *bias, size_t columns) {                      \
-        tile(rows, vectors, packed, block, a, b, c, bias, columns);                                                    \
+                                                   size_t m, size_t n, size_t columns) {                               \
+        tile(rows, vectors, packed, block, a, b, m, n, columns);                                                       \
     }
 #define TILE_DEFINE_ALL(rows)                                                                                          \
     TILE_DEFINE(rows, 1, 0)                                                                                            \
@@ -148,8 +151,7 @@ QKV_INLINE void gemm_tile(const struct qkv_gemm_block *block, size_t m, size_t n
     const size_t columns = block->columns - n;
     const bool packed = block->a_stride == 0;
     tiles[packed][columns > W][here - 1](block, block->a + m * (packed ? block->K : block->a_stride),
-                                         block->b + n * block->K, block->c + m * block->ldc + n,
-                                         block->bias ? block->bias + n : NULL, columns);
+                                         block->b + n * block->K, m, n, columns);
 }
 
 /* Asks for a share of the rows of the panel of A behind that at row m, one for each panel of B. */
