@@ -41,7 +41,7 @@ static void forward_body(void *argument, size_t run, int thread) {
         size_t item = i;
         const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_pieces, &item);
         if (plan && work->bf16) work->bf16->forward(plan, item, scratch);
-        if (plan && !work->bf16) work->kernels->forward(plan, item, scratch);
+        if (plan && !work->bf16) (work->few ? work->kernels->forward_few : work->kernels->forward)(plan, item, scratch);
     }
     if (work->bf16) work->unit->leave();
 }
@@ -127,7 +127,10 @@ static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *s
     struct qkv_attend_plan *plan = &work->plan;
     cut_rows(plan, work->kernels->tile);
     enum qkv_status status = forward_cut_keys(ctx, scratch, work);
-    if (status == QKV_OK) status = qkv_attend_take_scratch(ctx, scratch, work, work->kernels->forward_scratch(plan));
+    size_t floats = work->kernels->forward_scratch(plan);
+    work->few = qkv_attend_is_few(work);
+    if (work->few && work->kernels->few_scratch(plan) > floats) floats = work->kernels->few_scratch(plan);
+    if (status == QKV_OK) status = qkv_attend_take_scratch(ctx, scratch, work, floats);
     if (status == QKV_OK) forward_run(ctx, work);
     return status;
 }

@@ -93,6 +93,17 @@ static void backward_body(void *argument, size_t run, int thread) {
     if (work->bf16) work->unit->leave();
 }
 
+static void few_body(void *argument, size_t run, int thread) {
+    const struct qkv_attend_work *work = argument;
+    struct qkv_attend_place place;
+    qkv_attend_place_start(&place, &work->plan);
+    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_pairs, &item);
+        if (plan) work->kernels->backward_few(plan, item, work->scratch + (size_t)thread * work->floats);
+    }
+}
+
 static void addend_body(void *argument, size_t item, int thread) {
     const struct qkv_attend_work *work = argument;
     work->kernels->attention_bias(&work->plan, item, work->scratch + (size_t)thread * work->floats);
@@ -204,6 +215,7 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     size_t floats = work->kernels->weights_scratch(&norm), other = 0;
     if (!work->bf16 || plan->g->dattention_bias) other = work->kernels->backward_scratch(&attention_bias);
     if (other > floats) floats = other;
+    if (work->few && work->kernels->few_scratch(plan) > floats) floats = work->kernels->few_scratch(plan);
     if (work->bf16) {
         plan->rows_bytes = work->bf16->rows_bytes(plan);
         enum qkv_status status =
@@ -242,6 +254,10 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
     const bool past = a->past && (g->dpast_k.data || g->dpast_v.data);
     struct qkv_attend_work norm = *work, attention_bias = *work;
     norm.plan = norm_plan(work), attention_bias.plan = fp32_plan(work);
+    if (work->few) {
+        qkv_attend_items(ctx, work, heads, few_body);
+        return;
+    }
     if (a->q_start)
         qkv_parallel(ctx, a->B, ragged_delta_body, work);
     else
@@ -272,6 +288,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     cut_backward(plan, work.kernels, work.bf16);
     cut_shares(ctx, plan);
     plan->apart = (plan->folds || plan->chunks == 1) && a->B * a->Hkv >= (size_t)ctx->threads;
+    work.few = qkv_attend_is_few(&work);
     size_t mark = qkv_arena_mark(scratch);
     status = take_backward(ctx, scratch, &work);
     if (status == QKV_OK) run_backward(ctx, &work);

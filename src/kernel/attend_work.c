@@ -20,6 +20,29 @@ const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_contex
     return kernels;
 }
 
+static bool attend_is_floats(const struct qkv_heads *x) {
+    return !x->data || x->dtype == QKV_F32;
+}
+
+static bool attend_few_gradients(const struct qkv_attend_plan *plan) {
+    const struct qkv_attend_gradients *g = plan->g;
+    if (!g) return true;
+    if (g->dattention_bias || g->ddistance_bias || g->dsinks) return false;
+    if (!plan->apart || plan->chunks != 1 || plan->a->Tq > QKV_ATTEND_FEW_ROWS) return false;
+    return attend_is_floats(&g->dy) && attend_is_floats(&g->dq) && attend_is_floats(&g->dk) && attend_is_floats(&g->dv);
+}
+
+bool qkv_attend_is_few(const struct qkv_attend_work *work) {
+    const struct qkv_attend *a = work->plan.a;
+    const size_t width = work->kernels->width;
+    if (work->bf16 || a->Tk > QKV_ATTEND_FEW || work->plan.group != 1 || a->D % width || a->Dv % width) return false;
+    if (a->past || a->pasts || a->pages.lists || a->softcap > 0 || a->distance_bias.table || a->mask ||
+        a->attention_bias)
+        return false;
+    return attend_is_floats(&a->q) && attend_is_floats(&a->k) && attend_is_floats(&a->v) && attend_is_floats(&a->y) &&
+           attend_few_gradients(&work->plan);
+}
+
 enum qkv_status qkv_attend_take_packed(struct qkv_context *ctx, struct qkv_arena *arena, size_t blocks, size_t bytes,
                                        char **out) {
     size_t all;

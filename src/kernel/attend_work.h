@@ -20,6 +20,7 @@ struct qkv_attend_work {
     const struct qkv_bf16_kernels *unit;        /* and what they run on */
     float *scratch;
     size_t floats;
+    bool few;            /* whether the call is one of attend_few.c */
     size_t items, grain; /* of the list in work: a thread takes `grain` of them at a time, which are of few sequences */
 };
 
@@ -28,6 +29,9 @@ struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a);
 /* The bf16 kernels that a call is made with, or NULL: the one place that decides; by the context and the shape alone. */
 const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_context *ctx,
                                                          const struct qkv_attend_plan *plan);
+/* Whether attend_few.c makes a call, forward or, where the plan has gradients, backward: its heads have few keys, of floats that lie
+ * in rows, and scores are scaled products. The bits are those of the passes for any length. */
+bool qkv_attend_is_few(const struct qkv_attend_work *work);
 /* Memory for packed blocks, and for the scratch of all threads. */
 enum qkv_status qkv_attend_take_packed(struct qkv_context *ctx, struct qkv_arena *arena, size_t blocks, size_t bytes,
                                        char **out);

@@ -10,8 +10,10 @@
 
 #define QKV_ATTEND_ROWS 264 /* most query rows a block holds */
 /* What all shares of dq together may hold, in floats, but for one share (1 GiB). */
-#define QKV_ATTEND_SHARES ((size_t)1 << 28)
-#define QKV_ATTEND_PIECE  512 /* keys summed together, see attend_sums.h: part of what the bits of a result are */
+#define QKV_ATTEND_SHARES   ((size_t)1 << 28)
+#define QKV_ATTEND_FEW      64  /* most keys, and query rows of a head, of a sequence that attend_few.c takes: */
+#define QKV_ATTEND_FEW_ROWS 96  /* no more than a block of the passes for any length has */
+#define QKV_ATTEND_PIECE    512 /* keys summed together, see attend_sums.h: part of what the bits of a result are */
 
 /* What the driver made of one call; every number depends on shapes, and `pieces` on whether there are several threads. */
 struct qkv_attend_plan {
@@ -64,6 +66,7 @@ struct qkv_attend_kernels {
     /* Floats of scratch that each thread needs. */
     size_t (*forward_scratch)(const struct qkv_attend_plan *plan);
     size_t (*backward_scratch)(const struct qkv_attend_plan *plan);
+    size_t (*few_scratch)(const struct qkv_attend_plan *plan);
     size_t (*weights_scratch)(const struct qkv_attend_plan *plan);
     /* Floats of what a block of rows gathers over a piece of the keys. */
     size_t (*sums_floats)(const struct qkv_attend_plan *plan);
@@ -83,6 +86,9 @@ struct qkv_attend_kernels {
     void (*weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* norm of the rows [item % blocks · block, …) of head item / blocks of (B,H). */
     void (*norm)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* forward, and delta, norm, backward and gather in one, of a call that qkv_attend_is_few; backward's items are (B,Hkv). */
+    void (*forward_few)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    void (*backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
     /* The gradient of the sink of one head; items are (B,H). */
     void (*sinks)(const struct qkv_attend_plan *plan, size_t item);
     /* What several runs of keys gave to the gradient of the table of distances, in order; items are (B,Hkv). */

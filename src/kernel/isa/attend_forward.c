@@ -60,17 +60,6 @@ static void forward_carve(struct forward *f, float *scratch) {
     f->all = forward_sums(f->plan, f->sums.o + QKV_K(attend_sums_floats)(f->plan)); /* where there are several pieces */
 }
 
-/* Scores to weights in place; returns their sum. */
-static float row_weights(float *x, float m, size_t first, size_t last) {
-    vf sum = vf_zero(), top = vf_set(m);
-    for (size_t j = first; j < last; j += W) {
-        vf p = exp_down(vf_sub(vf_load(x + j), top));
-        vf_store(x + j, p);
-        sum = vf_add(sum, p);
-    }
-    return vf_sum(sum);
-}
-
 static void row_dropout(const struct forward *f, const struct row *row, float *x, size_t first, size_t last) {
     float keep[KEYS];
     keep_of(f->plan, &f->rule, row, f->key, first, last, 1.0f, keep);
@@ -99,7 +88,7 @@ static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first
             for (size_t j = first; j < last; j += W) vf_store(x + j, vf_zero());
             continue;
         }
-        l[r] = l[r] * rescale[r] + row_weights(x, m[r], first, last);
+        l[r] = l[r] * rescale[r] + row_exp(x, m[r], first, last);
         if (f->a->dropout > 0) row_dropout(f, &f->rows[r0 + r], x, first, last);
     }
 }

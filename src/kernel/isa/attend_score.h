@@ -225,6 +225,22 @@ static inline void keep_of(const struct qkv_attend_plan *plan, const struct mask
     mask_fill(keep + first, rule, at * plan->mask_Tk + key + first, last - first, kept);
 }
 
+/* Scores of the keys [first, last) to weights in place, m being the largest; returns their sum. */
+static inline float row_exp(float *x, float m, size_t first, size_t last) {
+    vf sum = vf_zero(), top = vf_set(m);
+    for (size_t j = first; j < last; j += W) {
+        vf p = exp_down(vf_sub(vf_load(x + j), top));
+        vf_store(x + j, p);
+        sum = vf_add(sum, p);
+    }
+    return vf_sum(sum);
+}
+
+/* A log-sum-exp of this size has too few digits left for the logarithm: its weights need their own sum. */
+static inline bool coarse(float lse) {
+    return fabsf(lse) > 64 && lse > -INFINITY;
+}
+
 /* The weight of a score, given the row's log-sum-exp: never above 1, so that rounding of large numbers stays small. */
 QKV_INLINE vf weight(vf x, vf lse) {
     return exp_down(vf_min(vf_zero(), vf_sub(x, lse)));

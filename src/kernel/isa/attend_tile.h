@@ -32,12 +32,15 @@ QKV_INLINE size_t padded(size_t n, size_t multiple) {
 enum { BACKWARD_KEYS = VECTORS == 4 && W == 16 ? 192 : 96 }; /* keys a block: whole panels and whole tiles */
 size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_backward_scratch)(const struct qkv_attend_plan *plan);
+size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_weights_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_sums_floats)(const struct qkv_attend_plan *plan);
 void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_K(attend_combine)(const struct qkv_attend_plan *plan, size_t item);
 void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
 void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
 void QKV_K(attend_addend)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item);
 void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch);

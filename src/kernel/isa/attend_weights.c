@@ -72,11 +72,6 @@ static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count,
     }
 }
 
-/* A log-sum-exp of this size has too few digits left for the logarithm: its weights need their own sum. */
-static bool coarse(float lse) {
-    return fabsf(lse) > 64 && lse > -INFINITY;
-}
-
 void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     const struct qkv_attend *a = plan->a;
     size_t r0 = item * plan->block, count = plan->count - r0 < plan->block ? plan->count - r0 : plan->block;
