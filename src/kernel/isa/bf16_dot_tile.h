@@ -6,23 +6,57 @@
 #include "kernel/isa/bf16_dot.h"
 
 enum { MR = 14, RUN = 384 };
+_Static_assert(MR <= W, "a panel of A is a vector wide");
+
+/* Pairs of `height` lines, those of a pair side by side, by way of a square of them. */
+QKV_INLINE void pack_a_lines(uint32_t *to, const size_t height, const struct lines *x, size_t m, size_t K,
+                             size_t pairs) {
+    uint32_t square[W * W];
+    for (size_t p = 0; p < pairs; p += W) {
+        const size_t here = pairs - p < W ? pairs - p : W;
+        struct lines part = *x;
+        const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
+        part.data = (const char *)x->data + 2 * p * x->k_stride * size;
+        pack_pairs(square, W, &part, m, height, K - 2 * p, here);
+        for (size_t i = 0; i < here; i++) memcpy(to + (p + i) * height, square + i * W, height * sizeof *to);
+    }
+}
+
+/* MR lines that lie along. What a whole vector writes behind a pair the next pair writes over, so that only the last ones need the square. */
+static void pack_a_along(uint32_t *to, const struct lines *x, size_t m, size_t K, size_t pairs) {
+    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float),
+                 whole = pairs ? (pairs - 1) / W * W : 0;
+    struct lines rest = *x;
+    rest.data = (const char *)x->data + 2 * whole * x->k_stride * size;
+    pack_pairs(to, MR, x, m, MR, K, whole);
+    pack_a_lines(to + whole * MR, MR, &rest, m, K - 2 * whole, pairs - whole);
+}
+
+/* Panels of MR lines that lie side by side: a pair of terms of all of them at a time, as they follow each other in memory. Vectors write over
+ * what is behind a pair, as above. */
+static void pack_a_across(uint32_t *out, size_t all, const struct lines *x, size_t lines, size_t K, size_t pairs) {
+    for (size_t p = 0; p < pairs; p++) {
+        for (size_t m = 0; m < lines; m += MR) {
+            uint32_t *to = out + m * all + p * MR, last[W];
+            const vi words = words_across(x, m, MR, 2 * p, K);
+            ask_across(x, m, 2 * p + PACK_AHEAD);
+            if (p + 1 < pairs) {
+                vi_store(to, words);
+                continue;
+            }
+            vi_store(last, words);
+            memcpy(to, last, MR * sizeof *to);
+        }
+    }
+}
 
 static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a, size_t rows, size_t K, size_t unit) {
     const struct lines x = {a.data, a.dtype, a.row_stride, a.column_stride};
-    const size_t pairs = bf16_pairs(K, unit);
-    uint32_t turned[W * W];
-    for (size_t m = 0; m < rows; m += MR) {
-        const size_t height = rows - m < MR ? rows - m : MR;
-        uint32_t *to = (uint32_t *)out + m * all + before * height;
-        for (size_t p = 0; p < pairs; p += W) {
-            const size_t here = pairs - p < W ? pairs - p : W;
-            struct lines part = x;
-            const size_t size = x.dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
-            part.data = (const char *)x.data + 2 * p * x.k_stride * size;
-            pack_pairs(turned, W, &part, m, height, K - 2 * p, here);
-            for (size_t i = 0; i < here; i++) memcpy(to + (p + i) * height, turned + i * W, height * sizeof *to);
-        }
-    }
+    const size_t pairs = bf16_pairs(K, unit), whole = rows / MR * MR, height = rows - whole;
+    uint32_t *to = (uint32_t *)out + before * MR;
+    if (x.line_stride == 1) pack_a_across(to, all, &x, whole, K, pairs);
+    for (size_t m = 0; m < whole && x.line_stride != 1; m += MR) pack_a_along(to + m * all, &x, m, K, pairs);
+    if (height) pack_a_lines((uint32_t *)out + whole * all + before * height, height, &x, whole, K, pairs);
 }
 
 static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
