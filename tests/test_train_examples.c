@@ -206,6 +206,54 @@ static void what_a_file_must_hold_is_said(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Types of tokens are read: they are all that tells the classes apart; without them, or with other ones, it is not so. */
+static void types_of_tokens_are_read(void **state) {
+    (void)state;
+    enum { T = 5 };
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = examples_spec(ctx, "{\"kind\":\"tokens\"}", "classify");
+    static const char *const settings[] = {"vocab=7", "encoder.embed.types=2", "head.classes=2"};
+    char *json = NULL;
+    assert_ok(ctx, qkv_spec_print(ctx, &spec, &json));
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "types", json, strlen(json), settings, 3));
+    qkv_free(json);
+    int32_t ids[EXAMPLES * T], types[EXAMPLES * T], targets[EXAMPLES];
+    for (int i = 0; i < EXAMPLES * T; i++) ids[i] = i % T, types[i] = targets[i / T] = i / T % 2; /* one text */
+    struct qkv_array arrays[] = {
+        {"in.ids", QKV_I32, 2, {EXAMPLES, T}, ids, sizeof ids},
+        {"in.targets", QKV_I32, 1, {EXAMPLES}, targets, sizeof targets},
+        {"in.token_types", QKV_I32, 2, {EXAMPLES, T}, types, sizeof types},
+        {"out.logits", QKV_I32, 1, {EXAMPLES}, targets, sizeof targets},
+    };
+    const char *path = test_path("types.safetensors"), *folder = fixture_run("types");
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, 4, NULL, 0));
+    struct qkv_train_options options = examples_options(ctx, path);
+    options.steps = 60;
+    options.rate = 1e-2;
+    run_examples(ctx, &spec, &options, folder);
+    struct qkv_model *model;
+    struct qkv_labels_evaluation evaluation;
+    assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+    assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &evaluation));
+    assert_int_equal(lround(evaluation.accuracy * EXAMPLES), EXAMPLES);
+    qkv_free(evaluation.confusion);
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, 2, NULL, 0)); /* all of type 0 */
+    assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &evaluation));
+    assert_int_equal(lround(evaluation.accuracy * EXAMPLES), EXAMPLES / 2);
+    qkv_free(evaluation.confusion);
+    types[EXAMPLES * T - 1] = 2;
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, 4, NULL, 0));
+    assert_true(qkv_evaluate_examples(model, path, NULL, NULL, &evaluation) == QKV_FORMAT);
+    assert_message(ctx, "in.token_types of example 47 is 2; it must be from 0 to 1, as those of the embedding");
+    arrays[3].name = "in.mask";
+    types[EXAMPLES * T - 1] = 1;
+    assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, 4, NULL, 0));
+    assert_true(qkv_evaluate_examples(model, path, NULL, NULL, &evaluation) == QKV_FORMAT);
+    assert_message(ctx, "has in.mask, which examples of this model have no use for");
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 /* What classify says of examples without targets is what evaluation counts. */
 static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     (void)state;
@@ -344,6 +392,7 @@ int main(void) {
         cmocka_unit_test(every_kind_of_input_is_learnt),
         cmocka_unit_test(a_run_that_goes_on_or_is_cut_is_the_same_run),
         cmocka_unit_test(what_a_file_must_hold_is_said),
+        cmocka_unit_test(types_of_tokens_are_read),
         cmocka_unit_test(classes_of_examples_are_those_that_are_evaluated),
         cmocka_unit_test(targets_of_sources_are_learnt),
         cmocka_unit_test(each_target_has_a_source),

@@ -66,6 +66,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     free(t->rows.source);
     free(t->rows.lengths);
     free(t->rows.source_lengths);
+    free(t->rows.types);
     free(t->rows.documents);
     free(t->rows.prefix);
     free(t->lines.shapes);
@@ -144,10 +145,12 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
     t->rows.source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->rows.source);
     t->rows.lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.lengths);
     t->rows.source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.source_lengths);
+    if (t->options.examples) t->rows.types = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.types);
     if (t->options.documents) t->rows.documents = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.documents);
     if (t->options.prefix) t->rows.prefix = qkv_allocate(t->ctx, most.B, sizeof *t->rows.prefix);
     const bool taken = t->rows.ids && t->rows.targets && t->rows.source && t->rows.lengths && t->rows.source_lengths &&
-                       !t->rows.documents == !t->options.documents && !t->rows.prefix == !t->options.prefix;
+                       !t->rows.documents == !t->options.documents && !t->rows.types == !t->options.examples &&
+                       !t->rows.prefix == !t->options.prefix;
     return taken ? QKV_OK : QKV_MEMORY;
 }
 

@@ -163,6 +163,7 @@ static void examples_batch(struct qkv_trainer *t, const struct qkv_example_files
                                     .ids = t->rows.ids,
                                     .lengths = t->rows.lengths,
                                     .targets = t->rows.targets,
+                                    .types = t->rows.types,
                                     .source = t->rows.source,
                                     .source_lengths = t->rows.source_lengths};
     for (size_t r = 0; r < batch->B; r++) qkv_example_files_row(files, numbers ? numbers[r] : first + r, r, &rows);

@@ -28,6 +28,7 @@ static void examples_close(struct examples *e) {
     free(e->rows.targets);
     free(e->rows.source);
     free(e->rows.source_lengths);
+    free(e->rows.types);
 }
 
 static enum qkv_status examples_open(struct qkv_model *model, const char *path, bool targets, struct examples *e) {
@@ -46,12 +47,13 @@ static enum qkv_status examples_open(struct qkv_model *model, const char *path, 
         return qkv_fail_memory(ctx, SIZE_MAX, "a batch of examples");
     e->rows.features = qkv_allocate(ctx, floats, sizeof *e->rows.features);
     e->rows.ids = qkv_allocate(ctx, positions, sizeof *e->rows.ids);
+    e->rows.types = qkv_allocate(ctx, positions, sizeof *e->rows.types);
     e->rows.lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.lengths);
     e->rows.targets = qkv_allocate(ctx, positions, sizeof *e->rows.targets);
     e->rows.source = qkv_allocate(ctx, sources, sizeof *e->rows.source);
     e->rows.source_lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.source_lengths);
     if (!e->rows.features || !e->rows.ids || !e->rows.lengths || !e->rows.targets || !e->rows.source ||
-        !e->rows.source_lengths)
+        !e->rows.source_lengths || !e->rows.types)
         return QKV_MEMORY;
     const struct qkv_pass_options options = {.B = e->B, .T = e->files.T, .source_T = e->files.source.T, .logits = true};
     return qkv_pass_create(model, &options, &e->pass);

@@ -238,12 +238,49 @@ static enum qkv_status open_source(const struct opening *o) {
                     o->path, f->source->shape[0], f->source->name, f->input->shape[0], f->input->name);
 }
 
+/* The types of ids. */
+static enum qkv_status open_types(const struct opening *o) {
+    struct qkv_example_file *f = o->file;
+    const int types = example_stack(o->spec)->embed.types;
+    char expected[80];
+    f->types = qkv_tensors_find(o->file->tensors, "in.token_types");
+    if (!f->types) return QKV_OK;
+    if (!o->files->input.tokens || types == 0)
+        return qkv_fail(o->ctx, QKV_FORMAT, "%s has in.token_types, but the embedding of this model has no types",
+                        o->path);
+    snprintf(expected, sizeof expected, "I32 or I64 of the shape (%zu,%zu), as in.ids", f->input->shape[0],
+             o->files->T);
+    const bool right = is_integers(f->types) && f->types->rank == 2 && f->types->shape[0] == f->input->shape[0] &&
+                       f->types->shape[1] == o->files->T;
+    return right ? check_integers(o, f->types, 0, types, false, ", as those of the embedding")
+                 : wrong_array(o, f->types, expected);
+}
+
+/* Inputs that are none of what is read; others, as out.logits, are not asked for. */
+static enum qkv_status find_other_inputs(const struct opening *o) {
+    const struct qkv_example_file *f = o->file;
+    const struct qkv_array *const read[] = {f->input,          f->lengths, f->source,
+                                            f->source_lengths, f->types,   qkv_tensors_find(f->tensors, "in.targets")};
+    for (size_t i = 0; i < qkv_tensors_count(f->tensors); i++) {
+        const struct qkv_array *array = qkv_tensors_at(f->tensors, i);
+        bool known = strncmp(array->name, "in.", 3) != 0;
+        for (size_t k = 0; k < sizeof read / sizeof *read && !known; k++) known = read[k] == array;
+        if (!known)
+            return qkv_fail(o->ctx, QKV_FORMAT,
+                            "%s has %.60s, which examples of this model have no use for; leave it out", o->path,
+                            array->name);
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status open_file(const struct opening *o, bool targets) {
     struct qkv_example_file *f = o->file;
     enum qkv_status status = qkv_tensors_open(o->ctx, o->path, &f->tensors);
     if (!status) status = open_side(o, false, &f->input, &f->lengths, &o->files->input);
     o->files->T = o->files->input.T;
     if (!status && example_both(o->spec)) status = open_source(o);
+    if (!status) status = open_types(o);
+    if (!status) status = find_other_inputs(o);
     if (!status && targets) status = find_array(o, "in.targets", "what is to be learnt of each example", &f->targets);
     return !status && targets ? check_targets(o, f->targets) : status;
 }
@@ -322,6 +359,8 @@ void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size
             f->source_lengths ? (int32_t)integer_at(f->source_lengths, i) : (int32_t)files->source.T;
         copy_row(&files->source, f->source, i, r, rows->source, rows->features);
     }
+    for (size_t t = 0; files->input.tokens && t < T; t++)
+        rows->types[r * T + t] = f->types ? (int32_t)integer_at(f->types, i * T + t) : 0;
     if (!f->targets) return;
     if (!files->by_position) rows->targets[r] = (int32_t)integer_at(f->targets, i);
     for (size_t t = 0; files->by_position && t < T; t++)
@@ -331,13 +370,15 @@ void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size
 
 void qkv_example_files_batch(const struct qkv_example_files *files, const struct qkv_example_rows *rows,
                              struct qkv_batch *batch) {
-    bool lengths = false, source_lengths = false;
+    bool lengths = false, source_lengths = false, types = false;
     for (size_t k = 0; k < files->file_count; k++) {
         lengths = lengths || files->items[k].lengths;
+        types = types || files->items[k].types;
         source_lengths = source_lengths || files->items[k].source_lengths;
     }
     batch->T = files->T;
     batch->ids = files->input.tokens ? rows->ids : NULL;
+    batch->types = types ? rows->types : NULL;
     batch->features = files->input.tokens ? NULL : rows->features;
     batch->frames = files->input.frames;
     batch->lengths = lengths ? rows->lengths : NULL;

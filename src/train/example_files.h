@@ -1,5 +1,6 @@
 /* example_files: safetensors files of examples: in.pixels, in.features, in.vectors or in.ids, whichever a model reads, and in.targets. Of
- * an encoder beside a decoder: what the encoder reads, in.source where that is tokens; and in.ids and in.targets of the decoder. */
+ * an encoder beside a decoder: what the encoder reads, in.source where that is tokens; and in.ids and in.targets of the decoder. Of ids
+ * in.token_types, where the embedding has types. Another array in.* is refused, as nothing would come of it. */
 #ifndef QKV_TRAIN_EXAMPLE_FILES_H
 #define QKV_TRAIN_EXAMPLE_FILES_H
 
@@ -10,6 +11,7 @@ struct qkv_example_file {
     const struct qkv_array *input, *targets,
         *lengths;                                    /* lengths NULL: all are whole; targets NULL: none are asked for */
     const struct qkv_array *source, *source_lengths; /* of an encoder beside a decoder; lengths as above */
+    const struct qkv_array *types;                   /* of ids; NULL: all 0 */
     size_t first;                                    /* the number of its first example */
 };
 /* What a stack reads of an example. */
@@ -47,6 +49,7 @@ struct qkv_example_rows {
     float *features;
     int32_t *ids, *lengths, *targets;
     int32_t *source, *source_lengths; /* of an encoder beside a decoder; source: where that reads tokens */
+    int32_t *types;                   /* as ids */
 };
 /* Example i as row r. */
 void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,

@@ -182,6 +182,7 @@ struct qkv_line_data {
 /* The rows of one batch. */
 struct qkv_row_buffers {
     int32_t *ids, *targets, *source, *lengths, *source_lengths;
+    int32_t *types;                     /* of examples: of ids */
     int32_t *documents, *prefix;        /* of texts, (positions) and (rows); NULL without the options */
     size_t positions, source_positions; /* what ids and targets, and source, hold */
 };

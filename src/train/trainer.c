@@ -293,7 +293,9 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     const struct qkv_trainer *t = trainer;
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
     bytes += (2 * t->rows.positions + t->rows.source_positions + 2 * t->B) * sizeof(int32_t);
-    bytes += ((t->rows.documents ? t->rows.positions : 0) + (t->rows.prefix ? t->B : 0)) * sizeof(int32_t);
+    bytes += ((t->rows.documents ? t->rows.positions : 0) + (t->rows.types ? t->rows.positions : 0) +
+              (t->rows.prefix ? t->B : 0)) *
+             sizeof(int32_t);
     bytes += t->sums.arena.capacity;
     bytes += t->model->packed_arena.capacity + t->model->packed_back.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
