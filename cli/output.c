@@ -153,7 +153,7 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
     if (code == CLI_DONE && qkv_context_precision(ctx) != QKV_FP32)
         cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     if (code == CLI_DONE && qkv_model_tokenizer_problem(*model))
-        cli_say("it works by ids, as its tokenizer cannot be read yet: %s", qkv_model_tokenizer_problem(*model));
+        cli_say("it works by ids, as it has no tokenizer that can be read: %s", qkv_model_tokenizer_problem(*model));
     return code;
 }
 

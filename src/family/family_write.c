@@ -219,6 +219,15 @@ static size_t write_distance(const struct writing *w) {
     return others;
 }
 
+static enum qkv_status unknown_type(struct qkv_context *ctx, const char *type) {
+    const struct qkv_family *nearest = qkv_families[0];
+    for (size_t i = 1; qkv_families[i]; i++)
+        if (qkv_name_distance(type, qkv_families[i]->type) < qkv_name_distance(type, nearest->type))
+            nearest = qkv_families[i];
+    return qkv_fail(ctx, QKV_ARGUMENT, "there is no family of models \"%.40s\"; the nearest known one is %s", type,
+                    nearest->type);
+}
+
 enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *whole,
                                  struct qkv_family_config *config) {
     struct qkv_spec stripped = *whole, *spec = &stripped;
@@ -245,12 +254,11 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
         json_decref(w.config);
         if (!best && type) best = family;
     }
-    if (!best)
-        return qkv_fail(ctx, type ? QKV_ARGUMENT : QKV_SPEC,
-                        type ? "there is no family of models \"%.40s\"" : "no published family has such stacks%.0s",
-                        type ? type : "");
-    return qkv_fail(ctx, QKV_SPEC, "no published family has all of this model%s%s; in the nearest, %s, %s",
-                    type ? " that is called " : "", type ? type : "", best->type, best_why);
+    if (!best && type) return unknown_type(ctx, type);
+    if (!best) return qkv_fail(ctx, QKV_SPEC, "no published family has such stacks");
+    if (type) return qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model: %s", type, best_why);
+    return qkv_fail(ctx, QKV_SPEC, "no published family has all of this model; in the nearest, %s, %s", best->type,
+                    best_why);
 }
 
 /* Null that is nothing but the default needs not be said, and classes without the key take it amiss. */

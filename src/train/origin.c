@@ -64,7 +64,7 @@ static enum qkv_status origin_check_tokenizers(struct qkv_context *ctx, const st
     bool source = qkv_model_tokenizer(model) != NULL;
     if (o->examples) return QKV_OK; /* ids as they are */
     if (!source && qkv_model_tokenizer_problem(model))
-        return qkv_fail(ctx, QKV_FILE, "%s has a tokenizer that cannot be read (%s); ids can be learnt from (examples)",
+        return qkv_fail(ctx, QKV_FILE, "%s has no tokenizer that can be read (%s); ids can be learnt from (examples)",
                         o->from, qkv_model_tokenizer_problem(model));
     if (source && (!o->pairs || qkv_model_source_tokenizer(model))) return QKV_OK;
     return qkv_fail(ctx, QKV_FILE,
