@@ -135,7 +135,7 @@ extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[]
     qkv_family_flags[], /* what kinds of layers ask for: true or false */
     qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_gemma_gates[], qkv_family_latent_biases[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
-    qkv_family_deepseek_tensors[];
+    qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
 /* Every second layer with a window. Of Qwen: layers with a window; which layers have experts, and how that is said. */
 extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_qwen_layers;
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
@@ -177,6 +177,44 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
 #define QKV_FAMILY_RMSNORM   "decoder.norm.kind='rmsnorm'; decoder.norm.eps=$rms_norm_eps; "
 #define QKV_FAMILY_NO_BIASES "*.attention.bias=false; *.ffn.bias=false; "
 #define QKV_FAMILY_BIASES    "*.attention.bias=true; *.ffn.bias=true; "
+/* What BART and those that came of it have in common: the sizes of two stacks. */
+#define QKV_FAMILY_BART_SPEC                                                                                           \
+    "d_model=$d_model; head.kind='lm'; encoder.layers=$encoder_layers; decoder.layers=$decoder_layers; "               \
+    "encoder.attention.heads=$encoder_attention_heads; decoder.attention.heads=$decoder_attention_heads; "             \
+    "encoder.ffn.d_ff=$encoder_ffn_dim; decoder.ffn.d_ff=$decoder_ffn_dim; *.ffn.bias=true; "                          \
+    "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; "
+/* What BERT and those that came of it have in common: the encoder, its tensors under the name of the family, and what stands before the
+ * scores of a masked language model, of that class. */
+#define QKV_FAMILY_BERT_SPEC                                                                                           \
+    "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "                                      \
+    "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "                                \
+    "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "                        \
+    "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "           \
+    "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "                                    \
+    "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps"
+#define QKV_FAMILY_BERT_EMBEDDINGS(stem)                                                                               \
+    {"embed.token", stem ".embeddings.word_embeddings", 0, 0, NULL},                                                   \
+        {"embed.position", stem ".embeddings.position_embeddings", 0, 0, NULL},                                        \
+        {"embed.type", stem ".embeddings.token_type_embeddings", 0, 0, NULL}, {                                        \
+        "embed.norm", stem ".embeddings.LayerNorm", 0, 0, NULL                                                         \
+    }
+#define QKV_FAMILY_BERT_LAYERS(stem)                                                                                   \
+    {"attn.q", stem ".encoder.layer.{N}.attention.self.query", 0, 0, NULL},                                            \
+        {"attn.k", stem ".encoder.layer.{N}.attention.self.key", 0, 0, NULL},                                          \
+        {"attn.v", stem ".encoder.layer.{N}.attention.self.value", 0, 0, NULL},                                        \
+        {"attn.o", stem ".encoder.layer.{N}.attention.output.dense", 0, 0, NULL},                                      \
+        {"attn_norm", stem ".encoder.layer.{N}.attention.output.LayerNorm", 0, 0, NULL},                               \
+        {"ffn.up", stem ".encoder.layer.{N}.intermediate.dense", 0, 0, NULL},                                          \
+        {"ffn.down", stem ".encoder.layer.{N}.output.dense", 0, 0, NULL}, {                                            \
+        "ffn_norm", stem ".encoder.layer.{N}.output.LayerNorm", 0, 0, NULL                                             \
+    }
+#define QKV_FAMILY_BERT_TRANSFORMS(class)                                                                              \
+    {"architecture='" class "'; hidden_act='gelu'", "head.transform.activation='gelu'"},                               \
+        {"architecture='" class "'; hidden_act='gelu_new'", "head.transform.activation='gelu_tanh'"},                  \
+        {"architecture='" class "'; hidden_act='relu'", "head.transform.activation='relu'"},                           \
+        {"architecture='" class "'; hidden_act='silu'", "head.transform.activation='silu'"}, {                         \
+        "architecture=!'" class "'", ""                                                                                \
+    }
 #define QKV_FAMILY_CHOICES_END                                                                                         \
     { "", NULL }
 

@@ -11,11 +11,7 @@ static const struct qkv_family_rule heads[] = {
 };
 
 static const struct qkv_family_rule transforms[] = {
-    {"architecture='AlbertForMaskedLM'; hidden_act='gelu'", "head.transform.activation='gelu'"},
-    {"architecture='AlbertForMaskedLM'; hidden_act='gelu_new'", "head.transform.activation='gelu_tanh'"},
-    {"architecture='AlbertForMaskedLM'; hidden_act='relu'", "head.transform.activation='relu'"},
-    {"architecture='AlbertForMaskedLM'; hidden_act='silu'", "head.transform.activation='silu'"},
-    {"architecture=!'AlbertForMaskedLM'", ""},
+    QKV_FAMILY_BERT_TRANSFORMS("AlbertForMaskedLM"),
     {NULL, NULL},
 };
 
@@ -27,10 +23,7 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_tensor tensors[] = {
-    {"embed.token", "albert.embeddings.word_embeddings", 0, 0, NULL},
-    {"embed.position", "albert.embeddings.position_embeddings", 0, 0, NULL},
-    {"embed.type", "albert.embeddings.token_type_embeddings", 0, 0, NULL},
-    {"embed.norm", "albert.embeddings.LayerNorm", 0, 0, NULL},
+    QKV_FAMILY_BERT_EMBEDDINGS("albert"),
     {"embed.project", "albert.encoder.embedding_hidden_mapping_in", 0, 0, NULL},
     {"attn.q", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.query", 0, 0, NULL},
     {"attn.k", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.attention.key", 0, 0, NULL},
@@ -59,13 +52,8 @@ const struct qkv_family qkv_family_albert = {
     .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; inner_group_num=1; "
              "num_hidden_groups=!0; "
              "tie_word_embeddings=true",
-    .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "
-            "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
-            "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
-            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "
-            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
-            "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps; "
-            "encoder.share=$num_hidden_groups; encoder.embed.width=$embedding_size; encoder.embed.bias=true",
+    .spec = QKV_FAMILY_BERT_SPEC
+    "; encoder.share=$num_hidden_groups; encoder.embed.width=$embedding_size; encoder.embed.bias=true",
     .choices = choices,
     .tensors = tensors,
     .prefix = "albert.",

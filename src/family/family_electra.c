@@ -28,18 +28,8 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_tensor tensors[] = {
-    {"embed.token", "electra.embeddings.word_embeddings", 0, 0, NULL},
-    {"embed.position", "electra.embeddings.position_embeddings", 0, 0, NULL},
-    {"embed.type", "electra.embeddings.token_type_embeddings", 0, 0, NULL},
-    {"embed.norm", "electra.embeddings.LayerNorm", 0, 0, NULL},
-    {"attn.q", "electra.encoder.layer.{N}.attention.self.query", 0, 0, NULL},
-    {"attn.k", "electra.encoder.layer.{N}.attention.self.key", 0, 0, NULL},
-    {"attn.v", "electra.encoder.layer.{N}.attention.self.value", 0, 0, NULL},
-    {"attn.o", "electra.encoder.layer.{N}.attention.output.dense", 0, 0, NULL},
-    {"attn_norm", "electra.encoder.layer.{N}.attention.output.LayerNorm", 0, 0, NULL},
-    {"ffn.up", "electra.encoder.layer.{N}.intermediate.dense", 0, 0, NULL},
-    {"ffn.down", "electra.encoder.layer.{N}.output.dense", 0, 0, NULL},
-    {"ffn_norm", "electra.encoder.layer.{N}.output.LayerNorm", 0, 0, NULL},
+    QKV_FAMILY_BERT_EMBEDDINGS("electra"),
+    QKV_FAMILY_BERT_LAYERS("electra"),
     {"embed.project", "electra.embeddings_project", 0, 0, NULL},
     {"head.transform", "classifier.dense", 0, 0, "architecture='ElectraForSequenceClassification'"},
     {"head.transform", "generator_predictions.dense", 0, 0, NULL},
@@ -60,12 +50,7 @@ const struct qkv_family qkv_family_electra = {
         "tie_word_embeddings=true; embedding_size=128; id2label={'0':'LABEL_0','1':'LABEL_1'}",
     .needs =
         "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; tie_word_embeddings=true",
-    .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "
-            "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
-            "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
-            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "
-            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
-            "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps",
+    .spec = QKV_FAMILY_BERT_SPEC,
     .choices = choices,
     .tensors = tensors,
     .prefix = "electra.",

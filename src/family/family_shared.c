@@ -77,6 +77,25 @@ const struct qkv_family_tensor qkv_family_llama_tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+/* ---- BART ------------------------------------------------------------------------------------------------------ */
+
+const struct qkv_family_tensor qkv_family_bart_tensors[] = {
+    {"attn.q", "model.{S}.layers.{N}.self_attn.q_proj", 0, 0, NULL},
+    {"attn.k", "model.{S}.layers.{N}.self_attn.k_proj", 0, 0, NULL},
+    {"attn.v", "model.{S}.layers.{N}.self_attn.v_proj", 0, 0, NULL},
+    {"attn.o", "model.{S}.layers.{N}.self_attn.out_proj", 0, 0, NULL},
+    {"cross.q", "model.{S}.layers.{N}.encoder_attn.q_proj", 0, 0, NULL},
+    {"cross.k", "model.{S}.layers.{N}.encoder_attn.k_proj", 0, 0, NULL},
+    {"cross.v", "model.{S}.layers.{N}.encoder_attn.v_proj", 0, 0, NULL},
+    {"cross.o", "model.{S}.layers.{N}.encoder_attn.out_proj", 0, 0, NULL},
+    {"attn_norm", "model.{S}.layers.{N}.self_attn_layer_norm", 0, 0, NULL},
+    {"cross_norm", "model.{S}.layers.{N}.encoder_attn_layer_norm", 0, 0, NULL},
+    {"ffn_norm", "model.{S}.layers.{N}.final_layer_norm", 0, 0, NULL},
+    {"ffn.up", "model.{S}.layers.{N}.fc1", 0, 0, NULL},
+    {"ffn.down", "model.{S}.layers.{N}.fc2", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
 /* ---- windows ------------------------------------------------------------------------------------------------- */
 
 static const struct qkv_family_kind windows[] = {
