@@ -183,6 +183,8 @@ static void expect_adamw(struct golden *g, struct qkv_pass *pass, float loss) {
     }
     struct qkv_optimizer_options adamw = {
         .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    const struct qkv_array *eps = qkv_tensors_find(g->file, "in.adamw_eps");
+    if (eps) adamw.eps = (double)*(const float *)eps->data;
     float losses[4] = {loss};
     assert_int_equal(qkv_optimizer_create(g->model, &adamw, &optimizer), QKV_OK);
     for (int step = 1; step < 4; step++) {

@@ -54,14 +54,16 @@ def make(path, spec, seed, command, B=2, T=9, S=7, lengths=True, steps=3, margin
         if write(path, spec, seed + attempt * 1000003, command, B, T, S, lengths, steps, margin, steadily): return
     sys.exit(f'golden.py: {path}: no draw keeps {margin:g} from another choice of experts')
 FOLLOWED = 2e-5   # a part of the tolerance after steps, 1e-4
-def train(m, c, loss_of, steps, noise=None):
+EPS, STEADY_EPS = 1e-8, 1e-4   # of AdamW; of random cases, times the norm of all gradients: some are 0 but for rounding (a bias of keys), and 1e-8 makes whole steps of that
+def norm_of_gradients(m): return sum(float(p.grad.norm()) ** 2 for p in m.w.values() if p.grad is not None) ** 0.5
+def train(m, c, loss_of, steps, eps, noise=None):
     """AdamW, decay on matrices only: losses before, between and after, and the last outputs; noise: of its generator, in the gradients"""
     opt = torch.optim.AdamW([{'params': [p for n, p in m.w.items() if decays(n, p)], 'weight_decay': 0.1},
-         {'params': [p for n, p in m.w.items() if not decays(n, p)], 'weight_decay': 0.0}], lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
+         {'params': [p for n, p in m.w.items() if not decays(n, p)], 'weight_decay': 0.0}], lr=1e-2, betas=(0.9, 0.95), eps=eps)
     ls, closest = [], m.closest
     for _ in range(steps):
         opt.zero_grad(); L = loss_of(m.forward(c)); (L + m.aux).backward(); ls.append(L.item()); closest = min(closest, m.closest)
-        whole = sum(float(p.grad.norm()) ** 2 for p in m.w.values() if p.grad is not None) ** 0.5 if noise else 0   # what sums that cancel are made of
+        whole = norm_of_gradients(m) if noise else 0   # what sums that cancel are made of
         for n, p in m.w.items() if noise else ():
             if p.grad is None: continue
             reached = p.grad != 0 if '.experts.' in n else 1   # what no row chose has 0 in fp32 too; elsewhere 0 may be a sum that cancels
@@ -69,14 +71,14 @@ def train(m, c, loss_of, steps, noise=None):
         opt.step()
     last = m.forward(c); m.closest = min(closest, m.closest); ls.append(loss_of(last).item())
     return ls, last
-def moved(m, c, loss_of, steps, start, losses, last):
+def moved(m, c, loss_of, steps, eps, start, losses, last):
     """How far noise of fp32's rounding in the gradients moves what comes of the steps: the losses, and the last outputs. The first step of
-    Adam is the sign of each gradient, so where one is nearly 0 the smallest difference is a whole step; and experts are chosen otherwise."""
+    Adam is the sign of each gradient, so where one is no larger than eps a difference of that size is a whole step; and experts are chosen otherwise."""
     def apart(x, y): return float((x - y).norm() / y.norm())
     def once(seed):
         with torch.no_grad():
             for n, p in m.w.items(): p.copy_(torch.tensor(start[n].astype(np.float64)))
-        ls, o = train(m, c, loss_of, steps, torch.Generator().manual_seed(seed)); return apart(torch.tensor(ls), torch.tensor(losses)), apart(o.detach(), last.detach())
+        ls, o = train(m, c, loss_of, steps, eps, torch.Generator().manual_seed(seed)); return apart(torch.tensor(ls), torch.tensor(losses)), apart(o.detach(), last.detach())
     return (max(far) for far in zip(*map(once, range(3))))
 def write(path, spec, seed, command, B, T, S, lengths, steps, margin, steadily):
     rng = np.random.default_rng(seed); m = Ref(spec, rng); c, r = draw_batch(spec, rng, B, T, S, lengths)
@@ -95,16 +97,18 @@ def write(path, spec, seed, command, B, T, S, lengths, steps, margin, steadily):
     weights = {k: v.detach().numpy().astype(np.float32) for k, v in m.w.items()}
     if steadily and r is not None and abs(L.item()) < 0.01 * float(o.detach().norm()) * np.linalg.norm(r): return False   # a sum that cancels
     if steps and r is None:
-        ls, last = train(m, c, loss_of, steps)
+        eps = float(np.float32(STEADY_EPS * norm_of_gradients(m))) if steadily else EPS
+        if steadily: out['in.adamw_eps'] = np.array([eps], np.float32)   # 1e-8 where nothing is said
+        ls, last = train(m, c, loss_of, steps, eps)
         if m.closest < margin: return False
         out['out.adamw_losses'] = np.array(ls, np.float32)
-        by_loss, by_output = moved(m, c, loss_of, steps, weights, ls, last) if steadily else (0, 0)
+        by_loss, by_output = moved(m, c, loss_of, steps, eps, weights, ls, last) if steadily else (0, 0)
         if not by_loss <= FOLLOWED: return False
         if by_output <= FOLLOWED: out['out.adamw_logits'] = last.detach().numpy().astype(np.float32)
     os.makedirs(path, exist_ok=True)
     json.dump(spec, open(path + '/config.json', 'w'), indent=1)
     st.save(path + '/model.safetensors', weights, {'format': 'qkv'})
-    st.save(path + '/case.safetensors', out, {'optimizer': 'AdamW lr=0.01 beta1=0.9 beta2=0.95 eps=1e-8 decay=0.1 on matrices, 0 on vectors; %d steps on this batch' % steps, 'command': command})
+    st.save(path + '/case.safetensors', out, {'optimizer': 'AdamW lr=0.01 beta1=0.9 beta2=0.95 eps=%s decay=0.1 on matrices, 0 on vectors; %d steps on this batch' % ('in.adamw_eps' if steadily else '1e-8', steps), 'command': command})
     return True
 
 def make_public(out, names):

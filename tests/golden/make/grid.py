@@ -102,6 +102,10 @@ def input(s, r):
     if not alone:   # what the decoder has is no longer common
         own = {n: s['embed'].pop(n) for n in ('types', 'width', 'bias', 'project') if n in s['embed']}; s['decoder']['embed'] = {**own, **s['decoder'].get('embed', {})}
     e['scale'] = 1.0
+def source_context(s, r):
+    if len(sides(s)) < 2: return
+    if s['encoder'].get('embed', {}).get('input', {}).get('kind', 'tokens') == 'tokens': input(s, r)
+    s['source_context'] = r.choice([13, 17, 50])   # the longest source has 13 positions
 def transform(s, r):
     h = s['head']
     if h['kind'] == 'none': return
@@ -165,6 +169,8 @@ def qk_norm(s, r):
     for a, _ in without_latent(s, r): a['qk_norm'] = norm_object(r, over=r.choice(['head', 'heads', 'width']))
 def clip(s, r):
     for a, _ in without_latent(s, r): a['clip'] = r.choice([0.3, 1.0])
+def scale(s, r):
+    for a, _ in attentions(s, r): a['scale'] = round(r.choice([0.25, 0.6, 1.5]) / a['head_dim'] ** 0.5, 4)   # of scores that are no larger than others'
 def window_right(s, r):
     for side, _, l in pick(s, r):
         if not causal(l['attention'], side): l['attention'].update(window_right=r.choice([1, 2, 4]), window=r.choice([0, 1, 3]))
@@ -184,8 +190,8 @@ def alibi(s, r):
     if r.random() < .5: return table(s, r, {'kind': 'alibi', **r.choice([{'form': 'mpt', 'max': 4}, {'form': 'falcon'}, {}]), 'learn': True})
     for _, _, l in pick(s, r): l['attention']['position'] = {'kind': 'alibi', **r.choice([{'form': 'mpt'}, {'form': 'mpt', 'max': 5}, {'form': 'falcon'}])}
 # In this order: what changes the shape of a spec comes before what looks at it.
-AXES = {f.__name__: f for f in (cross, classify_tokens, pool, stacks, widths, embed_norm, types, offset, layout, width, input, transform, scores, placement, norm_attention, residual, share, norms, activations,
-                                scaling, buckets, relative, alibi, latent, experts, qk_norm, clip, window_right, biases, sinks)}
+AXES = {f.__name__: f for f in (cross, classify_tokens, pool, stacks, widths, embed_norm, types, offset, layout, width, input, source_context, transform, scores, placement, norm_attention, residual, share, norms, activations,
+                                scaling, buckets, relative, alibi, latent, experts, qk_norm, clip, scale, window_right, biases, sinks)}
 NEUTRAL = {'softcap': 0.0, 'scale': None, 'qk_norm': None, 'clip': 0.0, 'sinks': False}
 def lay_over(s, r, names, few):
     """the spec with axes laid over it: all that are named, or a few of them"""

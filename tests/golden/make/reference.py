@@ -41,6 +41,9 @@ def embed_of(spec, side):
     return over(over(common, spec.get('embed', {})), spec[side].get('embed', {}))
 def input_of(spec, side): return embed_of(spec, side).get('input') or {'kind': 'tokens'}
 def width_of(spec, side): return spec[side].get('d_model', spec['d_model'])
+def context_of(spec, side):
+    """the most positions of a stack: of what an encoder beside a decoder reads that are no tokens there may be others"""
+    other = side == 'encoder' and both(spec) and input_of(spec, side)['kind'] != 'tokens'; return other and spec.get('source_context') or spec['context']
 def main_of(spec): return 'decoder' if spec.get('decoder') else 'encoder'
 def both(spec): return bool(spec.get('encoder') and spec.get('decoder'))
 def final_of(norm): return norm.get('final', norm.get('placement', 'pre') != 'post')
@@ -118,7 +121,7 @@ class Ref:
         if t == 'frames':
             s.new(n + '.conv1.weight', wide, i.get('channels', 80), 3); s.new(n + '.conv1.bias', wide); s.new(n + '.conv2.weight', wide, wide, 3); s.new(n + '.conv2.bias', wide)
         if t == 'vectors': s.lin_new(n + '.vector', wide, i['channels'], i.get('bias', True))
-        if e['position']['kind'] == 'learned': s.new(n + '.position.weight', s.spec['context'] + e['position'].get('offset', 0), wide, scale=0.3)
+        if e['position']['kind'] == 'learned': s.new(n + '.position.weight', context_of(s.spec, side) + e['position'].get('offset', 0), wide, scale=0.3)
         if e.get('types'): s.new(n + '.type.weight', e['types'], wide, scale=0.3)
         if e.get('norm'): s.norm_new(n + '.norm', e['norm'], wide)
         if e.get('width'): s.lin_new(n + '.project', d, E, e.get('bias', True))
@@ -182,7 +185,7 @@ class Ref:
         if c: q, k, v = q.clamp(-c, c), k.clamp(-c, c), v.clamp(-c, c)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if p['kind'] == 'rope':
-            r = (p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling')); q, k = rope(q, *r, context=s.spec['context']), rope(k, *r, context=s.spec['context'])
+            r = (p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling')); q, k = rope(q, *r, context=context_of(s.spec, name.split('.')[0])), rope(k, *r, context=context_of(s.spec, name.split('.')[0]))
         bias = distance_bias(p, table, H, Tq, a.get('causal', name.startswith('decoder')), q.shape[-1])
         y, w = sdpa(q, k, v, allow, bias, a.get('scale'), a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
         s.weights[own] = w
@@ -194,7 +197,7 @@ class Ref:
         c = s.norm(name + '.kv_a_norm', s.lin(name + '.kv_a', x), rms); k, v = split(s.lin(name + '.k_b', c)), split(s.lin(name + '.v_b', c)); scale = a.get('scale')
         if r:
             turn, shared = lambda y: y, s.lin(name + '.k_rope', x)[:, None]
-            if p['kind'] == 'rope': turn = lambda y: rope(y, p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling'), context=s.spec['context'])
+            if p['kind'] == 'rope': turn = lambda y: rope(y, p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling'), context=context_of(s.spec, name.split('.')[0]))
             q, k = torch.cat([q[..., :D - r], turn(q[..., D - r:])], -1), torch.cat([k, turn(shared).expand(B, H, T, r)], -1)
         if scale is None:
             y = p.get('scaling') or {}; scale = D ** -0.5 * (yarn_factor(y['factor'], y['mscale_all_dim']) ** 2 if y.get('kind') == 'yarn' and y.get('mscale_all_dim') else 1.0)
