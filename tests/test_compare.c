@@ -152,8 +152,9 @@ static void values_change_the_spec(void **state) {
     const struct qkv_ffn_spec moe = vary(ctx, "nano-gpt", "ffn=moe:8:2").decoder.kinds[0].ffn; /* two of 344/2 */
     assert_true(moe.experts.given && moe.kind == QKV_FFN_SWIGLU && !moe.experts.shared);
     assert_true(moe.experts.count == 8 && moe.experts.top_k == 2 && moe.d_ff == 172);
+    assert_true(moe.experts.normalize && moe.experts.scale == 2); /* their weights sum to k */
     const struct qkv_ffn_spec shared = vary(ctx, "llama-style", "ffn=moe:16:3:1").decoder.kinds[0].ffn;
-    assert_true(shared.experts.count == 16 && shared.experts.top_k == 3);
+    assert_true(shared.experts.count == 16 && shared.experts.top_k == 3 && shared.experts.scale == 3);
     assert_true(shared.d_ff == 2816 / 4 && shared.experts.shared == 2816 / 4);
     const struct qkv_ffn_spec dense = vary(ctx, "moe-tiny", "ffn=swiglu").decoder.kinds[0].ffn;
     assert_true(!dense.experts.given && dense.d_ff == 2 * 168);

@@ -27,7 +27,9 @@ static const struct known {
     {"ffn", ffn_values + 2,
      "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same; "
      "experts are gated (swiglu, or the kind there is), each with 1/(k + S) of the d_ff that one feed-forward of their "
-     "kind would have, so that the FLOPs of a token are about the same"},
+     "kind would have, so that the FLOPs of a token are about the same; the weights of those chosen sum to k (scale), "
+     "as "
+     "a feed-forward is the sum of its parts"},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -273,6 +275,8 @@ static long ffn_width_as(const struct qkv_ffn_spec *ffn, enum qkv_ffn_kind other
     return rounded > 0 ? rounded : MULTIPLE;
 }
 
+/* Weights that are softmax scores over their sum add up to 1, so k experts of 1/k of the width give the mean of what one feed-forward, which is
+ * the sum of its parts, gives: 1/k of it. Times k they begin with what it begins with, and what all rows have beside them keeps its share. */
 static enum qkv_status apply_moe(struct qkv_context *ctx, const int moe[MOE_NUMBERS], const struct qkv_layer_spec *kind,
                                  int d_model, struct qkv_texts *settings) {
     enum { MULTIPLE = 4 };
@@ -285,8 +289,8 @@ static enum qkv_status apply_moe(struct qkv_context *ctx, const int moe[MOE_NUMB
     if (gated != kind->ffn.kind) status = qkv_texts_add(ctx, settings, "%s.ffn.kind=swiglu", where);
     if (!status) status = qkv_texts_add(ctx, settings, "%s.ffn.d_ff=%ld", where, d_ff);
     if (status) return status;
-    return qkv_texts_add(ctx, settings, "%s.ffn.experts={\"count\": %d, \"top_k\": %d, \"shared\": %ld}", where,
-                         moe[MOE_EXPERTS], moe[MOE_CHOSEN], d_ff * moe[MOE_SHARED]);
+    return qkv_texts_add(ctx, settings, "%s.ffn.experts={\"count\": %d, \"top_k\": %d, \"scale\": %d, \"shared\": %ld}",
+                         where, moe[MOE_EXPERTS], moe[MOE_CHOSEN], moe[MOE_CHOSEN], d_ff * moe[MOE_SHARED]);
 }
 
 static enum qkv_status apply_ffn(struct qkv_context *ctx, const char *value, const struct qkv_layer_spec *kind,

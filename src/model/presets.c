@@ -108,7 +108,7 @@ static const struct preset presets[] = {
      .json = START_2 "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
                      " \"attention\": {\"heads\": 4, \"bias\": false}, \"norm\": {\"bias\": false},"
                      " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 168, \"bias\": false,"
-                     " \"experts\": {\"count\": 8, \"top_k\": 2}}}}",
+                     " \"experts\": {\"count\": 8, \"top_k\": 2, \"scale\": 2.0}}}}",
      .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
                       "beta2=0.99", "eval_every=250", "eval_batches=20")},
     {.name = "gemma-style",
