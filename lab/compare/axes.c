@@ -12,8 +12,9 @@
 #define FIRST_PLACEMENT(name, text, help, file, final, norms, whole) ", " text
 #define FIRST_NORM(name, text, help, file, final, norms, whole)      ", " text "-layer, " text "-rms"
 
-static const char ffn_values[] = QKV_FFN_LIST(
-    FIRST_FFN) ", moe:E:k, moe:E:k:S (a token goes through k of E experts, and through S more that all tokens have)";
+static const char ffn_values[] =
+    QKV_FFN_LIST(FIRST_FFN) ", moe:E:k, moe:E:k:S (a token goes through k of E experts, of which k is at most E, and "
+                            "through S more that all tokens have)";
 static const char position_values[] =
     QKV_POSITION_LIST(FIRST_POSITION) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
 static const char norm_values[] = QKV_PLACEMENT_LIST(FIRST_PLACEMENT) QKV_PLACEMENT_LIST(FIRST_NORM);

@@ -49,6 +49,7 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
                         o->from, qkv_tie_text(spec->tie));
     spec->tie = qkv_tie_has_stacks(spec->tie) && need == QKV_HEAD_LM ? QKV_TIE_STACKS : QKV_TIE_NONE;
     spec->head.classes = 0; /* from the labels */
+    spec->prefix = spec->prefix && need == QKV_HEAD_LM;
     spec->head.transform = (struct qkv_head_transform_spec){0};
     spec->head.scale = 1;
     spec->head.softcap = 0;

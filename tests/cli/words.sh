@@ -65,6 +65,10 @@ try 0 "$QKV" train ${from/train.conll/train.tsv} --out lines
 has err 'the new head classifies lines \(task classify\); for a label of each word it is task classify_tokens'
 has lines/config.json '"kind": "classify"'
 try 0 "$QKV" train --from lines --new-head --task classify_tokens --labeled train.conll --steps 2 --batch 8 --warmup 0 --eval-every 0 --threads 1 --out words --quiet
+try 0 "$QKV" train --preset nano-gpt --set d_model=32 --set decoder.layers=2 --data plain.txt --prefix 5 --context 40 --batch 4 --steps 2 --warmup 0 --eval-every 0 --threads 1 --out prefix --quiet
+has prefix/config.json '"prefix": true'
+try 0 "$QKV" train ${from/masks/prefix} --task classify_tokens --out of_prefix --quiet
+hasnt of_prefix/config.json '"prefix": true'
 refuse 1 'labelled lines need a head of kind classify_tokens, but the one of lines is classify; begin with a new head' "$QKV" train --from lines --task classify_tokens --labeled train.conll --out none
 refuse 1 'labelled lines need a head of kind classify, but the one of tuned is classify_tokens' "$QKV" train --from tuned --task classify --labeled train.conll --out none
 refuse 2 'task classify_tokens learns from labelled lines \(labeled\) or examples, not from a text' "$QKV" train --from masks --new-head --task classify_tokens --data plain.txt --out none
