@@ -1,6 +1,7 @@
 /* generation: a prompt's tokens together, and one token after the other, by models with random weights.
  *
- * The floor of a token is reading every weight that it is multiplied by, and the keys and values before it. */
+ * The floor of a token is reading every weight that it is multiplied by, of experts those that are chosen, and the keys and values before
+ * it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,22 @@ static const char llama[] =
     " \"attention\": {\"heads\": 32, \"kv_heads\": 4, \"bias\": false}, \"norm\": {\"kind\": \"rmsnorm\"},"
     " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 5632, \"bias\": false}}}";
 
+/* Layers of experts as in the rows of experts, whose weights together do not fit into caches. */
+#define EXPERTS(count, top_k, d_ff)                                                                                    \
+    "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 256, \"d_model\": 512, \"context\": 512, \"decoder\": "          \
+    "{\"layers\": 4, \"attention\": {\"heads\": 8, \"kv_heads\": 2}, \"ffn\": {\"kind\": \"swiglu\", "                 \
+    "\"bias\": false, \"d_ff\": " #d_ff ", \"experts\": {\"count\": " #count ", \"top_k\": " #top_k "}}}}"
+
 static const struct subject {
-    const char *name, *preset; /* NULL: llama */
+    const char *name, *preset, *text; /* a preset, or the text of a spec */
     int vocab;
     bool big;
-} subjects[] = {
-    {"baby-gpt", "baby-gpt", 321, false}, {"gpt2-small", "gpt2-small", 0, false}, {"llama-1.1B", NULL, 0, true}};
-enum { SUBJECTS = 3, FORMS = 2, PROMPT = 256, BEFORE = 128 };
+} subjects[] = {{"baby-gpt", "baby-gpt", NULL, 321, false},
+                {"gpt2-small", "gpt2-small", NULL, 0, false},
+                {"experts 2 of 8 F1024", NULL, EXPERTS(8, 2, 1024), 0, false},
+                {"experts 8 of 64 F256", NULL, EXPERTS(64, 8, 256), 0, false},
+                {"llama-1.1B", NULL, llama, 0, true}};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects, FORMS = 2, PROMPT = 256, BEFORE = 128 };
 
 bool qkv_bench_generation_case(size_t i, struct qkv_bench_row *row) {
     if (i >= SUBJECTS * FORMS) return false;
@@ -66,18 +76,6 @@ static void fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
     }
 }
 
-/* Elements of the weights that a token is multiplied by: of the embedding it only reads a row, unless it is the head too. */
-static size_t read_elements(const struct qkv_model *model) {
-    size_t elements = 0;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
-        const struct qkv_array *array = qkv_model_parameter(model, i);
-        bool looked_up = strstr(array->name, ".embed.") != NULL;
-        bool head = qkv_tie_has_head(qkv_model_spec(model)->tie) && strstr(array->name, ".embed.token");
-        if (!looked_up || head) elements += qkv_array_elements(array);
-    }
-    return elements;
-}
-
 /* Of the scores of one token: those of a prompt are made for its last one only. */
 static double head_flops(const struct qkv_model *model) {
     return model->head_weight ? 2.0 * (double)model->head_weight->rows * (double)model->head_weight->columns : 0;
@@ -96,13 +94,12 @@ static enum qkv_status generation_make(struct qkv_bench *b, const struct qkv_spe
 enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
     const struct subject *s = &subjects[i / FORMS];
     const bool one = i % FORMS != 0;
-    const size_t element = qkv_dtype_size(b->precision->dtype);
     struct qkv_model *model = NULL;
     struct work w = {0};
     struct qkv_spec spec;
     struct qkv_costs costs;
     enum qkv_status status = s->preset ? qkv_spec_preset(b->ctx, &spec, s->preset, NULL, 0)
-                                       : qkv_spec_parse(b->ctx, &spec, s->name, llama, strlen(llama), NULL, 0);
+                                       : qkv_spec_parse(b->ctx, &spec, s->name, s->text, strlen(s->text), NULL, 0);
     if (status == QKV_OK && s->vocab) spec.vocab = s->vocab;
     if (status == QKV_OK) status = qkv_measure_costs(b->ctx, &spec, 1, PROMPT, &costs);
     if (status) return status;
@@ -112,7 +109,7 @@ enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_b
         const struct qkv_bench_contestant us = {"qkv", one ? generation_token : generation_prompt, &w};
         row->tokens = one ? 1 : PROMPT;
         row->flops = costs.forward_flops * row->tokens - head_flops(model) * (row->tokens - 1);
-        row->bytes = (double)(read_elements(model) * element);
+        row->bytes = (double)costs.decode_bytes;
         if (one) row->bytes += (double)(costs.cache_bytes_per_token * BEFORE);
         status = qkv_bench_measure(b, row, &us, 1);
     }

@@ -112,6 +112,19 @@ QKV_INLINE void few_rest(const enum few_kind kind, const size_t rows, vf sum[QKV
     for (size_t i = 0; i < terms; i++) few_term(rows, sum, f->a.data + k, f->a.row_stride, i, turned[i]);
 }
 
+enum { FEW_NEAR = 256 * 1024, FEW_AHEAD = 512 }; /* bytes of W columns, of one column */
+
+/* Asks for as much as a square has: of the next W columns, as they lie in memory, or, where those are long, of what the columns themselves
+ * have behind term k. */
+QKV_INLINE void few_ask(const enum few_kind kind, const struct qkv_gemm_few *f, const unsigned char *b, size_t k) {
+    const size_t size = kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t), step = f->b_stride * size;
+    const bool near = W * step <= FEW_NEAR;
+    const uintptr_t at = (uintptr_t)b + (near ? W * (step + k * size) : k * size + FEW_AHEAD);
+    const size_t each = near ? few_terms(kind) * size : step;
+    QKV_UNROLL
+    for (size_t j = 0; j < W; j++) QKV_PREFETCH((const void *)(at + j * each));
+}
+
 /* One run of terms [k, end) for `rows` × one vector of C from column n on, of which `columns` exist. No more columns at a time:
  * each is a stream of its own from memory, and the processor runs ahead of a few of them only. */
 QKV_INLINE void few_run(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f, size_t n,
@@ -122,8 +135,10 @@ QKV_INLINE void few_run(const enum few_kind kind, const size_t rows, const struc
     const bool resume = f->accumulate || k > 0;
     QKV_UNROLL
     for (size_t m = 0; m < rows; m++) sum[m] = vf_zero();
-    for (; columns >= W && end - k >= few_terms(kind); k += few_terms(kind))
+    for (; columns >= W && end - k >= few_terms(kind); k += few_terms(kind)) {
+        few_ask(kind, f, b, k);
         few_square(kind, rows, sum, f->a.data + k, f->a.row_stride, few_at(kind, b, k), f->b_stride);
+    }
     for (; k < end; k += W) few_rest(kind, rows, sum, f, b, k, end, columns);
     QKV_UNROLL
     for (size_t m = 0; m < rows; m++) {
