@@ -50,5 +50,8 @@ void cli_print_profile(struct qkv_profile_report report) {
            "bytes/s");
     for (size_t i = 0; i < report.count; i++) print_row(&report, sorted[i]);
     print_row(&report, &all);
+    if (report.rank_seconds > 0)
+        printf("ranks exchanged sums of gradients in %.3f ms of a step, %.1f%% of them while backward ran\n",
+               1e3 * report.rank_seconds / (double)report.steps, 100 * report.rank_hidden / report.rank_seconds);
     free(sorted);
 }

@@ -115,7 +115,8 @@ EXPORT qkv_mpi_leave_function qkv_mpi_leave;
 
 const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds, qkv_mpi_died_function *died) {
     int level;
-    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) return "Open MPI does not start";
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) return "Open MPI does not start";
+    if (level < MPI_THREAD_SERIALIZED) return "this Open MPI was built for one thread";
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &mpi.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &mpi.ranks);

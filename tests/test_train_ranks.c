@@ -1,71 +1,7 @@
 /* Training on several ranks, here threads of one process: any number of them makes the losses, norms, weights and moments of one. */
-#include "train_same.h"
-
-#include "../examples/ranks.h"
+#include "rank_fixture.h"
 
 enum { FORMS = 5, EXPERTS = 4 };
-
-struct run { /* what every rank is told */
-    const char *folder;
-    const struct qkv_spec *spec;
-    struct qkv_train_options options;
-    int64_t until; /* the step that it is left at; then it is resumed if `again` */
-    bool again;
-};
-struct rank {
-    struct rank_member member;
-    const struct run *run;
-    enum qkv_status status;
-    char message[1024];
-};
-
-static enum qkv_status rank_steps(struct qkv_context *ctx, const struct run *run) {
-    struct qkv_trainer *trainer = NULL;
-    struct qkv_train_report report = {0};
-    enum qkv_status status = run->again
-                                 ? qkv_trainer_resume(ctx, run->folder, 0, NULL, NULL, &trainer)
-                                 : qkv_trainer_create(ctx, run->spec, &run->options, run->folder, NULL, NULL, &trainer);
-    while (!status && report.step < run->until) status = qkv_trainer_step(trainer, &report);
-    if (!status) status = qkv_trainer_save(trainer);
-    qkv_trainer_free(trainer);
-    return status;
-}
-
-static void *rank_main(void *argument) {
-    struct rank *rank = argument;
-    const struct qkv_communicator communicator = rank_communicator(&rank->member);
-    const struct qkv_context_options options = {
-        .threads = 1, .precision = QKV_PRECISION_AUTO, .communicator = &communicator};
-    struct qkv_context *ctx;
-    rank->status = qkv_context_create(&ctx, &options);
-    if (!rank->status) rank->status = rank_steps(ctx, rank->run);
-    snprintf(rank->message, sizeof rank->message, "%s", qkv_message(ctx));
-    rank_group_leave(rank->member.group, rank->member.rank);
-    qkv_context_free(ctx);
-    return NULL;
-}
-
-/* Runs it on so many ranks, which fail together or not at all. */
-static enum qkv_status run_ranks(const struct run *run, int ranks, char message[1024]) {
-    struct rank_group group;
-    struct rank all[RANKS_MOST] = {0};
-    pthread_t threads[RANKS_MOST];
-    rank_group_start(&group, ranks);
-    for (int r = 0; r < ranks; r++) {
-        all[r].member = (struct rank_member){&group, r};
-        all[r].run = run;
-        assert_int_equal(pthread_create(&threads[r], NULL, rank_main, &all[r]), 0);
-    }
-    for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
-    for (int r = 1; r < ranks; r++) assert_int_equal(!all[r].status, !all[0].status);
-    memcpy(message, all[0].message, 1024);
-    return all[0].status;
-}
-
-static void expect_run(const struct run *run, int ranks) {
-    char message[1024];
-    if (run_ranks(run, ranks, message)) fail_msg("%d ranks: %s", ranks, message);
-}
 
 /* Tables used twice, layers that share weights, experts whose corrections move, and frozen weights. */
 static struct run make_run(struct qkv_context *ctx, size_t form, bool bf16, int64_t groups, struct qkv_spec *spec) {

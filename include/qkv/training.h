@@ -115,6 +115,10 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "(0: 8 for a new run, or as many as a batch has rows)")                                                          \
     X(TEXT, precision, "auto",                                                                                         \
       "fp32, bf16 (products and what is kept for backward in bf16), or auto: $QKV_PRECISION, else what the CPU has")   \
+    X(TEXT, gradients, "fp32",                                                                                         \
+      "how sums of gradients travel between ranks: fp32, or bf16 (half the bytes; the numbers then depend on how "     \
+      "many "                                                                                                          \
+      "ranks there are)")                                                                                              \
     X(FLAG, checkpoint_activations, false,                                                                             \
       "keep only each block's input for backward and run the block again; same losses, less memory")                   \
     X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \
@@ -378,6 +382,8 @@ struct qkv_profile_report {
     double peak;    /* FLOP/s of this machine: of bf16 products where they are made so, else of fp32 */
     const struct qkv_profile_row *rows; /* in the order of a step; the trainer's */
     size_t count;
+    /* Of several ranks: seconds in which sums of gradients travelled and were added, and those of them while backward ran. */
+    double rank_seconds, rank_hidden;
 };
 /* Experimental: from now on the time of steps is counted. Fails with QKV_MEMORY. */
 QKV_API enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *trainer);

@@ -81,6 +81,24 @@ enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t
 /* Whether all of them went well: the failure of the first that did not is that of all, with its number before the sentence. */
 enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status);
 
+/* The same of an error that a function of the communicator gave a worker: QKV_OK for 0. */
+enum qkv_status qkv_rank_lost(struct qkv_context *ctx, int error);
+
+/* ---- a thread beside the caller's (worker.c): does items 0, 1, … in turn as they become ready ------------------------------ */
+
+struct qkv_worker;
+/* Does one item; not 0: an error, after which the other items of the turn are skipped. It may not touch the context. */
+typedef int qkv_worker_body(void *argument, size_t item);
+enum qkv_status qkv_worker_create(struct qkv_context *ctx, qkv_worker_body *body, void *argument,
+                                  struct qkv_worker **out);
+/* Not while items are in work. NULL: does nothing. */
+void qkv_worker_free(struct qkv_worker *worker);
+/* Items below `ready` may be done. */
+void qkv_worker_publish(struct qkv_worker *worker, size_t ready);
+/* All `items` may be, and waits until they are; a new turn begins. The first error, or 0. Seconds: `busy` of the worker in this turn, and
+ * `hidden`, those of them before this call. */
+int qkv_worker_finish(struct qkv_worker *worker, size_t items, double *busy, double *hidden);
+
 /* ---- sizes and heap blocks (memory.c) -----------------------------------------------------------------------
  * Products of sizes are checked: false (and *out = SIZE_MAX) when they do not fit. */
 bool qkv_multiply(size_t a, size_t b, size_t *out);

@@ -15,7 +15,7 @@ int qkv_context_ranks(const struct qkv_context *ctx) {
     return ctx && ctx->ranks.ranks > 1 ? ctx->ranks.ranks : 1;
 }
 
-static enum qkv_status ranks_lost(struct qkv_context *ctx, int error) {
+enum qkv_status qkv_rank_lost(struct qkv_context *ctx, int error) {
     if (!error) return QKV_OK;
     if (ctx->ranks.reason) return qkv_fail(ctx, QKV_RANK, "%s", ctx->ranks.reason(ctx->ranks.state));
     return qkv_fail(ctx, QKV_RANK,
@@ -27,12 +27,12 @@ enum qkv_status qkv_rank_exchange(struct qkv_context *ctx, int to, const void *s
                                   void *received, size_t received_bytes) {
     const struct qkv_communicator *c = &ctx->ranks;
     if (!sent_bytes && !received_bytes) return QKV_OK;
-    return ranks_lost(ctx, c->exchange(c->state, to, sent, sent_bytes, from, received, received_bytes));
+    return qkv_rank_lost(ctx, c->exchange(c->state, to, sent, sent_bytes, from, received, received_bytes));
 }
 
 enum qkv_status qkv_rank_broadcast(struct qkv_context *ctx, void *data, size_t bytes) {
     const struct qkv_communicator *c = &ctx->ranks;
-    return c->ranks > 1 ? ranks_lost(ctx, c->broadcast(c->state, 0, data, bytes)) : QKV_OK;
+    return c->ranks > 1 ? qkv_rank_lost(ctx, c->broadcast(c->state, 0, data, bytes)) : QKV_OK;
 }
 
 enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t bytes, void *all) {
@@ -41,7 +41,7 @@ enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t
         memcpy(all, own, bytes);
         return QKV_OK;
     }
-    enum qkv_status status = ranks_lost(ctx, c->gather(c->state, 0, own, bytes, c->rank ? NULL : all));
+    enum qkv_status status = qkv_rank_lost(ctx, c->gather(c->state, 0, own, bytes, c->rank ? NULL : all));
     return status ? status : qkv_rank_broadcast(ctx, all, (size_t)c->ranks * bytes);
 }
 
@@ -66,7 +66,7 @@ enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status) 
     const int32_t failure = !lost && first < c->ranks ? all[first] : 0;
     if (lost || !failure) return lost;
     memcpy(text, ctx->message, sizeof text);
-    lost = ranks_lost(ctx, c->broadcast(c->state, first, text, sizeof text));
+    lost = qkv_rank_lost(ctx, c->broadcast(c->state, first, text, sizeof text));
     if (lost) return lost;
     text[sizeof text - 1] = 0;
     return first == c->rank ? status : qkv_fail(ctx, (enum qkv_status)failure, "rank %d: %s", first, text);

@@ -26,6 +26,13 @@ enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, 
                                      const struct qkv_format *const *formats, size_t count, const char *const *metadata,
                                      size_t metadata_count);
 
+/* Begins the file of some arrays of one dtype, whose data are not read: its header is on disk, and there is room for their numbers, which
+ * others write, each array behind the one before, from byte *data of replace->temporary on. What nobody writes is 0. The caller ends it
+ * with qkv_replace_commit or qkv_replace_cancel. */
+enum qkv_status qkv_tensors_frame(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                  size_t count, const char *const *metadata, size_t metadata_count,
+                                  struct qkv_replace *replace, size_t *data);
+
 /* How many bytes of a name to show in a sentence ("%.*s"): all, or whole characters up to so many. */
 #define QKV_SHOWN_MOST 160
 int qkv_shown_length(const char *name);

@@ -3,9 +3,11 @@
  * The header is padded so that the data starts at a multiple of 64, and larger elements come first (arrays with elements
  * of one size keep their order). As gaps are not allowed, this is what aligns every array to its elements in a mapping:
  * before it lie only multiples of its own element size. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 #include "io/io.h"
@@ -42,7 +44,7 @@ static const char *header_text(struct qkv_json *header, const char *path, const 
 /* ---- checks -------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_array(struct qkv_context *ctx, const char *path, const struct qkv_array *array,
-                                   size_t position) {
+                                   size_t position, bool there) {
     if (!array->name) return qkv_fail(ctx, QKV_ARGUMENT, "%s: tensor %zu has no name", path, position);
     const char *problem = NULL;
     size_t bytes = 0;
@@ -56,7 +58,7 @@ static enum qkv_status check_array(struct qkv_context *ctx, const char *path, co
         problem = "its shape is larger than any memory";
     } else if (bytes != array->bytes) {
         problem = "its bytes do not agree with its dtype and shape";
-    } else if (bytes && !array->data) {
+    } else if (there && bytes && !array->data) {
         problem = "it has no data";
     }
     if (!problem) return QKV_OK;
@@ -75,13 +77,14 @@ static enum qkv_status check_unique(struct qkv_context *ctx, const char *path, c
     return QKV_OK;
 }
 
+/* there: the arrays' numbers are. */
 static enum qkv_status check_names(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
-                                   size_t count, const char *const *metadata, size_t metadata_count) {
+                                   size_t count, const char *const *metadata, size_t metadata_count, bool there) {
     const char **texts = qkv_allocate(ctx, count > metadata_count ? count : metadata_count, sizeof *texts);
     if (!texts) return QKV_MEMORY;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
-        status = check_array(ctx, path, &arrays[i], i);
+        status = check_array(ctx, path, &arrays[i], i, there);
         texts[i] = arrays[i].name;
     }
     if (!status) status = check_unique(ctx, path, texts, count);
@@ -218,7 +221,7 @@ enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, con
     if ((count && !arrays) || (metadata_count && !metadata)) {
         return qkv_fail(ctx, QKV_ARGUMENT, "%s: arrays or metadata are missing", path);
     }
-    enum qkv_status status = check_names(ctx, path, arrays, count, metadata, metadata_count);
+    enum qkv_status status = check_names(ctx, path, arrays, count, metadata, metadata_count, true);
     if (status) return status;
     struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);
     if (!entries) return QKV_MEMORY;
@@ -249,9 +252,46 @@ enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, 
                               formats[i]->name);
         entries[i] = (struct entry){&out[i], &arrays[i], formats[i], i};
     }
-    if (!status) status = check_names(ctx, path, out, count, metadata, metadata_count);
+    if (!status) status = check_names(ctx, path, out, count, metadata, metadata_count, true);
     if (!status) status = write_entries(ctx, path, entries, count, metadata, metadata_count);
     free(out);
+    free(entries);
+    return status;
+}
+
+/* The header, and room for what comes behind it, without any numbers. */
+static enum qkv_status write_frame(struct qkv_context *ctx, const char *path, const struct qkv_buffer *header,
+                                   size_t bytes, struct qkv_replace *replace) {
+    enum qkv_status status = qkv_replace_begin(ctx, path, replace);
+    if (status) return status;
+    if (!replace->temporary) status = qkv_fail(ctx, QKV_FILE, "cannot write %s: it is no regular file", path);
+    if (!status) status = qkv_replace_write(replace, header->data, header->size);
+    if (!status &&
+        (fflush(replace->file) != 0 || ftruncate(fileno(replace->file), (off_t)(header->size + bytes)) != 0 ||
+         fsync(fileno(replace->file)) != 0))
+        status = qkv_fail_file(ctx, "write", path, errno);
+    if (status) qkv_replace_cancel(replace);
+    return status;
+}
+
+enum qkv_status qkv_tensors_frame(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
+                                  size_t count, const char *const *metadata, size_t metadata_count,
+                                  struct qkv_replace *replace, size_t *data) {
+    size_t bytes = 0;
+    enum qkv_status status = check_names(ctx, path, arrays, count, metadata, metadata_count, false);
+    struct entry *entries = status ? NULL : qkv_allocate(ctx, count, sizeof *entries);
+    struct qkv_json header = {.ctx = ctx};
+    if (!entries) return status ? status : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) {
+        entries[i] = (struct entry){.array = &arrays[i], .position = i};
+        if (arrays[i].dtype != arrays[0].dtype)
+            status = qkv_fail(ctx, QKV_ARGUMENT, "%s: a frame needs tensors of one type", path);
+        bytes += arrays[i].bytes; /* build_header finds out whether that is too much */
+    }
+    if (!status) status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
+    if (!status) status = write_frame(ctx, path, &header.text, bytes, replace);
+    *data = header.text.size;
+    qkv_json_free(&header);
     free(entries);
     return status;
 }

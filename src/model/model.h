@@ -63,7 +63,7 @@ struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer)
 struct qkv_model_file {
     struct qkv_weight_source source;
     void *owner;
-    size_t memory; /* that it takes for them */
+    size_t memory;                               /* that it takes for them */
     enum qkv_status (*check)(const void *owner); /* QKV_FILE: it is not what it was */
     void (*close)(void *owner);
 };
@@ -288,6 +288,9 @@ struct qkv_pass_part {
 };
 /* For the forward calls that follow; NULL: no more. Nothing is kept of it but `losses`. (pass_order.c) */
 void qkv_pass_set_part(struct qkv_pass *pass, const struct qkv_pass_part *part);
+/* Whom backward tells of each weight whose last use it has gone through, from the next forward on; NULL: nobody. A weight that is used
+ * more than once (qkv_tensor: times) may be told of before its gradient is complete. (pass_order.c) */
+void qkv_pass_listen(struct qkv_pass *pass, qkv_gradient_listener *listener, void *user);
 /* What a pass needs and does, by a dry run of each of its shapes. */
 struct qkv_pass_plan {
     size_t bytes;                /* of memory to compute in, for the largest of its shapes */

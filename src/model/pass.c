@@ -62,6 +62,8 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     qkv_arena_release(&p->graph_arena, 0);
     qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->graph_arena, p->options.train);
     p->tape.costs = p->costs;
+    p->tape.listener = m->ctx->dry ? NULL : p->listener;
+    p->tape.listener_user = p->listener_user;
     if (p->options.train && p->options.dropout) {
         qkv_tape_train(&p->tape, b->dropout_seed);
     }

@@ -16,11 +16,13 @@ struct qkv_pass {
     struct qkv_pass_options options;
     struct qkv_arena arena, graph_arena;
     struct qkv_tape tape;
-    struct qkv_pass_plan plan;    /* of all its shapes */
-    struct qkv_tape_costs *costs; /* in a dry run: where the work is added up */
-    size_t groups;                /* at most; 0: batches are no parts of larger ones */
-    struct qkv_pass_part part;    /* groups 0: none */
-    struct qkv_pass_key shape;    /* of the batch that runs or is planned */
+    struct qkv_pass_plan plan;       /* of all its shapes */
+    struct qkv_tape_costs *costs;    /* in a dry run: where the work is added up */
+    size_t groups;                   /* at most; 0: batches are no parts of larger ones */
+    struct qkv_pass_part part;       /* groups 0: none */
+    qkv_gradient_listener *listener; /* NULL: none */
+    void *listener_user;
+    struct qkv_pass_key shape; /* of the batch that runs or is planned */
     struct qkv_pass_key made,
         fits; /* what it was made for, and the latest other one that there is room for; B 0: none */
     struct qkv_loss loss;

@@ -8,6 +8,11 @@ void qkv_pass_set_part(struct qkv_pass *p, const struct qkv_pass_part *part) {
     p->part = part ? *part : (struct qkv_pass_part){0};
 }
 
+void qkv_pass_listen(struct qkv_pass *p, qkv_gradient_listener *listener, void *user) {
+    p->listener = listener;
+    p->listener_user = user;
+}
+
 /* By the model's context: the length of no other row may matter. */
 static size_t order_keys(const struct qkv_pass *p) {
     const struct qkv_spec *spec = &p->model->spec;

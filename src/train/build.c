@@ -114,7 +114,9 @@ static void build_widen(struct most *most, const struct qkv_pass_shape *shapes, 
 static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_shape *shapes, size_t count, bool train,
                                  struct qkv_pass **pass) {
     struct most most = {0};
-    struct qkv_pass_options options = {.B = t->B, .T = t->T, .source_T = t->source_T, .train = train, .dropout = train};
+    const size_t rows = (size_t)t->options.batch;
+    const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->B;
+    struct qkv_pass_options options = {.B = B, .T = t->T, .source_T = t->source_T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
     options.logits = !train && (t->options.examples || (t->options.labeled && qkv_model_spec(t->model)->head.kind ==
                                                                                   QKV_HEAD_CLASSIFY_TOKENS));
@@ -208,6 +210,7 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
     const struct qkv_train_shapes shapes = {.B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate)
                                                          : t->B,
                                             .T = T,
+                                            .train_B = qkv_parts_most(t->ctx, o, (size_t)o->batch),
                                             .source_T = t->source_T ? t->source_T : T,
                                             .train = t->lines.shapes,
                                             .valid = t->lines.validation_shapes,

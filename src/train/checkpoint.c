@@ -13,8 +13,6 @@
 #include "model/spec.h"
 #include "train/train.h"
 
-static const char *const moment_names[] = {"optimizer.m", "optimizer.v"};
-
 /* Numbers of the report that go on; they are stored under their field's name. */
 #define REPORT_NUMBERS(X)                                                                                              \
     X(loss) X(norm) X(rate) X(tokens_per_second) X(flops_share) X(valid_loss) X(best_loss) X(seconds)
@@ -63,6 +61,8 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     put_count(m, "pending", t->pending, "%llu");
     put_count(m, "stale", (unsigned long long)t->stale, "%llu");
     put_count(m, "end", (unsigned long long)t->options.steps, "%llu");
+    if (!strcmp(t->options.gradients, "bf16")) /* the numbers depend on it */
+        put_count(m, "ranks", (unsigned long long)qkv_context_ranks(t->ctx), "%llu");
     put_real(m, "metric", report.metric);
     put_real(m, "best_metric", report.best_metric);
     if (loads) {
@@ -91,7 +91,7 @@ static enum qkv_status check_weights(const struct qkv_trainer *t) {
     return QKV_OK;
 }
 
-/* Weights, then each moment of those that have some, as *count arrays. The moments' names are printed into *names. */
+/* Weights, then each moment of those that have some, as *count arrays without data. The moments' names are printed into *names. */
 static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, size_t *count,
                                    struct qkv_buffer *names) {
     const struct qkv_weights *weights = &t->model->weights;
@@ -100,11 +100,9 @@ static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array
     for (size_t i = 0; i < P; i++) arrays[i] = weights->list[i].array;
     for (size_t k = 0; k < moments; k++) {
         for (size_t i = 0; i < P && !status; i++) {
-            const float *moment = qkv_optimizer_moment(t->optimizer, k, i);
-            if (!moment) continue;
-            arrays[n] = arrays[i];
-            arrays[n++].data = moment;
-            status = qkv_buffer_print(t->ctx, names, "%s.%s", moment_names[k], arrays[i].name);
+            if (!qkv_optimizer_learns(t->optimizer, i)) continue;
+            arrays[n++] = arrays[i];
+            status = qkv_buffer_print(t->ctx, names, "%s.%s", qkv_moment_name(k), arrays[i].name);
             if (!status) status = qkv_buffer_append(t->ctx, names, "", 1);
         }
     }
@@ -117,11 +115,13 @@ static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array
     return QKV_OK;
 }
 
-enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
+/* Rank 0 begins the new file beside the old one. */
+static enum qkv_status checkpoint_begin(struct qkv_trainer *t, const char *path, struct qkv_replace *replace,
+                                        size_t *data) {
     struct metadata *metadata = NULL;
     struct qkv_array *arrays = NULL;
     struct qkv_buffer names = {0}, loads = {0};
-    char *spec = NULL, *path = NULL, options[QKV_DIGEST_TEXT];
+    char *spec = NULL, options[QKV_DIGEST_TEXT];
     size_t count = 0, most = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
     enum qkv_status status = check_weights(t);
     if (!status) status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
@@ -129,25 +129,54 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     if (!status) {
         metadata = qkv_allocate(t->ctx, 1, sizeof *metadata);
         arrays = qkv_allocate(t->ctx, most, sizeof *arrays);
-        path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
-        status = metadata && arrays && path ? list_arrays(t, arrays, &count, &names) : QKV_MEMORY;
+        status = metadata && arrays ? list_arrays(t, arrays, &count, &names) : QKV_MEMORY;
     }
     if (!status && t->pending) status = qkv_loads_print(t, &loads); /* of a line of the log that is still due */
     if (!status) status = qkv_checkpoint_keep(t, path);
     if (!status) {
         fill_metadata(t, spec, options, loads.data, metadata);
-        status = qkv_tensors_write(t->ctx, path, arrays, count, metadata->pairs, metadata->count);
+        status = qkv_tensors_frame(t->ctx, path, arrays, count, metadata->pairs, metadata->count, replace, data);
     }
-    if (!status) {
-        t->saved_step = t->report.step;
-        status = qkv_checkpoint_keep_best(t, path);
-    }
-    if (!status) status = qkv_checkpoint_prune(t);
     qkv_free(spec);
     qkv_buffer_free(&names);
     qkv_buffer_free(&loads);
     free(metadata);
     free(arrays);
+    return status;
+}
+
+/* All have written their shares: it becomes the checkpoint. */
+static enum qkv_status checkpoint_end(struct qkv_trainer *t, const char *path, struct qkv_replace *replace) {
+    enum qkv_status status = qkv_replace_commit(replace);
+    if (!status) {
+        t->saved_step = t->report.step;
+        status = qkv_checkpoint_keep_best(t, path);
+    }
+    return status ? status : qkv_checkpoint_prune(t);
+}
+
+enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
+    const bool leads = !qkv_context_rank(t->ctx);
+    struct qkv_replace replace = {.ctx = t->ctx};
+    size_t data = 0;
+    char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+    enum qkv_status status = !path ? QKV_MEMORY : leads ? checkpoint_begin(t, path, &replace, &data) : QKV_OK;
+    status = qkv_rank_agree(t->ctx, status);
+    if (!status) status = qkv_checkpoint_write_shares(t, replace.temporary, data);
+    if (!status && leads) status = checkpoint_end(t, path, &replace);
+    qkv_replace_cancel(&replace);
+    free(path);
+    return qkv_rank_agree(t->ctx, status);
+}
+
+enum qkv_status qkv_checkpoint_write_alone(struct qkv_trainer *t, const char *from) {
+    struct qkv_replace replace = {.ctx = t->ctx};
+    size_t data = 0;
+    char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+    enum qkv_status status = path ? checkpoint_begin(t, path, &replace, &data) : QKV_MEMORY;
+    if (!status) status = qkv_checkpoint_write_all(t, replace.temporary, data, from);
+    if (!status) status = checkpoint_end(t, path, &replace);
+    qkv_replace_cancel(&replace);
     free(path);
     return status;
 }
@@ -247,7 +276,7 @@ static enum qkv_status read_metadata(const struct reader *r) {
     const char *optimizer = qkv_tensors_metadata(r->file, "optimizer");
     const char *tokenizer = qkv_tensors_metadata(r->file, "tokenizer");
     char expected[17];
-    uint64_t step, optimizer_steps, pending, stale, end, unused;
+    uint64_t step, optimizer_steps, pending, stale, end, unused, ranks;
     if (!format || strcmp(format, QKV_CHECKPOINT_FORMAT) != 0) return no_key(r, "format");
     if (!version || strcmp(version, "1") != 0) return no_key(r, "version");
     if (!optimizer) return no_key(r, "optimizer");
@@ -277,6 +306,15 @@ static enum qkv_status read_metadata(const struct reader *r) {
     const char *loads = qkv_tensors_metadata(r->file, "expert_loads");
     if (loads && !get_count(r, "experts_unused", (uint64_t)1 << 50, &unused)) return no_key(r, "experts_unused");
     if (loads && !qkv_loads_read(t, loads, unused)) return no_key(r, "expert_loads");
+    if (get_count(r, "ranks", QKV_RANKS_MOST, &ranks) && ranks != (uint64_t)qkv_context_ranks(t->ctx)) {
+        enum qkv_status status = qkv_trainer_add_note(
+            t,
+            "sums of gradients travel as bf16 (gradients), so from step %llu on the numbers are those of %d rank%s, no "
+            "longer those of %llu",
+            (unsigned long long)step + 1, qkv_context_ranks(t->ctx), qkv_context_ranks(t->ctx) > 1 ? "s" : "",
+            (unsigned long long)ranks);
+        if (status) return status;
+    }
     t->stale = (int64_t)stale;
     t->report.step = (int64_t)step;
     t->saved_step = (int64_t)step;
@@ -287,8 +325,9 @@ static enum qkv_status read_metadata(const struct reader *r) {
     return QKV_OK;
 }
 
-/* Copies one tensor into floats that have the shape of `like`. */
-static enum qkv_status read_tensor(const struct reader *r, const char *name, const struct qkv_array *like, float *out) {
+/* Copies `count` numbers of a tensor that has the shape of `like`, from number `begin` on. */
+static enum qkv_status read_tensor(const struct reader *r, const char *name, const struct qkv_array *like, size_t begin,
+                                   size_t count, float *out) {
     const struct qkv_array *array = qkv_tensors_find(r->file, name);
     if (!array)
         return qkv_fail(r->t->ctx, QKV_FORMAT,
@@ -302,7 +341,31 @@ static enum qkv_status read_tensor(const struct reader *r, const char *name, con
                         "%s: %s does not have the shape or type that the spec in config.json asks "
                         "for; restore the files of the run",
                         r->path, name);
-    return qkv_tensors_floats(r->file, array, out);
+    const struct qkv_array part = {.dtype = QKV_F32,
+                                   .rank = 1,
+                                   .shape = {count},
+                                   .bytes = count * sizeof *out,
+                                   .data = (const float *)array->data + begin};
+    return count ? qkv_tensors_floats(r->file, &part, out) : QKV_OK;
+}
+
+/* The moments that this rank keeps; of others only that they are there. */
+static enum qkv_status read_moments(const struct reader *r, size_t k, struct qkv_buffer *name) {
+    const struct qkv_trainer *t = r->t;
+    const struct qkv_weights *weights = &t->model->weights;
+    enum qkv_status status = QKV_OK;
+    size_t runs, i = 0;
+    const struct qkv_moment_run *run = qkv_optimizer_runs(t->optimizer, &runs), *end = run + runs;
+    for (; i < weights->count && !status; i++) {
+        const struct qkv_array *like = &weights->list[i].array;
+        if (!qkv_optimizer_learns(t->optimizer, i)) continue;
+        name->size = 0;
+        status = qkv_buffer_print(t->ctx, name, "%s.%s", qkv_moment_name(k), like->name);
+        if (!status) status = read_tensor(r, name->data, like, 0, 0, NULL);
+        for (; run < end && run->weight == i && !status; run++)
+            status = read_tensor(r, name->data, like, run->begin, run->end - run->begin, run->moments[k]);
+    }
+    return status;
 }
 
 static enum qkv_status read_tensors(const struct reader *r) {
@@ -312,14 +375,11 @@ static enum qkv_status read_tensors(const struct reader *r) {
     struct qkv_buffer name = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < P && !status; i++) {
-        const struct qkv_array *like = &weights->list[i].array;
-        status = read_tensor(r, like->name, like, weights->list[i].data);
-        for (size_t k = 0; k < moments && !status && qkv_optimizer_moment(t->optimizer, k, i); k++, count++) {
-            name.size = 0;
-            status = qkv_buffer_print(t->ctx, &name, "%s.%s", moment_names[k], like->name);
-            if (!status) status = read_tensor(r, name.data, like, qkv_optimizer_moment(t->optimizer, k, i));
-        }
+        const struct qkv_weight *w = &weights->list[i];
+        status = read_tensor(r, w->array.name, &w->array, 0, w->rows * w->columns, w->data);
+        if (qkv_optimizer_learns(t->optimizer, i)) count += moments;
     }
+    for (size_t k = 0; k < moments && !status; k++) status = read_moments(r, k, &name);
     qkv_buffer_free(&name);
     qkv_weights_changed(weights);
     if (!status && qkv_tensors_count(r->file) != count)

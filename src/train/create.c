@@ -147,7 +147,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     if (!status && t->options.from) status = qkv_origin_record(t);
     if (!status) status = qkv_machine_note(t->ctx, t->folder, 0);
     if (!status) status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
-    return status ? status : qkv_checkpoint_write(t);
+    return status ? status : qkv_checkpoint_write_alone(t, NULL);
 }
 
 /* Makes the folder a run; what was begun is cleared away when that fails, but only by whoever holds its lock. */
@@ -222,6 +222,8 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status && t->options.groups == 0) t->options.groups = QKV_TRAIN_GROUPS;
+    if (!status && qkv_context_ranks(ctx) == 1 && !strcmp(t->options.gradients, "bf16"))
+        status = qkv_trainer_add_note(t, "gradients=bf16 changes nothing with one rank, whose gradients do not travel");
     if (!status) qkv_trainer_choose(t);
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
@@ -231,6 +233,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = qkv_rank_check(t, &final);
     if (!status && !qkv_context_rank(ctx)) status = create_start(t, &final);
     status = qkv_rank_agree(ctx, status);
+    if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
     status = qkv_rank_agree(ctx, status);
     if (status) {

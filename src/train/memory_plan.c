@@ -19,7 +19,7 @@ struct plan {
 static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, const struct qkv_pass_shape *shapes,
                                  size_t count, bool train, size_t *bytes) {
     struct qkv_pass_plan plan = {0};
-    size_t B = p->one_row ? 1 : p->shapes->B, longest = 0;
+    size_t B = p->one_row ? 1 : train && p->shapes->train_B ? p->shapes->train_B : p->shapes->B, longest = 0;
     *bytes = 0;
     if (!count && !B) return QKV_OK; /* not known yet */
     struct qkv_pass_options options = {
@@ -57,15 +57,20 @@ static uint64_t plan_levels(const struct plan *p) {
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
-    size_t step, evaluation = 0, sums = 0;
+    size_t step, evaluation = 0, sums = 0, ranks = 0, state;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_add_packed(m, true);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
-    if (!status && s->validates) status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
+    if (!status && s->validates && !qkv_context_rank(m->ctx))
+        status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
     if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
+    if (!status) status = qkv_rank_sums_bytes(m, p->options, qkv_parts_later_all(m), &ranks);
     if (status) return status;
-    *bytes = sums + qkv_model_bytes(m) + moments * qkv_weights_moment_bytes(&m->weights) + step + evaluation;
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(m->ctx, m->weights.floats);
+    state = cut.ranks == 1 ? qkv_weights_moment_bytes(&m->weights)
+                           : qkv_rank_own_floats(&cut, qkv_context_rank(m->ctx)) * sizeof(float);
+    *bytes = sums + ranks + qkv_model_bytes(m) + moments * state + step + evaluation;
     return QKV_OK;
 }
 

@@ -12,17 +12,18 @@
 
 #define PIECE ((size_t)1 << 14) /* elements a thread takes at a time: 4 arrays of 64 KiB */
 
-struct piece { /* numbers [begin, end) of a weight */
-    size_t weight, begin, end;
+struct piece { /* numbers [begin, end) of a weight, from `moment` on in each moment of their run */
+    size_t run, begin, end;
 };
 
 struct qkv_optimizer {
     struct qkv_model *model;
     struct qkv_optimizer_options options;
-    uint64_t steps;
-    size_t moments, piece_count;
+    uint64_t steps, chosen; /* chosen: which weights learnt when it was made */
+    size_t moments, run_count, piece_count;
     struct qkv_arena arena;
-    float **moment; /* moments × weights */
+    struct qkv_moment_run *runs; /* of weights in turn */
+    bool *learns;                /* (weights): when it was made */
     struct piece *pieces;
 };
 
@@ -50,39 +51,73 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
     return QKV_OK;
 }
 
-/* Counts the pieces, and writes them where `pieces` is not NULL. */
-static size_t cut_pieces(const struct qkv_weights *weights, struct piece *pieces) {
+/* ---- what it keeps ---------------------------------------------------------------------------------------------------- */
+
+/* What of the numbers of a weight from `begin` on this rank updates, as a run that may be empty. */
+static struct qkv_moment_run optimizer_run(const struct qkv_weights *w, size_t i, size_t begin) {
+    const size_t n = w->list[i].rows * w->list[i].columns;
+    struct qkv_moment_run run = {.weight = i, .begin = begin, .end = n};
+    if (qkv_context_ranks(w->ctx) == 1) return run;
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
+    const size_t at = (size_t)(w->list[i].gradient - w->gradients), bucket = (at + begin) / cut.bucket;
+    size_t first, last;
+    qkv_rank_own(&cut, bucket, qkv_context_rank(w->ctx), &first, &last);
+    run.end = qkv_min(n, (bucket + 1) * cut.bucket - at); /* of the bucket */
+    run.begin = qkv_min(run.end, qkv_max(begin, first > at ? first - at : 0));
+    run.end = last <= at + run.begin ? run.begin : qkv_min(run.end, last - at);
+    return run;
+}
+
+/* Where the bucket ends that a number of a weight is in, as a number of the weight. */
+static size_t optimizer_next(const struct qkv_weights *w, size_t i, size_t begin) {
+    const size_t n = w->list[i].rows * w->list[i].columns;
+    if (qkv_context_ranks(w->ctx) == 1) return n;
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
+    const size_t at = (size_t)(w->list[i].gradient - w->gradients);
+    return qkv_min(n, ((at + begin) / cut.bucket + 1) * cut.bucket - at);
+}
+
+/* Counts the runs, and writes them where `runs` is not NULL. */
+static size_t cut_runs(const struct qkv_weights *w, struct qkv_moment_run *runs) {
     size_t count = 0;
-    for (size_t i = 0; i < weights->count; i++) {
-        size_t n = weights->list[i].trainable ? weights->list[i].rows * weights->list[i].columns : 0;
-        for (size_t begin = 0; begin < n; begin += PIECE, count++)
-            if (pieces) pieces[count] = (struct piece){i, begin, n - begin < PIECE ? n : begin + PIECE};
+    for (size_t i = 0; i < w->count; i++) {
+        const size_t n = w->list[i].trainable ? w->list[i].rows * w->list[i].columns : 0;
+        for (size_t begin = 0; begin < n; begin = optimizer_next(w, i, begin)) {
+            const struct qkv_moment_run run = optimizer_run(w, i, begin);
+            if (run.begin == run.end) continue;
+            if (runs) runs[count] = run;
+            count++;
+        }
     }
     return count;
 }
 
-/* What of a piece this rank updates: gradients from `first` to `last`. */
-static struct piece piece_owned(const struct qkv_weights *weights, struct piece piece, size_t first, size_t last) {
-    const size_t at = (size_t)(weights->list[piece.weight].gradient - weights->gradients);
-    piece.begin = qkv_max(piece.begin, qkv_min(piece.end, first > at ? first - at : 0));
-    piece.end = qkv_max(piece.begin, qkv_min(piece.end, last > at ? last - at : 0));
-    return piece;
+/* Counts the pieces, and writes them where `pieces` is not NULL. */
+static size_t cut_pieces(const struct qkv_optimizer *o, struct piece *pieces) {
+    size_t count = 0;
+    for (size_t i = 0; i < o->run_count; i++) {
+        const struct qkv_moment_run *run = &o->runs[i];
+        for (size_t begin = run->begin; begin < run->end; begin += PIECE, count++)
+            if (pieces) pieces[count] = (struct piece){i, begin, qkv_min(run->end, begin + PIECE)};
+    }
+    return count;
 }
 
 static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimizer *o) {
-    const struct qkv_weights *weights = &o->model->weights;
-    size_t total;
-    if (!qkv_multiply(qkv_weights_moment_bytes(weights), o->moments, &total))
+    const size_t line = QKV_CACHE_LINE / sizeof(float);
+    size_t floats = 0, total;
+    for (size_t i = 0; i < o->run_count; i++) /* as many as the weights have, at most */
+        floats += qkv_pieces(o->runs[i].end - o->runs[i].begin, line) * line;
+    if (!qkv_multiply(floats, o->moments * sizeof(float), &total))
         return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
     enum qkv_status status = qkv_arena_create(ctx, &o->arena, total, "optimizer state");
     for (size_t k = 0; k < o->moments && !status; k++) {
-        for (size_t i = 0; i < weights->count; i++) {
-            size_t n = weights->list[i].rows * weights->list[i].columns;
-            if (!weights->list[i].trainable) continue;
+        for (size_t i = 0; i < o->run_count; i++) {
+            const size_t n = o->runs[i].end - o->runs[i].begin;
             float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
             if (!moment) return QKV_MEMORY;
             memset(moment, 0, n * sizeof(float));
-            o->moment[k * weights->count + i] = moment;
+            o->runs[i].moments[k] = moment;
         }
     }
     return status;
@@ -91,11 +126,17 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
 static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimizer *o) {
     const struct qkv_weights *weights = &o->model->weights;
     o->moments = o->options.kind == QKV_OPTIMIZER_SGD ? 1 : 2;
-    o->piece_count = cut_pieces(weights, NULL);
-    o->pieces = qkv_allocate(ctx, o->piece_count, sizeof *o->pieces);
-    o->moment = qkv_allocate(ctx, o->moments * weights->count, sizeof *o->moment);
-    if (!o->pieces || !o->moment) return QKV_MEMORY;
-    cut_pieces(weights, o->pieces);
+    o->chosen = weights->chosen;
+    o->run_count = cut_runs(weights, NULL);
+    o->runs = qkv_allocate(ctx, o->run_count + 1, sizeof *o->runs); /* a rank may own none */
+    o->learns = qkv_allocate(ctx, weights->count, sizeof *o->learns);
+    if (!o->runs || !o->learns) return QKV_MEMORY;
+    for (size_t i = 0; i < weights->count; i++) o->learns[i] = weights->list[i].trainable;
+    cut_runs(weights, o->runs);
+    o->piece_count = cut_pieces(o, NULL);
+    o->pieces = qkv_allocate(ctx, o->piece_count + 1, sizeof *o->pieces);
+    if (!o->pieces) return QKV_MEMORY;
+    cut_pieces(o, o->pieces);
     return take_moments(ctx, o);
 }
 
@@ -116,6 +157,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
                         "optimizer: the model is only a plan, without weights; make it with "
                         "qkv_model_create or qkv_model_load");
     status = qkv_model_to_fp32(model);
+    if (!status && qkv_context_ranks(ctx) > 1) status = qkv_model_add_gradients(model); /* ranks share those out */
     if (status) return status;
     struct qkv_optimizer *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
@@ -133,7 +175,8 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
 void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     if (!optimizer) return;
     qkv_arena_free(&optimizer->arena);
-    free(optimizer->moment);
+    free(optimizer->runs);
+    free(optimizer->learns);
     free(optimizer->pieces);
     free(optimizer);
 }
@@ -142,7 +185,6 @@ struct step { /* what the pieces of one step share */
     const struct qkv_kernels *kernels;
     struct qkv_optimizer *optimizer;
     float rate, gradient_scale, correction1, correction2;
-    size_t first, last; /* gradients of what this rank updates */
 };
 
 static void step_piece(void *argument, size_t item, int thread) {
@@ -150,18 +192,18 @@ static void step_piece(void *argument, size_t item, int thread) {
     const struct step *s = argument;
     struct qkv_optimizer *o = s->optimizer;
     const struct qkv_optimizer_options *p = &o->options;
-    const struct qkv_weight *weight = &o->model->weights.list[o->pieces[item].weight];
+    const struct piece *piece = &o->pieces[item];
+    const struct qkv_moment_run *run = &o->runs[piece->run];
+    const struct qkv_weight *weight = &o->model->weights.list[run->weight];
     if (!weight->trainable) return;
-    const struct piece piece = piece_owned(&o->model->weights, o->pieces[item], s->first, s->last);
-    const size_t begin = piece.begin, n = piece.end - begin;
-    float *w = weight->data + begin, *dw = weight->gradient + begin, *m = o->moment[piece.weight] + begin;
-    if (!n) return;
+    const size_t begin = piece->begin, n = piece->end - begin;
+    float *w = weight->data + begin, *dw = weight->gradient + begin, *m = run->moments[0] + (begin - run->begin);
     const float decay = weight->decays ? (float)p->weight_decay : 0, rate = s->rate * weight->rate;
     if (p->kind == QKV_OPTIMIZER_SGD) {
         s->kernels->sgd(w, m, dw, s->gradient_scale, rate, (float)p->momentum, decay, n);
         return;
     }
-    float *v = o->moment[o->model->weights.count + piece.weight] + begin;
+    float *v = run->moments[1] + (begin - run->begin);
     s->kernels->adamw(w, m, v, dw, s->gradient_scale, rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
                       s->correction1, s->correction2, p->kind == QKV_OPTIMIZER_ADAM, n);
 }
@@ -177,7 +219,7 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                         qkv_real_text(shown[0], rate), qkv_real_text(shown[1], gradient_scale));
     struct qkv_weights *weights = &optimizer->model->weights;
     for (size_t i = 0; i < weights->count; i++)
-        if (weights->list[i].trainable && !optimizer->moment[i])
+        if (weights->list[i].trainable && !optimizer->learns[i])
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "optimizer: %s was frozen when the optimizer was made, so it has no moments; make another "
                             "one, or freeze the weight again",
@@ -188,11 +230,14 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                             "optimizer: %s has no gradient yet; make a pass with train set and run "
                             "it forward and backward first",
                             weights->list[i].array.name);
+    if (qkv_context_ranks(ctx) > 1 && weights->chosen != optimizer->chosen)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "optimizer: other weights learn than when it was made, and ranks have shared those out; make "
+                        "another optimizer");
     enum qkv_status status;
     double t = (double)++optimizer->steps;
     struct step step = {.kernels = ctx->kernels, .optimizer = optimizer, .rate = (float)rate};
     step.gradient_scale = (float)gradient_scale;
-    qkv_rank_floats(optimizer->model, qkv_context_rank(ctx), &step.first, &step.last);
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
@@ -214,8 +259,23 @@ size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer) {
     return optimizer->moments;
 }
 
+const char *qkv_moment_name(size_t k) {
+    return k ? "optimizer.v" : "optimizer.m";
+}
+
+const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count) {
+    *count = optimizer->run_count;
+    return optimizer->runs;
+}
+
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i) {
-    return optimizer->moment[k * optimizer->model->weights.count + i];
+    for (size_t r = 0; r < optimizer->run_count; r++)
+        if (optimizer->runs[r].weight == i) return optimizer->runs[r].moments[k];
+    return NULL;
+}
+
+bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i) {
+    return optimizer->learns[i];
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {

@@ -460,6 +460,9 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
     const char *precision = options->precision ? options->precision : "";
     if (strcmp(precision, "auto") != 0 && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "precision is \"%s\"; it must be fp32, bf16 or auto", precision);
+    const char *gradients = options->gradients ? options->gradients : "";
+    if (strcmp(gradients, "fp32") != 0 && strcmp(gradients, "bf16") != 0)
+        return qkv_fail(ctx, QKV_ARGUMENT, "gradients is \"%s\"; it must be fp32 or bf16", gradients);
     return QKV_OK;
 }
 

@@ -42,6 +42,14 @@ struct qkv_parts qkv_parts_of_node(const struct qkv_train_options *options, size
     return p;
 }
 
+size_t qkv_parts_most(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows) {
+    size_t begin, end;
+    const size_t accumulate = (size_t)options->accumulate;
+    if (qkv_context_ranks(ctx) == 1) return qkv_pieces(rows, qkv_max(qkv_min(accumulate, rows), 1));
+    qkv_rank_rows(ctx, options, rows, qkv_context_rank(ctx), &begin, &end);
+    return qkv_max(qkv_pieces(end - begin, qkv_max(qkv_min(accumulate, end - begin), 1)), 1);
+}
+
 /* Where the sum of the latest groups goes in the tree of its node. */
 static struct qkv_order_step parts_step(const struct qkv_parts *p) {
     return qkv_order_step(p->group - p->group_first, p->group_end - p->group_first, p->group_last - p->group_first);
@@ -122,10 +130,18 @@ static size_t parts_line(size_t floats) {
     return (floats + line - 1) / line * line;
 }
 
-/* Floats from one later use of a weight to the next, and how many there are. */
-static size_t parts_later(const struct qkv_tensor *weight, size_t *uses) {
+size_t qkv_parts_later(const struct qkv_tensor *weight, size_t *uses) {
     *uses = weight->requires_grad && weight->times > 1 ? weight->times - 1 : 0;
     return parts_line(weight->rows * weight->columns);
+}
+
+size_t qkv_parts_later_all(const struct qkv_model *model) {
+    size_t floats = 0, uses;
+    for (size_t i = 0; i < model->weights.tensor_count; i++) {
+        const size_t stride = qkv_parts_later(model->weights.tensors[i], &uses);
+        floats += stride * uses;
+    }
+    return floats;
 }
 
 /* Floats of later uses, bytes of their rows, and floats of all arrays with these bytes. */
@@ -135,7 +151,7 @@ static bool parts_floats(const struct qkv_model *m, uint64_t levels, size_t *lat
     if (!levels) return true;
     for (int i = 0; i < 63; i++) count += levels >> i & 1;
     for (size_t i = 0; i < m->weights.tensor_count; i++) {
-        const size_t stride = parts_later(m->weights.tensors[i], &uses);
+        const size_t stride = qkv_parts_later(m->weights.tensors[i], &uses);
         if (!qkv_multiply(stride, uses, &floats) || !qkv_add_size(*later, floats, later)) return false;
         *bytes += m->weights.tensors[i]->rows * uses; /* fewer than those floats */
     }
@@ -256,7 +272,7 @@ static void parts_each_later(const struct qkv_part_sums *s, const struct qkv_ord
     size_t at = 0, row = 0;
     for (size_t i = 0, uses; i < w->tensor_count; i++) {
         const struct qkv_tensor *weight = w->tensors[i];
-        const size_t stride = parts_later(weight, &uses), rows = weight->rows;
+        const size_t stride = qkv_parts_later(weight, &uses), rows = weight->rows;
         for (size_t use = 0; use < uses; use++, at += stride, row += rows) {
             struct later l = {.kernels = s->model->ctx->kernels, .columns = weight->columns, .to = weight->gradient};
             l.sum = s->later + at;
@@ -274,7 +290,7 @@ void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *par
     uint8_t *rows = several && next ? parts_rows(sums, next) : NULL;
     for (size_t i = 0, uses; i < w->tensor_count; i++) {
         struct qkv_tensor *weight = w->tensors[i];
-        weight->later_stride = parts_later(weight, &uses);
+        weight->later_stride = qkv_parts_later(weight, &uses);
         weight->later = several && uses ? next : NULL;
         weight->later_rows = weight->later ? rows : NULL;
         if (weight->later) next += uses * weight->later_stride, rows += uses * weight->rows;
@@ -311,6 +327,7 @@ void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
         m->weights.tensors[i]->carry = s->carry;
         m->weights.tensors[i]->carried = false;
     }
+    s->latest = *p;
     if (!p->several || !whole) return;
     const struct qkv_order_step step = parts_step(p);
     s->carry->own = m->weights.gradients;
@@ -339,6 +356,13 @@ static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_orde
         end = at + parts_line(x->rows * x->columns);
     }
     parts_carry_run(s, step, begin, end - begin);
+}
+
+void qkv_part_sums_complete(struct qkv_part_sums *s, struct qkv_tensor *x) {
+    if (x->carried) return;
+    const struct qkv_order_step step = parts_step(&s->latest);
+    parts_carry_run(s, &step, (size_t)(x->gradient - s->model->weights.gradients), parts_line(x->rows * x->columns));
+    x->carried = true;
 }
 
 void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {

@@ -26,9 +26,31 @@ struct qkv_rank_share qkv_rank_share_of(const struct qkv_context *ctx, const str
     return share;
 }
 
-void qkv_rank_floats(const struct qkv_model *model, int rank, size_t *begin, size_t *end) {
-    const size_t ranks = (size_t)qkv_context_ranks(model->ctx), floats = model->weights.floats;
-    const size_t pieces = qkv_pieces(floats, QKV_GRADIENT_PIECE);
-    *begin = qkv_min(share_begin(pieces, ranks, (size_t)rank) * QKV_GRADIENT_PIECE, floats);
-    *end = qkv_min(share_begin(pieces, ranks, (size_t)rank + 1) * QKV_GRADIENT_PIECE, floats);
+void qkv_rank_rows(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows, int rank,
+                   size_t *begin, size_t *end) {
+    const struct qkv_rank_share share = qkv_rank_share_of(ctx, options, rows, rank);
+    *begin = share.groups ? share_begin(rows, share.groups, share.begin) : 0;
+    *end = share.groups ? share_begin(rows, share.groups, share.end) : 0;
+}
+
+enum { RANK_BUCKETS = 16, RANK_PIECES = 8 }; /* about the fewest buckets; pieces of the norm in a share, at most */
+
+struct qkv_rank_cut qkv_rank_cut_of(const struct qkv_context *ctx, size_t floats) {
+    const size_t ranks = (size_t)qkv_context_ranks(ctx), pieces = qkv_pieces(floats, QKV_GRADIENT_PIECE);
+    const size_t share = qkv_min(qkv_max(qkv_pieces(pieces, ranks * RANK_BUCKETS), 1), RANK_PIECES);
+    struct qkv_rank_cut cut = {.floats = floats, .share = share * QKV_GRADIENT_PIECE, .ranks = (int)ranks};
+    cut.bucket = cut.share * ranks;
+    cut.buckets = qkv_pieces(floats, cut.bucket);
+    return cut;
+}
+
+void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_t *begin, size_t *end) {
+    *begin = qkv_min(bucket * cut->bucket + (size_t)rank * cut->share, cut->floats);
+    *end = qkv_min(*begin + cut->share, cut->floats);
+}
+
+size_t qkv_rank_own_floats(const struct qkv_rank_cut *cut, int rank) {
+    size_t floats = 0, begin, end;
+    for (size_t b = 0; b < cut->buckets; b++, floats += end - begin) qkv_rank_own(cut, b, rank, &begin, &end);
+    return floats;
 }

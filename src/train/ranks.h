@@ -1,12 +1,13 @@
 /* ranks: several ranks train one model (qkv/ranks.h). Each has all weights and owns whole groups of the global batch, whose gradients
- * it makes, and a share of the weights, which it updates with the moments that it keeps of them. The sums of groups are added in the
- * tree of one rank (kernel.h: sums in a defined order), whoever holds them, so any number of ranks makes the same bits. */
+ * it makes, and a share of the weights, which it updates with the moments that it alone keeps of them. The sums of groups are added in
+ * the tree of one rank (kernel.h: sums in a defined order), whoever holds them, so any number of ranks makes the same bits. */
 #ifndef QKV_TRAIN_RANKS_H
 #define QKV_TRAIN_RANKS_H
 
 #include "base/base.h"
 
 struct qkv_model;
+struct qkv_tensor;
 struct qkv_trainer;
 struct qkv_train_options;
 struct qkv_train_report;
@@ -27,40 +28,87 @@ size_t qkv_batch_groups(const struct qkv_train_options *options, size_t rows);
 /* That of a rank in a batch of so many rows; of fewer groups than ranks some have none. */
 struct qkv_rank_share qkv_rank_share_of(const struct qkv_context *ctx, const struct qkv_train_options *options,
                                         size_t rows, int rank);
-/* The gradients [begin, end) that a rank updates, as places in the model's array of them: whole pieces of the norm. */
-void qkv_rank_floats(const struct qkv_model *model, int rank, size_t *begin, size_t *end);
+/* The rows [*begin, *end) of a batch that a rank's groups are. */
+void qkv_rank_rows(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows, int rank,
+                   size_t *begin, size_t *end);
+/* All gradients lie in one array, which is cut into buckets of `bucket` floats; the last may be shorter. Of each, the ranks own `share`
+ * floats in turn, whole pieces of the norm, so whichever bucket travels all of them send and receive. */
+struct qkv_rank_cut {
+    size_t floats, share, bucket, buckets;
+    int ranks;
+};
+struct qkv_rank_cut qkv_rank_cut_of(const struct qkv_context *ctx, size_t floats);
+/* The gradients [*begin, *end) of a bucket that a rank owns and updates. */
+void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_t *begin, size_t *end);
+/* How many it owns in all buckets. */
+size_t qkv_rank_own_floats(const struct qkv_rank_cut *cut, int rank);
 
-/* ---- gradients (rank_sums.c) ------------------------------------------------------------------------------------------- */
+/* ---- sums of gradients (rank_sums.c), made while backward runs (rank_overlap.c) --------------------------------------------- */
 
 struct qkv_part_sums;
-struct qkv_rank_sums {
-    struct qkv_part_sums *parts; /* of the same model */
-    struct qkv_arena arena;
-    size_t slot_count;
-    float *slots
-        [QKV_RANK_NODES]; /* sums of nodes but the last, which the model's gradients have: gradients, then later uses */
-    float *received;      /* a piece of each other rank's nodes */
+struct qkv_parts;
+struct qkv_pass;
+/* What travels at a time: gradients [to, end) of a bucket, or later uses of a weight that are added to them. */
+struct qkv_rank_round {
+    size_t bucket, to, end, at; /* at: where they begin in a node's sum: gradients, then later uses */
+    bool later;
 };
+struct qkv_rank_sums {
+    struct qkv_part_sums *parts; /* of the same model; NULL: there is one rank */
+    struct qkv_arena arena;
+    struct qkv_rank_cut cut;
+    size_t slot_count;
+    float *
+        slots[QKV_RANK_NODES]; /* sums of nodes but the last, which the model's gradients have: gradients, later uses */
+    float *received;           /* a share of each other rank's nodes */
+    uint16_t *packed;          /* what travels as bf16: a share to send, and a share received; NULL: fp32 travels */
+    struct qkv_rank_round *rounds; /* of a step: buckets from the last to the first, then later uses */
+    size_t round_count;
+    int *waits, *missing; /* (buckets): weights in it, and those of them that backward has not come to yet */
+    size_t next;          /* buckets from here on are complete */
+    struct qkv_rank_share shares[QKV_RANKS_MOST]; /* of the step's batch */
+    size_t first[QKV_RANKS_MOST];                 /* which of `received` is the first of a rank's nodes */
+    size_t nodes;                                 /* of a rank in this step, at most */
+    struct qkv_worker *worker;                    /* who sends, receives and adds */
+    double busy, hidden; /* seconds of that, and those of them while backward ran; since created */
+};
+/* What they need besides the model and the parts: arena and lists. */
+enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct qkv_train_options *options,
+                                    size_t later_floats, size_t *bytes);
 enum qkv_status qkv_rank_sums_create(struct qkv_model *model, struct qkv_part_sums *parts,
                                      const struct qkv_train_options *options, struct qkv_rank_sums *sums);
 void qkv_rank_sums_free(struct qkv_rank_sums *sums);
+/* Before the first part of a step of so many rows. Until qkv_rank_sums_end nobody else may use the communicator. */
+void qkv_rank_sums_begin(struct qkv_rank_sums *sums, const struct qkv_train_options *options, size_t rows);
+/* Before the forward pass of each part. In the last part of the last node buckets travel as soon as backward has made all of one. */
+void qkv_rank_sums_part(struct qkv_rank_sums *sums, const struct qkv_parts *parts, size_t node, struct qkv_pass *pass);
 /* A node's parts have all been through the pass: its sum is kept where others come. */
 void qkv_rank_sums_keep(struct qkv_rank_sums *sums, const struct qkv_rank_share *share, size_t node);
-/* Adds up the gradients of all ranks: each has those of its own floats, the others are 0 then. */
-enum qkv_status qkv_rank_sums_add(struct qkv_rank_sums *sums, const struct qkv_train_options *options, size_t rows);
-/* The norm of all gradients from those that each rank has. */
+/* What is left travels, whatever has become of this rank's own gradients. Then each rank has the sums of its own floats; what
+ * the array holds of others is only its share of them. */
+enum qkv_status qkv_rank_sums_end(struct qkv_rank_sums *sums);
+/* For the worker: one round. Not 0: another rank cannot be reached. */
+int qkv_rank_round_run(struct qkv_rank_sums *sums, size_t round);
+
+/* ---- norm and weights (rank_spread.c) ------------------------------------------------------------------------------------- */
+
+/* The norm of all gradients from those that each rank owns. */
 enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm);
-/* Every rank gets the weights that the others have updated. */
+/* Every rank gets the weights that the others have updated; gradients are cleared. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model);
 
-/* ---- a trainer of several ranks (rank_trainer.c); with one rank nothing is to be done ---------------------------------- */
+/* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------------------- */
 
-/* Whether there may be so many ranks, and all are alike: build, kernels, caches, spec and options. */
+/* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read from the folder) and,
+ * of a new run, the files of its data. The first rank that is not is named, and what differs. */
 enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* Whether all see the folder that rank 0 has made or read. */
+enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
+/* Whose losses, or gradients, are not finite: into trainer->blame. */
+void qkv_rank_blame_losses(struct qkv_trainer *trainer, size_t rows, const double *losses);
+enum qkv_status qkv_rank_blame_norm(struct qkv_trainer *trainer, size_t rows);
 /* Losses of the groups of all ranks; loads of the experts of all. */
 enum qkv_status qkv_rank_losses(struct qkv_trainer *trainer, size_t rows, double *losses);
 enum qkv_status qkv_rank_loads(struct qkv_model *model);
-/* Rank 0 gets the moments that others keep. */
-enum qkv_status qkv_rank_collect(struct qkv_trainer *trainer);
 
 #endif

@@ -103,9 +103,12 @@ static enum qkv_status resume_check_name(struct qkv_trainer *t, const char *name
 
 /* An earlier checkpoint takes the place of the latest, so that a kill goes on from there too. */
 static enum qkv_status resume_go_back(struct qkv_trainer *t) {
-    enum qkv_status status = t->checkpoint ? qkv_checkpoint_keep_later(t) : QKV_OK;
-    if (!status && t->checkpoint) status = qkv_checkpoint_write(t);
+    char *from = t->checkpoint ? qkv_join_path(t->ctx, t->folder, t->checkpoint) : NULL;
+    enum qkv_status status = t->checkpoint && !from ? QKV_MEMORY : QKV_OK;
+    if (!status && from) status = qkv_checkpoint_keep_later(t);
+    if (!status && from) status = qkv_checkpoint_write_alone(t, from);
     t->checkpoint = NULL;
+    free(from);
     return status;
 }
 
@@ -146,6 +149,7 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
     if (!status && !qkv_context_rank(ctx)) status = resume_all(t, &changes);
     status = qkv_rank_agree(ctx, status);
+    if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check(t, NULL);

@@ -90,6 +90,7 @@ enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_optio
 /* The shapes that passes will have: windows and examples (B,T), or those of lines. B 0 and no shapes: not known yet. */
 struct qkv_train_shapes {
     size_t B, T, source_T;
+    size_t train_B; /* what of B a rank has in a part */
     const struct qkv_pass_shape *train, *valid;
     size_t train_count, valid_count;
     uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
@@ -106,9 +107,21 @@ enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec 
 /* Steps done; setting them is for resuming. */
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer);
 void qkv_optimizer_set_steps(struct qkv_optimizer *optimizer, uint64_t steps);
-/* How many moments a parameter has (2, or 1 for sgd), and the k-th moment of parameter i: NULL where it was frozen. */
+/* How many moments a parameter has: 2, or 1 for sgd. */
 size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer);
+/* What a checkpoint calls the k-th: "optimizer.m" before a dot and the parameter's name. */
+const char *qkv_moment_name(size_t k);
+/* Numbers [begin, end) of a weight that this rank updates, and their moments. One rank: each weight whole. */
+struct qkv_moment_run {
+    size_t weight, begin, end;
+    float *moments[2];
+};
+/* All of them, weight after weight; what frozen weights have is none. */
+const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count);
+/* The k-th moment of the first run of parameter i; NULL: it has none. */
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i);
+/* Whether parameter i learnt when the optimizer was made, so that some rank has moments of it. */
+bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i);
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
 
 /* ---- frozen weights, and rates (freeze.c) -------------------------------------------------------------------------- */
@@ -204,6 +217,8 @@ struct qkv_parts qkv_parts_of(const struct qkv_train_options *options, size_t ro
 struct qkv_rank_share;
 struct qkv_parts qkv_parts_of_node(const struct qkv_train_options *options, size_t rows,
                                    const struct qkv_rank_share *share, size_t node);
+/* Rows of a part of a batch of so many, at most, on this rank. */
+size_t qkv_parts_most(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows);
 /* Goes to the next; false behind the last. */
 bool qkv_parts_next(struct qkv_parts *parts);
 /* Bit i: sums of level i have to wait for others; bit 63: there are several parts with groups. */
@@ -222,7 +237,12 @@ struct qkv_part_sums {
     size_t later_floats, later_bytes;
     float *levels[QKV_PART_LEVELS];   /* gradients, then those, then bytes, 0: zeros, whatever the row holds */
     struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */
+    struct qkv_parts latest;          /* the part in work */
 };
+/* Floats from one later use of a weight to the next, and how many there are. */
+size_t qkv_parts_later(const struct qkv_tensor *weight, size_t *uses);
+/* Floats of later uses of all weights. */
+size_t qkv_parts_later_all(const struct qkv_model *model);
 enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
 enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums);
 void qkv_part_sums_free(struct qkv_part_sums *sums);
@@ -230,6 +250,9 @@ void qkv_part_sums_free(struct qkv_part_sums *sums);
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 void qkv_part_sums_next(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 void qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
+/* While backward runs over a whole part that is not to be added to any later one: the gradient of a weight that is used once is complete
+ * in this part, and now has the sums that wait for it. */
+void qkv_part_sums_complete(struct qkv_part_sums *sums, struct qkv_tensor *weight);
 
 struct qkv_trainer {
     struct qkv_context *ctx;
@@ -264,6 +287,7 @@ struct qkv_trainer {
     struct qkv_profile *profile; /* NULL: not asked for */
     int64_t profiled;            /* steps in it */
     bool failed;                 /* the loss was not finite: nothing may be saved any more */
+    char blame[128];             /* of several ranks: which rank and rows that came from, behind "the loss"; else "" */
     enum qkv_run_state state;    /* as in state.json; QKV_RUN_UNKNOWN: this trainer has not begun */
     int64_t began;               /* seconds since 1970 */
     int64_t saved_step;          /* of the checkpoint on disk */
@@ -337,7 +361,16 @@ bool qkv_loads_read(struct qkv_trainer *trainer, const char *text, uint64_t unus
 
 /* ---- checkpoint (checkpoint.c) ---------------------------------------------------------------------------------------- */
 
+/* Called by all ranks: rank 0 makes the file, and each writes what it owns. Where one fails all do, and the checkpoint before is whole. */
 enum qkv_status qkv_checkpoint_write(struct qkv_trainer *trainer);
+/* The same by rank 0 before others are there; their moments are those of the checkpoint at `from`, or 0 without one. */
+enum qkv_status qkv_checkpoint_write_alone(struct qkv_trainer *trainer, const char *from);
+/* What this rank owns, into the new file that rank 0 has begun, whose numbers begin at byte `data` (both known to rank 0 alone); when it
+ * returns without a failure all ranks have written theirs (checkpoint_share.c). QKV_FILE; QKV_RANK */
+enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *trainer, const char *temporary, size_t data);
+/* All of it, as qkv_checkpoint_write_alone says. */
+enum qkv_status qkv_checkpoint_write_all(struct qkv_trainer *trainer, const char *temporary, size_t data,
+                                         const char *from);
 /* The option keep (checkpoint_keep.c): before the checkpoint at `path` is replaced it is kept; after it earlier ones that are too many
  * are removed. QKV_FILE, QKV_MEMORY. */
 enum qkv_status qkv_checkpoint_keep(struct qkv_trainer *trainer, const char *path);

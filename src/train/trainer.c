@@ -14,9 +14,10 @@ static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const ch
     t->failed = true;
     return qkv_fail(
         t->ctx, QKV_NUMBER,
-        "step %lld: the %s is not a finite number, so training cannot go on; start again with a lower rate (now "
+        "step %lld: the %s%s is not a finite number, so training cannot go on; start again with a lower rate (now "
         "%g) or a longer warmup (now %lld); the checkpoint of step %lld in %s is whole",
-        (long long)step, what, t->options.rate, (long long)t->options.warmup, (long long)t->saved_step, t->folder);
+        (long long)step, what, t->blame, t->options.rate, (long long)t->options.warmup, (long long)t->saved_step,
+        t->folder);
 }
 
 /* A lap over `floats` of every parameter's. */
@@ -51,6 +52,7 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
     parts.several |= several;
     qkv_part_sums_begin(&t->sums, &parts);
+    qkv_rank_sums_begin(&t->rank_sums, o, step->rows);
     if (share.count && several) parts = qkv_parts_of_node(o, step->rows, &share, 0);
     while (!status && trainer_next(t, &parts, &share, &node, step->rows)) {
         struct qkv_batch batch = {
@@ -60,6 +62,7 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
         if (parts.groups) qkv_parts_tell(&parts, losses, &part);
         qkv_pass_set_part(t->pass, parts.groups ? &part : NULL);
         qkv_part_sums_next(&t->sums, &parts);
+        qkv_rank_sums_part(&t->rank_sums, &parts, node, t->pass);
         status = t->feed->fill(t, s, parts.begin, parts.end, &batch);
         trainer_lap(t, "data", 0);
         if (!status) status = qkv_pass_forward(t->pass, &batch);
@@ -68,17 +71,18 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
         if (!status) status = qkv_pass_backward(t->pass);
         if (!status) qkv_part_sums_end(&t->sums, &parts);
     }
-    status = qkv_rank_agree(t->ctx, status);
+    const enum qkv_status lost = qkv_rank_sums_end(&t->rank_sums); /* others wait for them, whatever has failed here */
+    status = qkv_rank_agree(t->ctx, lost ? lost : status);
     if (!status) status = qkv_rank_losses(t, step->rows, losses);
-    if (!status) status = qkv_rank_sums_add(&t->rank_sums, o, step->rows);
     if (!status) status = qkv_rank_loads(t->model);
     if (several) trainer_lap(t, "ranks", 1);
     if (parts.groups) *loss = qkv_parts_loss(&parts, losses) / (double)step->targets;
+    if (!status && !isfinite(*loss)) qkv_rank_blame_losses(t, step->rows, losses);
     return status;
 }
 
 /* Clips the gradients of a batch and moves the weights. */
-static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
+static enum qkv_status trainer_update(struct qkv_trainer *t, size_t rows, double loss) {
     const struct qkv_train_options *o = &t->options;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
@@ -86,6 +90,8 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, double loss) {
     enum qkv_status status = qkv_rank_norm(t->model, &norm);
     if (status) return status;
     trainer_lap(t, "gradient norm", 1);
+    if (!isfinite(norm)) status = qkv_rank_blame_norm(t, rows);
+    if (status) return status;
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);
     if (status) return status;
@@ -106,7 +112,7 @@ QKV_PART enum qkv_status trainer_learn(struct qkv_trainer *t) {
     t->ctx->profile = t->profile;
     if (t->profile) qkv_profile_start(t->profile);
     enum qkv_status status = trainer_pass(t, &step, &loss);
-    if (!status) status = trainer_update(t, loss);
+    if (!status) status = trainer_update(t, step.rows, loss);
     t->ctx->profile = NULL;
     if (status) return status;
     double seconds = qkv_clock() - started;
@@ -122,6 +128,7 @@ enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *t) {
     if (!t->profile) return QKV_MEMORY;
     t->profile->count = 0;
     t->profiled = 0;
+    t->rank_sums.busy = t->rank_sums.hidden = 0;
     return QKV_OK;
 }
 
@@ -131,6 +138,8 @@ struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *t) {
     report.steps = t->profiled;
     report.rows = t->profile->rows;
     report.count = t->profile->count;
+    report.rank_seconds = t->rank_sums.busy;
+    report.rank_hidden = t->rank_sums.hidden;
     for (size_t i = 0; i < report.count; i++) report.seconds += report.rows[i].seconds;
     return report;
 }
@@ -176,11 +185,14 @@ static enum qkv_status write_line(struct qkv_trainer *t) {
     return qkv_log_write(t->ctx, &t->log, &line, t->feed->total(t, (uint64_t)t->report.step - 1));
 }
 
+/* The checkpoint, by all ranks; what else there is by rank 0. */
 static enum qkv_status trainer_write(struct qkv_trainer *t) {
-    enum qkv_status status = qkv_log_sync(t->ctx, &t->log);
+    const bool leads = trainer_leads(t);
+    enum qkv_status status = qkv_rank_agree(t->ctx, leads ? qkv_log_sync(t->ctx, &t->log) : QKV_OK);
     if (!status) status = qkv_checkpoint_write(t);
+    if (status || !leads) return status;
     /* Until an evaluation has chosen the best weights, the model in the folder is the latest. */
-    if (!status && isnan(t->report.best_loss)) status = qkv_model_save(t->model, t->folder);
+    if (isnan(t->report.best_loss)) status = qkv_model_save(t->model, t->folder);
     return status ? status : qkv_state_saved(t);
 }
 
@@ -191,9 +203,7 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
                         "nothing was saved, as training failed with numbers that are not finite; the "
                         "checkpoint of step %lld in %s is whole",
                         (long long)t->saved_step, t->folder);
-    enum qkv_status status = qkv_rank_collect(t);
-    if (!status && trainer_leads(t)) status = trainer_write(t);
-    status = qkv_rank_agree(t->ctx, status);
+    enum qkv_status status = qkv_rank_agree(t->ctx, trainer_write(t));
     if (!status) t->saved_step = t->report.step;
     return status;
 }
@@ -296,7 +306,7 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     bytes += ((t->rows.documents ? t->rows.positions : 0) + (t->rows.types ? t->rows.positions : 0) +
               (t->rows.prefix ? t->B : 0)) *
              sizeof(int32_t);
-    bytes += t->sums.arena.capacity;
+    bytes += t->sums.arena.capacity + t->rank_sums.arena.capacity;
     bytes += t->model->packed_arena.capacity + t->model->packed_back.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */

@@ -1,0 +1,123 @@
+/* rank_spread: what all ranks get of what one of them has: the norm of all gradients, and the weights that a rank has updated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "model/model.h"
+#include "train/train.h"
+
+/* What ranks own of an array that is cut like the gradients, of `scale` floats of those to an element, goes to all others. */
+static enum qkv_status spread_array(struct qkv_context *ctx, const struct qkv_rank_cut *cut, char *array, size_t scale,
+                                    size_t size) {
+    const int rank = qkv_context_rank(ctx);
+    enum qkv_status status = QKV_OK;
+    for (size_t b = 0; b < cut->buckets; b++) {
+        size_t begin, end, first, last;
+        qkv_rank_own(cut, b, rank, &begin, &end);
+        for (int shift = 1; shift < cut->ranks && !status; shift++) {
+            const int to = (rank + shift) % cut->ranks, from = (rank + cut->ranks - shift) % cut->ranks;
+            qkv_rank_own(cut, b, from, &first, &last);
+            status = qkv_rank_exchange(ctx, to, array + qkv_pieces(begin, scale) * size,
+                                       (qkv_pieces(end, scale) - qkv_pieces(begin, scale)) * size, from,
+                                       array + qkv_pieces(first, scale) * size,
+                                       (qkv_pieces(last, scale) - qkv_pieces(first, scale)) * size);
+        }
+    }
+    return status;
+}
+
+/* ---- norm ------------------------------------------------------------------------------------------------------------------ */
+
+struct spread {
+    struct qkv_weights *w;
+    struct qkv_rank_cut cut;
+    int rank;
+    bool out; /* weights to where gradients lie; else back */
+};
+
+static void spread_square(void *argument, size_t bucket, int thread) {
+    (void)thread;
+    const struct spread *s = argument;
+    size_t begin, end, next;
+    qkv_rank_own(&s->cut, bucket, s->rank, &begin, &end);
+    for (; begin < end; begin = next) {
+        next = qkv_min(end, begin + QKV_GRADIENT_PIECE);
+        s->w->gradient_sums[begin / QKV_GRADIENT_PIECE] =
+            s->w->ctx->kernels->sum_squares(s->w->gradients + begin, next - begin);
+    }
+}
+
+enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm) {
+    struct qkv_weights *w = &model->weights;
+    struct spread s = {.w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx)};
+    enum qkv_status status = QKV_OK;
+    if (s.cut.ranks == 1) {
+        qkv_weights_square_gradients(w);
+    } else {
+        qkv_parallel(w->ctx, s.cut.buckets, spread_square, &s);
+        status = spread_array(w->ctx, &s.cut, (char *)w->gradient_sums, QKV_GRADIENT_PIECE, sizeof(double));
+    }
+    *norm = qkv_weights_gradient_norm(w);
+    return status;
+}
+
+/* ---- weights --------------------------------------------------------------------------------------------------------------- */
+
+/* Weights lie as their gradients do, so these may travel from where they are: *first is where the first gradient's weight is. What is
+ * between them is padding, or frozen rows of operands that learn, which all ranks have. */
+static bool spread_alike(const struct qkv_weights *w, float **first) {
+    bool any = false;
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        const struct qkv_tensor *x = w->tensors[i];
+        if (!x->gradient) continue;
+        const size_t at = (size_t)(x->gradient - w->gradients);
+        if (!any && at) return false;
+        if (!any) *first = x->data;
+        if ((float *)x->data != *first + at) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Copies the weights of what this rank owns of a bucket out, or what others own of it back. */
+static void spread_copy(void *argument, size_t bucket, int thread) {
+    (void)thread;
+    const struct spread *s = argument;
+    struct qkv_weights *w = s->w;
+    for (int r = 0; r < s->cut.ranks; r++) {
+        size_t begin, end;
+        if ((r == s->rank) != s->out) continue;
+        qkv_rank_own(&s->cut, bucket, r, &begin, &end);
+        for (size_t i = 0; i < w->count; i++) {
+            const struct qkv_weight *weight = &w->list[i];
+            if (!weight->trainable) continue;
+            const size_t at = (size_t)(weight->gradient - w->gradients);
+            const size_t from = qkv_max(begin, at), to = qkv_min(end, at + weight->rows * weight->columns);
+            if (from >= to) continue;
+            if (s->out)
+                memcpy(w->gradients + from, weight->data + (from - at), (to - from) * sizeof(float));
+            else
+                memcpy(weight->data + (from - at), w->gradients + from, (to - from) * sizeof(float));
+        }
+    }
+}
+
+/* The gradients are used up, so their array carries weights that lie otherwise. */
+enum qkv_status qkv_rank_spread_weights(struct qkv_model *model) {
+    struct qkv_weights *w = &model->weights;
+    struct spread s = {
+        .w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx), .out = true};
+    enum qkv_status status;
+    float *first;
+    if (s.cut.ranks == 1) return QKV_OK;
+    if (spread_alike(w, &first)) {
+        status = spread_array(w->ctx, &s.cut, (char *)first, 1, sizeof(float));
+    } else {
+        qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
+        status = spread_array(w->ctx, &s.cut, (char *)w->gradients, 1, sizeof(float));
+        s.out = false;
+        if (!status) qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
+    }
+    qkv_weights_clear_gradients(w);
+    return status;
+}

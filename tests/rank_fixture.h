@@ -1,0 +1,79 @@
+/* rank_fixture.h: training on several ranks, here threads of one process. Header-only. */
+#ifndef QKV_RANK_FIXTURE_H
+#define QKV_RANK_FIXTURE_H
+
+#include "train_same.h"
+
+#include "../examples/ranks.h"
+
+struct run { /* what every rank is told */
+    const char *folder;
+    const struct qkv_spec *spec;
+    struct qkv_train_options options;
+    int64_t until; /* the step that it is left at; then it is resumed if `again` */
+    bool again;
+    /* What a rank does otherwise: before it begins, and before each step; NULL: nothing. */
+    void (*differs)(struct run *own, int rank);
+    void (*disturbs)(struct qkv_trainer *trainer, int64_t step, int rank);
+};
+struct rank {
+    struct rank_member member;
+    const struct run *run;
+    enum qkv_status status;
+    char message[1024];
+};
+
+static inline enum qkv_status rank_steps(struct qkv_context *ctx, const struct run *run, int rank) {
+    struct qkv_trainer *trainer = NULL;
+    struct qkv_train_report report = {0};
+    enum qkv_status status = run->again
+                                 ? qkv_trainer_resume(ctx, run->folder, 0, NULL, NULL, &trainer)
+                                 : qkv_trainer_create(ctx, run->spec, &run->options, run->folder, NULL, NULL, &trainer);
+    while (!status && report.step < run->until) {
+        if (run->disturbs) run->disturbs(trainer, report.step, rank);
+        status = qkv_trainer_step(trainer, &report);
+    }
+    if (!status) status = qkv_trainer_save(trainer);
+    qkv_trainer_free(trainer);
+    return status;
+}
+
+static inline void *rank_main(void *argument) {
+    struct rank *rank = argument;
+    const struct qkv_communicator communicator = rank_communicator(&rank->member);
+    const struct qkv_context_options options = {
+        .threads = 1, .precision = QKV_PRECISION_AUTO, .communicator = &communicator};
+    struct run own = *rank->run;
+    struct qkv_context *ctx;
+    if (own.differs) own.differs(&own, rank->member.rank);
+    rank->status = qkv_context_create(&ctx, &options);
+    if (!rank->status) rank->status = rank_steps(ctx, &own, rank->member.rank);
+    snprintf(rank->message, sizeof rank->message, "%s", qkv_message(ctx));
+    rank_group_leave(rank->member.group, rank->member.rank);
+    qkv_context_free(ctx);
+    return NULL;
+}
+
+/* Runs it on so many ranks, which fail together or not at all. */
+static inline enum qkv_status run_ranks(const struct run *run, int ranks, char message[1024]) {
+    struct rank_group group;
+    struct rank all[RANKS_MOST] = {0};
+    pthread_t threads[RANKS_MOST];
+    rank_group_start(&group, ranks);
+    for (int r = 0; r < ranks; r++) {
+        all[r].member = (struct rank_member){&group, r};
+        all[r].run = run;
+        assert_int_equal(pthread_create(&threads[r], NULL, rank_main, &all[r]), 0);
+    }
+    for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
+    for (int r = 1; r < ranks; r++) assert_int_equal(!all[r].status, !all[0].status);
+    memcpy(message, all[0].message, 1024);
+    return all[0].status;
+}
+
+static inline void expect_run(const struct run *run, int ranks) {
+    char message[1024];
+    if (run_ranks(run, ranks, message)) fail_msg("%d ranks: %s", ranks, message);
+}
+
+#endif
