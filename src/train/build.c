@@ -210,7 +210,7 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
     const struct qkv_train_shapes shapes = {.B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate)
                                                          : t->B,
                                             .T = T,
-                                            .train_B = qkv_parts_most(t->ctx, o, (size_t)o->batch),
+                                            .train_B = o->data || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
                                             .source_T = t->source_T ? t->source_T : T,
                                             .train = t->lines.shapes,
                                             .valid = t->lines.validation_shapes,

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Several ranks under mpirun, one of which meets what the others do not: a full disk; another build.
+. "$(dirname "$0")/common.sh"
+if [ ! -e "$BINARY/qkv-mpi.so" ] || ! command -v mpirun >/dev/null; then
+    echo "there is no Open MPI here: nothing is tested"
+    exit 0
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none QKV_RANK_SECONDS=120
+export ASAN_OPTIONS=detect_leaks=0 # those of Open MPI, which the command does not own
+if ! mpirun -n 2 true >/dev/null 2>why; then
+    echo "Open MPI is installed, but starts nothing here; nothing is tested: $(grep -m1 '[a-z]' why)"
+    exit 0
+fi
+single=$QKV
+# other COMMAND: from here on $QKV is 3 ranks, of which rank 1 runs the shell command for "$@".
+other() {
+    QKV=$folder/ranks
+    printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || { %s; }\nexec "%s" "$@"\n' "$1" "$single" >one
+    printf '#!/bin/sh\nexec mpirun -n 3 "%s" "$@"\n' "$folder/one" >"$QKV"
+    chmod +x one "$QKV"
+}
+make_spec
+make_text 400 >text.txt
+
+# ---- a full disk on one rank: the checkpoint before is whole, and goes on ----
+QKV=$single
+try 0 train whole 8 --quiet --set d_model=256 --set decoder.ffn.d_ff=1024
+try 0 train full 4 --quiet --set d_model=256 --set decoder.ffn.d_ff=1024
+cp full/checkpoint.safetensors before.safetensors
+other 'ulimit -f 64'
+try 3 resume full --steps 8 --quiet
+has err '^qkv: rank 1: cannot write full/.*checkpoint'
+cmp -s full/checkpoint.safetensors before.safetensors || fail "a checkpoint that could not be written has replaced the one before"
+[ -z "$(ls full/.*.tmp 2>/dev/null)" ] || fail "half a checkpoint was left"
+
+# ---- another build ----
+version=$("$single" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -1)
+changed=$(printf '%s' "$version" | tr 0-9 1-90)
+sed "s/${version//./\\.}/$changed/g" "$single" >old
+chmod +x old
+other "exec \"$folder/old\" \"\$@\""
+try 1 train build 4 --quiet
+has err 'rank 1.*(version|build)'
+[ ! -e build/train.json ] || fail "a run that was refused has left a folder"
+finish
