@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 /* How ranks reach each other: what a program tells a context (struct qkv_context_options) that is one of several. The library
- * makes its own sums; it only sends, receives, gathers and broadcasts bytes, in the same order on every rank, and never from two
- * threads at once. Each call returns 0 when the buffers may be used again, or another number where a rank cannot be reached.
+ * makes its own sums; it only sends, receives, gathers and broadcasts bytes, in the same order on every rank. A trainer calls from a
+ * thread of its own too, while backward runs, but never two threads at once. Each call returns 0 when the buffers may be used again, or another number where a rank cannot be reached.
  * examples/ranks.h has one over threads. */
 enum { QKV_RANKS_MOST = 64 }; /* that a run can have: as many as groups of a batch */
 struct qkv_communicator {

@@ -207,17 +207,17 @@ static void build_measure(struct qkv_trainer *t) {
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     const size_t T = t->T ? t->T : (size_t)spec->context;
-    const struct qkv_train_shapes shapes = {.B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate)
-                                                         : t->B,
-                                            .T = T,
-                                            .train_B = o->data || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
-                                            .source_T = t->source_T ? t->source_T : T,
-                                            .train = t->lines.shapes,
-                                            .valid = t->lines.validation_shapes,
-                                            .train_count = t->lines.shape_count,
-                                            .valid_count = t->lines.validation_shape_count,
-                                            .levels = build_levels(t),
-                                            .validates = qkv_trainer_validates(t)};
+    const struct qkv_train_shapes shapes = {
+        .B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->B,
+        .T = T,
+        .train_B = o->data || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
+        .source_T = t->source_T ? t->source_T : T,
+        .train = t->lines.shapes,
+        .valid = t->lines.validation_shapes,
+        .train_count = t->lines.shape_count,
+        .valid_count = t->lines.validation_shape_count,
+        .levels = build_levels(t),
+        .validates = qkv_trainer_validates(t)};
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
 

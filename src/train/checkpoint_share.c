@@ -15,8 +15,8 @@ enum { SHARE_NAME = 320, SHARE_HEADER = 1 << 12, SHARE_PIECE = 1 << 24 };
 struct share_file {
     struct qkv_context *ctx;
     int descriptor;
-    size_t data; /* where the first weight's numbers begin */
-    const char *path;
+    size_t data;      /* where the first weight's numbers begin */
+    const char *path; /* that messages name */
 };
 
 static enum qkv_status share_put(const struct share_file *f, const float *x, size_t count, size_t place) {
@@ -110,10 +110,9 @@ static bool share_hash(int descriptor, size_t data, uint64_t *hash) {
 static enum qkv_status share_open(struct qkv_trainer *t, const char *path, const struct share_card *card,
                                   struct share_file *f) {
     uint64_t hash = 0;
-    f->path = path;
     f->data = card->data;
     f->descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (f->descriptor < 0 && errno != ENOENT) return qkv_fail_file(t->ctx, "write", path, errno);
+    if (f->descriptor < 0 && errno != ENOENT) return qkv_fail_file(t->ctx, "write", f->path, errno);
     if (f->descriptor >= 0 && share_hash(f->descriptor, f->data, &hash) && (!card->hash || hash == card->hash))
         return QKV_OK;
     return qkv_fail(t->ctx, QKV_FILE,
@@ -137,9 +136,15 @@ static enum qkv_status share_tell(struct qkv_trainer *t, const char *temporary, 
 enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *t, const char *temporary, size_t data) {
     struct share_card card;
     struct share_file f = {.ctx = t->ctx, .descriptor = -1};
-    enum qkv_status status = qkv_rank_agree(t->ctx, share_tell(t, temporary, data, &card));
+    char *shown = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
+    enum qkv_status status = shown ? share_tell(t, temporary, data, &card) : QKV_MEMORY;
+    status = qkv_rank_agree(t->ctx, status);
     if (!status) status = qkv_rank_broadcast(t->ctx, &card, sizeof card);
-    if (status) return status;
+    if (status) {
+        free(shown);
+        return status;
+    }
+    f.path = shown;
     card.name[sizeof card.name - 1] = 0;
     char *path = temporary ? qkv_copy_string(t->ctx, temporary) : qkv_join_path(t->ctx, t->folder, card.name);
     status = path ? share_open(t, path, &card, &f) : QKV_MEMORY;
@@ -147,6 +152,7 @@ enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *t, const char *t
     if (!status) status = share_put_runs(t, &f);
     status = share_close(&f, status);
     free(path);
+    free(shown);
     return qkv_rank_agree(t->ctx, status);
 }
 
