@@ -52,8 +52,8 @@ struct qkv_rank_plan {
     size_t train_bytes;
     /* A step: */
     double flops;
-    double gradient_sent, weight_sent, received; /* bytes */
-    double messages;                             /* sent */
+    double gradient_sent, weight_sent, received;       /* bytes */
+    double rounds, gradient_messages, weight_messages; /* in which gradients travel; messages that are sent */
 };
 /* Plans rank `rank` of `ranks` in a training of windows: `batch` rows a step of `context` tokens, with the groups, accumulation and
  * optimizer of the options. The model is a planned one (qkv_model_plan); its context need have no other ranks. Nothing of that size is

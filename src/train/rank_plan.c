@@ -122,7 +122,9 @@ static void plan_traffic(const struct planner *p, struct qkv_rank_plan *plan) {
     plan->gradient_sent = (double)p->share.count * (floats - own) * sizeof(float);
     plan->weight_sent = own * others * sizeof(float);
     plan->received = (nodes * own + (floats - own)) * sizeof(float);
-    plan->messages = ((double)p->share.count * rounds + rounds) * others;
+    plan->rounds = rounds;
+    plan->gradient_messages = (double)p->share.count * rounds * others;
+    plan->weight_messages = rounds * others;
 }
 
 static enum qkv_status plan_make(struct planner *p, struct qkv_rank_plan *plan) {

@@ -50,6 +50,12 @@ has out '^ 0\.000 0\.000 0\.000 0\.000 0\.000 1\.000 0\.000 0\.000$' # the secon
 try 0 programs/modules
 has out '^attn\.q\.weight +\(16,16\)$'
 has out '^step 1000: loss 0\.0[01]'
+# Ranks that are threads: the weights of one, on a fast network and on a slow one.
+for i in $(seq 300); do echo "a line $i of a text that is long enough to be learnt from"; done >text.txt
+try 0 programs/threads text.txt one 1 4
+try 0 programs/threads text.txt three 3 4 1 10
+has out '^with 1 ms a message and 10 Gbit/s: [0-9.]+ ms a step, foreseen [0-9.]+ ms'
+cmp one/model.safetensors three/model.safetensors || fail "three ranks on a slow network make other weights"
 # What tutorials show; each program checks its own numbers.
 try 0 programs/multihead
 has out '3,780,472 parameters +yes$'
