@@ -1,4 +1,6 @@
 /* rank_plan: what a rank of a training will need and move, from the same cuts that the training makes, without any other rank. */
+#include <string.h>
+
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "train/train.h"
@@ -12,29 +14,6 @@ struct planner {
     size_t batch, context;
     int ranks, rank;
 };
-
-/* ---- the cut of the gradients -------------------------------------------------------------------------------------------- */
-
-/* Gradients travel in buckets, of each of which the ranks own shares of whole pieces of the norm in turn. */
-enum { PLAN_BUCKETS = 16, PLAN_PIECES = 8 }; /* about the fewest buckets; pieces of a share, at most */
-
-static size_t plan_share(const struct planner *p) {
-    const size_t pieces = qkv_pieces(p->model->weights.floats, QKV_GRADIENT_PIECE);
-    const size_t share = qkv_max(qkv_pieces(pieces, (size_t)p->ranks * PLAN_BUCKETS), 1);
-    return qkv_min(share, PLAN_PIECES) * QKV_GRADIENT_PIECE;
-}
-
-static size_t plan_rounds(const struct planner *p) {
-    return qkv_pieces(p->model->weights.floats, plan_share(p) * (size_t)p->ranks);
-}
-
-/* The floats of the gradients that a rank updates. */
-static size_t plan_own(const struct planner *p) {
-    const size_t share = plan_share(p), all = p->model->weights.floats;
-    size_t own = 0;
-    for (size_t at = (size_t)p->rank * share; at < all; at += share * (size_t)p->ranks) own += qkv_min(share, all - at);
-    return own;
-}
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------------- */
 
@@ -64,36 +43,9 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
     return status;
 }
 
-/* The most nodes of the tree that the rank has, and all others together, in a batch of any number of rows. */
-static void plan_nodes(const struct planner *p, size_t *own, size_t *others) {
-    *own = 1;
-    *others = 0;
-    for (size_t rows = 1; rows <= (size_t)p->options->groups; rows++) {
-        size_t all = 0;
-        for (int r = 0; r < p->ranks; r++) {
-            const size_t count = qkv_rank_share_of(p->ctx, p->options, rows, r).count;
-            if (r == p->rank) *own = qkv_max(*own, count);
-            if (r != p->rank) all += count;
-        }
-        *others = qkv_max(*others, all);
-    }
-}
-
-/* Sums of nodes but the last, with the later uses of weights; and a share of each node of the others. */
-static enum qkv_status plan_buffers(const struct planner *p, size_t *bytes) {
-    size_t own, others, later, node;
-    enum qkv_status status = qkv_parts_bytes(p->model, UINT64_C(1) << 63, &later);
-    plan_nodes(p, &own, &others);
-    if (status) return status;
-    if (qkv_multiply(p->model->weights.floats, sizeof(float), &node) && qkv_add_size(node, later, &node) &&
-        qkv_multiply(node, own - 1, &node) && qkv_multiply(others * plan_share(p), sizeof(float), &later) &&
-        qkv_add_size(node, later, bytes))
-        return QKV_OK;
-    return qkv_fail_memory(p->ctx, SIZE_MAX, "gradients of ranks");
-}
-
 static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan *plan) {
     struct qkv_model *m = p->model;
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(p->ctx, m->weights.floats);
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t sums = 0;
     enum qkv_status status = qkv_train_freeze(p->options, m);
@@ -105,23 +57,25 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     if (status) return status;
     plan->weight_bytes = before;
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
-    plan->optimizer_bytes = moments * plan_own(p) * sizeof(float);
-    return p->ranks > 1 ? plan_buffers(p, &plan->buffer_bytes) : QKV_OK;
+    plan->optimizer_bytes = moments * qkv_rank_own_floats(&cut, p->rank) * sizeof(float);
+    return qkv_rank_sums_bytes(m, p->options, qkv_parts_later_all(m), &plan->buffer_bytes);
 }
 
 /* ---- traffic --------------------------------------------------------------------------------------------------------------- */
 
 /* Each node of the tree that the rank has goes to the owners of its floats, and the weights that it has updated to all. */
 static void plan_traffic(const struct planner *p, struct qkv_rank_plan *plan) {
-    const double floats = (double)p->model->weights.floats, own = (double)plan_own(p), others = p->ranks - 1;
-    const double rounds = (double)plan_rounds(p);
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(p->ctx, p->model->weights.floats);
+    const double floats = (double)cut.floats, own = (double)qkv_rank_own_floats(&cut, p->rank), others = p->ranks - 1,
+                 rounds = (double)cut.buckets,
+                 bytes = strcmp(p->options->gradients, "bf16") ? sizeof(float) : sizeof(uint16_t);
     double nodes = 0;
     for (int r = 0; r < p->ranks; r++)
         if (r != p->rank) nodes += (double)qkv_rank_share_of(p->ctx, p->options, p->batch, r).count;
     if (p->ranks == 1) return;
-    plan->gradient_sent = (double)p->share.count * (floats - own) * sizeof(float);
+    plan->gradient_sent = (double)p->share.count * (floats - own) * bytes;
     plan->weight_sent = own * others * sizeof(float);
-    plan->received = (nodes * own + (floats - own)) * sizeof(float);
+    plan->received = nodes * own * bytes + (floats - own) * sizeof(float);
     plan->rounds = rounds;
     plan->gradient_messages = (double)p->share.count * rounds * others;
     plan->weight_messages = rounds * others;
