@@ -56,6 +56,9 @@ try 0 programs/threads text.txt one 1 4
 try 0 programs/threads text.txt three 3 4 1 10
 has out '^with 1 ms a message and 10 Gbit/s: [0-9.]+ ms a step, foreseen [0-9.]+ ms'
 cmp one/model.safetensors three/model.safetensors || fail "three ranks on a slow network make other weights"
+try 0 programs/scale nano-gpt 6 64 10
+has out '^  1024 '
+try 2 programs/scale nano-gpt 6 64
 # What tutorials show; each program checks its own numbers.
 try 0 programs/multihead
 has out '3,780,472 parameters +yes$'
