@@ -209,6 +209,51 @@ static void test_routers_are_fp32(void **state) {
     free(gradient[0]), free(gradient[1]);
 }
 
+/* The logits of `rows` of three sequences, from the `first` on; the caller's. */
+enum { ROUTED_B = 3, ROUTED_T = 12, ROUTED_V = 7 };
+static float *routed_logits(enum qkv_precision precision, size_t first, size_t rows) {
+    static const char json[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 7, \"d_model\": 32, \"context\": 12,"
+                               " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}, \"ffn\": {\"d_ff\": 24,"
+                               " \"experts\": {\"count\": 5, \"top_k\": 2, \"shared\": 8}}}}";
+    int32_t ids[ROUTED_B * ROUTED_T];
+    for (int32_t i = 0; i < ROUTED_B * ROUTED_T; i++) ids[i] = (i * i + i / 5) % ROUTED_V;
+    const struct qkv_batch batch = {.B = rows, .T = ROUTED_T, .ids = ids + first * ROUTED_T};
+    const struct qkv_pass_options o = {.B = rows, .T = ROUTED_T, .logits = true};
+    const struct qkv_context_options options = {.precision = precision};
+    struct qkv_context *ctx;
+    struct qkv_spec spec;
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", json, strlen(json), NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    for (size_t p = 0; p < qkv_model_parameters(model); p++) /* so that routers choose otherwise from row to row */
+        for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, p)); k++)
+            qkv_model_weights_mutable(model, p)[k] *= 4;
+    assert_ok(ctx, qkv_pass_create(model, &o, &pass));
+    assert_ok(ctx, qkv_pass_forward(pass, &batch));
+    float *logits = copy_output(pass);
+    qkv_pass_free(pass);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return logits;
+}
+
+/* Experts have as many rows as choose them: what a row gets does not depend on how many others there are, to the bit. */
+static void test_routed_rows_depend_on_no_other(void **state) {
+    (void)state;
+    enum { EACH = ROUTED_T * ROUTED_V };
+    for (enum qkv_precision precision = QKV_FP32; precision <= QKV_MIXED_BF16; precision++) {
+        float *all = routed_logits(precision, 0, ROUTED_B);
+        for (size_t b = 0; b < ROUTED_B; b++) {
+            float *one = routed_logits(precision, b, 1);
+            assert_memory_equal(all + b * EACH, one, EACH * sizeof *one);
+            free(one);
+        }
+        free(all);
+    }
+}
+
 /* What is kept for the way back takes less memory. */
 static void test_memory(void **state) {
     (void)state;
@@ -236,8 +281,11 @@ static void test_memory(void **state) {
 int main(void) {
     latents_too = true;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_fp32), cmocka_unit_test(test_packed_weights_follow),
-        cmocka_unit_test(test_decoding),  cmocka_unit_test(test_routers_are_fp32),
+        cmocka_unit_test(test_near_fp32),
+        cmocka_unit_test(test_packed_weights_follow),
+        cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_routers_are_fp32),
+        cmocka_unit_test(test_routed_rows_depend_on_no_other),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
