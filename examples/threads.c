@@ -147,7 +147,7 @@ static double run_all(struct worker *workers, int ranks) {
 /* ---- the cost model ---------------------------------------------------------------------------------------------------------------- */
 
 /* A step on a network where one without delays takes `fast` seconds: gradients travel while backward, two thirds of it, still runs, all
- * but the last of their rounds; then weights, the norm, and three small messages to rank 0 and back. */
+ * but the last of their rounds; then weights, the norm, and five small messages to rank 0 and back. */
 static double foresee(double fast, const struct worker *w, int ranks) {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -173,7 +173,7 @@ static double foresee(double fast, const struct worker *w, int ranks) {
     const double weights = plan.weight_messages * net->seconds + plan.weight_sent / net->bytes_per_second;
     const double hidden = 2.0 / 3 * fast * (1 - 1 / rounds), last = gradients / rounds;
     const double shown = gradients - hidden > last ? gradients - hidden : last;
-    return fast + shown + weights + others * net->seconds + 3 * 2 * net->seconds;
+    return fast + shown + weights + others * net->seconds + 5 * 2 * net->seconds;
 }
 
 int main(int argc, char **argv) {
