@@ -220,22 +220,33 @@ static void few_add_apart(const struct few *f, float *sum, const float *x, struc
     (1, columns, ADD, sum + j * columns, columns, NULL, x + r * f->ld + j, 1, f->ld, y.x + r * y.stride, y.stride, 1);
 }
 
-/* A gradient of the keys, out (+)= xᵀ·y over the rows: x is P or dS, y is dY or Q. */
+/* f->sum (keys,columns) = xᵀ·y over the first `rows` rows, for the keys [begin, end). */
+static void few_add(const struct few *f, size_t begin, size_t end, size_t rows, const float *x, struct few_lines y,
+                    size_t columns) {
+    const size_t tile = few_tile(end - begin);
+    for (size_t j = begin, keys; j < end; j += keys) {
+        keys = end - j < tile ? end - j : tile;
+        QKV_K(attend_tiles)
+        (keys, columns, FRESH, f->sum + j * columns, columns, NULL, x + j, 1, f->ld, y.x, y.stride, rows);
+    }
+}
+
+/* A gradient of the keys, out (+)= xᵀ·y over the rows: x is P or dS, y is dY or Q. That of a key that no row attends to is 0
+ * whatever the rows are. */
 static void few_keys(const struct few *f, const struct qkv_heads *out, size_t b, size_t h, const float *x,
                      struct few_lines y, size_t columns) {
     const struct few_lines to = few_at(out, b, h);
-    const bool accumulate = f->plan->g->accumulate, direct = f->finite && !accumulate;
-    const size_t tile = few_tile(f->a->Tk);
+    const size_t Tq = f->a->Tq, Tk = f->a->Tk;
     if (!to.x) return;
-    if (!f->finite) few_add_apart(f, f->sum, x, y, columns);
-    for (size_t j = 0, keys; j < f->a->Tk && f->finite; j += keys) {
-        keys = f->a->Tk - j < tile ? f->a->Tk - j : tile;
-        QKV_K(attend_tiles)
-        (keys, columns, FRESH, direct ? to.x + j * to.stride : f->sum + j * columns, direct ? to.stride : columns, NULL,
-         x + j, 1, f->ld, y.x, y.stride, f->a->Tq);
+    if (f->finite) {
+        few_add(f, 0, f->all.begin, 0, x, y, columns);
+        few_add(f, f->all.begin, f->all.end, Tq, x, y, columns);
+        few_add(f, f->all.end, Tk, 0, x, y, columns);
+    } else {
+        few_add_apart(f, f->sum, x, y, columns);
     }
-    for (size_t j = 0; j < f->a->Tk && !direct; j++)
-        put_cells((struct cells){to.x + j * to.stride, QKV_F32}, accumulate, f->sum + j * columns, columns);
+    for (size_t j = 0; j < Tk; j++)
+        put_cells((struct cells){to.x + j * to.stride, QKV_F32}, f->plan->g->accumulate, f->sum + j * columns, columns);
 }
 
 static void few_queries(const struct few *f, struct few_lines dq, size_t r0, size_t rows) {

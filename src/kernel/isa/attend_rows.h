@@ -51,10 +51,11 @@ QKV_INLINE void read_cells(float *out, struct cells x, size_t columns) {
     for (size_t c = 0; c < columns; c += W) store_row(out + c, load_cells(x, c, columns - c), columns - c);
 }
 
-/* x (+)= sum, whose places up to a multiple of W exist. */
+/* x (+)= sum, whose places up to a multiple of W exist. Adding 0 makes every zero of the sum a positive one, whichever terms
+ * of 0 were among those of the sum. */
 QKV_INLINE void put_cells(struct cells x, bool accumulate, const float *sum, size_t columns) {
     for (size_t c = 0; c < columns; c += W) {
-        vf v = vf_load(sum + c);
+        vf v = vf_add(vf_load(sum + c), vf_zero());
         if (accumulate) v = vf_add(load_cells(x, c, columns - c), v);
         store_cells(x, c, v, columns - c);
     }
