@@ -53,8 +53,9 @@ enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder,
     json_t *root;
     struct qkv_model_place place;
     *precision = QKV_FP32;
-    if (qkv_model_place(ctx, folder, &place)) return QKV_MEMORY;
-    enum qkv_status status =
+    enum qkv_status status = qkv_model_place(ctx, folder, &place);
+    if (status) return status;
+    status =
         record_read(ctx, place.folder, "it records the precision: restore it, or say which precision to use", &root);
     if (root) status = record_precision(ctx, place.folder, record_option(root, "precision"), precision);
     json_decref(root);
@@ -67,8 +68,9 @@ enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder,
     json_t *root;
     struct qkv_model_place place;
     *documents = false;
-    if (qkv_model_place(ctx, folder, &place)) return QKV_MEMORY;
-    enum qkv_status status = record_read(ctx, place.folder, "it records whether documents are apart", &root);
+    enum qkv_status status = qkv_model_place(ctx, folder, &place);
+    if (status) return status;
+    status = record_read(ctx, place.folder, "it records whether documents are apart", &root);
     const json_t *value = record_option(root, "documents");
     if (!status && value && !json_is_boolean(value))
         status = qkv_fail(ctx, QKV_FORMAT, "%s/" QKV_TRAIN_FILE ": documents must be true or false; restore the file",

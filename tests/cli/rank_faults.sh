@@ -41,7 +41,7 @@ changed=$(printf '%s' "$version" | tr 0-9 1-90)
 sed "s/${version//./\\.}/$changed/g" "$single" >old
 chmod +x old
 other "exec \"$folder/old\" \"\$@\""
-try 1 train build 4 --quiet
+try 2 train build 4 --quiet # said before a file is read
 has err 'rank 1.*(version|build)'
 [ ! -e build/train.json ] || fail "a run that was refused has left a folder"
 finish

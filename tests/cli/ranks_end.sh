@@ -39,7 +39,7 @@ mkdir elsewhere
 unlike "rank 1: .*spec.json" other mpirun -n 1 "$QKV" $run --out other : -n 1 -wdir "$folder/elsewhere" "$QKV" $run --out other
 cp spec.json elsewhere
 sed -i 's/"d_ff": 64/"d_ff": 96/' elsewhere/spec.json
-unlike "rank 1 has a spec with digest .*, and rank 0" other mpirun -n 1 "$QKV" $run --out other : -n 1 -wdir "$folder/elsewhere" "$QKV" $run --out other
+unlike "rank 1: the specs differ: .*, on rank 0; give all ranks the same" other mpirun -n 1 "$QKV" $run --out other : -n 1 -wdir "$folder/elsewhere" "$QKV" $run --out other
 ranks 3
 unlike 'there are 3 ranks and 2 groups of a batch' other "$QKV" $run --out other --groups 2
 try 0 "$single" $run --steps 2 --out here
