@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli_lab.h"
+#include "cli_ranks.h"
 
 struct arguments {
     const char *json, *text, *precision;

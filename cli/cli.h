@@ -187,32 +187,6 @@ void cli_hush(void);
  * only one. */
 void cli_speak_as(const struct qkv_communicator *communicator, int threads);
 
-/* ---- ranks (ranks.c): programs that a launcher has started together ------------------------------------------------------- */
-
-/* Whether this is one that leaves a command to rank 0. */
-bool cli_ranks_idle(const struct cli_command *command);
-/* Joins them, where there are several, for the contexts that are opened next; all must have been started with the same words. CLI_DONE,
- * or the exit code after a message. */
-int cli_ranks_join(const struct cli_command *command, char **words, size_t count);
-/* Whether this is not rank 0, which speaks for all. */
-bool cli_ranks_follow(void);
-int cli_ranks_count(void);
-/* NULL: there is one rank. */
-const struct qkv_communicator *cli_ranks_communicator(void);
-/* What is said behind the line that names a rank that has died: how to go on. */
-void cli_ranks_hint(const char *format, ...) CLI_PRINTF(1, 2);
-/* All end, with the command's exit code; when the contexts are gone. A rank that has failed alone says so and ends all. */
-void cli_ranks_leave(int code);
-
-/* What ranks compare when they begin (ranks_compare.c). */
-enum { CLI_DIFFERENCE = 1024 };
-/* Sets `difference` on all ranks where one has another build or other words; 0, or another number where a rank cannot be reached. */
-int cli_ranks_compare(const struct qkv_communicator *communicator, const char *command, char **words, size_t count,
-                      char difference[CLI_DIFFERENCE]);
-/* Threads for this rank: the CPUs that it may use, divided among the ranks of its machine that may use them too. Rank 0 says so where the
- * launcher has bound them to fewer than there are ranks. */
-int cli_ranks_threads(const struct qkv_communicator *communicator);
-
 /* Gives the context the precision of the options, where they say auto or nothing the one that the run in `folder` records
  * (fp32 for NULL). CLI_DONE, or the exit code after a message. */
 int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder);
@@ -469,75 +443,17 @@ bool cli_task_progress(void *user, const char *what, double done, double total);
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
 
+/* ---- the parts of a model (info_tree.c) -------------------------------------------------------------------------------- */
+
+/* A table of all parameters, under the model's name; CLI_DONE, or CLI_FAILED after a message. */
+int cli_info_print_tree(const struct qkv_model *model, const char *name);
+
 /* ---- the state of a run (info_state.c) ----------------------------------------------------------------------------- */
 
 /* A row, or two, of "qkv info"; nothing where the folder is no run. `folder` as the user called it. */
 void cli_info_state(const struct qkv_run_condition *condition, const char *folder);
 /* The key "run" and its object, or nothing. */
 void cli_info_put_state(struct qkv_json *out, const struct qkv_run_condition *condition);
-
-/* ---- a plan of ranks (info_ranks.c) ---------------------------------------------------------------------------------- */
-
-struct cli_info_ranks {
-    struct qkv_model *model; /* planned */
-    const char *preset;      /* NULL: none */
-    int64_t ranks, groups;
-    size_t batch, context;
-    double network; /* gigabits a second */
-};
-/* A table with a row for each rank, or the key "ranks" and its array; the exit code. */
-int cli_info_print_ranks(struct qkv_context *ctx, const struct cli_info_ranks *ranks);
-int cli_info_put_ranks(struct qkv_context *ctx, const struct cli_info_ranks *ranks, struct qkv_json *out);
-
-/* ---- training (train_*.c) ------------------------------------------------------------------------ */
-
-/* The options of training as a command line gives them. */
-enum { CLI_TRAIN_OPTIONS = 64 };
-struct cli_train_values {
-    const char *option[CLI_TRAIN_OPTIONS];     /* in the order of qkv_train_option_at; NULL: not given */
-    struct cli_texts files[CLI_TRAIN_OPTIONS]; /* of those that may come more than once */
-    bool flag[CLI_TRAIN_OPTIONS];              /* of those that take no value: given */
-};
-/* The value of the i-th option of training as it was given, or NULL; the first one, or the k-th, counted from 0. */
-const char *cli_train_value(const struct cli_train_values *values, size_t i);
-const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k);
-/* Refuses settings that an option of training takes the place of, as both say how large dropout or context is. */
-int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values);
-/* Sets options as the command line has them, in place of what they are (of a file). CLI_DONE, or CLI_FAILED with the context's
- * sentence. */
-int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
-                      struct qkv_train_options *options);
-/* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
- * labelled lines and masked texts have. */
-size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);
-/* The command line of "qkv train". */
-struct cli_train_arguments {
-    const char *preset, *spec, *config, *out, *resume, *extend;
-    const char *checkpoint; /* in the folder `resume`; NULL: the latest */
-    struct cli_texts set;
-    int64_t sample;
-    bool quiet, plain, profile;
-    struct cli_common common;
-    struct cli_train_values training;
-};
-/* Starts a run, or goes on with one: CLI_DONE with a trainer, or the exit code after a message (train_start.c). */
-int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *arguments, struct cli_task *task,
-                    struct qkv_trainer **trainer);
-int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *arguments, struct cli_task *task,
-                     struct qkv_trainer **trainer);
-/* Whether --sample has nothing to show in this run, after a message. */
-bool cli_train_sample_idle(const struct cli_train_arguments *arguments, const struct qkv_train_options *options);
-/* What the run is, before its first step (train_introduce.c). */
-void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trainer,
-                         const struct cli_train_arguments *arguments);
-/* The notes past the first *shown, which counts them; they are no progress, so --quiet shows them too. */
-void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown);
-/* A line about an evaluation, if there was one. */
-void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
-/* What the model writes, a text of so many tokens or the targets of a few sources, is shown and kept in the run's folder. */
-int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens);
-/* The table of --profile, on standard output. */
-void cli_print_profile(struct qkv_profile_report report);
 
 /* What "qkv forward" reads (forward_inputs.c). */
 struct cli_inputs {

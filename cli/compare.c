@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli_lab.h"
+#include "cli_ranks.h"
+#include "cli_train.h"
 
 enum { CACHES = 16, TRAINING = CLI_TRAIN_OPTIONS + 2 * QKV_FILES_MAX };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_ranks.h"
 
 struct arguments {
     struct cli_texts data;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli.h"
+#include "cli_ranks.h"
 
 static enum qkv_status ranks_plan(struct qkv_context *ctx, const struct cli_info_ranks *r, int rank,
                                   struct qkv_rank_plan *plan) {

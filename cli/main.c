@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_ranks.h"
 
 /* Threads that wait for work should go to sleep soon: where other programs want the CPUs too, one that spins for
  * milliseconds (OpenMP's default) keeps the thread that it waits for from running, and training takes five times as long.

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_ranks.h"
 #include "mpi/join.h"
 
 #define MODULE "qkv-mpi.so"

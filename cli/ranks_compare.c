@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_ranks.h"
 
 /* ---- builds and words ---------------------------------------------------------------------------------------------------------- */
 

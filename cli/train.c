@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_ranks.h"
+#include "cli_train.h"
 
 static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct cli_train_arguments, preset),

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_train.h"
 
 /* "a.txt", or "a.txt and 2 more files", of those to train on. */
 static const char *name_data(const struct qkv_trainer *trainer, char *text, size_t size) {

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_train.h"
 
 const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k) {
     if (values->files[i].count) return k < values->files[i].count ? values->files[i].items[k] : NULL;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_train.h"
 
 static int by_time(const void *a, const void *b) {
     double left = (*(const struct qkv_profile_row *const *)a)->seconds,

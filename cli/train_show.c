@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_train.h"
 
 /* Four columns of margin; no control characters on a terminal. */
 static void train_show_all(struct cli_progress *progress, const char *text, size_t size) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_train.h"
 
 bool cli_train_sample_idle(const struct cli_train_arguments *a, const struct qkv_train_options *options) {
     const char *why = NULL;
