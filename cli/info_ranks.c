@@ -75,7 +75,7 @@ int cli_info_put_ranks(struct qkv_context *ctx, const struct cli_info_ranks *r, 
         qkv_json_put_number(out, "gradient_sent", p.gradient_sent, 17);
         qkv_json_put_number(out, "weight_sent", p.weight_sent, 17);
         qkv_json_put_number(out, "received", p.received, 17);
-        qkv_json_put_number(out, "messages", p.gradient_messages + p.weight_messages, 17);
+        qkv_json_put_number(out, "messages", p.gradient_messages + p.weight_messages + p.small_messages, 17);
         qkv_json_put_number(out, "network_seconds", ranks_seconds(r, &p), 6);
         qkv_json_end(out, '}');
     }

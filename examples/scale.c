@@ -29,7 +29,7 @@ static double step(const struct model *m, double ranks, double link) {
     const double moved = bytes * others / ranks, messages = rounds * others * m->seconds;
     const double gradients = messages + moved / link + bytes / m->add_rate; /* each owner adds a node of every rank */
     const double hidden = 2.0 / 3 * compute * (1 - 1 / rounds);
-    const double small = (others + 10) * m->seconds; /* the norm to all, and losses and signals to rank 0 and back */
+    const double small = 6 * m->seconds; /* what came of gradients, of the step, and signals: each to rank 0 and back */
     return compute + larger(gradients - hidden, gradients / rounds) + update + messages + moved / link + small;
 }
 

@@ -147,7 +147,7 @@ static double run_all(struct worker *workers, int ranks) {
 /* ---- the cost model ---------------------------------------------------------------------------------------------------------------- */
 
 /* A step on a network where one without delays takes `fast` seconds: gradients travel while backward, two thirds of it, still runs, all
- * but the last of their rounds; then weights, the norm, and five small messages to rank 0 and back. */
+ * but the last of their rounds and those that wait for it; then weights, and small messages to rank 0 and back. */
 static double foresee(double fast, const struct worker *w, int ranks) {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -168,12 +168,13 @@ static double foresee(double fast, const struct worker *w, int ranks) {
         fprintf(stderr, "cannot plan: %s\n", qkv_status_text(status));
         return -1;
     }
-    const double others = ranks - 1, rounds = plan.rounds;
-    const double gradients = plan.gradient_messages * net->seconds + plan.gradient_sent / net->bytes_per_second;
+    const double rounds = plan.rounds > 1 ? plan.rounds : 1;
+    const double late = plan.late_messages * net->seconds + plan.late_sent / net->bytes_per_second;
+    const double early = plan.gradient_messages * net->seconds + plan.gradient_sent / net->bytes_per_second - late;
     const double weights = plan.weight_messages * net->seconds + plan.weight_sent / net->bytes_per_second;
-    const double hidden = 2.0 / 3 * fast * (1 - 1 / rounds), last = gradients / rounds;
-    const double shown = gradients - hidden > last ? gradients - hidden : last;
-    return fast + shown + weights + others * net->seconds + 5 * 2 * net->seconds;
+    const double hidden = 2.0 / 3 * fast * (1 - 1 / rounds), last = early / rounds;
+    const double shown = early - hidden > last ? early - hidden : last;
+    return fast + shown + late + weights + plan.small_messages * net->seconds;
 }
 
 int main(int argc, char **argv) {

@@ -65,6 +65,87 @@ static void another_number_of_ranks_goes_on(void **state) {
     qkv_context_free(ctx);
 }
 
+/* ---- what is planned is what is taken and sent ------------------------------------------------------------------------------ */
+
+struct sent {
+    struct qkv_communicator inner;
+    struct qkv_rank_plan plan;
+    double exchanged, small, bytes, received; /* of the second step: messages, and bytes of those exchanged */
+    size_t taken;
+};
+static struct sent sent[RANKS_MOST]; /* of each rank */
+
+static int counted_exchange(void *state, int to, const void *data, size_t bytes, int from, void *received,
+                            size_t received_bytes) {
+    struct sent *s = state;
+    s->exchanged++;
+    s->bytes += (double)bytes;
+    s->received += (double)received_bytes;
+    return s->inner.exchange(s->inner.state, to, data, bytes, from, received, received_bytes);
+}
+
+static int counted_gather(void *state, int root, const void *own, size_t bytes, void *all) {
+    struct sent *s = state;
+    s->small++;
+    return s->inner.gather(s->inner.state, root, own, bytes, all);
+}
+
+static int counted_broadcast(void *state, int root, void *data, size_t bytes) {
+    struct sent *s = state;
+    s->small++;
+    return s->inner.broadcast(s->inner.state, root, data, bytes);
+}
+
+static void plan_and_count(struct qkv_trainer *t, int64_t step, int rank) {
+    struct sent *s = &sent[rank];
+    struct qkv_communicator *c = &t->ctx->ranks;
+    if (step == 0) {
+        struct qkv_context *ctx = fixture_context(1);
+        struct qkv_model *model;
+        qkv_context_set_precision(ctx, qkv_context_precision(t->ctx));
+        if (qkv_model_plan(ctx, qkv_model_spec(t->model), &model)) abort();
+        if (qkv_rank_plan(model, &t->options, (size_t)t->options.batch, t->T, c->ranks, rank, &s->plan)) abort();
+        s->taken = qkv_trainer_bytes(t);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+    } else if (step == 1) {
+        s->inner = *c;
+        *c = (struct qkv_communicator){c->rank,           c->ranks,       s, counted_exchange, counted_gather,
+                                       counted_broadcast, s->inner.reason};
+    } else if (step == 2) {
+        *c = s->inner;
+    }
+}
+
+static void expect_plan(const struct sent *s) {
+    const struct qkv_rank_plan *p = &s->plan;
+    assert_int_equal(s->taken, p->train_bytes);
+    assert_true(s->exchanged == p->gradient_messages + p->weight_messages);
+    assert_true(s->bytes == p->gradient_sent + p->weight_sent);
+    assert_true(s->received == p->received);
+    assert_true(s->small == p->small_messages);
+    assert_true(p->late_messages <= p->gradient_messages && p->late_sent <= p->gradient_sent);
+    assert_true((p->late_messages + p->rounds > 0) == (p->gradient_messages > 0));
+}
+
+static void memory_and_messages_are_as_planned(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    for (size_t form = 0; form < FORMS; form++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            struct qkv_spec spec;
+            struct run run = make_run(ctx, form, ranks % 2, (int64_t[]){8, 5, 4, 4, 7}[form], &spec);
+            memset(sent, 0, sizeof sent);
+            run.options.eval_every = run.options.save_every = 100;
+            run.options.gradients = form == 3 ? "bf16" : "fp32";
+            run.disturbs = plan_and_count;
+            run.folder = fixture_run("planned");
+            expect_run(&run, ranks);
+            for (int r = 0; r < ranks; r++) expect_plan(&sent[r]);
+        }
+    qkv_context_free(ctx);
+}
+
 static void more_ranks_than_groups_are_refused(void **state) {
     (void)state;
     char message[1024];
@@ -82,6 +163,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_makes_the_bits_of_one),
         cmocka_unit_test(another_number_of_ranks_goes_on),
+        cmocka_unit_test(memory_and_messages_are_as_planned),
         cmocka_unit_test(more_ranks_than_groups_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,8 +52,12 @@ struct qkv_rank_plan {
     size_t train_bytes;
     /* A step: */
     double flops;
-    double gradient_sent, weight_sent, received;       /* bytes */
-    double rounds, gradient_messages, weight_messages; /* in which gradients travel; messages that are sent */
+    double gradient_sent, weight_sent, received; /* bytes */
+    /* Messages of the rank, one after the other; it may receive one as it sends one, and what only receives counts. */
+    double gradient_messages, weight_messages;
+    double small_messages; /* to rank 0 and back: losses, the norm, loads of experts, and whether all went well */
+    double rounds;         /* in which gradients travel while backward still makes others */
+    double late_messages, late_sent; /* of gradients, what has to wait until backward has ended */
 };
 /* Plans rank `rank` of `ranks` in a training of windows: `batch` rows a step of `context` tokens, with the groups, accumulation and
  * optimizer of the options. The model is a planned one (qkv_model_plan); its context need have no other ranks. Nothing of that size is

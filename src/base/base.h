@@ -80,6 +80,8 @@ enum qkv_status qkv_rank_broadcast(struct qkv_context *ctx, void *data, size_t b
 enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t bytes, void *all);
 /* Whether all of them went well: the failure of the first that did not is that of all, with its number before the sentence. */
 enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status);
+/* The same where all statuses have been gathered already, with whatever else. */
+enum qkv_status qkv_rank_judge(struct qkv_context *ctx, enum qkv_status status, const int32_t *all);
 
 /* The same of an error that a function of the communicator gave a worker: QKV_OK for 0. */
 enum qkv_status qkv_rank_lost(struct qkv_context *ctx, int error);

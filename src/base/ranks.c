@@ -55,19 +55,24 @@ enum qkv_status qkv_context_any(struct qkv_context *ctx, bool *flag) {
     return status;
 }
 
-enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status) {
+enum qkv_status qkv_rank_judge(struct qkv_context *ctx, enum qkv_status status, const int32_t *all) {
     const struct qkv_communicator *c = &ctx->ranks;
     char text[sizeof ctx->message];
-    if (c->ranks <= 1 || status == QKV_RANK) return status;
-    int32_t own = (int32_t)status, all[QKV_RANKS_MOST];
-    enum qkv_status lost = qkv_rank_gather(ctx, &own, sizeof own, all);
     int first = 0;
-    while (!lost && first < c->ranks && !all[first]) first++;
-    const int32_t failure = !lost && first < c->ranks ? all[first] : 0;
-    if (lost || !failure) return lost;
+    while (first < c->ranks && !all[first]) first++;
+    if (first == c->ranks) return QKV_OK;
+    const int32_t failure = all[first];
     memcpy(text, ctx->message, sizeof text);
-    lost = qkv_rank_lost(ctx, c->broadcast(c->state, first, text, sizeof text));
+    const enum qkv_status lost = qkv_rank_lost(ctx, c->broadcast(c->state, first, text, sizeof text));
     if (lost) return lost;
     text[sizeof text - 1] = 0;
     return first == c->rank ? status : qkv_fail(ctx, (enum qkv_status)failure, "rank %d: %s", first, text);
+}
+
+enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status) {
+    const int32_t own = (int32_t)status;
+    int32_t all[QKV_RANKS_MOST];
+    if (ctx->ranks.ranks <= 1 || status == QKV_RANK) return status;
+    const enum qkv_status lost = qkv_rank_gather(ctx, &own, sizeof own, all);
+    return lost ? lost : qkv_rank_judge(ctx, status, all);
 }

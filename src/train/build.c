@@ -170,7 +170,7 @@ static enum qkv_status make_passes(struct qkv_trainer *t) {
     if (!status) status = make_pass(t, t->lines.shapes, t->lines.shape_count, true, &t->pass);
     if (!status) status = qkv_part_sums_create(t->model, build_levels(t), &t->sums);
     if (!status) status = qkv_rank_sums_create(t->model, &t->sums, &t->options, &t->rank_sums);
-    if (!status && qkv_trainer_validates(t))
+    if (!status && qkv_trainer_validates(t) && !qkv_context_rank(t->ctx)) /* who evaluates */
         status = make_pass(t, t->lines.validation_shapes, t->lines.validation_shape_count, false, &t->validation_pass);
     return status;
 }

@@ -65,7 +65,8 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (!status && s->validates && !qkv_context_rank(m->ctx))
         status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
     if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
-    if (!status) status = qkv_rank_sums_bytes(m, p->options, qkv_parts_later_all(m), &ranks);
+    if (!status)
+        status = qkv_rank_sums_bytes(m, p->options, qkv_rank_batch(p->options), qkv_parts_later_all(m), &ranks);
     if (status) return status;
     const struct qkv_rank_cut cut = qkv_rank_cut_of(m->ctx, m->weights.floats);
     state = cut.ranks == 1 ? qkv_weights_moment_bytes(&m->weights)

@@ -279,5 +279,5 @@ bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i) {
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {
-    return optimizer->arena.capacity;
+    return optimizer->arena.peak; /* a rank may own nothing */
 }

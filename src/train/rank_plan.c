@@ -1,4 +1,5 @@
 /* rank_plan: what a rank of a training will need and move, from the same cuts that the training makes, without any other rank. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernel/kernel.h"
@@ -35,7 +36,8 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
         .B = qkv_pieces(p->batch, (size_t)p->options->accumulate), .T = p->context, .source_T = p->context};
     struct qkv_pass_plan pass = {0};
     enum qkv_status status = step.B ? qkv_pass_measure(p->model, &step, p->share.groups, &pass) : QKV_OK;
-    plan->activation_bytes = pass.bytes;
+    plan->activation_bytes =
+        pass.bytes + 2 * evaluation.B * (p->context + 1) * sizeof(int32_t); /* ids, targets, lengths */
     if (!status && step.B) plan->flops = qkv_pass_plan_flops(&pass) / (double)step.B * (double)plan->rows;
     if (status || p->rank) return status;
     status = qkv_pass_measure(p->model, &evaluation, 0, &pass);
@@ -45,7 +47,6 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
 
 static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan *plan) {
     struct qkv_model *m = p->model;
-    const struct qkv_rank_cut cut = qkv_rank_cut_of(p->ctx, m->weights.floats);
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t sums = 0;
     enum qkv_status status = qkv_train_freeze(p->options, m);
@@ -55,30 +56,103 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     if (!status) status = plan_passes(p, plan);
     if (!status) status = qkv_parts_bytes(m, qkv_parts_levels(p->ctx, p->options, p->batch), &sums);
     if (status) return status;
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(p->ctx, m->weights.floats); /* of gradients, which it has by now */
     plan->weight_bytes = before;
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
     plan->optimizer_bytes = moments * qkv_rank_own_floats(&cut, p->rank) * sizeof(float);
-    return qkv_rank_sums_bytes(m, p->options, qkv_parts_later_all(m), &plan->buffer_bytes);
+    return qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
 }
 
 /* ---- traffic --------------------------------------------------------------------------------------------------------------- */
 
-/* Each node of the tree that the rank has goes to the owners of its floats, and the weights that it has updated to all. */
-static void plan_traffic(const struct planner *p, struct qkv_rank_plan *plan) {
-    const struct qkv_rank_cut cut = qkv_rank_cut_of(p->ctx, p->model->weights.floats);
-    const double floats = (double)cut.floats, own = (double)qkv_rank_own_floats(&cut, p->rank), others = p->ranks - 1,
-                 rounds = (double)cut.buckets,
-                 bytes = strcmp(p->options->gradients, "bf16") ? sizeof(float) : sizeof(uint16_t);
-    double nodes = 0;
-    for (int r = 0; r < p->ranks; r++)
-        if (r != p->rank) nodes += (double)qkv_rank_share_of(p->ctx, p->options, p->batch, r).count;
-    if (p->ranks == 1) return;
-    plan->gradient_sent = (double)p->share.count * (floats - own) * bytes;
-    plan->weight_sent = own * others * sizeof(float);
-    plan->received = nodes * own * bytes + (floats - own) * sizeof(float);
-    plan->rounds = rounds;
-    plan->gradient_messages = (double)p->share.count * rounds * others;
-    plan->weight_messages = rounds * others;
+struct traffic {
+    const struct planner *p;
+    struct qkv_rank_cut cut;
+    struct qkv_rank_share shares[QKV_GROUPS_MAX];
+    size_t nodes;   /* of a rank, at most */
+    double element; /* bytes of a gradient that travels */
+    bool late;      /* backward has ended before this round */
+};
+
+/* Each node of the tree that a rank has goes to the owners of its floats (rank_sums.c). */
+static void plan_round(const struct traffic *t, const struct qkv_rank_round *round, struct qkv_rank_plan *plan) {
+    const int rank = t->p->rank, ranks = t->p->ranks;
+    const size_t mine = qkv_rank_piece_of(&t->cut, round, rank).count;
+    for (int shift = 1; shift < ranks; shift++) {
+        const int to = (rank + shift) % ranks, from = (rank + ranks - shift) % ranks;
+        const size_t theirs = qkv_rank_piece_of(&t->cut, round, to).count;
+        for (size_t node = 0; node < t->nodes; node++) {
+            const double out = node < t->shares[rank].count ? (double)theirs * t->element : 0;
+            const double in = node < t->shares[from].count ? (double)mine * t->element : 0;
+            const double messages = out > 0 || in > 0;
+            plan->gradient_sent += out;
+            plan->received += in;
+            plan->gradient_messages += messages;
+            if (!t->late) continue;
+            plan->late_sent += out;
+            plan->late_messages += messages;
+        }
+    }
+}
+
+/* The weights that a rank has updated go to all others (rank_spread.c). */
+static void plan_bucket(const struct traffic *t, size_t bucket, struct qkv_rank_plan *plan) {
+    const int rank = t->p->rank, ranks = t->p->ranks;
+    size_t begin, end, first, last;
+    qkv_rank_own(&t->cut, bucket, rank, &begin, &end);
+    for (int r = 0; r < ranks; r++) {
+        if (r == rank) continue;
+        qkv_rank_own(&t->cut, bucket, r, &first, &last);
+        plan->received += (double)(last - first) * sizeof(float);
+        plan->weight_sent += (double)(end - begin) * sizeof(float);
+    }
+    for (int shift = 1; shift < ranks; shift++) {
+        qkv_rank_own(&t->cut, bucket, (rank + ranks - shift) % ranks, &first, &last);
+        plan->weight_messages += begin < end || first < last;
+    }
+}
+
+/* Whether a bucket has gradients of a weight that is used more than once: backward does not tell when those are complete. */
+static bool plan_waits(const struct traffic *t, size_t bucket) {
+    const struct qkv_weights *w = &t->p->model->weights;
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        const struct qkv_tensor *x = w->tensors[i];
+        if (!x->gradient || x->times <= 1) continue;
+        const size_t at = qkv_rank_place(w, x), last = at + x->rows * x->columns - 1;
+        if (at / t->cut.bucket <= bucket && bucket <= last / t->cut.bucket) return true;
+    }
+    return false;
+}
+
+static double plan_expert_layers(const struct qkv_stack_spec *s) {
+    double layers = 0;
+    for (int i = 0; i < s->layers; i++) layers += qkv_stack_layer(s, (size_t)i)->ffn.experts.count > 0;
+    return layers;
+}
+
+static enum qkv_status plan_traffic(const struct planner *p, struct qkv_rank_plan *plan) {
+    const struct qkv_model *m = p->model;
+    struct traffic t = {.p = p, .cut = qkv_rank_cut_of(p->ctx, m->weights.floats)};
+    if (p->ranks == 1) return QKV_OK;
+    t.element = strcmp(p->options->gradients, "bf16") ? sizeof(float) : sizeof(uint16_t);
+    for (int r = 0; r < p->ranks; r++) {
+        t.shares[r] = qkv_rank_share_of(p->ctx, p->options, p->batch, r);
+        t.nodes = qkv_max(t.nodes, t.shares[r].count);
+    }
+    const size_t count = qkv_rank_rounds(&m->weights, &t.cut, NULL);
+    struct qkv_rank_round *rounds = qkv_allocate(p->ctx, count + 1, sizeof *rounds);
+    if (!rounds) return QKV_MEMORY;
+    qkv_rank_rounds(&m->weights, &t.cut, rounds);
+    for (size_t i = 0; i < count; i++) {
+        t.late = t.late || rounds[i].later || plan_waits(&t, rounds[i].bucket);
+        plan->rounds += !t.late;
+        plan_round(&t, &rounds[i], plan);
+    }
+    for (size_t b = 0; b < t.cut.buckets; b++) plan_bucket(&t, b, plan);
+    /* What gradients became, and what came of the step; each to rank 0 and back. */
+    plan->small_messages = 2 * (2 + plan_expert_layers(&m->spec.encoder) + plan_expert_layers(&m->spec.decoder));
+    free(rounds);
+    return QKV_OK;
 }
 
 static enum qkv_status plan_make(struct planner *p, struct qkv_rank_plan *plan) {
@@ -96,8 +170,7 @@ static enum qkv_status plan_make(struct planner *p, struct qkv_rank_plan *plan) 
     status = plan_memory(p, plan);
     plan->train_bytes =
         plan->weight_bytes + plan->gradient_bytes + plan->optimizer_bytes + plan->activation_bytes + plan->buffer_bytes;
-    if (!status) plan_traffic(p, plan);
-    return status;
+    return status ? status : plan_traffic(p, plan);
 }
 
 enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_options *options, size_t batch,

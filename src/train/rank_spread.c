@@ -6,59 +6,54 @@
 #include "model/model.h"
 #include "train/train.h"
 
-/* What ranks own of an array that is cut like the gradients, of `scale` floats of those to an element, goes to all others. */
-static enum qkv_status spread_array(struct qkv_context *ctx, const struct qkv_rank_cut *cut, char *array, size_t scale,
-                                    size_t size) {
-    const int rank = qkv_context_rank(ctx);
-    enum qkv_status status = QKV_OK;
-    for (size_t b = 0; b < cut->buckets; b++) {
-        size_t begin, end, first, last;
-        qkv_rank_own(cut, b, rank, &begin, &end);
-        for (int shift = 1; shift < cut->ranks && !status; shift++) {
-            const int to = (rank + shift) % cut->ranks, from = (rank + cut->ranks - shift) % cut->ranks;
-            qkv_rank_own(cut, b, from, &first, &last);
-            status = qkv_rank_exchange(ctx, to, array + qkv_pieces(begin, scale) * size,
-                                       (qkv_pieces(end, scale) - qkv_pieces(begin, scale)) * size, from,
-                                       array + qkv_pieces(first, scale) * size,
-                                       (qkv_pieces(last, scale) - qkv_pieces(first, scale)) * size);
-        }
-    }
-    return status;
-}
-
 /* ---- norm ------------------------------------------------------------------------------------------------------------------ */
 
 struct spread {
     struct qkv_weights *w;
     struct qkv_rank_cut cut;
     int rank;
-    bool out; /* weights to where gradients lie; else back */
+    bool out;     /* weights to where gradients lie; else back */
+    double *sums; /* of a rank's pieces, bucket after bucket */
 };
 
 static void spread_square(void *argument, size_t bucket, int thread) {
     (void)thread;
     const struct spread *s = argument;
+    double *sums = s->sums + bucket * (s->cut.share / QKV_GRADIENT_PIECE);
     size_t begin, end, next;
     qkv_rank_own(&s->cut, bucket, s->rank, &begin, &end);
     for (; begin < end; begin = next) {
         next = qkv_min(end, begin + QKV_GRADIENT_PIECE);
-        s->w->gradient_sums[begin / QKV_GRADIENT_PIECE] =
-            s->w->ctx->kernels->sum_squares(s->w->gradients + begin, next - begin);
+        *sums++ = s->w->ctx->kernels->sum_squares(s->w->gradients + begin, next - begin);
     }
 }
 
-enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm) {
+size_t qkv_rank_pieces(const struct qkv_rank_cut *cut) {
+    return cut->buckets * (cut->share / QKV_GRADIENT_PIECE);
+}
+
+void qkv_rank_square(struct qkv_model *model, double *sums) {
     struct qkv_weights *w = &model->weights;
-    struct spread s = {.w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx)};
-    enum qkv_status status = QKV_OK;
-    if (s.cut.ranks == 1) {
-        qkv_weights_square_gradients(w);
-    } else {
-        qkv_parallel(w->ctx, s.cut.buckets, spread_square, &s);
-        status = spread_array(w->ctx, &s.cut, (char *)w->gradient_sums, QKV_GRADIENT_PIECE, sizeof(double));
+    struct spread s = {
+        .w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx), .sums = sums};
+    qkv_parallel(w->ctx, s.cut.buckets, spread_square, &s);
+}
+
+void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums) {
+    struct qkv_weights *w = &model->weights;
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
+    for (size_t b = 0; b < cut.buckets; b++, sums += cut.share / QKV_GRADIENT_PIECE) {
+        size_t begin, end;
+        qkv_rank_own(&cut, b, rank, &begin, &end);
+        if (begin < end)
+            memcpy(w->gradient_sums + begin / QKV_GRADIENT_PIECE, sums,
+                   qkv_pieces(end - begin, QKV_GRADIENT_PIECE) * sizeof *sums);
     }
-    *norm = qkv_weights_gradient_norm(w);
-    return status;
+}
+
+double qkv_rank_norm(struct qkv_model *model) {
+    if (qkv_context_ranks(model->ctx) == 1) qkv_weights_square_gradients(&model->weights);
+    return qkv_weights_gradient_norm(&model->weights);
 }
 
 /* ---- weights --------------------------------------------------------------------------------------------------------------- */
@@ -77,6 +72,23 @@ static bool spread_alike(const struct qkv_weights *w, float **first) {
         any = true;
     }
     return any;
+}
+
+/* What ranks own of an array that is cut like the gradients goes to all others. */
+static enum qkv_status spread_array(struct qkv_context *ctx, const struct qkv_rank_cut *cut, float *array) {
+    const int rank = qkv_context_rank(ctx);
+    enum qkv_status status = QKV_OK;
+    for (size_t b = 0; b < cut->buckets; b++) {
+        size_t begin, end, first, last;
+        qkv_rank_own(cut, b, rank, &begin, &end);
+        for (int shift = 1; shift < cut->ranks && !status; shift++) {
+            const int to = (rank + shift) % cut->ranks, from = (rank + cut->ranks - shift) % cut->ranks;
+            qkv_rank_own(cut, b, from, &first, &last);
+            status = qkv_rank_exchange(ctx, to, array + begin, (end - begin) * sizeof *array, from, array + first,
+                                       (last - first) * sizeof *array);
+        }
+    }
+    return status;
 }
 
 /* Copies the weights of what this rank owns of a bucket out, or what others own of it back. */
@@ -111,10 +123,10 @@ enum qkv_status qkv_rank_spread_weights(struct qkv_model *model) {
     float *first;
     if (s.cut.ranks == 1) return QKV_OK;
     if (spread_alike(w, &first)) {
-        status = spread_array(w->ctx, &s.cut, (char *)first, 1, sizeof(float));
+        status = spread_array(w->ctx, &s.cut, first);
     } else {
         qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
-        status = spread_array(w->ctx, &s.cut, (char *)w->gradients, 1, sizeof(float));
+        status = spread_array(w->ctx, &s.cut, w->gradients);
         s.out = false;
         if (!status) qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
     }

@@ -21,9 +21,13 @@ static size_t sums_add_rounds(const struct qkv_rank_cut *cut, struct qkv_rank_ro
     return count;
 }
 
-/* Those of a step: buckets from the last to the first, as backward comes to their weights, then later uses, weight after weight. */
-static size_t sums_list_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut,
-                               struct qkv_rank_round *rounds) {
+size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x) {
+    size_t first = 0;
+    while (!w->tensors[first]->gradient) first++;
+    return (size_t)(x->gradient - w->tensors[first]->gradient);
+}
+
+size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds) {
     size_t count = 0, at = w->floats, uses;
     for (size_t b = cut->buckets; b-- > 0;)
         count = sums_add_rounds(cut, rounds, count,
@@ -32,8 +36,7 @@ static size_t sums_list_rounds(const struct qkv_weights *w, const struct qkv_ran
                                                         .at = b * cut->bucket});
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        const size_t stride = qkv_parts_later(x, &uses),
-                     own = uses && x->gradient ? (size_t)(x->gradient - w->gradients) : 0;
+        const size_t stride = qkv_parts_later(x, &uses), own = uses && x->gradient ? qkv_rank_place(w, x) : 0;
         for (size_t use = 0; use < uses; use++, at += stride)
             count = sums_add_rounds(
                 cut, rounds, count,
@@ -44,12 +47,13 @@ static size_t sums_list_rounds(const struct qkv_weights *w, const struct qkv_ran
 
 /* ---- memory -------------------------------------------------------------------------------------------------------------- */
 
-/* The most nodes that a rank has, and all other ranks together, in a batch of any number of rows. */
-static void sums_count_nodes(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t *own,
-                             size_t *others) {
+/* The most nodes that a rank has, and all other ranks together, in a batch of so many rows; 0: of any number. */
+static void sums_count_nodes(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t batch,
+                             size_t *own, size_t *others) {
+    const size_t most = (size_t)options->groups; /* more rows make no more groups */
     *own = 1;
     *others = 0;
-    for (size_t rows = 1; rows <= (size_t)options->groups; rows++) {
+    for (size_t rows = batch ? qkv_min(batch, most) : 1; rows <= (batch ? qkv_min(batch, most) : most); rows++) {
         size_t all = 0;
         for (int rank = 0; rank < qkv_context_ranks(ctx); rank++) {
             const size_t count = qkv_rank_share_of(ctx, options, rows, rank).count;
@@ -66,13 +70,17 @@ static bool sums_pack(const struct qkv_train_options *options) {
     return !strcmp(options->gradients, "bf16");
 }
 
+size_t qkv_rank_batch(const struct qkv_train_options *options) {
+    return options->data || options->examples ? (size_t)options->batch : 0;
+}
+
 enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct qkv_train_options *options,
-                                    size_t later_floats, size_t *bytes) {
+                                    size_t batch, size_t later_floats, size_t *bytes) {
     size_t own, others, floats, slots;
     *bytes = 0;
     if (qkv_context_ranks(model->ctx) == 1) return QKV_OK;
     const struct qkv_rank_cut cut = qkv_rank_cut_of(model->ctx, model->weights.floats);
-    sums_count_nodes(model->ctx, options, &own, &others);
+    sums_count_nodes(model->ctx, options, batch, &own, &others);
     if (qkv_add_size(model->weights.floats, later_floats, &floats) && qkv_multiply(floats, own - 1, &slots) &&
         qkv_multiply(others, cut.share, &floats) && qkv_add_size(floats, slots, &slots) &&
         qkv_multiply(slots, sizeof(float), &slots)) {
@@ -86,8 +94,9 @@ enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct 
 static enum qkv_status sums_take(struct qkv_rank_sums *s, const struct qkv_train_options *options) {
     struct qkv_model *m = s->parts->model;
     size_t own, others, bytes;
-    sums_count_nodes(m->ctx, options, &own, &others);
-    enum qkv_status status = qkv_rank_sums_bytes(m, options, s->parts->later_floats, &bytes);
+    const size_t batch = qkv_rank_batch(options);
+    sums_count_nodes(m->ctx, options, batch, &own, &others);
+    enum qkv_status status = qkv_rank_sums_bytes(m, options, batch, s->parts->later_floats, &bytes);
     if (!status) status = qkv_arena_create(m->ctx, &s->arena, bytes, "gradients of ranks");
     if (status) return status;
     s->received = qkv_arena_take(&s->arena, others * s->cut.share, sizeof(float));
@@ -124,12 +133,13 @@ enum qkv_status qkv_rank_sums_create(struct qkv_model *model, struct qkv_part_su
     s->cut = qkv_rank_cut_of(ctx, model->weights.floats);
     enum qkv_status status = sums_take(s, options);
     if (status) return status;
-    s->round_count = sums_list_rounds(&model->weights, &s->cut, NULL);
+    s->round_count = qkv_rank_rounds(&model->weights, &s->cut, NULL);
     s->rounds = qkv_allocate(ctx, s->round_count + 1, sizeof *s->rounds);
     s->waits = qkv_allocate(ctx, s->cut.buckets + 1, sizeof *s->waits);
     s->missing = qkv_allocate(ctx, s->cut.buckets + 1, sizeof *s->missing);
-    if (!s->rounds || !s->waits || !s->missing) return QKV_MEMORY;
-    sums_list_rounds(&model->weights, &s->cut, s->rounds);
+    s->cards = qkv_allocate(ctx, (size_t)(s->cut.ranks + 1) * qkv_rank_card(&s->cut), sizeof *s->cards);
+    if (!s->rounds || !s->waits || !s->missing || !s->cards) return QKV_MEMORY;
+    qkv_rank_rounds(&model->weights, &s->cut, s->rounds);
     sums_count_waits(s);
     return qkv_worker_create(ctx, sums_round, s, &s->worker);
 }
@@ -140,6 +150,7 @@ void qkv_rank_sums_free(struct qkv_rank_sums *sums) {
     free(sums->rounds);
     free(sums->waits);
     free(sums->missing);
+    free(sums->cards);
     *sums = (struct qkv_rank_sums){0};
 }
 
@@ -157,18 +168,13 @@ void qkv_rank_sums_keep(struct qkv_rank_sums *sums, const struct qkv_rank_share 
 
 /* ---- a round --------------------------------------------------------------------------------------------------------------- */
 
-struct sums_piece {
-    size_t at, to, count; /* in a node's sum, and in the gradients */
-};
-
-/* What of a round a rank owns. */
-static struct sums_piece sums_piece_of(const struct qkv_rank_sums *s, const struct qkv_rank_round *round, int rank) {
+struct qkv_rank_piece qkv_rank_piece_of(const struct qkv_rank_cut *cut, const struct qkv_rank_round *round, int rank) {
     size_t begin, end;
-    qkv_rank_own(&s->cut, round->bucket, rank, &begin, &end);
+    qkv_rank_own(cut, round->bucket, rank, &begin, &end);
     begin = qkv_max(begin, round->to);
     end = qkv_min(end, round->end);
-    if (begin >= end) return (struct sums_piece){0};
-    return (struct sums_piece){round->at + (begin - round->to), begin, end - begin};
+    if (begin >= end) return (struct qkv_rank_piece){0};
+    return (struct qkv_rank_piece){round->at + (begin - round->to), begin, end - begin};
 }
 
 /* What this rank has of a node of its own, from a place in its sum on. */
@@ -194,11 +200,11 @@ static int sums_exchange(const struct qkv_rank_sums *s, int to, const float *sen
 /* Sends each owner its piece of every node, and receives those of the piece that is this rank's own. */
 static int sums_travel(const struct qkv_rank_sums *s, const struct qkv_rank_round *round) {
     const struct qkv_communicator *c = &s->parts->model->ctx->ranks;
-    const struct sums_piece mine = sums_piece_of(s, round, c->rank);
+    const struct qkv_rank_piece mine = qkv_rank_piece_of(&s->cut, round, c->rank);
     int error = 0;
     for (int shift = 1; shift < c->ranks; shift++) {
         const int to = (c->rank + shift) % c->ranks, from = (c->rank + c->ranks - shift) % c->ranks;
-        const struct sums_piece theirs = sums_piece_of(s, round, to);
+        const struct qkv_rank_piece theirs = qkv_rank_piece_of(&s->cut, round, to);
         for (size_t node = 0; node < s->nodes && !error; node++) {
             const size_t out = node < s->shares[c->rank].count ? theirs.count : 0;
             const size_t in = node < s->shares[from].count ? mine.count : 0;
@@ -214,7 +220,7 @@ static int sums_travel(const struct qkv_rank_sums *s, const struct qkv_rank_roun
 static void sums_add(const struct qkv_rank_sums *s, const struct qkv_rank_round *round) {
     const struct qkv_model *m = s->parts->model;
     const struct qkv_communicator *c = &m->ctx->ranks;
-    const struct sums_piece mine = sums_piece_of(s, round, c->rank);
+    const struct qkv_rank_piece mine = qkv_rank_piece_of(&s->cut, round, c->rank);
     const struct qkv_kernels *kernels = m->ctx->kernels;
     float *levels[QKV_ORDER_LEVELS], *sum = NULL, *out = m->weights.gradients + mine.to;
     if (!mine.count) return;

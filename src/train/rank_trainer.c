@@ -10,16 +10,32 @@
 
 /* ---- a step -------------------------------------------------------------------------------------------------------------- */
 
-enum qkv_status qkv_rank_losses(struct qkv_trainer *t, size_t rows, double *losses) {
+/* One message to all: whether the rank's part of the step went well, the losses of its groups and the squares of what it owns. */
+enum { CARD_STATUS, CARD_LOSSES, CARD_SQUARES = CARD_LOSSES + QKV_GROUPS_MAX };
+
+size_t qkv_rank_card(const struct qkv_rank_cut *cut) {
+    return CARD_SQUARES + qkv_rank_pieces(cut);
+}
+
+enum qkv_status qkv_rank_settle(struct qkv_trainer *t, enum qkv_status status, size_t rows, double *losses) {
     const int ranks = qkv_context_ranks(t->ctx);
-    double all[QKV_GROUPS_MAX][QKV_GROUPS_MAX];
-    if (ranks == 1) return QKV_OK;
-    enum qkv_status status = qkv_rank_gather(t->ctx, losses, sizeof all[0], all);
-    for (int r = 0; r < ranks && !status; r++) {
+    const size_t size = ranks > 1 ? qkv_rank_card(&t->rank_sums.cut) : 0;
+    double *own = t->rank_sums.cards, *all = own + size;
+    int32_t statuses[QKV_RANKS_MOST];
+    if (ranks == 1 || status == QKV_RANK) return status;
+    own[CARD_STATUS] = (double)status;
+    memcpy(own + CARD_LOSSES, losses, QKV_GROUPS_MAX * sizeof *losses);
+    qkv_rank_square(t->model, own + CARD_SQUARES);
+    const enum qkv_status lost = qkv_rank_gather(t->ctx, own, size * sizeof *own, all);
+    if (lost) return lost;
+    for (int r = 0; r < ranks; r++) {
         const struct qkv_rank_share share = qkv_rank_share_of(t->ctx, &t->options, rows, r);
-        for (size_t g = share.begin; g < share.end; g++) losses[g] = all[r][g];
+        const double *card = all + (size_t)r * size;
+        statuses[r] = (int32_t)card[CARD_STATUS];
+        for (size_t g = share.begin; g < share.end; g++) losses[g] = card[CARD_LOSSES + g];
+        qkv_rank_take_squares(t->model, r, card + CARD_SQUARES);
     }
-    return status;
+    return qkv_rank_judge(t->ctx, status, statuses);
 }
 
 static enum qkv_status rank_add_loads(struct qkv_model *m, struct qkv_stack *s) {

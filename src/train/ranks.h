@@ -53,6 +53,17 @@ struct qkv_rank_round {
     size_t bucket, to, end, at; /* at: where they begin in a node's sum: gradients, then later uses */
     bool later;
 };
+struct qkv_weights;
+/* Where the gradient of an operand that learns begins among all; of a planned model, whose gradients are nowhere, too. */
+size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x);
+/* Those of a step, into `rounds` unless that is NULL: buckets from the last to the first, as backward comes to their weights, then later
+ * uses, weight after weight. The result: how many. */
+size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds);
+/* What of a round a rank owns. */
+struct qkv_rank_piece {
+    size_t at, to, count; /* in a node's sum, and in the gradients */
+};
+struct qkv_rank_piece qkv_rank_piece_of(const struct qkv_rank_cut *cut, const struct qkv_rank_round *round, int rank);
 struct qkv_rank_sums {
     struct qkv_part_sums *parts; /* of the same model; NULL: there is one rank */
     struct qkv_arena arena;
@@ -69,12 +80,15 @@ struct qkv_rank_sums {
     struct qkv_rank_share shares[QKV_RANKS_MOST]; /* of the step's batch */
     size_t first[QKV_RANKS_MOST];                 /* which of `received` is the first of a rank's nodes */
     size_t nodes;                                 /* of a rank in this step, at most */
+    double *cards;                                /* what a rank tells when they are made (qkv_rank_card); then all */
     struct qkv_worker *worker;                    /* who sends, receives and adds */
     double busy, hidden; /* seconds of that, and those of them while backward ran; since created */
 };
-/* What they need besides the model and the parts: arena and lists. */
+/* Rows of every batch of a run; 0: of lines, whose batches have any number. */
+size_t qkv_rank_batch(const struct qkv_train_options *options);
+/* What they need besides the model and the parts, in an arena, with batches of so many rows or of any number (0). */
 enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct qkv_train_options *options,
-                                    size_t later_floats, size_t *bytes);
+                                    size_t batch, size_t later_floats, size_t *bytes);
 enum qkv_status qkv_rank_sums_create(struct qkv_model *model, struct qkv_part_sums *parts,
                                      const struct qkv_train_options *options, struct qkv_rank_sums *sums);
 void qkv_rank_sums_free(struct qkv_rank_sums *sums);
@@ -92,8 +106,12 @@ int qkv_rank_round_run(struct qkv_rank_sums *sums, size_t round);
 
 /* ---- norm and weights (rank_spread.c) ------------------------------------------------------------------------------------- */
 
-/* The norm of all gradients from those that each rank owns. */
-enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm);
+/* Pieces of the norm that a rank owns, at most; their squares, bucket after bucket; and those of a rank taken over. */
+size_t qkv_rank_pieces(const struct qkv_rank_cut *cut);
+void qkv_rank_square(struct qkv_model *model, double *sums);
+void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums);
+/* The norm of all gradients; of several ranks, once the squares of all have been taken over. */
+double qkv_rank_norm(struct qkv_model *model);
 /* Every rank gets the weights that the others have updated; gradients are cleared. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model);
 
@@ -107,8 +125,11 @@ enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
 /* Whose losses, or gradients, are not finite: into trainer->blame. */
 void qkv_rank_blame_losses(struct qkv_trainer *trainer, size_t rows, const double *losses);
 enum qkv_status qkv_rank_blame_norm(struct qkv_trainer *trainer, size_t rows);
-/* Losses of the groups of all ranks; loads of the experts of all. */
-enum qkv_status qkv_rank_losses(struct qkv_trainer *trainer, size_t rows, double *losses);
+/* What ranks tell each other when gradients are summed, in one message: whether all went well (as qkv_rank_agree), the losses of groups and
+ * the squares of the norm. It has so many doubles. */
+size_t qkv_rank_card(const struct qkv_rank_cut *cut);
+enum qkv_status qkv_rank_settle(struct qkv_trainer *trainer, enum qkv_status status, size_t rows, double *losses);
+/* Loads of the experts of all. */
 enum qkv_status qkv_rank_loads(struct qkv_model *model);
 
 #endif

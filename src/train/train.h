@@ -271,7 +271,7 @@ struct qkv_trainer {
     struct qkv_optimizer *optimizer;
     struct qkv_part_sums sums;
     struct qkv_rank_sums rank_sums;
-    struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on */
+    struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on, and on ranks but 0 */
     size_t B, T;                             /* windows: the largest micro-batch; lines: the longest of each */
     char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
     struct qkv_window_data windows;

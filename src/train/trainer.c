@@ -72,8 +72,7 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
         if (!status) qkv_part_sums_end(&t->sums, &parts);
     }
     const enum qkv_status lost = qkv_rank_sums_end(&t->rank_sums); /* others wait for them, whatever has failed here */
-    status = qkv_rank_agree(t->ctx, lost ? lost : status);
-    if (!status) status = qkv_rank_losses(t, step->rows, losses);
+    status = qkv_rank_settle(t, lost ? lost : status, step->rows, losses);
     if (!status) status = qkv_rank_loads(t->model);
     if (several) trainer_lap(t, "ranks", 1);
     if (parts.groups) *loss = qkv_parts_loss(&parts, losses) / (double)step->targets;
@@ -86,9 +85,8 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, size_t rows, double
     const struct qkv_train_options *o = &t->options;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
-    double norm, rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
-    enum qkv_status status = qkv_rank_norm(t->model, &norm);
-    if (status) return status;
+    const double norm = qkv_rank_norm(t->model), rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
+    enum qkv_status status = QKV_OK;
     trainer_lap(t, "gradient norm", 1);
     if (!isfinite(norm)) status = qkv_rank_blame_norm(t, rows);
     if (status) return status;
@@ -211,7 +209,7 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
 /* What comes behind an update: evaluation, the line of the log, the checkpoint. */
 static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
     enum qkv_status status = QKV_OK;
-    if (t->validation_pass && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
+    if (qkv_trainer_validates(t) && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
     if (!status && trainer_leads(t)) status = write_line(t);
     status = qkv_rank_agree(t->ctx, status);
     if (status) return status;
@@ -306,10 +304,7 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     bytes += ((t->rows.documents ? t->rows.positions : 0) + (t->rows.types ? t->rows.positions : 0) +
               (t->rows.prefix ? t->B : 0)) *
              sizeof(int32_t);
-    bytes += t->sums.arena.capacity + t->rank_sums.arena.capacity;
-    bytes += t->model->packed_arena.capacity + t->model->packed_back.capacity;
+    bytes += t->sums.arena.peak + t->rank_sums.arena.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
-    for (size_t i = 0; i < qkv_model_parameters(t->model); i++) /* weight and gradient */
-        bytes += 2 * sizeof(float) * qkv_array_elements(qkv_model_parameter(t->model, i));
-    return bytes;
+    return bytes + qkv_model_bytes(t->model);
 }
