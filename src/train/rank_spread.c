@@ -58,20 +58,19 @@ double qkv_rank_norm(struct qkv_model *model) {
 
 /* ---- weights --------------------------------------------------------------------------------------------------------------- */
 
-/* Weights lie as their gradients do, so these may travel from where they are: *first is where the first gradient's weight is. What is
- * between them is padding, or frozen rows of operands that learn, which all ranks have. */
+/* Weights lie as their gradients do, one behind the other with nothing between, so these may travel from where they are: *first is where
+ * the first gradient's weight is. */
 static bool spread_alike(const struct qkv_weights *w, float **first) {
-    bool any = false;
+    size_t end = 0; /* floats that are found to lie so */
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
         if (!x->gradient) continue;
-        const size_t at = (size_t)(x->gradient - w->gradients);
-        if (!any && at) return false;
-        if (!any) *first = x->data;
-        if ((float *)x->data != *first + at) return false;
-        any = true;
+        const size_t at = (size_t)(x->gradient - w->gradients), behind = at + x->rows * x->columns;
+        if (!end) *first = x->data;
+        if (at > end || (float *)x->data != *first + at) return false;
+        end = qkv_max(end, behind);
     }
-    return any;
+    return end && end == w->floats;
 }
 
 /* What ranks own of an array that is cut like the gradients goes to all others. */
