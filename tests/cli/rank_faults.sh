@@ -1,18 +1,6 @@
 #!/usr/bin/env bash
 # Several ranks under mpirun, one of which meets what the others do not: a full disk; another build.
-. "$(dirname "$0")/common.sh"
-if [ ! -e "$BINARY/qkv-mpi.so" ] || ! command -v mpirun >/dev/null; then
-    echo "there is no Open MPI here: nothing is tested"
-    exit 0
-fi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none QKV_RANK_SECONDS=120
-export ASAN_OPTIONS=detect_leaks=0 # those of Open MPI, which the command does not own
-if ! mpirun -n 2 true >/dev/null 2>why; then
-    echo "Open MPI is installed, but starts nothing here; nothing is tested: $(grep -m1 '[a-z]' why)"
-    exit 0
-fi
-single=$QKV
+. "$(dirname "$0")/ranks_common.sh"
 export QKV_MPI=$BINARY/qkv-mpi.so
 # other COMMAND: from here on $QKV is 3 ranks, of which rank 1 runs the shell command for "$@".
 other() {

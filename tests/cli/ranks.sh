@@ -3,18 +3,8 @@
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 400 >text.txt
-cat >experts.json <<'END'
-{"format": "qkv", "version": 2, "d_model": 32, "context": 32, "embed": {"position": {"kind": "learned"}},
- "decoder": {"layers": 2, "attention": {"heads": 4},
-             "ffn": {"kind": "swiglu", "d_ff": 32, "experts": {"count": 4, "top_k": 2, "correction": true}}}}
-END
-awk 'BEGIN {for (i = 0; i < 120; i++) {w = ""; for (j = 0; j <= i % 7; j++) w = w sprintf("%c", 97 + (i * 7 + j * j) % 9); print w "\t" w w}}' >pairs.tsv
-
-# alike A B WHAT: two runs have the same losses and weights.
-alike() {
-    same "$(losses "$1")" "$(losses "$2")" "losses of $3"
-    cmp -s "$1/model.safetensors" "$2/model.safetensors" || fail "$3: other weights"
-}
+make_experts 32 4 >experts.json
+make_pairs 120 >pairs.tsv
 
 # ---- the same bits ----
 for precision in fp32 bf16; do
@@ -57,26 +47,14 @@ has err 'info is not divided among ranks'
 ranks 1
 long="1500 --quiet --save-every 50 --eval-every 50" # seconds, so that a signal comes in time
 try 0 train whole $long
-# in_background FOLDER: 3 ranks as $child, started by $launcher; returns when some steps are in the log.
-in_background() {
-    ranks 3
-    train "$1" $long >out 2>err </dev/null &
-    child=$!
-    for ((i = 0; i < 6000; i++)); do
-        if [ "$(cat "$1/log.jsonl" 2>/dev/null | wc -l)" -ge 6 ]; then
-            launcher=$(pgrep -P $child mpirun)
-            return 0
-        fi
-        sleep 0.01
-    done
-    fail "$1: no steps within a minute"
-}
-in_background stopped
+ranks 3
+in_background stopped 6 $long
 kill -INT "$launcher"
 wait $child
 has err 'interrupted and saved after step'
 has stopped/state.json '"interrupted"'
-in_background killed
+ranks 3
+in_background killed 6 $long
 kill -KILL "$(pgrep -P "$launcher" | tail -1)"
 wait $child && fail "a run one rank of which was killed ends as if nothing were wrong"
 for name in stopped killed; do

@@ -23,3 +23,34 @@ ranks() {
 }
 # Lines of ours among the launcher's.
 ours() { grep '^qkv: ' err; }
+# alike A B WHAT: two runs have the same losses and weights.
+alike() {
+    same "$(losses "$1")" "$(losses "$2")" "losses of $3"
+    cmp -s "$1/model.safetensors" "$2/model.safetensors" || fail "$3: other weights"
+}
+# in_background RUN LINES OPTIONS...: trains as $child, started by $launcher; returns when so many lines are in the log.
+in_background() {
+    local run=$1 lines=$2
+    shift 2
+    train "$run" "$@" >out 2>err </dev/null &
+    child=$!
+    for ((i = 0; i < 6000; i++)); do
+        if [ "$(cat "$run/log.jsonl" 2>/dev/null | wc -l)" -ge "$lines" ]; then
+            launcher=$(pgrep -P $child mpirun)
+            return 0
+        fi
+        sleep 0.01
+    done
+    fail "$run: no steps within a minute"
+}
+# make_experts WIDTH COUNT: the spec of a model with a mixture of so many experts. make_pairs N: lines of a source and its target.
+make_experts() {
+    cat <<END
+{"format": "qkv", "version": 2, "d_model": $1, "context": $1, "embed": {"position": {"kind": "learned"}},
+ "decoder": {"layers": 2, "attention": {"heads": 4},
+             "ffn": {"kind": "swiglu", "d_ff": $1, "experts": {"count": $2, "top_k": 2, "correction": true}}}}
+END
+}
+make_pairs() {
+    awk -v n="$1" 'BEGIN {for (i = 0; i < n; i++) {w = ""; for (j = 0; j <= i % 7; j++) w = w sprintf("%c", 97 + (i * 7 + j * j) % 9); print w "\t" w w}}'
+}

@@ -47,21 +47,9 @@ unlike "rank 1: here is not a model folder" none \
     mpirun -n 1 "$single" eval here --data "$folder/text.txt" : -n 1 -wdir "$folder/elsewhere" "$single" eval here --data "$folder/text.txt"
 
 # ---- ended from without ----
-# in_background FOLDER: 3 ranks as $child, started by $launcher; returns when some steps are in the log.
-in_background() {
-    train "$1" 1500 --quiet --save-every 5 --eval-every 1000 >out 2>err </dev/null &
-    child=$!
-    for ((i = 0; i < 6000; i++)); do
-        if [ "$(cat "$1/log.jsonl" 2>/dev/null | wc -l)" -ge 8 ]; then
-            launcher=$(pgrep -P $child mpirun)
-            return 0
-        fi
-        sleep 0.01
-    done
-    fail "$1: no steps within a minute"
-}
+long="1500 --quiet --save-every 5 --eval-every 1000"
 for signal in USR1 USR2 XCPU; do
-    in_background warned-$signal
+    in_background warned-$signal 8 $long
     if [ $signal = XCPU ]; then
         kill -XCPU "$(pgrep -P "$launcher" | tail -1)" # mpirun does not pass it on; one rank has it
     else
@@ -72,7 +60,7 @@ for signal in USR1 USR2 XCPU; do
     has "warned-$signal/state.json" '"interrupted"'
 done
 for rank in 0 2; do
-    in_background killed-$rank
+    in_background killed-$rank 8 $long
     victim=$(pgrep -P "$launcher" | sed -n $((rank + 1))p)
     kill -KILL "$victim"
     wait $child && fail "a run one rank of which was killed ends as if nothing were wrong"
