@@ -140,7 +140,8 @@ static void test_bad_values(void **state) {
         {"decoder.norm.weight=1", "decoder.norm.weight is 1; it must be true or false"},
         {"decoder.ffn.kind=relux",
          "decoder.ffn.kind is \"relux\"; it must be one of relu, gelu, gelu_tanh, silu, tanh, swiglu, geglu, "
-         "quick_gelu, relu2, reglu, relu2_glu, geglu_tanh, quick_geglu, swiglu_clamped"},
+         "quick_gelu, relu2, reglu, relu2_glu, geglu_tanh, quick_geglu, swiglu_clamped, "
+         "tanh_glu"},
         {"decoder.ffn.limit=7", "decoder.ffn.limit is 7, but only ffn.kind swiglu_clamped has one; leave it out"},
         {"decoder.ffn={\"kind\": \"swiglu_clamped\", \"limit\": 0}",
          "decoder.ffn.limit is 0; it must be a number greater than 0"},

@@ -117,7 +117,8 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
     X(QUICK_GEGLU, "quick_geglu", "quick_gelu(gate) times up", quick_gelu, true)                                       \
     X(SWIGLU_CLAMPED, "swiglu_clamped",                                                                                \
       "quick_gelu(g) times (u + 1), g being the gate, at most ffn.limit, and u up, within it (gpt-oss)",               \
-      swiglu_clamped, true)
+      swiglu_clamped, true)                                                                                            \
+    X(TANH_GLU, "tanh_glu", "tanh(gate) times up", tangent, true)
 /* What a router makes of its logits, one for each expert. */
 #define QKV_EXPERT_SCORES_LIST(X)                                                                                      \
     X(SOFTMAX, "softmax", "softmax over all experts; the best are chosen (Mixtral, Qwen, OLMoE)")                      \

@@ -27,6 +27,7 @@ const struct qkv_family_rule qkv_family_gates[] = {
     {"'gelu'", "*.ffn.kind='geglu'"},
     {"'relu'", "*.ffn.kind='reglu'"},
     {"'relu2'", "*.ffn.kind='relu2_glu'"},
+    {"'tanh'", "*.ffn.kind='tanh_glu'"},
     {"'quick_gelu'", "*.ffn.kind='quick_geglu'"},
     {NULL, NULL},
 };

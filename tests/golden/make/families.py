@@ -186,7 +186,7 @@ def decoders():
     yield 'mpt, 6 heads', 'alibi mpt', *mpt(6)
     yield 'opt', 'position offset', *opt(D, True)
     yield 'opt 350m', 'embed.width of tokens, post, transform', *opt(16, False)
-    for theirs, ours in (('relu', 'reglu'), ('relu2', 'relu2_glu'), ('quick_gelu', 'quick_geglu'), ('gelu', 'geglu'), ('gelu_new', 'geglu_tanh')): yield f'llama {theirs}', ours, *gate(theirs, ours)
+    for theirs, ours in (('relu', 'reglu'), ('relu2', 'relu2_glu'), ('quick_gelu', 'quick_geglu'), ('gelu', 'geglu'), ('gelu_new', 'geglu_tanh'), ('tanh', 'tanh_glu')): yield f'llama {theirs}', ours, *gate(theirs, ours)
 def stablelm_norms(out, P):
     for n in range(2):
         for ours, theirs, heads in (('q_norm', 'q_layernorm', H), ('k_norm', 'k_layernorm', 2)): out[f'decoder.layers.{n}.attn.{ours}.weight'] = torch.stack([P[f'model.layers.{n}.self_attn.{theirs}.norms.{h}.weight'] for h in range(heads)])

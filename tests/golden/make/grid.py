@@ -136,7 +136,7 @@ def norms(s, r):
         if not n.get('weight', True) or n['kind'] != 'layernorm': n.pop('bias', None)
 def activations(s, r):
     for _, _, l in layers(s):
-        l['ffn']['kind'] = r.choice(['quick_gelu', 'relu2', 'tanh', 'reglu', 'relu2_glu', 'geglu_tanh', 'quick_geglu', 'swiglu_clamped'])
+        l['ffn']['kind'] = r.choice(['quick_gelu', 'relu2', 'tanh', 'reglu', 'relu2_glu', 'geglu_tanh', 'quick_geglu', 'tanh_glu', 'swiglu_clamped'])
         if l['ffn']['kind'] == 'swiglu_clamped': l['ffn']['limit'] = r.choice([0.8, 7.0])
 def scaling(s, r):
     for side, _, l in pick(s, r):

@@ -20,7 +20,7 @@ def sdpa(q, k, v, allow=None, bias=None, scale=None, softcap=0.0, sinks=None):
 
 ACTIVATIONS = {'none': lambda z: z, 'tanh': torch.tanh, 'relu': F.relu, 'gelu': F.gelu, 'gelu_tanh': lambda z: F.gelu(z, approximate='tanh'),
                'silu': F.silu, 'quick_gelu': lambda z: z * torch.sigmoid(1.702 * z), 'relu2': lambda z: F.relu(z) ** 2}
-GATES = {'swiglu': 'silu', 'geglu': 'gelu', 'reglu': 'relu', 'relu2_glu': 'relu2', 'geglu_tanh': 'gelu_tanh', 'quick_geglu': 'quick_gelu', 'swiglu_clamped': None}
+GATES = {'swiglu': 'silu', 'geglu': 'gelu', 'reglu': 'relu', 'relu2_glu': 'relu2', 'geglu_tanh': 'gelu_tanh', 'quick_geglu': 'quick_gelu', 'tanh_glu': 'tanh', 'swiglu_clamped': None}
 PARALLEL = ('parallel', 'parallel_two')
 def clamped(gate, up, limit):
     """gpt-oss"""
