@@ -1,5 +1,7 @@
-/* communicator: ranks over Open MPI. Everything goes from one rank to another as bytes, in messages that are not too long for an int;
- * who waits looks from time to time, gives the CPU away between, and after a while says whom it waits for. */
+/* communicator: ranks over Open MPI. Everything goes from one rank to another as bytes, in messages that are not too long for an int.
+ * Who waits looks from time to time, gives the CPU away between, and after a while says whom it waits for. The thread that has joined is
+ * the one that computes: while another one waits, that one needs the CPU, so the other sleeps at once, and longer each time. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,10 +12,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MESSAGE = 1 << 28, TAG = 71, SPINS = 2000, ENDING_SECONDS = 2 };
+enum { MESSAGE = 1 << 28, TAG = 71, ENDING_SECONDS = 2 };
+enum { SPINS = 2000, SPINS_BESIDE = 4 };              /* looks before the first pause */
+enum { PAUSE_FIRST = 20000, PAUSE_LONGEST = 500000 }; /* ns */
 
 static struct {
     int rank, ranks;
+    pthread_t computes; /* the thread that has joined */
     double seconds;
     char reason[256];
 } mpi;
@@ -35,14 +40,17 @@ static int mpi_failed(int error, int with) {
 
 /* Until a message to or from a rank has gone; MPI_REQUEST_NULL is there at once. */
 static int mpi_wait(MPI_Request *request, int with) {
-    const struct timespec pause = {.tv_nsec = 20000};
+    const bool beside = !pthread_equal(pthread_self(), mpi.computes);
+    const long looks = beside ? SPINS_BESIDE : SPINS;
+    struct timespec pause = {.tv_nsec = PAUSE_FIRST};
     double began = 0;
     int done = 0;
     for (long spins = 0; !done; spins++) {
         const int error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (error != MPI_SUCCESS) return mpi_failed(error, with);
-        if (done || spins < SPINS) continue;
+        if (done || spins < looks) continue;
         nanosleep(&pause, NULL);
+        if (beside && pause.tv_nsec < PAUSE_LONGEST) pause.tv_nsec *= 2;
         if (mpi_watch_dead() >= 0) {
             snprintf(mpi.reason, sizeof mpi.reason, "rank %d has died", mpi_watch_dead());
             return -1;
@@ -120,6 +128,7 @@ const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds, 
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &mpi.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &mpi.ranks);
+    mpi.computes = pthread_self();
     mpi.seconds = seconds;
     *communicator = (struct qkv_communicator){.rank = mpi.rank,
                                               .ranks = mpi.ranks,

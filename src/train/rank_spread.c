@@ -113,6 +113,18 @@ static void spread_copy(void *argument, size_t bucket, int thread) {
     }
 }
 
+/* What this rank has of gradients that others own; those of its own the optimizer has cleared. */
+static void spread_clear(void *argument, size_t bucket, int thread) {
+    (void)thread;
+    const struct spread *s = argument;
+    for (int r = 0; r < s->cut.ranks; r++) {
+        size_t begin, end;
+        if (r == s->rank) continue;
+        qkv_rank_own(&s->cut, bucket, r, &begin, &end);
+        memset(s->w->gradients + begin, 0, (end - begin) * sizeof(float));
+    }
+}
+
 /* The gradients are used up, so their array carries weights that lie otherwise. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model) {
     struct qkv_weights *w = &model->weights;
@@ -123,12 +135,13 @@ enum qkv_status qkv_rank_spread_weights(struct qkv_model *model) {
     if (s.cut.ranks == 1) return QKV_OK;
     if (spread_alike(w, &first)) {
         status = spread_array(w->ctx, &s.cut, first);
+        qkv_parallel(w->ctx, s.cut.buckets, spread_clear, &s);
     } else {
         qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
         status = spread_array(w->ctx, &s.cut, w->gradients);
         s.out = false;
         if (!status) qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
+        qkv_weights_clear_gradients(w);
     }
-    qkv_weights_clear_gradients(w);
     return status;
 }
