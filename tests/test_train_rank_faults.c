@@ -45,6 +45,29 @@ static void other_data(struct run *own, int rank) {
     own->options.data = path;
 }
 
+/* Of the same name and size, and but for one byte in its middle the same. */
+static void other_byte(struct run *own, int rank) {
+    static char path[1024], changed[1024];
+    snprintf(path, sizeof path, "%s/large.txt", test_path("."));
+    own->options.data = path;
+    if (rank != 1) return;
+    snprintf(changed, sizeof changed, "%s/large.txt", test_path("elsewhere"));
+    own->options.data = changed;
+}
+
+static void write_large_texts(void) {
+    char path[1024];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/large.txt", test_path(i ? "elsewhere" : "."));
+        fixture_text(path, 400000, 2);
+        FILE *file = fopen(path, "r+");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 200000, SEEK_SET), 0);
+        fputc('a' + i, file);
+        fclose(file);
+    }
+}
+
 static void other_folder(struct run *own, int rank) {
     if (rank == 1) own->folder = test_path("nowhere");
 }
@@ -66,6 +89,9 @@ static void ranks_that_differ_are_named(void **state) {
     expect_refused(&run, 3, QKV_ARGUMENT, "rank 1: the specs differ: \"d_model\": 64");
     run.differs = other_data;
     expect_refused(&run, 3, QKV_ARGUMENT, "rank 2: the data differ: text.txt of 3000 bytes (");
+    write_large_texts();
+    run.differs = other_byte;
+    expect_refused(&run, 3, QKV_ARGUMENT, "rank 1: the data differ: large.txt of 400000 bytes (");
     assert_false(fixture_has(run.folder, "train.json"));
     run.differs = other_folder;
     expect_refused(&run, 3, QKV_FILE, "rank 1: ");

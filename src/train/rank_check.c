@@ -10,7 +10,7 @@
 #include "model/spec.h"
 #include "train/train.h"
 
-enum { CHECK_SAMPLE = 1 << 16 };
+enum { CHECK_PIECE = 1 << 14 }; /* of a file, at a time */
 
 /* ---- the build ------------------------------------------------------------------------------------------------------------- */
 
@@ -133,25 +133,34 @@ static enum qkv_status check_options(struct qkv_trainer *t, struct qkv_buffer *t
     return status;
 }
 
-/* The name, the size, and a hash of the first and the last bytes: the texts are rank 0's, and are not read whole again. */
+static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uint64_t *hash, size_t *size) {
+    unsigned char bytes[CHECK_PIECE];
+    struct qkv_file file;
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
+    if (status) return status;
+    *hash = QKV_HASH_START;
+    *size = file.size;
+    for (size_t at = 0, n; at < file.size && !status; at += n) {
+        n = qkv_min(file.size - at, sizeof bytes);
+        status = qkv_file_read(&file, at, bytes, n);
+        if (!status) *hash = qkv_hash(*hash, bytes, n);
+    }
+    qkv_file_close(&file);
+    return status;
+}
+
+/* The name, the size, and the hash of all bytes: far less work than to tokenise them. */
 static enum qkv_status check_files(struct qkv_trainer *t, const struct qkv_text_files *files, struct qkv_buffer *text) {
     enum qkv_status status = QKV_OK;
-    unsigned char *bytes = qkv_allocate(t->ctx, 2, CHECK_SAMPLE);
-    if (!bytes) return QKV_MEMORY;
     for (size_t i = 0; i < files->count && !status; i++) {
-        struct qkv_file file;
         const char *path = files->items[i].path, *slash = strrchr(path, '/');
-        status = qkv_file_open(t->ctx, path, &file);
-        if (status) break;
-        const size_t n = qkv_min(file.size, CHECK_SAMPLE);
-        status = qkv_file_read(&file, 0, bytes, n);
-        if (!status) status = qkv_file_read(&file, file.size - n, bytes + n, n);
+        uint64_t hash;
+        size_t size;
+        status = check_hash(t->ctx, path, &hash, &size);
         if (!status)
-            status = qkv_buffer_print(t->ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, file.size,
-                                      (unsigned long long)qkv_hash(0, bytes, 2 * n));
-        qkv_file_close(&file);
+            status = qkv_buffer_print(t->ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, size,
+                                      (unsigned long long)hash);
     }
-    free(bytes);
     return status;
 }
 
@@ -195,27 +204,14 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uint64_t *hash) {
-    unsigned char bytes[1 << 12];
-    struct qkv_file file;
-    enum qkv_status status = qkv_file_open(ctx, path, &file);
-    if (status) return status;
-    for (size_t at = 0, n; at < file.size && !status; at += n) {
-        n = qkv_min(file.size - at, sizeof bytes);
-        status = qkv_file_read(&file, at, bytes, n);
-        if (!status) *hash = qkv_hash(*hash, bytes, n);
-    }
-    qkv_file_close(&file);
-    return status;
-}
-
 enum qkv_status qkv_rank_check_folder(struct qkv_trainer *t) {
     struct qkv_context *ctx = t->ctx;
     uint64_t own = 0, first;
+    size_t size;
     char host[128] = "";
     if (qkv_context_ranks(ctx) == 1) return QKV_OK;
     char *path = qkv_join_path(ctx, t->folder, QKV_TRAIN_FILE);
-    enum qkv_status status = path ? check_hash(ctx, path, &own) : QKV_MEMORY;
+    enum qkv_status status = path ? check_hash(ctx, path, &own, &size) : QKV_MEMORY;
     const bool seen = !status;
     free(path);
     first = own;
