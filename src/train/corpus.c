@@ -5,7 +5,7 @@
 
 #include "train/train.h"
 
-#define PIECE ((size_t)1 << 20)
+#define PIECE ((size_t)1 << 20) /* of a text, encoded at a time */
 #define LOOK  ((size_t)1 << 16) /* bytes looked at before any work is done */
 
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash) {
@@ -38,6 +38,7 @@ static enum qkv_status check_text(const struct qkv_text_stream *stream, size_t s
 
 static enum qkv_status text_begin(struct qkv_text_stream *stream) {
     bool end;
+    stream->piece = PIECE;
     stream->binary = stream->tokenizer && is_bare_bytes(stream->tokenizer);
     enum qkv_status status =
         stream->file.size ? qkv_text_hold(stream, LOOK, &end)
@@ -98,14 +99,32 @@ void qkv_text_take(struct qkv_text_stream *stream, size_t bytes) {
     memmove(stream->text, stream->text + bytes, stream->held);
 }
 
-/* Places the template before the first piece of a text and after the last. */
-static enum qkv_status place_template(struct qkv_text_stream *stream, bool first, bool last, int32_t **ids,
-                                      size_t *count) {
+enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece) {
+    *piece = (struct qkv_text_piece){.first = stream->position == 0};
+    if (stream->position == stream->file.size) return QKV_OK;
+    for (size_t bytes = stream->piece; piece->size == 0; bytes *= 2) {
+        bool end;
+        enum qkv_status status = qkv_text_hold(stream, bytes, &end);
+        if (status) return status;
+        piece->size = qkv_tokenizer_cut(stream->tokenizer, stream->text, end ? stream->held : bytes, end);
+    }
+    piece->last = stream->position + piece->size == stream->file.size;
+    enum qkv_status status = check_text(stream, piece->size);
+    if (status)
+        qkv_fail_at(stream->ctx, "%s", stream->path);
+    else if (stream->check)
+        qkv_text_check_piece(stream->check, stream->text, piece->size, piece->last, stream->binary);
+    return status;
+}
+
+enum qkv_status qkv_text_frame(struct qkv_text_stream *stream, const struct qkv_text_piece *piece, int32_t **ids,
+                               size_t *count) {
     const int32_t *before, *after;
     size_t total;
+    stream->before = stream->after = 0;
     if (!qkv_tokenizer_template(stream->tokenizer, &before, &stream->before, &after, &stream->after)) return QKV_OK;
-    if (!first) stream->before = 0;
-    if (!last) stream->after = 0;
+    if (!piece->first) stream->before = 0;
+    if (!piece->last) stream->after = 0;
     if (!qkv_add_size(*count, stream->before + stream->after, &total))
         return qkv_fail_memory(stream->ctx, SIZE_MAX, "the ids of a text");
     if (total == *count) return QKV_OK;
@@ -120,28 +139,19 @@ static enum qkv_status place_template(struct qkv_text_stream *stream, bool first
 }
 
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count) {
-    enum qkv_status status = QKV_OK;
-    size_t take = 0;
+    struct qkv_text_piece piece;
     *ids = NULL;
-    stream->before = stream->after = 0;
     *count = 0;
-    if (stream->position == stream->file.size) return QKV_OK;
-    for (size_t piece = PIECE; take == 0; piece *= 2) {
-        bool end;
-        status = qkv_text_hold(stream, piece, &end);
-        if (status) return status;
-        take = qkv_tokenizer_cut(stream->tokenizer, stream->text, end ? stream->held : piece, end);
-    }
-    bool first = stream->position == 0, last = stream->position + take == stream->file.size;
-    status = check_text(stream, take);
-    if (!status && stream->check) qkv_text_check_piece(stream->check, stream->text, take, last, stream->binary);
-    if (!status) status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, stream->text, take, true, ids, count);
-    if (!status) status = place_template(stream, first, last, ids, count);
+    stream->before = stream->after = 0;
+    enum qkv_status status = qkv_text_cut(stream, &piece);
+    if (status || !piece.size) return status;
+    status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, stream->text, piece.size, true, ids, count);
+    if (!status) status = qkv_text_frame(stream, &piece, ids, count);
     if (status) {
         qkv_fail_at(stream->ctx, "%s", stream->path);
         qkv_free(*ids);
         *ids = NULL;
     }
-    qkv_text_take(stream, take);
+    qkv_text_take(stream, piece.size);
     return status;
 }

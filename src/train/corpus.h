@@ -15,6 +15,7 @@ struct qkv_text_stream {
     const struct qkv_map *whole; /* all bytes of the file, where an earlier reading kept them; NULL: they are read */
     char *text;                  /* bytes of the file from `position` on: `held` of them */
     size_t held, capacity;
+    size_t piece;                 /* bytes that are encoded at a time, about */
     size_t position;              /* bytes encoded, or taken, so far */
     uint64_t hash;                /* of them */
     size_t before, after;         /* first and last ids of the piece given last that the tokenizer's template placed */
@@ -33,6 +34,17 @@ void qkv_text_close(struct qkv_text_stream *stream);
 /* The ids of the next piece, freed with qkv_free; *ids NULL at the end of the text. A text is one sequence: what the
  * tokenizer's template places around one comes before its first piece and after its last. */
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count);
+/* A piece of a text, the first or the last of it perhaps. */
+struct qkv_text_piece {
+    size_t size;
+    bool first, last;
+};
+/* The next one, at stream->text, which qkv_text_take goes over: it ends where a cut changes no id, and its bytes have been checked. size
+ * 0 at the end of the text. */
+enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece);
+/* Places the template around the ids of a piece, where that is due. */
+enum qkv_status qkv_text_frame(struct qkv_text_stream *stream, const struct qkv_text_piece *piece, int32_t **ids,
+                               size_t *count);
 /* Has at least `bytes` bytes in stream->text, or all that are left, which sets *end. */
 enum qkv_status qkv_text_hold(struct qkv_text_stream *stream, size_t bytes, bool *end);
 /* Goes over the first `bytes` of those held. */
@@ -146,7 +158,8 @@ struct qkv_tokens { /* an open token file, or a part of it */
     const char *path; /* for messages; the caller's */
 };
 /* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one. `facts` comes with
- * tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like (NULL: nobody asks). */
+ * tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like (NULL: nobody asks). On rank 0 of several
+ * the others encode with it (qkv_rank_help). */
 enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
                                  const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
                                  struct qkv_texts *notes, qkv_progress *progress, void *user);

@@ -231,7 +231,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = qkv_trainer_check_memory(t, &final);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check(t, &final);
-    if (!status && !qkv_context_rank(ctx)) status = create_start(t, &final);
+    if (!status) status = qkv_context_rank(ctx) ? qkv_rank_help(ctx) : qkv_rank_help_end(ctx, create_start(t, &final));
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);

@@ -115,6 +115,20 @@ double qkv_rank_norm(struct qkv_model *model);
 /* Every rank gets the weights that the others have updated; gradients are cleared. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model);
 
+/* ---- texts (rank_text.c) ---------------------------------------------------------------------------------------------------- */
+
+struct qkv_text_stream;
+struct qkv_tokenizer;
+/* Gets the ids of the next piece of a text. */
+typedef enum qkv_status qkv_rank_take(void *user, const int32_t *ids, size_t count);
+/* On ranks but 0: encodes what rank 0 sends, until that says that there is no more. QKV_RANK. */
+enum qkv_status qkv_rank_help(struct qkv_context *ctx);
+/* On rank 0, while others help: which tokenizer they use; encodes pieces of a text, one on each rank, which `take` gets in the order of the
+ * text: none at its end; and the end, whatever came of it: the result is `status`, or QKV_RANK. With one rank nobody needs to help. */
+enum qkv_status qkv_rank_text_begin(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer);
+enum qkv_status qkv_rank_text_next(struct qkv_text_stream *stream, qkv_rank_take *take, void *user);
+enum qkv_status qkv_rank_help_end(struct qkv_context *ctx, enum qkv_status status);
+
 /* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------------------- */
 
 /* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read from the folder) and,

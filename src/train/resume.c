@@ -147,7 +147,12 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     struct qkv_trainer *t = NULL;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!status && !qkv_context_rank(ctx)) status = resume_all(t, &changes);
+    if (!qkv_context_rank(ctx)) {
+        if (!status) status = resume_all(t, &changes);
+        status = qkv_rank_help_end(ctx, status);
+    } else if (qkv_rank_help(ctx)) { /* also a rank that cannot go on itself: others wait for it */
+        status = QKV_RANK;
+    }
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);

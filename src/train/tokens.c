@@ -82,21 +82,21 @@ struct text_writer {
     void *user;
 };
 
+static enum qkv_status write_piece(void *user, const int32_t *ids, size_t count) {
+    struct text_writer *w = user;
+    w->unknown += qkv_tokens_unknown(w->stream.tokenizer, ids, count);
+    return qkv_tokens_put(w->writer, ids, count);
+}
+
 static enum qkv_status write_text(struct text_writer *w) {
     struct qkv_text_stream *stream = &w->stream;
-    for (;;) {
-        size_t begin = stream->position, count;
-        int32_t *ids;
-        enum qkv_status status =
-            qkv_train_progress(stream->ctx, w->progress, w->user, "tokenizing", w->before + (double)begin, w->total);
-        if (!status) status = qkv_text_next(stream, &ids, &count);
-        if (status) return status;
-        if (!ids && stream->position == begin) return QKV_OK;
-        w->unknown += qkv_tokens_unknown(stream->tokenizer, ids, count);
-        status = qkv_tokens_put(w->writer, ids, count);
-        qkv_free(ids);
-        if (status) return status;
+    enum qkv_status status = QKV_OK;
+    while (!status && stream->position < stream->file.size) {
+        status = qkv_train_progress(stream->ctx, w->progress, w->user, "tokenizing",
+                                    w->before + (double)stream->position, w->total);
+        if (!status) status = qkv_rank_text_next(stream, write_piece, w);
     }
+    return status;
 }
 
 uint64_t qkv_tokens_unknown(const struct qkv_tokenizer *tokenizer, const int32_t *ids, size_t count) {
@@ -151,6 +151,7 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
     struct text_writer w = {
         .writer = &writer, .total = (double)qkv_text_files_size(files), .progress = progress, .user = user};
     enum qkv_status status = qkv_tokens_begin(ctx, path, facts, &writer);
+    if (!status) status = qkv_rank_text_begin(ctx, tokenizer);
     for (size_t i = 0; i < files->count && !status; i++) {
         int32_t end = i + 1 < files->count ? qkv_text_end(tokenizer) : -1;
         status = write_file(&w, ctx, &files->items[i], tokenizer, end, &findings);
