@@ -12,7 +12,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MESSAGE = 1 << 28, TAG = 71, ENDING_SECONDS = 2 };
+enum { MESSAGE = 1 << 28, TAG = 71, ENDING_SECONDS = 2, STOPPED_SECONDS = 2 };
 enum { SPINS = 2000, SPINS_BESIDE = 4 };              /* looks before the first pause */
 enum { PAUSE_FIRST = 20000, PAUSE_LONGEST = 500000 }; /* ns */
 
@@ -43,7 +43,7 @@ static int mpi_wait(MPI_Request *request, int with) {
     const bool beside = !pthread_equal(pthread_self(), mpi.computes);
     const long looks = beside ? SPINS_BESIDE : SPINS;
     struct timespec pause = {.tv_nsec = PAUSE_FIRST};
-    double began = 0;
+    double waited = 0, last = 0;
     int done = 0;
     for (long spins = 0; !done; spins++) {
         const int error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -55,8 +55,10 @@ static int mpi_wait(MPI_Request *request, int with) {
             snprintf(mpi.reason, sizeof mpi.reason, "rank %d has died", mpi_watch_dead());
             return -1;
         }
-        if (began == 0) began = mpi_clock();
-        if (mpi.seconds <= 0 || mpi_clock() - began < mpi.seconds) continue;
+        const double now = mpi_clock(), passed = last > 0 ? now - last : 0;
+        last = now;
+        waited += passed < STOPPED_SECONDS ? passed : 0; /* else it was this rank that stood still */
+        if (mpi.seconds <= 0 || waited < mpi.seconds) continue;
         snprintf(mpi.reason, sizeof mpi.reason, "rank %d has waited %.0f seconds for rank %d, which hangs", mpi.rank,
                  mpi.seconds, with);
         return -1;
