@@ -211,7 +211,7 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
     }
     if (!count) return cli_usage("tokenize: say which tokenizer: a model folder or a tokenizer.json");
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE && qkv_tokenizer_open(ctx, words[0], &tokenizer)) code = cli_broken(ctx);
+    if (code == CLI_DONE && qkv_folder_tokenizer(ctx, words[0], &tokenizer)) code = cli_broken(ctx);
     if (code == CLI_DONE) {
         struct printer p = {ctx, tokenizer, a, 0, 0};
         code = a->ids ? tokenize_decode(&p, words + 1, count - 1) : tokenize_encode(&p, words + 1, count - 1);

@@ -122,6 +122,9 @@ static void the_model_may_be_in_a_folder_that_the_modules_name(void **state) {
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_folder_spec(ctx, folder, NULL, 0, &spec), QKV_OK);
     assert_int_equal(qkv_spec_width(&spec), 16);
+    struct qkv_tokenizer *tokenizer;
+    assert_int_equal(qkv_folder_tokenizer(ctx, folder, &tokenizer), QKV_OK);
+    qkv_tokenizer_free(tokenizer);
     qkv_context_free(ctx);
     test_remove_tree(folder);
 }
@@ -175,7 +178,7 @@ static void modules_that_do_not_fit_are_refused_by_key(void **state) {
         {"sentence_bert_config.json", "{\"max_seq_length\": 0}", QKV_SPEC, "max_seq_length is 0"},
         {"config_sentence_transformers.json", "{\"default_prompt_name\": \"q\", \"prompts\": {\"q\": \"query: \"}}",
          QKV_SPEC, "default_prompt_name is \"q\""},
-        {"sentence_bert_config.json", "{\"do_lower_case\": true}", QKV_SPEC, "do_lower_case is true"},
+        {"sentence_bert_config.json", "{\"do_lower_case\": 1}", QKV_SPEC, "do_lower_case is 1"},
     };
     struct qkv_context *ctx;
     struct qkv_model *model = NULL;

@@ -17,9 +17,15 @@ static void write_text(const char *name, const char *text) {
 }
 
 static void clear_folder(void) {
-    static const char *const names[] = {
-        "vocab.json",       "merges.txt", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json",
-        "added_tokens.json"};
+    static const char *const names[] = {"vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "tokenizer.json",
+                                        "sentence_bert_config.json",
+                                        "sentence_roberta_config.json"};
     for (size_t i = 0; i < TEST_COUNT(names); i++) remove(test_path(names[i]));
 }
 
@@ -193,6 +199,52 @@ static void published_words_give_the_ids_of_their_tokenizer_json(void **state) {
     }
 }
 
+static void expect_ids(struct qkv_context *ctx, const char *text, const int32_t *want, size_t count) {
+    struct qkv_tokenizer *t;
+    int32_t *ids;
+    size_t n;
+    assert_ok(ctx, qkv_folder_tokenizer(ctx, test_folder(), &t));
+    assert_ok(ctx, qkv_tokenizer_encode(ctx, t, text, strlen(text), true, &ids, &n));
+    assert_int_equal(n, count);
+    assert_memory_equal(ids, want, count * sizeof *ids);
+    qkv_free(ids);
+    qkv_tokenizer_free(t);
+}
+
+/* As sentence-transformers 6: Lowercase stands in front of the normalizers, behind the search of special tokens, and accents stay. */
+static void texts_are_lowered_where_the_settings_of_sentences_say_so(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char *const files[] = {"sentence_bert_config.json", "sentence_roberta_config.json"};
+    static const char *const normalizers[] = {
+        "null", "{\"type\": \"NFC\"}", "{\"type\": \"Sequence\", \"normalizers\": []}",
+        "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"Lowercase\"}]}"};
+    static const char text[] = "B \xC3\x89 e [MASK]";
+    for (size_t i = 0; i < TEST_COUNT(normalizers); i++) {
+        char json[1000];
+        clear_folder();
+        snprintf(json, sizeof json,
+                 "{\"normalizer\": %s, \"pre_tokenizer\": {\"type\": \"Whitespace\"}, \"added_tokens\": [{\"id\": 5, "
+                 "\"content\": \"[MASK]\", \"special\": true, \"normalized\": false}], \"model\": {\"type\": "
+                 "\"WordLevel\", \"unk_token\": \"?\", \"vocab\": {\"?\": 0, \"b\": 1, \"e\": 2, \"\xC3\xA9\": 3, "
+                 "\"B\": 4}}}",
+                 normalizers[i]);
+        write_text("tokenizer.json", json);
+        const bool lowers = i == TEST_COUNT(normalizers) - 1;
+        expect_ids(ctx, text, lowers ? (const int32_t[]){1, 3, 2, 5} : (const int32_t[]){4, 0, 2, 5}, 4);
+        write_text(files[i % 2], "{\"max_seq_length\": 8, \"do_lower_case\": false}");
+        expect_ids(ctx, text, lowers ? (const int32_t[]){1, 3, 2, 5} : (const int32_t[]){4, 0, 2, 5}, 4);
+        write_text(files[i % 2], "{\"do_lower_case\": true}");
+        expect_ids(ctx, text, (const int32_t[]){1, 3, 2, 5}, 4);
+    }
+    clear_folder();
+    write_text("vocab.txt", "[UNK]\nb\n[MASK]\nB\nb\n\xC3\xA9\n"); /* of two alike the last one counts */
+    write_text("tokenizer_config.json", "{\"do_lower_case\": false}");
+    expect_ids(ctx, "B b \xC3\x89 [MASK]", (const int32_t[]){3, 4, 0, 2}, 4);
+    write_text("sentence_bert_config.json", "{\"do_lower_case\": true}");
+    expect_ids(ctx, "B b \xC3\x89 [MASK]", (const int32_t[]){4, 4, 5, 2}, 4);
+    clear_folder();
+}
+
 static void a_folder_without_a_tokenizer_and_files_that_are_none_are_refused(void **state) {
     struct qkv_context *ctx = *state;
     struct qkv_tokenizer *t;
@@ -264,6 +316,7 @@ int main(void) {
         cmocka_unit_test(merges_of_a_tokenizer_made_here_give_its_ids),
         cmocka_unit_test(published_merges_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(published_words_give_the_ids_of_their_tokenizer_json),
+        cmocka_unit_test(texts_are_lowered_where_the_settings_of_sentences_say_so),
         cmocka_unit_test(roles_and_ends_of_both_tokenizers_are_kept_by_a_folder),
         cmocka_unit_test(a_folder_without_a_tokenizer_and_files_that_are_none_are_refused)};
     return cmocka_run_group_tests(tests, test_context, test_context_done);

@@ -36,6 +36,9 @@ QKV_API enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *m
  * QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, const char *const *settings,
                                         size_t setting_count, struct qkv_spec *spec);
+/* The tokenizer of a model's folder, which modules.json may name as one in it, or of a tokenizer.json: qkv_tokenizer_open says how it is
+ * read. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 /* Whether a folder has weights, in one file or in several. Any thread. */
 QKV_API bool qkv_folder_has_weights(const char *folder);
 

@@ -72,7 +72,7 @@ QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struc
 QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 /* Experimental: reads the tokenizer of a model's folder: its tokenizer.json; else vocab.json with merges.txt (byte-level BPE); else
  * vocab.txt (WordPiece, a token a line). tokenizer_config.json and special_tokens_map.json, where they are, say which tokens have a
- * role. A path of a file is that of a tokenizer.json. Fails with QKV_MEMORY, QKV_FILE (the folder has none of them, too),
+ * role. Where sentence_bert_config.json has do_lower_case true, a normalizer Lowercase stands in front of the tokenizer's. A path of a file is that of a tokenizer.json. Fails with QKV_MEMORY, QKV_FILE (the folder has none of them, too),
  * QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 /* Writes a tokenizer.json, replacing an old one atomically. Fails with QKV_MEMORY, QKV_FILE. */

@@ -58,3 +58,13 @@ enum qkv_status qkv_json_refuse(struct qkv_context *ctx, const char *name, const
     free(text);
     return status;
 }
+
+enum qkv_status qkv_json_save(struct qkv_context *ctx, const char *folder, const char *name, json_t *root) {
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL, *path = qkv_join_path(ctx, folder, name);
+    enum qkv_status status =
+        text && path ? qkv_write_file(ctx, path, text, strlen(text)) : qkv_fail_memory(ctx, 0, name);
+    json_decref(root);
+    free(text);
+    free(path);
+    return status;
+}

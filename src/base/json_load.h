@@ -22,5 +22,8 @@ json_t *qkv_json_value(const char *text);
 /* Fails with QKV_FORMAT: the value of `key` in the file `name` (NULL: it has none) is not among what `knows` names. */
 enum qkv_status qkv_json_refuse(struct qkv_context *ctx, const char *name, const char *key, const json_t *value,
                                 const char *knows);
+/* Writes a value as a file of a folder, indented, and replaces an old one atomically. It takes the reference; NULL: there was no
+ * memory for the value. Fails with QKV_MEMORY, QKV_FILE. */
+enum qkv_status qkv_json_save(struct qkv_context *ctx, const char *folder, const char *name, json_t *root);
 
 #endif

@@ -168,13 +168,5 @@ static json_t *generation_json(const struct qkv_model_generation *g) {
 enum qkv_status qkv_generation_write(struct qkv_context *ctx, const struct qkv_model_generation *g,
                                      const char *folder) {
     if (!g->given) return QKV_OK;
-    json_t *root = generation_json(g);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    char *path = qkv_join_path(ctx, folder, QKV_GENERATION_FILE);
-    enum qkv_status status =
-        text && path ? qkv_write_file(ctx, path, text, strlen(text)) : qkv_fail_memory(ctx, 0, QKV_GENERATION_FILE);
-    json_decref(root);
-    free(text);
-    free(path);
-    return status;
+    return qkv_json_save(ctx, folder, QKV_GENERATION_FILE, generation_json(g));
 }

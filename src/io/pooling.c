@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "io/io.h"
 #include "io/published_files.h"
+#include "text/text.h"
 
 struct pooling_file {
     struct qkv_context *ctx;
@@ -81,22 +83,14 @@ static const char *module_kind(const json_t *module) {
     return dot ? dot + 1 : type ? type : "";
 }
 
-/* The names of the file with the settings, the older ones too. */
-static const char *const settings_files[] = {QKV_SENTENCES_FILE,
-                                             "sentence_roberta_config.json",
-                                             "sentence_distilbert_config.json",
-                                             "sentence_camembert_config.json",
-                                             "sentence_albert_config.json",
-                                             "sentence_xlm-roberta_config.json",
-                                             "sentence_xlnet_config.json"};
-
 static enum qkv_status read_most(struct pooling_file *f, const char *model, size_t *most) {
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < sizeof settings_files / sizeof *settings_files && !status && (!i || !f->root); i++)
-        status = pooling_open(f, model, NULL, settings_files[i]);
+    for (size_t i = 0; qkv_sentence_files[i] && !status && (!i || !f->root); i++)
+        status = pooling_open(f, model, NULL, qkv_sentence_files[i]);
     if (status || !f->root) return status;
-    const json_t *length = json_object_get(f->root, "max_seq_length");
-    if (json_is_true(json_object_get(f->root, "do_lower_case"))) return refuse(f, "do_lower_case", "false");
+    const json_t *length = json_object_get(f->root, "max_seq_length"),
+                 *lower = json_object_get(f->root, "do_lower_case");
+    if (lower && !json_is_boolean(lower) && !json_is_null(lower)) return refuse(f, "do_lower_case", "true or false");
     if (!length || json_is_null(length)) return QKV_OK;
     if (json_integer_value(length) < 1 || json_integer_value(length) > INT32_MAX)
         return refuse(f, "max_seq_length", "a whole number of at least 1, or null");
@@ -176,16 +170,6 @@ enum qkv_status qkv_pooling_model(struct qkv_context *ctx, const char *folder, c
 
 /* ---- writing ------------------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status pooling_put(struct qkv_context *ctx, const char *folder, const char *name, json_t *root) {
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL, *path = qkv_join_path(ctx, folder, name);
-    enum qkv_status status =
-        text && path ? qkv_write_file(ctx, path, text, strlen(text)) : qkv_fail_memory(ctx, 0, name);
-    json_decref(root);
-    free(text);
-    free(path);
-    return status;
-}
-
 static json_t *pooling_module(int number, const char *path, const char *kind) {
     char name[24], type[64];
     snprintf(name, sizeof name, "%d", number);
@@ -215,11 +199,11 @@ enum qkv_status qkv_pooling_write(struct qkv_context *ctx, const struct qkv_mode
     json_t *most = pooling->most ? json_integer((json_int_t)pooling->most) : json_null();
     char *inner = qkv_join_path(ctx, folder, QKV_POOLING_FOLDER);
     enum qkv_status status = inner ? qkv_make_folder(ctx, inner) : QKV_MEMORY;
-    if (!status) status = pooling_put(ctx, inner, QKV_CONFIG_FILE, pooling_kind(pooling, spec));
+    if (!status) status = qkv_json_save(ctx, inner, QKV_CONFIG_FILE, pooling_kind(pooling, spec));
     if (!status)
-        status = pooling_put(ctx, folder, QKV_SENTENCES_FILE,
-                             json_pack("{s:O, s:b}", "max_seq_length", most, "do_lower_case", 0));
-    if (!status) status = pooling_put(ctx, folder, QKV_MODULES_FILE, pooling_modules(pooling));
+        status = qkv_json_save(ctx, folder, QKV_SENTENCES_FILE,
+                               json_pack("{s:O, s:b}", "max_seq_length", most, "do_lower_case", 0));
+    if (!status) status = qkv_json_save(ctx, folder, QKV_MODULES_FILE, pooling_modules(pooling));
     json_decref(most);
     free(inner);
     return status;

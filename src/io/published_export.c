@@ -82,6 +82,17 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
     return status;
 }
 
+enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
+    QKV_CALL(ctx);
+    struct qkv_model_place place;
+    *out = NULL;
+    enum qkv_status status = qkv_model_place(ctx, path, &place);
+    if (status) return status;
+    status = qkv_tokenizer_open(ctx, place.folder, out);
+    qkv_model_place_free(&place);
+    return status;
+}
+
 /* ---- tensors ------------------------------------------------------------------------------------------------------------- */
 
 struct qkv_family_tensors {

@@ -282,4 +282,9 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
 /* tokenizer.json in a buffer that this begins; the caller frees it, also on failure. */
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
 
+/* ---- tokenizer_folder.c ---------------------------------------------------------------------------------------- */
+
+/* The names of the file where sentence-transformers has the settings of a model, the older ones too; NULL ends them. */
+extern const char *const qkv_sentence_files[];
+
 #endif

@@ -20,19 +20,13 @@ struct folder {
     const char *path;
     json_t *config, *map; /* tokenizer_config.json, special_tokens_map.json; NULL: not there */
     json_t *added;        /* added_tokens.json, beside the older files */
+    bool lowers;          /* sentence-transformers gives the tokenizer its texts in lower case */
     struct qkv_tokenizer *t;
 };
 
-static char *folder_name(const struct folder *f, const char *file) {
-    struct qkv_buffer name = {0};
-    const size_t n = strlen(f->path);
-    if (qkv_buffer_print(f->ctx, &name, "%s%s%s", f->path, n && f->path[n - 1] == '/' ? "" : "/", file)) return NULL;
-    return name.data;
-}
-
 static bool folder_has(const struct folder *f, const char *file) {
     struct stat info;
-    char *name = folder_name(f, file);
+    char *name = qkv_join_path(f->ctx, f->path, file);
     const bool has = name && stat(name, &info) == 0 && S_ISREG(info.st_mode);
     free(name);
     return has;
@@ -42,7 +36,7 @@ static bool folder_has(const struct folder *f, const char *file) {
 static enum qkv_status folder_json(const struct folder *f, const char *file, size_t most, json_t **root) {
     *root = NULL;
     if (!folder_has(f, file)) return QKV_OK;
-    char *name = folder_name(f, file);
+    char *name = qkv_join_path(f->ctx, f->path, file);
     struct qkv_map map;
     enum qkv_status status = name ? qkv_read_file(f->ctx, name, &map) : QKV_MEMORY;
     if (!status) {
@@ -74,7 +68,7 @@ static bool folder_flag(const struct folder *f, const char *key, bool fallback) 
 
 /* The lines of a file, each as a text in *list, without its end. */
 static enum qkv_status folder_lines(const struct folder *f, const char *file, json_t *list) {
-    char *name = folder_name(f, file);
+    char *name = qkv_join_path(f->ctx, f->path, file);
     struct qkv_map map;
     enum qkv_status status = name ? qkv_read_file(f->ctx, name, &map) : QKV_MEMORY;
     if (status) {
@@ -186,7 +180,7 @@ static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
     enum qkv_status status = folder_lines(f, "vocab.txt", lines);
     for (size_t i = 0; i < json_array_size(lines) && !status; i++) {
         const char *key = json_string_value(json_array_get(lines, i));
-        if (*key && !json_object_get(vocab, key)) json_object_set_new(vocab, key, json_integer((json_int_t)i));
+        if (*key) json_object_set_new(vocab, key, json_integer((json_int_t)i)); /* of two alike the last */
     }
     json_decref(lines);
     if (!status) {
@@ -210,10 +204,49 @@ static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
 
 /* ---- the folder --------------------------------------------------------------------------------------------------------------- */
 
+const char *const qkv_sentence_files[] = {QKV_SENTENCES_FILE,
+                                          "sentence_roberta_config.json",
+                                          "sentence_distilbert_config.json",
+                                          "sentence_camembert_config.json",
+                                          "sentence_albert_config.json",
+                                          "sentence_xlm-roberta_config.json",
+                                          "sentence_xlnet_config.json",
+                                          NULL};
+
+static enum qkv_status folder_sentences(struct folder *f) {
+    json_t *root = NULL;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; qkv_sentence_files[i] && !status && !root; i++)
+        status = folder_json(f, qkv_sentence_files[i], CONFIG_BYTES, &root);
+    f->lowers = json_is_true(json_object_get(root, "do_lower_case"));
+    json_decref(root);
+    return status;
+}
+
+/* Puts a normalizer Lowercase in front, as sentence-transformers 6 does where there is none. */
+static enum qkv_status folder_lower(const struct folder *f, json_t *root) {
+    json_t *old = json_object_get(root, "normalizer"), *parts = json_object_get(old, "normalizers");
+    const size_t count = json_array_size(parts);
+    json_t *list = json_pack("[{s:s}]", "type", "Lowercase");
+    bool has = false;
+    for (size_t i = 0; i < (count ? count : 1) && !has; i++) {
+        json_t *part = count ? json_array_get(parts, i) : old;
+        const char *type = json_string_value(json_object_get(part, "type"));
+        has = type && !strcmp(type, "Lowercase");
+        if (part && !json_is_null(part)) json_array_append(list, part);
+    }
+    json_t *all = json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", list);
+    const bool made = all && (has || !json_object_set(root, "normalizer", all));
+    json_decref(all);
+    return made ? QKV_OK : qkv_fail_memory(f->ctx, 0, "a normalizer");
+}
+
 static enum qkv_status folder_made(struct folder *f, const char *file, json_t *root) {
-    char *name = folder_name(f, file), *text = json_dumps(root, JSON_COMPACT);
-    enum qkv_status status = name && text ? qkv_tokenizer_parse(f->ctx, text, strlen(text), name, &f->t)
-                                          : qkv_fail_memory(f->ctx, 0, "a vocabulary");
+    enum qkv_status status = f->lowers && json_is_object(root) ? folder_lower(f, root) : QKV_OK;
+    if (status) return status;
+    char *name = qkv_join_path(f->ctx, f->path, file), *text = json_dumps(root, JSON_COMPACT);
+    status = name && text ? qkv_tokenizer_parse(f->ctx, text, strlen(text), name, &f->t)
+                          : qkv_fail_memory(f->ctx, 0, "a vocabulary");
     free(name);
     free(text);
     return status;
@@ -269,10 +302,13 @@ static enum qkv_status folder_read(struct folder *f) {
     enum qkv_status status = folder_json(f, "tokenizer_config.json", CONFIG_BYTES, &f->config);
     if (!status) status = folder_json(f, "special_tokens_map.json", CONFIG_BYTES, &f->map);
     if (!status) status = folder_json(f, "added_tokens.json", CONFIG_BYTES, &f->added);
+    if (!status) status = folder_sentences(f);
     if (status) return status;
-    if (folder_has(f, "tokenizer.json")) {
-        char *name = folder_name(f, "tokenizer.json");
-        status = name ? qkv_tokenizer_load(f->ctx, name, &f->t) : QKV_MEMORY;
+    if (folder_has(f, QKV_TOKENIZER_FILE)) {
+        char *name = f->lowers ? NULL : qkv_join_path(f->ctx, f->path, QKV_TOKENIZER_FILE);
+        if (name) status = qkv_tokenizer_load(f->ctx, name, &f->t);
+        if (!name) status = f->lowers ? folder_json(f, QKV_TOKENIZER_FILE, VOCAB_BYTES, &root) : QKV_MEMORY;
+        if (!status && root) status = folder_made(f, QKV_TOKENIZER_FILE, root);
         free(name);
     } else if (folder_has(f, "vocab.json") && folder_has(f, "merges.txt")) {
         status = folder_bpe(f, &root);
@@ -334,16 +370,8 @@ static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t
 
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file) {
-    const struct folder f = {.ctx = ctx, .path = folder};
     if (!qkv_tokenizer_has_roles(t)) return QKV_OK;
-    json_t *root = roles_json(ctx, t);
-    char *name = folder_name(&f, file), *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    enum qkv_status status =
-        name && text ? qkv_write_file(ctx, name, text, strlen(text)) : qkv_fail_memory(ctx, 0, file);
-    json_decref(root);
-    free(name);
-    free(text);
-    return status;
+    return qkv_json_save(ctx, folder, file, roles_json(ctx, t));
 }
 
 enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
