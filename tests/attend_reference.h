@@ -43,6 +43,7 @@ struct attend_case {
 
 struct attend_extras { /* what a case has beside the plain formula */
     bool mask, attention_bias, past, halves;
+    bool bf16; /* tensors are fp32 or bf16 */
 };
 
 /* Zeros in front of a page that nobody may touch; freed with guard_page_free. */
@@ -394,8 +395,10 @@ static inline void attend_case_fill(struct attend_case *c, struct qkv_random *ra
     attend_intervals(c, random, kind);
     for (size_t i = 0; i < ATTEND_TENSORS; i++) {
         static const enum qkv_dtype dtypes[] = {QKV_F32, QKV_F32, QKV_BF16, QKV_F16};
-        attend_view(c, random, i, extras.halves ? dtypes[attend_uniform(random, 0, 3)] : QKV_F32,
-                    attend_uniform(random, 0, 3));
+        const size_t dtype = extras.halves ? attend_uniform(random, 0, 3)
+                             : extras.bf16 ? attend_uniform(random, 1, 2)
+                                           : 0;
+        attend_view(c, random, i, dtypes[dtype], attend_uniform(random, 0, 3));
     }
     attend_case_dlse(c, random);
     attend_case_dense(c, random, extras);
@@ -430,7 +433,7 @@ static inline void attend_case_random(struct attend_case *c, struct qkv_random *
     const bool sinks = attend_chance(random, 0.3);
     bool bias = attend_chance(random, 0.3);
     struct attend_extras extras = {attend_chance(random, 0.4), attend_chance(random, 0.4), attend_chance(random, 0.4),
-                                   halves && attend_chance(random, 0.4)};
+                                   halves && attend_chance(random, 0.4), false};
     attend_case_fill(c, random, attend_uniform(random, 0, 4), extras);
     if (bias) attend_case_bias(c, random);
     if (bias) strcat(c->text, " with bias");

@@ -50,7 +50,7 @@ static void test_long(void **state) {
             struct attend_case c = {0};
             c.a.B = 1, c.a.Hkv = shapes[i][0], c.a.H = c.a.Hkv * shapes[i][1];
             c.a.Tq = shapes[i][2], c.a.Tk = shapes[i][3], c.a.D = c.a.Dv = shapes[i][4], c.a.scale = 0.2f;
-            struct attend_extras extras = {i % 2, i % 2, i > 0, i > 1};
+            struct attend_extras extras = {i % 2, i % 2, i > 0, i > 1, false};
             attend_case_fill(&c, &random, i % 2 ? 4 : 1, extras);
             assert_true(attend_check_case(&ctx, &c, NULL));
             size_t floats, again;

@@ -158,7 +158,7 @@ static void test_nothing(void **state) {
             struct attend_case c = {0};
             c.a.B = i == 0 ? 0 : 2, c.a.Tq = i == 1 ? 0 : 3, c.a.Tk = i == 2 ? 0 : 5;
             c.a.Hkv = 1, c.a.H = 2, c.a.D = 3, c.a.Dv = 2, c.a.scale = 1;
-            attend_case_fill(&c, &random, 0, (struct attend_extras){true, true, true, true});
+            attend_case_fill(&c, &random, 0, (struct attend_extras){true, true, true, true, false});
             assert_true(attend_check_case(&ctx, &c, NULL));
             attend_case_free(&c);
         }

@@ -1,7 +1,7 @@
-/* test_attend_few.c: attention over few keys (isa/attend_few.c) has the bits of the passes for any length, which test_attend.c compares
- * with the reference in double precision. The passes make a call when its past is told for each sequence, 0 keys of all, or when
+/* test_attend_few.c: attention over few keys (isa/attend_few.c and, in bf16, isa/attend_bf16_few.c) has the bits of the passes for any
+ * length, which test_attend.c and test_attend_bf16.c compare with the reference in double precision. The passes make a call when its past is told for each sequence, 0 keys of all, or when
  * its first keys are given as the past: neither is a matter of its bits. Which of the two made a call is counted.
- * On every kernel table of this machine. */
+ * On every kernel table of this machine that has such kernels, in fp32 and in bf16. */
 #include <stdatomic.h>
 
 #include "attend_tables.h"
@@ -11,7 +11,8 @@
 /* ---- tables that count ---------------------------------------------------------------------------------------------------- */
 
 static const struct qkv_attend_kernels *counted;
-static atomic_size_t forward_items, backward_items;
+static const struct qkv_attend_bf16_kernels *counted_bf16;
+static atomic_size_t forward_items, backward_items, refused_items;
 
 static void count_forward(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
     atomic_fetch_add(&forward_items, 1);
@@ -23,20 +24,47 @@ static void count_backward(const struct qkv_attend_plan *plan, size_t pair, floa
     counted->backward_few(plan, pair, scratch);
 }
 
-struct few_table { /* a table of this machine whose items of few keys are counted */
+static bool count_forward_bf16(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
+    const bool made = counted_bf16->forward_few(plan, pair, scratch);
+    atomic_fetch_add(&forward_items, 1);
+    if (!made) atomic_fetch_add(&refused_items, 1);
+    return made;
+}
+
+static bool count_backward_bf16(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
+    const bool made = counted_bf16->backward_few(plan, pair, scratch);
+    atomic_fetch_add(&backward_items, 1);
+    if (!made) atomic_fetch_add(&refused_items, 1);
+    return made;
+}
+
+struct few_table { /* a table of this machine, and a precision, whose items of few keys are counted */
     struct qkv_context ctx;
     struct qkv_kernels kernels;
     struct qkv_attend_kernels attend;
+    struct qkv_attend_bf16_kernels bf16;
+    bool spoiled; /* whether the inputs may hold what bf16 does not */
 };
 
+/* Tables have both precisions one after the other, but those with tiles for bf16, which have no such kernels. */
 static bool few_table_at(struct few_table *t, size_t i) {
-    if (!qkv_kernels_at(i)) return false;
-    *t = (struct few_table){
-        .ctx = context_of(i, 1), .kernels = *qkv_kernels_at(i), .attend = *qkv_kernels_at(i)->attend};
-    counted = qkv_kernels_at(i)->attend;
-    t->attend.forward_few = count_forward, t->attend.backward_few = count_backward;
-    t->kernels.attend = &t->attend, t->ctx.kernels = &t->kernels;
-    return true;
+    for (size_t at = 0; qkv_kernels_at(at); at++) {
+        const struct qkv_kernels *kernels = qkv_kernels_at(at);
+        const size_t precisions = kernels->attend_bf16->forward_few ? 2 : 1;
+        if (i >= precisions) {
+            i -= precisions;
+            continue;
+        }
+        *t = (struct few_table){
+            .ctx = context_of(at, 1), .kernels = *kernels, .attend = *kernels->attend, .bf16 = *kernels->attend_bf16};
+        t->ctx.precision = i ? QKV_MIXED_BF16 : QKV_FP32;
+        counted = kernels->attend, counted_bf16 = kernels->attend_bf16;
+        t->attend.forward_few = count_forward, t->attend.backward_few = count_backward;
+        if (i) t->bf16.forward_few = count_forward_bf16, t->bf16.backward_few = count_backward_bf16;
+        t->kernels.attend = &t->attend, t->kernels.attend_bf16 = &t->bf16, t->ctx.kernels = &t->kernels;
+        return true;
+    }
+    return false;
 }
 
 #define FOR_FEW_TABLES(t) for (size_t t_ = 0; few_table_at(&(t), t_); t_++)
@@ -47,37 +75,40 @@ static const size_t outputs[] = {ATTEND_Y, ATTEND_DQ, ATTEND_DK, ATTEND_DV};
 enum { OUTPUTS = TEST_COUNT(outputs), ALL = OUTPUTS + 1 }; /* and lse */
 
 struct few_images { /* what the buffers of the outputs hold, gaps too */
-    float *x[ALL];
+    char *x[ALL];
 };
 
-static float *few_output(struct attend_case *c, size_t o, size_t *floats) {
+static char *few_output(struct attend_case *c, size_t o, size_t *numbers, enum qkv_dtype *dtype) {
     const struct qkv_attend *a = &c->a;
+    *dtype = o < OUTPUTS ? attend_tensor(c, outputs[o])->dtype : QKV_F32;
     if (o == OUTPUTS) {
-        *floats = a->H * (a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq);
-        return c->lse;
+        *numbers = a->H * (a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq);
+        return (char *)c->lse;
     }
     const struct attend_shape s = attend_shape_of(a, outputs[o]);
     const int32_t *start = ragged_of_queries(outputs[o]) ? a->q_start : a->k_start;
-    *floats = start ? (size_t)start[a->B] * s.heads * s.channels : c->elements[outputs[o]];
+    *numbers = start ? (size_t)start[a->B] * s.heads * s.channels : c->elements[outputs[o]];
     return c->buffer[outputs[o]];
 }
 
 static struct few_images few_take(struct attend_case *c) {
     struct few_images images;
     for (size_t o = 0; o < ALL; o++) {
-        size_t floats;
-        const float *x = few_output(c, o, &floats);
-        images.x[o] = attend_memory(floats, sizeof(float));
-        memcpy(images.x[o], x, floats * sizeof(float));
+        size_t numbers;
+        enum qkv_dtype dtype;
+        const char *x = few_output(c, o, &numbers, &dtype);
+        images.x[o] = attend_memory(numbers, qkv_dtype_size(dtype));
+        memcpy(images.x[o], x, numbers * qkv_dtype_size(dtype));
     }
     return images;
 }
 
 static void few_give(struct attend_case *c, const struct few_images *images) {
     for (size_t o = 0; o < ALL; o++) {
-        size_t floats;
-        float *x = few_output(c, o, &floats);
-        memcpy(x, images->x[o], floats * sizeof(float));
+        size_t numbers;
+        enum qkv_dtype dtype;
+        char *x = few_output(c, o, &numbers, &dtype);
+        memcpy(x, images->x[o], numbers * qkv_dtype_size(dtype));
     }
 }
 
@@ -89,12 +120,19 @@ static void few_free(struct few_images *images) {
 static void few_compare(const struct few_table *t, struct attend_case *c, const struct few_images *few, size_t number) {
     static const char *names[ALL] = {"y", "dq", "dk", "dv", "lse"};
     for (size_t o = 0; o < ALL; o++) {
-        size_t floats;
-        const float *passes = few_output(c, o, &floats), *got = few->x[o];
-        for (size_t e = 0; e < floats; e++)
-            if (memcmp(&got[e], &passes[e], sizeof *got) && !(isnan(got[e]) && isnan(passes[e])))
-                fail_msg("%s: %s, %d threads, case %zu: %s, float %zu, is %a, and %a by the passes", t->kernels.isa,
-                         c->text, t->ctx.threads, number, names[o], e, (double)got[e], (double)passes[e]);
+        size_t numbers;
+        enum qkv_dtype dtype;
+        const char *passes = few_output(c, o, &numbers, &dtype);
+        const size_t size = qkv_dtype_size(dtype);
+        for (size_t e = 0; e < numbers; e++) {
+            float got, expected;
+            qkv_to_float(&got, few->x[o] + e * size, dtype, 1);
+            qkv_to_float(&expected, passes + e * size, dtype, 1);
+            if (memcmp(&got, &expected, sizeof got) && !(isnan(got) && isnan(expected)))
+                fail_msg("%s %s: %s, %d threads, case %zu: %s, number %zu, is %a, and %a by the passes", t->kernels.isa,
+                         t->ctx.precision == QKV_FP32 ? "fp32" : "bf16", c->text, t->ctx.threads, number, names[o], e,
+                         (double)got, (double)expected);
+        }
     }
 }
 
@@ -106,19 +144,31 @@ static void few_split(struct attend_case *c, size_t past) {
     struct qkv_heads *before[] = {&a->past_k, &a->past_v, &g->dpast_k, &g->dpast_v};
     for (size_t i = 0; i < TEST_COUNT(now); i++) {
         *before[i] = *now[i];
-        if (now[i]->data) now[i]->data = (float *)now[i]->data + past * now[i]->row_stride;
+        if (now[i]->data)
+            now[i]->data = (char *)now[i]->data + past * now[i]->row_stride * qkv_dtype_size(now[i]->dtype);
     }
     a->past = past;
 }
 
-/* What attend_work.h says of these calls. */
-static void few_expect(const struct few_table *t, const struct attend_case *c) {
+static bool few_is_floats(struct attend_case *c) {
+    static const size_t tensors[] = {ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_Y};
+    for (size_t i = 0; i < TEST_COUNT(tensors); i++)
+        if (attend_tensor(c, tensors[i])->dtype != QKV_F32) return false;
+    return true;
+}
+
+/* What attend_work.h says of these calls. Without keys all is fp32. */
+static void few_expect(const struct few_table *t, struct attend_case *c) {
     const struct qkv_attend *a = &c->a;
+    const bool bf16 = t->ctx.precision == QKV_MIXED_BF16 && a->Tk;
     const size_t rows = a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq;
-    const bool backward = a->Tk && a->Tq <= QKV_ATTEND_FEW_ROWS && a->B * a->H >= (size_t)t->ctx.threads;
-    if ((atomic_load(&forward_items) > 0) != (rows > 0) || (atomic_load(&backward_items) > 0) != backward)
+    const bool forward = rows && (bf16 ? a->Tq <= QKV_ATTEND_FEW_ROWS : few_is_floats(c)),
+               backward = a->Tk && a->Tq <= QKV_ATTEND_FEW_ROWS && a->B * a->H >= (size_t)t->ctx.threads;
+    if ((atomic_load(&forward_items) > 0) != forward || (atomic_load(&backward_items) > 0) != backward)
         fail_msg("%s: %s, %d threads: %zu items forward, %zu backward", t->kernels.isa, c->text, t->ctx.threads,
                  atomic_load(&forward_items), atomic_load(&backward_items));
+    if (!t->spoiled && refused_items)
+        fail_msg("%s: %s: %zu items were left to the passes", t->kernels.isa, c->text, atomic_load(&refused_items));
 }
 
 static void few_check(struct few_table *t, struct attend_case *c, struct qkv_random *random, size_t number) {
@@ -126,12 +176,12 @@ static void few_check(struct few_table *t, struct attend_case *c, struct qkv_ran
     struct attend_case passes = *c;
     struct few_images before = few_take(c);
     t->ctx.threads = (int)test_between(random, 1, 3);
-    forward_items = backward_items = 0;
+    forward_items = backward_items = refused_items = 0;
     assert_true(attend_run(&t->ctx, c, true));
     few_expect(t, c);
     struct few_images few = few_take(c);
     few_give(c, &before);
-    forward_items = backward_items = 0;
+    forward_items = backward_items = refused_items = 0;
     if (c->a.k_start || !c->a.Tk || attend_chance(random, 0.5))
         passes.a.pasts = pasts;
     else
@@ -177,27 +227,35 @@ static void few_spoil_case(struct attend_case *c, struct qkv_random *random) {
         const struct attend_shape s = attend_shape_of(&c->a, inputs[n]);
         struct qkv_heads *x = attend_tensor(c, inputs[n]);
         const bool tiny = attend_chance(random, 0.2);
-        for (size_t e = 0; tiny && e < c->elements[inputs[n]]; e++) ((float *)x->data)[e] *= 1e-30f;
+        for (size_t e = 0; tiny && e < c->elements[inputs[n]]; e++) {
+            char *at = (char *)x->data + e * qkv_dtype_size(x->dtype);
+            float number;
+            qkv_to_float(&number, at, x->dtype, 1);
+            number *= 1e-30f;
+            qkv_from_float(at, &number, x->dtype, 1);
+        }
         few_spoil(x, s.T, s.heads, s.channels, c->a.B, random);
     }
 }
 
 /* D, Dv, B, H and all else but Tq and Tk, which are given. */
-static void few_make(const struct few_table *t, struct attend_case *c, struct qkv_random *random, size_t Tq,
-                     size_t Tk) {
+static void few_make(struct few_table *t, struct attend_case *c, struct qkv_random *random, size_t Tq, size_t Tk) {
     static const float scales[] = {1, 1, 1, -3, 100, -300, 0};
     struct qkv_attend *a = &c->a;
-    const size_t kind = test_between(random, 0, 5), most = t->attend.width == 1 ? 40 : 5;
+    const bool bf16 = t->ctx.precision == QKV_MIXED_BF16;
+    const size_t kind = test_between(random, 0, 5), least = t->attend.width == 1 && bf16 ? 2 : t->attend.width,
+                 most = t->attend.width > 1 ? 5 : 40 / least;
     *c = (struct attend_case){
         .a = {.B = test_between(random, 1, 3), .H = test_between(random, 1, 4), .Tq = Tq, .Tk = Tk}};
     a->Hkv = a->H;
-    a->D = t->attend.width * test_between(random, 1, most);
-    a->Dv = attend_chance(random, 0.5) ? a->D : t->attend.width * test_between(random, 1, most);
+    a->D = least * test_between(random, 1, most);
+    a->Dv = attend_chance(random, 0.5) ? a->D : least * test_between(random, 1, most);
     a->scale = scales[test_between(random, 0, TEST_COUNT(scales) - 1)] / sqrtf((float)a->D);
     if (attend_chance(random, 0.3)) a->dropout = (float)(0.6 * qkv_random_uniform(random));
     a->key[0] = (uint32_t)qkv_random_bits(random), a->key[1] = (uint32_t)qkv_random_bits(random);
     c->g.accumulate = attend_chance(random, 0.4);
-    attend_case_fill(c, random, kind < 5 ? kind : 1, (struct attend_extras){0});
+    attend_case_fill(c, random, kind < 5 ? kind : 1,
+                     (struct attend_extras){.bf16 = bf16 && attend_chance(random, 0.7)});
     if (kind == 5) few_documents(c, random);
     if (attend_chance(random, 0.3)) {
         a->sinks = c->sinks = attend_memory(a->H, sizeof(float));
@@ -208,7 +266,8 @@ static void few_make(const struct few_table *t, struct attend_case *c, struct qk
     struct qkv_heads *gradients[] = {&c->g.dq, &c->g.dk, &c->g.dv};
     for (size_t i = 0; i < TEST_COUNT(gradients); i++)
         if (attend_chance(random, 0.05)) gradients[i]->data = NULL;
-    if (attend_chance(random, 0.4)) few_spoil_case(c, random);
+    t->spoiled = attend_chance(random, 0.4);
+    if (t->spoiled) few_spoil_case(c, random);
 }
 
 /* Up to the limits and, of rows, beyond that of backward. */

@@ -81,7 +81,7 @@ static void long_case(struct attend_case *c, struct qkv_random *random, size_t i
     if (i % 4 == 1) c->a.softcap = 2;
     if (i % 4 == 2) c->a.dropout = 0.3f;
     c->a.key[0] = (uint32_t)i;
-    attend_case_fill(c, random, i % 5, (struct attend_extras){i % 3 == 1, i % 3 == 2, i % 2, i % 5 == 4});
+    attend_case_fill(c, random, i % 5, (struct attend_extras){i % 3 == 1, i % 3 == 2, i % 2, i % 5 == 4, false});
     if (i % 2) attend_case_bias(c, random);
 }
 

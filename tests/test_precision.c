@@ -162,6 +162,42 @@ static void test_decoding(void **state) {
     latents_too = true;
 }
 
+/* What the tests of experts begin with: a model of `json`, and all numbers of the parameters whose names hold `part` times `factor`. */
+struct routed_model {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+};
+
+static struct routed_model routed_model(enum qkv_precision precision, const char *json, const char *part,
+                                        float factor) {
+    const struct qkv_context_options options = {.precision = precision};
+    struct routed_model r;
+    struct qkv_spec spec;
+    assert_int_equal(qkv_context_create(&r.ctx, &options), QKV_OK);
+    assert_ok(r.ctx, qkv_spec_parse(r.ctx, &spec, "spec", json, strlen(json), NULL, 0));
+    assert_ok(r.ctx, qkv_model_create(r.ctx, &spec, 1, &r.model));
+    for (size_t p = 0; p < qkv_model_parameters(r.model); p++)
+        for (size_t k = 0; strstr(qkv_model_parameter(r.model, p)->name, part) &&
+                           k < qkv_array_elements(qkv_model_parameter(r.model, p));
+             k++)
+            qkv_model_weights_mutable(r.model, p)[k] *= factor;
+    return r;
+}
+
+static struct qkv_pass *routed_forward(const struct routed_model *r, const struct qkv_pass_options *o,
+                                       const struct qkv_batch *batch) {
+    struct qkv_pass *pass;
+    assert_ok(r->ctx, qkv_pass_create(r->model, o, &pass));
+    assert_ok(r->ctx, qkv_pass_forward(pass, batch));
+    return pass;
+}
+
+static void routed_free(struct routed_model *r, struct qkv_pass *pass) {
+    qkv_pass_free(pass);
+    qkv_model_free(r->model);
+    qkv_context_free(r->ctx);
+}
+
 /* The loss of a batch, and the gradient of the router, of which one weight is given; the caller's. */
 static double routed_loss(float weight, float **gradient, size_t *count) {
     static const char json[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 7, \"d_model\": 32, \"context\": 12,"
@@ -171,30 +207,17 @@ static double routed_loss(float weight, float **gradient, size_t *count) {
     const int32_t targets[24] = {1, 2, 3, 4, 5, 6, 0, 2, 4, 6, 1, 3, 5, 0, 3, 6, 2, 5, 1, 4, 0, 4, 1, 5};
     const struct qkv_batch batch = {.B = 2, .T = 12, .ids = ids, .targets = targets};
     const struct qkv_pass_options o = {.B = 2, .T = 12, .train = true};
-    struct qkv_context *ctx;
-    struct qkv_spec spec;
-    struct qkv_model *model;
-    struct qkv_pass *pass;
-    assert_int_equal(qkv_context_create(&ctx, &mixed), QKV_OK);
-    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", json, strlen(json), NULL, 0));
-    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    struct routed_model r = routed_model(QKV_MIXED_BF16, json, ".ffn.", 30); /* so that it matters what is chosen */
     size_t router = 0;
-    while (!strstr(qkv_model_parameter(model, router)->name, "router")) router++;
-    for (size_t p = router; strstr(qkv_model_parameter(model, p)->name, ".ffn.");
-         p++) /* so that it matters what is chosen */
-        for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, p)); k++)
-            qkv_model_weights_mutable(model, p)[k] *= 30;
-    qkv_model_weights_mutable(model, router)[0] = weight;
-    assert_ok(ctx, qkv_pass_create(model, &o, &pass));
-    assert_ok(ctx, qkv_pass_forward(pass, &batch));
+    while (!strstr(qkv_model_parameter(r.model, router)->name, "router")) router++;
+    qkv_model_weights_mutable(r.model, router)[0] = weight;
+    struct qkv_pass *pass = routed_forward(&r, &o, &batch);
     const double loss = qkv_pass_loss(pass, NULL);
-    assert_ok(ctx, qkv_pass_backward(pass));
-    *count = qkv_array_elements(qkv_model_parameter(model, router));
+    assert_ok(r.ctx, qkv_pass_backward(pass));
+    *count = qkv_array_elements(qkv_model_parameter(r.model, router));
     *gradient = malloc(*count * sizeof **gradient);
-    memcpy(*gradient, qkv_model_gradient(model, router), *count * sizeof **gradient);
-    qkv_pass_free(pass);
-    qkv_model_free(model);
-    qkv_context_free(ctx);
+    memcpy(*gradient, qkv_model_gradient(r.model, router), *count * sizeof **gradient);
+    routed_free(&r, pass);
     return loss;
 }
 
@@ -219,23 +242,10 @@ static float *routed_logits(enum qkv_precision precision, size_t first, size_t r
     for (int32_t i = 0; i < ROUTED_B * ROUTED_T; i++) ids[i] = (i * i + i / 5) % ROUTED_V;
     const struct qkv_batch batch = {.B = rows, .T = ROUTED_T, .ids = ids + first * ROUTED_T};
     const struct qkv_pass_options o = {.B = rows, .T = ROUTED_T, .logits = true};
-    const struct qkv_context_options options = {.precision = precision};
-    struct qkv_context *ctx;
-    struct qkv_spec spec;
-    struct qkv_model *model;
-    struct qkv_pass *pass;
-    assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
-    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", json, strlen(json), NULL, 0));
-    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
-    for (size_t p = 0; p < qkv_model_parameters(model); p++) /* so that routers choose otherwise from row to row */
-        for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, p)); k++)
-            qkv_model_weights_mutable(model, p)[k] *= 4;
-    assert_ok(ctx, qkv_pass_create(model, &o, &pass));
-    assert_ok(ctx, qkv_pass_forward(pass, &batch));
+    struct routed_model r = routed_model(precision, json, "", 4); /* so that routers choose otherwise from row to row */
+    struct qkv_pass *pass = routed_forward(&r, &o, &batch);
     float *logits = copy_output(pass);
-    qkv_pass_free(pass);
-    qkv_model_free(model);
-    qkv_context_free(ctx);
+    routed_free(&r, pass);
     return logits;
 }
 

@@ -31,6 +31,14 @@ static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
+QKV_PART void forward_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
+                           float *scratch) {
+    if (!work->bf16)
+        (work->few ? work->kernels->forward_few : work->kernels->forward)(plan, item, scratch);
+    else if (!work->few || !work->bf16->forward_few(plan, item, scratch))
+        work->bf16->forward(plan, item, scratch);
+}
+
 static void forward_body(void *argument, size_t run, int thread) {
     const struct qkv_attend_work *work = argument;
     float *scratch = work->scratch + (size_t)thread * work->floats;
@@ -40,21 +48,14 @@ static void forward_body(void *argument, size_t run, int thread) {
     for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
         size_t item = i;
         const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_pieces, &item);
-        if (plan && work->bf16) work->bf16->forward(plan, item, scratch);
-        if (plan && !work->bf16) (work->few ? work->kernels->forward_few : work->kernels->forward)(plan, item, scratch);
+        if (plan) forward_item(work, plan, item, scratch);
     }
     if (work->bf16) work->unit->leave();
 }
 
-static void pack_keys_body(void *argument, size_t run, int thread) {
-    const struct qkv_attend_work *work = argument;
-    struct qkv_attend_place place;
-    qkv_attend_place_start(&place, &work->plan);
-    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
-        size_t item = i;
-        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_key_blocks, &item);
-        if (plan) work->bf16->pack_keys(plan, item, work->scratch + (size_t)thread * work->floats);
-    }
+static void pack_keys_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
+                           int thread) {
+    work->bf16->pack_keys(plan, item, qkv_attend_scratch(work, thread));
 }
 
 /* Few rows: waking the threads again would take longer. */
@@ -106,7 +107,11 @@ static void forward_run(struct qkv_context *ctx, struct qkv_attend_work *work) {
 static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_attend_work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     const size_t pairs = plan->a->B * plan->a->Hkv;
-    cut_rows(plan, work->bf16->strip);
+    work->few = qkv_attend_is_few(work);
+    if (work->few) /* the rows of a head */
+        plan->block = qkv_attend_divide_up(plan->rows, work->bf16->strip) * work->bf16->strip, plan->blocks = 1;
+    else
+        cut_rows(plan, work->bf16->strip);
     plan->keys = work->bf16->keys;
     plan->key_blocks = qkv_attend_divide_up(plan->a->Tk, plan->keys);
     plan->keys_bytes = work->bf16->keys_bytes(plan);
@@ -116,9 +121,11 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     if (ahead)
         status = qkv_attend_take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
     if (status == QKV_OK) status = forward_cut_keys(ctx, scratch, work);
-    if (status == QKV_OK) status = qkv_attend_take_scratch(ctx, scratch, work, work->bf16->scratch(plan));
+    size_t floats = work->bf16->scratch(plan);
+    if (work->few) floats = qkv_max(floats, work->bf16->few_scratch(plan));
+    if (status == QKV_OK) status = qkv_attend_take_scratch(ctx, scratch, work, floats);
     if (status != QKV_OK) return status;
-    if (ahead) qkv_attend_items(ctx, work, pairs * plan->key_blocks, pack_keys_body);
+    if (ahead) qkv_attend_each(ctx, work, pairs * plan->key_blocks, qkv_attend_key_blocks, pack_keys_item);
     forward_run(ctx, work);
     return QKV_OK;
 }

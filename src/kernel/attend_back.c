@@ -25,15 +25,8 @@ static void ragged_delta_body(void *argument, size_t b, int thread) {
 }
 
 /* Before the gradients: see norm in struct qkv_attend_plan. */
-static void norm_body(void *argument, size_t run, int thread) {
-    const struct qkv_attend_work *work = argument;
-    struct qkv_attend_place place;
-    qkv_attend_place_start(&place, &work->plan);
-    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
-        size_t item = i;
-        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_head_blocks, &item);
-        if (plan) work->kernels->norm(plan, item, work->scratch + (size_t)thread * work->floats);
-    }
+static void norm_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item, int thread) {
+    work->kernels->norm(plan, item, qkv_attend_scratch(work, thread));
 }
 
 static struct qkv_attend_plan norm_plan(const struct qkv_attend_work *work) {
@@ -45,15 +38,9 @@ static struct qkv_attend_plan norm_plan(const struct qkv_attend_work *work) {
     return plan;
 }
 
-static void pack_rows_body(void *argument, size_t run, int thread) {
-    const struct qkv_attend_work *work = argument;
-    struct qkv_attend_place place;
-    qkv_attend_place_start(&place, &work->plan);
-    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
-        size_t item = i;
-        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_units, &item);
-        if (plan) work->bf16->pack_rows(plan, item, work->scratch + (size_t)thread * work->floats);
-    }
+static void pack_rows_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
+                           int thread) {
+    work->bf16->pack_rows(plan, item, qkv_attend_scratch(work, thread));
 }
 
 /* The item of a head that is apart: see `apart` in struct qkv_attend_plan. */
@@ -93,15 +80,17 @@ static void backward_body(void *argument, size_t run, int thread) {
     if (work->bf16) work->unit->leave();
 }
 
-static void few_body(void *argument, size_t run, int thread) {
-    const struct qkv_attend_work *work = argument;
-    struct qkv_attend_place place;
-    qkv_attend_place_start(&place, &work->plan);
-    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
-        size_t item = i;
-        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_pairs, &item);
-        if (plan) work->kernels->backward_few(plan, item, work->scratch + (size_t)thread * work->floats);
+static void few_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t pair, int thread) {
+    float *scratch = qkv_attend_scratch(work, thread);
+    if (!work->bf16) {
+        work->kernels->backward_few(plan, pair, scratch);
+        return;
     }
+    work->kernels->delta(plan, pair * plan->a->Tq, (pair + 1) * plan->a->Tq);
+    if (work->bf16->backward_few(plan, pair, scratch)) return;
+    work->unit->enter(0);
+    backward_apart(work, plan, pair, thread);
+    work->unit->leave();
 }
 
 static void addend_body(void *argument, size_t item, int thread) {
@@ -109,16 +98,10 @@ static void addend_body(void *argument, size_t item, int thread) {
     work->kernels->attention_bias(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
-static void gather_body(void *argument, size_t run, int thread) {
-    const struct qkv_attend_work *work = argument;
-    struct qkv_attend_place place;
+static void gather_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
+                        int thread) {
     (void)thread;
-    qkv_attend_place_start(&place, &work->plan);
-    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
-        size_t item = i;
-        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_units, &item);
-        if (plan) work->kernels->gather(plan, item);
-    }
+    work->kernels->gather(plan, item);
 }
 
 /* Where all sizes of a call decide, there are no more runs of keys than memory can bear shares of dq. */
@@ -215,7 +198,7 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     size_t floats = work->kernels->weights_scratch(&norm), other = 0;
     if (!work->bf16 || plan->g->dattention_bias) other = work->kernels->backward_scratch(&attention_bias);
     if (other > floats) floats = other;
-    if (work->few && work->kernels->few_scratch(plan) > floats) floats = work->kernels->few_scratch(plan);
+    if (work->few) floats = qkv_max(floats, (work->bf16 ? work->bf16->few_scratch : work->kernels->few_scratch)(plan));
     if (work->bf16) {
         plan->rows_bytes = work->bf16->rows_bytes(plan);
         enum qkv_status status =
@@ -255,7 +238,7 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
     struct qkv_attend_work norm = *work, attention_bias = *work;
     norm.plan = norm_plan(work), attention_bias.plan = fp32_plan(work);
     if (work->few) {
-        qkv_attend_items(ctx, work, heads, few_body);
+        qkv_attend_each(ctx, work, heads, qkv_attend_pairs, few_item);
         return;
     }
     if (a->q_start)
@@ -263,12 +246,13 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
     else
         qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
     if (!work->bf16 || g->dattention_bias || g->dsinks)
-        qkv_attend_items(ctx, &norm, a->B * a->H * norm.plan.blocks, norm_body);
+        qkv_attend_each(ctx, &norm, a->B * a->H * norm.plan.blocks, qkv_attend_head_blocks, norm_item);
     if (past || g->dq.data || g->dk.data || g->dv.data || g->ddistance_bias) {
-        if (work->bf16 && !plan->apart) qkv_attend_items(ctx, work, heads * plan->blocks, pack_rows_body);
+        if (work->bf16 && !plan->apart)
+            qkv_attend_each(ctx, work, heads * plan->blocks, qkv_attend_units, pack_rows_item);
         qkv_attend_items(ctx, work, heads * (plan->folds ? 1 : plan->chunks), backward_body);
     }
-    if (g->dq.data && !plan->apart) qkv_attend_items(ctx, work, heads * plan->blocks, gather_body);
+    if (g->dq.data && !plan->apart) qkv_attend_each(ctx, work, heads * plan->blocks, qkv_attend_units, gather_item);
     if (g->ddistance_bias && !plan->folds && plan->chunks > 1) qkv_parallel(ctx, heads, distances_body, work);
     if (g->dsinks) qkv_parallel(ctx, a->B * a->H, sinks_body, work);
     if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);

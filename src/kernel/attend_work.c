@@ -20,27 +20,30 @@ const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_contex
     return kernels;
 }
 
-static bool attend_is_floats(const struct qkv_heads *x) {
-    return !x->data || x->dtype == QKV_F32;
+/* fp32, or what else products of bf16 are made of. */
+static bool attend_is_plain(const struct qkv_heads *x, bool bf16) {
+    return !x->data || x->dtype == QKV_F32 || (bf16 && x->dtype == QKV_BF16);
 }
 
-static bool attend_few_gradients(const struct qkv_attend_plan *plan) {
+static bool attend_few_gradients(const struct qkv_attend_plan *plan, bool bf16) {
     const struct qkv_attend_gradients *g = plan->g;
-    if (!g) return true;
     if (g->dattention_bias || g->ddistance_bias || g->dsinks) return false;
     if (!plan->apart || plan->chunks != 1 || plan->a->Tq > QKV_ATTEND_FEW_ROWS) return false;
-    return attend_is_floats(&g->dy) && attend_is_floats(&g->dq) && attend_is_floats(&g->dk) && attend_is_floats(&g->dv);
+    return attend_is_plain(&g->dy, bf16) && attend_is_plain(&g->dq, bf16) && attend_is_plain(&g->dk, bf16) &&
+           attend_is_plain(&g->dv, bf16);
 }
 
 bool qkv_attend_is_few(const struct qkv_attend_work *work) {
     const struct qkv_attend *a = work->plan.a;
     const size_t width = work->kernels->width;
-    if (work->bf16 || a->Tk > QKV_ATTEND_FEW || work->plan.group != 1 || a->D % width || a->Dv % width) return false;
+    const bool bf16 = work->bf16;
+    if (a->Tk > QKV_ATTEND_FEW || work->plan.group != 1 || a->D % width || a->Dv % width) return false;
+    if (bf16 && (!work->bf16->forward_few || a->Tq > QKV_ATTEND_FEW_ROWS || a->D % 2 || a->Dv % 2)) return false;
     if (a->past || a->pasts || a->pages.lists || a->softcap > 0 || a->distance_bias.table || a->mask ||
         a->attention_bias)
         return false;
-    return attend_is_floats(&a->q) && attend_is_floats(&a->k) && attend_is_floats(&a->v) && attend_is_floats(&a->y) &&
-           attend_few_gradients(&work->plan);
+    return attend_is_plain(&a->q, bf16) && attend_is_plain(&a->k, bf16) && attend_is_plain(&a->v, bf16) &&
+           attend_is_plain(&a->y, bf16) && (!work->plan.g || attend_few_gradients(&work->plan, bf16));
 }
 
 enum qkv_status qkv_attend_take_packed(struct qkv_context *ctx, struct qkv_arena *arena, size_t blocks, size_t bytes,
@@ -111,4 +114,21 @@ const struct qkv_attend_plan *qkv_attend_chunk_plan(struct qkv_attend_place *pla
     const struct qkv_attend_plan *plan = attend_place_at(place, *item / a->Hkv % a->B);
     *item = chunk * a->Hkv + n;
     return chunk < plan->chunks || plan->apart ? plan : NULL;
+}
+
+static void attend_each_body(void *argument, size_t run, int thread) {
+    const struct qkv_attend_work *work = argument;
+    struct qkv_attend_place place;
+    qkv_attend_place_start(&place, &work->plan);
+    for (size_t i = run * work->grain; i < qkv_attend_run_end(work, run); i++) {
+        size_t item = i;
+        const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, work->count, &item);
+        if (plan) work->item(work, plan, item, thread);
+    }
+}
+
+void qkv_attend_each(struct qkv_context *ctx, struct qkv_attend_work *work, size_t items, qkv_attend_count *count,
+                     qkv_attend_item *item) {
+    work->count = count, work->item = item;
+    qkv_attend_items(ctx, work, items, attend_each_body);
 }

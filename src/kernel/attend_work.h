@@ -12,6 +12,13 @@ static inline size_t qkv_attend_divide_up(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
 
+struct qkv_attend_work;
+/* Items of one batch row. */
+typedef size_t qkv_attend_count(const struct qkv_attend_plan *plan);
+/* Item `item` of `plan`, which is that of its sequence where the call is ragged. */
+typedef void qkv_attend_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
+                             int thread);
+
 /* Scratch of every thread behind one another. */
 struct qkv_attend_work {
     struct qkv_attend_plan plan;
@@ -20,8 +27,10 @@ struct qkv_attend_work {
     const struct qkv_bf16_kernels *unit;        /* and what they run on */
     float *scratch;
     size_t floats;
-    bool few;            /* whether the call is one of attend_few.c */
+    bool few;            /* whether the call is one of attend_few.c or attend_bf16_few.c */
     size_t items, grain; /* of the list in work: a thread takes `grain` of them at a time, which are of few sequences */
+    qkv_attend_count *count; /* and of qkv_attend_each, items of one batch row, */
+    qkv_attend_item *item;   /* and what is done with each */
 };
 
 /* The plan of a call, before it is cut. */
@@ -29,8 +38,8 @@ struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a);
 /* The bf16 kernels that a call is made with, or NULL: the one place that decides; by the context and the shape alone. */
 const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_context *ctx,
                                                          const struct qkv_attend_plan *plan);
-/* Whether attend_few.c makes a call, forward or, where the plan has gradients, backward: its heads have few keys, of floats that lie
- * in rows, and scores are scaled products. The bits are those of the passes for any length. */
+/* Whether attend_few.c or, in bf16, attend_bf16_few.c makes a call, forward or, where the plan has gradients, backward: its heads have few
+ * keys that lie in rows, and scores are scaled products. The bits are those of the passes for any length. */
 bool qkv_attend_is_few(const struct qkv_attend_work *work);
 /* Memory for packed blocks, and for the scratch of all threads. */
 enum qkv_status qkv_attend_take_packed(struct qkv_context *ctx, struct qkv_arena *arena, size_t blocks, size_t bytes,
@@ -39,9 +48,6 @@ enum qkv_status qkv_attend_take_scratch(struct qkv_context *ctx, struct qkv_aren
                                         size_t floats);
 
 /* ---- items of ragged calls ---------------------------------------------------------------------------------------- */
-
-/* Items of one batch row. */
-typedef size_t qkv_attend_count(const struct qkv_attend_plan *plan);
 
 qkv_attend_count qkv_attend_units, qkv_attend_pieces, qkv_attend_key_blocks, qkv_attend_head_blocks, qkv_attend_pairs,
     qkv_attend_heads;
@@ -69,6 +75,13 @@ QKV_PART void qkv_attend_items(struct qkv_context *ctx, struct qkv_attend_work *
     work->items = items;
     work->grain = items > runs ? items / runs : 1;
     qkv_parallel(ctx, qkv_attend_divide_up(items, work->grain), body, work);
+}
+
+/* The same of a list whose items are alike: `item` is called for each that there is. */
+void qkv_attend_each(struct qkv_context *ctx, struct qkv_attend_work *work, size_t items, qkv_attend_count *count,
+                     qkv_attend_item *item);
+static inline float *qkv_attend_scratch(const struct qkv_attend_work *work, int thread) {
+    return work->scratch + (size_t)thread * work->floats;
 }
 
 static inline size_t qkv_attend_run_end(const struct qkv_attend_work *work, size_t run) {

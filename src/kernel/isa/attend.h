@@ -10,8 +10,9 @@
 
 #define QKV_ATTEND_ROWS 264 /* most query rows a block holds */
 /* What all shares of dq together may hold, in floats, but for one share (1 GiB). */
-#define QKV_ATTEND_SHARES   ((size_t)1 << 28)
-#define QKV_ATTEND_FEW      64  /* most keys, and query rows of a head, of a sequence that attend_few.c takes: */
+#define QKV_ATTEND_SHARES ((size_t)1 << 28)
+#define QKV_ATTEND_FEW                                                                                                 \
+    64 /* most keys, and query rows of a head, of a sequence that attend_few.c and attend_bf16_few.c take: */
 #define QKV_ATTEND_FEW_ROWS 96  /* no more than a block of the passes for any length has */
 #define QKV_ATTEND_PIECE    512 /* keys summed together, see attend_sums.h: part of what the bits of a result are */
 
@@ -119,6 +120,11 @@ struct qkv_attend_bf16_kernels {
     void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     void (*combine)(const struct qkv_attend_plan *plan, size_t item);
     void (*backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+    /* forward, and backward once delta is known, of a head of a call that qkv_attend_is_few; items are (B,Hkv). False where bf16 cannot hold
+     * all numbers: nothing is written, and the passes above have to make it. NULL: there are no such kernels. */
+    size_t (*few_scratch)(const struct qkv_attend_plan *plan);
+    bool (*forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
+    bool (*backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
 };
 
 /* ---- ragged calls (attend_ragged.c) ---- */

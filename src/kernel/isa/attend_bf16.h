@@ -320,5 +320,9 @@ size_t QKV_T(attend_bf16_sums_floats)(const struct qkv_attend_plan *plan);
 void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_combine)(const struct qkv_attend_plan *plan, size_t unit);
 void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
+/* attend_bf16_few.c; not for the tiles of AMX */
+size_t QKV_T(attend_bf16_few_scratch)(const struct qkv_attend_plan *plan);
+bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
+bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
 
 #endif

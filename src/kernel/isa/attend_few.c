@@ -4,9 +4,8 @@
  * them are fast. Here rows are read where they lie, only keys and values that products need across lanes are turned, and backward is one walk: delta, what
  * weights are multiplied by, P and dS, dq, dk and dv. Every sum is the same chain over the same terms as there, so the bits are the same;
  * `qkv_attend_is_few` (attend_work.h) says which calls come here. */
+#include "kernel/isa/attend_few.h"
 #include "kernel/isa/attend_store.h"
-
-enum { KEYS = QKV_ATTEND_FEW, ROWS = QKV_ATTEND_FEW_ROWS };
 
 struct few_lines { /* rows of floats */
     float *x;
@@ -15,23 +14,6 @@ struct few_lines { /* rows of floats */
 
 static inline struct few_lines few_at(const struct qkv_heads *x, size_t b, size_t h) {
     return (struct few_lines){x->data ? cells_at(x, b, 0, h).data : NULL, x->row_stride};
-}
-
-/* Asks for the rows of the next head, or of the first head of the rows behind these, which the next sequence has. */
-QKV_INLINE void few_ask(const struct qkv_heads *x, size_t b, size_t h, size_t heads, size_t rows, size_t columns) {
-    if (!x->data) return;
-    const size_t first = h + 1 < heads ? 0 : rows, head = h + 1 < heads ? h + 1 : 0;
-    const uintptr_t at =
-        (uintptr_t)x->data + (b * x->batch_stride + first * x->row_stride + head * x->head_stride) * sizeof(float);
-    for (size_t i = 0; i < rows; i++)
-        for (size_t c = 0; c < columns * sizeof(float); c += QKV_CACHE_LINE)
-            QKV_PREFETCH((const void *)(at + i * x->row_stride * sizeof(float) + c));
-}
-
-/* Rows a tile, so that no tile has a row or two only: short tiles wait for their sums. */
-static inline size_t few_tile(size_t count) {
-    const size_t tiles = (count + TILE - 1) / TILE;
-    return tiles ? (count + tiles - 1) / tiles : 1;
 }
 
 static size_t few_wide(const struct qkv_attend *a) {
@@ -137,7 +119,7 @@ void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, 
     const struct qkv_attend *a = plan->a;
     const size_t b = item / plan->blocks / a->Hkv, h = item / plan->blocks % a->Hkv;
     const size_t first = item % plan->blocks * plan->block,
-                 count = a->Tq - first < plan->block ? a->Tq - first : plan->block, tile = few_tile(count);
+                 count = a->Tq - first < plan->block ? a->Tq - first : plan->block, tile = few_tile(count, TILE);
     struct few f;
     few_start(&f, plan, b, h, scratch);
     few_turn(f.kt, f.ld, f.k, a->Tk, a->D);
@@ -223,7 +205,7 @@ static void few_add_apart(const struct few *f, float *sum, const float *x, struc
 /* f->sum (keys,columns) = xᵀ·y over the first `rows` rows, for the keys [begin, end). */
 static void few_add(const struct few *f, size_t begin, size_t end, size_t rows, const float *x, struct few_lines y,
                     size_t columns) {
-    const size_t tile = few_tile(end - begin);
+    const size_t tile = few_tile(end - begin, TILE);
     for (size_t j = begin, keys; j < end; j += keys) {
         keys = end - j < tile ? end - j : tile;
         QKV_K(attend_tiles)
@@ -264,7 +246,7 @@ static void few_queries(const struct few *f, struct few_lines dq, size_t r0, siz
 void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
-    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = few_tile(a->Tq);
+    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = few_tile(a->Tq, TILE);
     const struct few_lines dy = few_at(&g->dy, b, h), dq = few_at(&g->dq, b, h);
     struct few f;
     few_start(&f, plan, b, h, scratch);
