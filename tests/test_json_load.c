@@ -50,6 +50,35 @@ static void bad_json_is_named_in_our_words(void **state) {
     assert_ok(ctx, load("[]", 2, 2));
 }
 
+/* Those that transformers writes for "no bound" among them: they are near what Python reads; all others stay whole numbers. */
+static void integers_of_any_size_are_read(void **state) {
+    static const char bytes[] =
+        "{\"model_max_length\": 1000000000000000019884624838656, \"1\\\"99999999999999999999\": "
+        "\"99999999999999999999\", \"list\": [9223372036854775807,-9223372036854775808,\n"
+        "9223372036854775808, -9223372036854775809, 0.12345678901234567890, 1e3,7]}";
+    json_t *root, *list;
+    (void)state;
+    const struct qkv_json_text text = {.name = "a.json", .data = bytes, .size = sizeof bytes - 1, .max_size = 1000};
+    assert_ok(ctx, qkv_json_load(ctx, &text, &root));
+    assert_true(json_real_value(json_object_get(root, "model_max_length")) == 1e30);
+    assert_string_equal(json_string_value(json_object_get(root, "1\"99999999999999999999")), "99999999999999999999");
+    list = json_object_get(root, "list");
+    assert_int_equal(json_array_size(list), 7);
+    assert_true(json_integer_value(json_array_get(list, 0)) == INT64_MAX);
+    assert_true(json_integer_value(json_array_get(list, 1)) == INT64_MIN);
+    assert_true(json_real_value(json_array_get(list, 2)) == 0x1p63);
+    assert_true(json_real_value(json_array_get(list, 3)) == -0x1p63);
+    assert_true(json_real_value(json_array_get(list, 4)) == 0.12345678901234567890);
+    assert_true(json_real_value(json_array_get(list, 5)) == 1e3);
+    assert_int_equal(json_integer_value(json_array_get(list, 6)), 7);
+    json_decref(root);
+    assert_status(ctx, load("{\"a\": [1e999]}", 14, 32), QKV_FORMAT);
+    assert_message(ctx, "real number overflow");
+    assert_status(ctx, load("[99999999999999999999", 21, 32), QKV_FORMAT);
+    assert_status(ctx, load("[99999999999999999999, \"", 24, 32), QKV_FORMAT);
+    assert_status(ctx, load("[99999999999999999999, \"\\", 25, 32), QKV_FORMAT);
+}
+
 static void nested_too_deeply_is_refused(void **state) {
     char deep[1 << 16];
     (void)state;
@@ -104,6 +133,7 @@ static void what_may_not_be_looked_at_is_not_called_missing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_json_is_named_in_our_words),
+        cmocka_unit_test(integers_of_any_size_are_read),
         cmocka_unit_test(nested_too_deeply_is_refused),
         cmocka_unit_test(numbers_are_shown_as_they_were_written),
         cmocka_unit_test(what_may_not_be_looked_at_is_not_called_missing),

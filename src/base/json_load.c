@@ -26,6 +26,43 @@ static enum qkv_status json_load_fail(struct qkv_context *ctx, const struct qkv_
                     text->help ? text->help : "");
 }
 
+/* ---- integers of any size -------------------------------------------------------------------------------------------- */
+
+/* Whether a number is an integer that 64 bits do not hold. */
+static bool json_load_is_large(const char *number, size_t size) {
+    const size_t sign = size && *number == '-';
+    const char *most = sign ? "9223372036854775808" : "9223372036854775807";
+    for (size_t i = sign; i < size; i++)
+        if (number[i] < '0' || number[i] > '9') return false;
+    return size - sign > 19 || (size - sign == 19 && memcmp(number + sign, most, 19) > 0);
+}
+
+/* A copy in which such integers are reals: Python writes 1e30 as an integer (model_max_length), and so do files of its programs. */
+static json_t *json_load_large(struct qkv_context *ctx, const struct qkv_json_text *text, json_error_t *error) {
+    static const char signs[] = "+-.0123456789Ee";
+    const char *s = text->data;
+    struct qkv_buffer copy = {0};
+    json_t *root = NULL;
+    bool quoted = false;
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0, n; at < text->size && !status; at += n) {
+        n = 1;
+        if (quoted) {
+            if (s[at] == '\\' && at + 1 < text->size) n = 2;
+            quoted = s[at] != '"';
+        } else if (s[at] == '"') {
+            quoted = true;
+        } else {
+            while (s[at] && strchr(signs, s[at]) && at + n < text->size && s[at + n] && strchr(signs, s[at + n])) n++;
+        }
+        status = qkv_buffer_append(ctx, &copy, s + at, n);
+        if (!status && !quoted && json_load_is_large(s + at, n)) status = qkv_buffer_append(ctx, &copy, "e0", 2);
+    }
+    if (!status) root = json_loadb(copy.data, copy.size, JSON_REJECT_DUPLICATES, error);
+    qkv_buffer_free(&copy);
+    return root;
+}
+
 enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_text *text, json_t **root) {
     char wrong[JSON_ERROR_TEXT_LENGTH + 128];
     json_error_t error;
@@ -39,6 +76,7 @@ enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_tex
         return json_load_fail(ctx, text, wrong);
     }
     *root = json_loadb(text->data, text->size, JSON_REJECT_DUPLICATES, &error);
+    if (!*root && json_error_code(&error) == json_error_numeric_overflow) *root = json_load_large(ctx, text, &error);
     if (*root) return QKV_OK;
     if (json_error_code(&error) == json_error_out_of_memory) return qkv_fail_memory(ctx, text->size, text->name);
     snprintf(wrong, sizeof wrong, "is not valid JSON: line %d, column %d: %s", error.line, error.column,
