@@ -344,6 +344,37 @@ static void buffers_of_a_family_do_not_learn(void **state) {
     qkv_context_free(ctx);
 }
 
+/* The names of classes are id2label and label2id there, those of a model that came from elsewhere too. */
+static void names_of_classes_go_both_ways(void **state) {
+    (void)state;
+    static const char *const names[] = {"tree", "a \"ship\"", "no. 3", "O", "B-PER", "\xC3\xA9t\xC3\xA9", "7", "8"};
+    const char *there = test_path("named");
+    struct qkv_context *ctx;
+    struct qkv_model *model, *again;
+    char path[900];
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, TEST_SOURCE_DIR "/tests/golden/hf/vit", &model);
+    const size_t classes = (size_t)qkv_model_spec(model)->head.classes;
+    assert_in_range(classes, 2, TEST_COUNT(names));
+    assert_string_equal(qkv_model_label(model, 1), "LABEL_1");
+    assert_int_equal(qkv_model_set_labels(model, names, classes), QKV_OK);
+    assert_int_equal(qkv_model_export_published(model, NULL, "f32", there), QKV_OK);
+    load_or_fail(ctx, there, &again);
+    for (size_t i = 0; i < classes; i++) assert_string_equal(qkv_model_label(again, i), names[i]);
+    snprintf(path, sizeof path, "%s/config.json", there);
+    json_t *config = json_load_file(path, 0, NULL);
+    for (size_t i = 0; i < classes; i++) {
+        const json_t *id = json_object_get(json_object_get(config, "label2id"), names[i]);
+        assert_int_equal(json_integer_value(id), i);
+        assert_true(json_is_integer(id));
+    }
+    json_decref(config);
+    qkv_model_free(model);
+    qkv_model_free(again);
+    test_remove_tree(there);
+    qkv_context_free(ctx);
+}
+
 static int make_folder(void **state) {
     *state = (void *)(uintptr_t)test_folder();
     return 0;
@@ -398,6 +429,7 @@ int main(void) {
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
         cmocka_unit_test(matrices_that_stand_otherwise_keep_their_format_and_numbers),
         cmocka_unit_test(buffers_of_a_family_do_not_learn),
+        cmocka_unit_test(names_of_classes_go_both_ways),
         cmocka_unit_test(sinusoids_are_a_tensor_where_a_family_has_one),
     };
     return cmocka_run_group_tests(tests, make_folder, NULL);

@@ -12,7 +12,10 @@ static const char text_json[] = START "\"decoder\":" STACK "}";
 static const char mlm_json[] = START "\"encoder\":" STACK "}";
 static const char pair_json[] = START "\"tie\":\"head\",\"encoder\":" STACK ",\"decoder\":" STACK "}";
 static const char tied_json[] = START "\"tie\":\"all\",\"encoder\":" STACK ",\"decoder\":" STACK "}";
-static const char class_json[] = START "\"head\":{\"kind\":\"classify\",\"pool\":\"mean\"},\"encoder\":" STACK "}";
+static const char class_json[] =
+    "{\"format\":\"qkv\",\"version\":2,\"d_model\":32,\"context\":24,\"embed\":{\"position\":{\"kind\":\"learned\"}},"
+    "\"head\":{\"kind\":\"classify\",\"pool\":\"mean\",\"transform\":{\"activation\":\"tanh\",\"norm\":null}},"
+    "\"encoder\":" STACK "}";
 
 static void write_pairs(const char *path) {
     struct qkv_buffer text = {0};
@@ -181,6 +184,11 @@ static void a_classifier_keeps_its_head_whatever_the_order_of_its_labels(void **
         size_t half = a->bytes / 2;
         assert_memory_equal(a->data, (const char *)b->data + half, half);
         assert_memory_equal((const char *)a->data + half, b->data, half);
+    }
+    for (int k = 0; k < 2; k++) { /* what transforms its input has rows of the width, not of classes */
+        const struct qkv_array *a = find(now, k ? "head.transform.bias" : "head.transform.weight"),
+                               *b = find(model, a->name);
+        assert_memory_equal(a->data, b->data, a->bytes);
     }
     assert_string_equal(qkv_model_label(now, 0), "less");
     qkv_model_free(model);

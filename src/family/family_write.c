@@ -79,13 +79,26 @@ static void values_bind(const struct writing *w, const char *key, const char *wh
             qkv_family_put(w->config, piece.key, qkv_family_constant(piece.value));
 }
 
+/* Whether the spec has the first constant of a list, as the kind of a head. */
+static bool first_fits(const struct writing *w, const char *list) {
+    struct qkv_family_piece piece;
+    char one[sizeof piece.key + sizeof piece.value + 1];
+    if (!qkv_family_next(&list, &piece)) return false;
+    snprintf(one, sizeof one, "%s=%s", piece.key, piece.value);
+    return list_fits(w, "", one, 0);
+}
+
+/* The rule that fits; of architectures, where none does, one of the same kind, so that what is told of it is what it has otherwise. */
 static void write_choice(const struct writing *w, const struct qkv_family_choice *choice) {
-    for (const struct qkv_family_rule *rule = choice->rules; rule->when; rule++) {
-        if (!values_fit(w, choice->key, rule->when) || !list_fits(w, "", rule->then, 0)) continue;
-        list_bind(w, "", rule->then, 0);
-        values_bind(w, choice->key, rule->when);
-        return;
-    }
+    const bool architecture = choice->key && !strcmp(choice->key, "architecture");
+    for (int near = 0; near <= architecture; near++)
+        for (const struct qkv_family_rule *rule = choice->rules; rule->when; rule++) {
+            const bool fits = near ? first_fits(w, rule->then) : list_fits(w, "", rule->then, 0);
+            if (!fits || !values_fit(w, choice->key, rule->when)) continue;
+            list_bind(w, "", rule->then, 0);
+            values_bind(w, choice->key, rule->when);
+            return;
+        }
 }
 
 static void write_layers(const struct writing *w) {

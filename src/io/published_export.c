@@ -174,6 +174,26 @@ static enum qkv_status find_config(struct qkv_model *m, const char *type, struct
     return QKV_OK;
 }
 
+/* Gives config.json the names of the classes, in its own words. */
+static enum qkv_status name_classes(const struct qkv_model *m, struct qkv_family_config *config) {
+    if (!m->label_count) return QKV_OK;
+    json_t *keys = json_copy(config->keys), *names = json_object(), *ids = json_object();
+    bool made = keys && names && ids;
+    for (size_t i = 0; i < m->label_count && made; i++) {
+        char id[24];
+        snprintf(id, sizeof id, "%zu", i);
+        made = !json_object_set_new(names, id, json_string(m->labels[i])) &&
+               !json_object_set_new(ids, m->labels[i], json_integer((json_int_t)i));
+    }
+    if (made) made = !json_object_set(keys, "id2label", names) && !json_object_set(keys, "label2id", ids);
+    json_decref(names);
+    json_decref(ids);
+    json_decref(made ? config->keys : keys);
+    if (!made) return qkv_fail_memory(m->ctx, 0, "the names of classes");
+    config->keys = keys;
+    return QKV_OK;
+}
+
 enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type, const char *format,
                                            const char *folder) {
     QKV_CALL(m->ctx);
@@ -183,6 +203,7 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
     if (!status) status = qkv_folder_check_left(m, folder);
     if (!status) status = find_config(m, type, &config);
+    if (!status) status = name_classes(m, &config);
     if (!status) status = write_published(m, &config, numbers, folder);
     qkv_family_config_free(&config);
     return status;

@@ -197,11 +197,16 @@ static const struct qkv_array *origin_find(const struct qkv_model *m, const char
     return NULL;
 }
 
+/* What has a row for each token, or for each class: the head itself, not what transforms its input. */
+static bool origin_is_head(const char *name) {
+    return strcmp(name, "head.weight") == 0 || strcmp(name, "head.bias") == 0;
+}
+
 /* How many of the model's rows a parameter takes; 0: they do not fit. Tokens may have been added, and a smaller context needs
  * the first positions only. */
 static size_t origin_rows(const struct qkv_array *to, const struct qkv_array *from) {
     bool same_width = to->rank == from->rank && (to->rank < 2 || to->shape[1] == from->shape[1]);
-    bool tokens = origin_ends(to->name, "embed.token.weight") || strncmp(to->name, "head.", 5) == 0;
+    bool tokens = origin_ends(to->name, "embed.token.weight") || origin_is_head(to->name);
     if (!same_width) return 0;
     if (to->shape[0] == from->shape[0]) return to->shape[0];
     if (to->shape[0] > from->shape[0]) return tokens ? from->shape[0] : 0;
@@ -217,7 +222,7 @@ static enum qkv_status origin_wrong_shape(struct qkv_trainer *t, const struct qk
 
 /* Row i of a classifier's head belongs to label i, in both models' orders. */
 static size_t origin_row(const struct qkv_trainer *t, const struct qkv_array *to, size_t i) {
-    bool classes = t->label_count > 0 && strncmp(to->name, "head.", 5) == 0;
+    bool classes = t->label_count > 0 && origin_is_head(to->name);
     return classes ? origin_find_label(t->origin, t->labels[i]) : i;
 }
 
