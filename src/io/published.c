@@ -85,19 +85,27 @@ static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
     return status;
 }
 
-static enum qkv_status find_pickle(struct qkv_published *p, bool *found) {
+/* The class of the model in transformers, which keeps its head; that of no head where config.json does not say. */
+static const char *class_name(const json_t *config) {
+    const char *name = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    const size_t n = name ? strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789") : 0;
+    return n && n < 80 && !name[n] ? name : "AutoModel";
+}
+
+/* Refuses weights that are there as a pickle alone. */
+static enum qkv_status refuse_pickle(struct qkv_published *p, const json_t *config) {
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
     enum qkv_status status = QKV_OK;
-    *found = false;
-    for (size_t i = 0; i < 2 && !status && !*found; i++) {
+    bool found = false;
+    for (size_t i = 0; i < 2 && !status && !found; i++) {
         char *path = qkv_join_path(p->ctx, p->folder, names[i]);
-        status = path ? qkv_file_find(p->ctx, path, found) : QKV_MEMORY;
-        if (*found)
+        status = path ? qkv_file_find(p->ctx, path, &found) : QKV_MEMORY;
+        if (found)
             status =
                 qkv_fail(p->ctx, QKV_FILE,
                          "%s is a pickle, which can run any code when it is read; where it is trusted, transformers "
-                         "makes model.safetensors of it: AutoModel.from_pretrained(DIR).save_pretrained(NEW)",
-                         path);
+                         "makes model.safetensors of it: %s.from_pretrained(DIR).save_pretrained(NEW)",
+                         path, class_name(config));
         free(path);
     }
     return status;
@@ -172,9 +180,8 @@ void qkv_published_close(struct qkv_published *p) {
 
 static enum qkv_status open_folder(struct qkv_published *p, const char *config, const json_t *root, bool weights,
                                    struct qkv_spec *spec) {
-    bool pickle = false;
     enum qkv_status status = open_files(p);
-    if (!status && !p->count && weights) status = find_pickle(p, &pickle);
+    if (!status && !p->count) status = refuse_pickle(p, root);
     if (!status && !p->count && weights)
         status = qkv_fail(p->ctx, QKV_FILE, "%s has neither model.safetensors nor " INDEX_FILE, p->folder);
     if (!status) status = qkv_family_read(p->ctx, config, root, has_tensor, p, &p->config, spec);
