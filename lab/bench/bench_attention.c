@@ -1,4 +1,4 @@
-/* attention: forward and backward of B = 1 sequences with 1024 channels of queries, and one query with a long cache.
+/* attention: forward and backward of one sequence with 1024 channels of queries, or of many short ones, and one query with a long cache.
  *
  * Counted are 4·H·Tq·Tk·D FLOPs forward and 10·H·Tq·Tk·D backward, half of that for causal masks; recomputed products do not
  * count. Decoding is bound by the bytes of keys and values: its turns go over caches that together exceed the last-level
@@ -17,12 +17,17 @@ static const struct kind {
 } kinds[] = {{"MHA", 1}, {"GQA", 4}, {"MQA", 0}};
 enum { WIDTHS = 2, LENGTHS = 3, MASKS = 2, KINDS = 3, FORMS = 2, CHANNELS = 1024, CACHE = 8192, LONG = 8192 };
 /* What masks and biases cost, MHA with heads of 64: beside all keys of 1,024, as many of each row of 8,192 (a causal window), and a
- * bias by distance, which learns. */
+ * bias by distance, which learns; and sequences of a few tokens, of which a batch has many. */
 static const struct extra {
     const char *name;
     size_t T, window;
     bool distances;
-} extras[] = {{"T1024 full", 1024, 0, false}, {"T8192 window", 8192, 1024, false}, {"T1024 distances", 1024, 0, true}};
+    size_t B;
+} extras[] = {{"T1024 full", 1024, 0, false, 1},
+              {"T8192 window", 8192, 1024, false, 1},
+              {"T1024 distances", 1024, 0, true, 1},
+              {"B128 T16 full", 16, 0, false, 128},
+              {"B40 T48 full", 48, 0, false, 40}};
 enum { EXTRAS = sizeof extras / sizeof *extras * 2, EXTRA_D = 64 };
 /* One query of 16 heads on a cache of one, as of DeepSeek-V2: values beside the keys, and in them. */
 static const struct latent {
@@ -34,7 +39,7 @@ enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KIN
 #define SCRATCH ((size_t)2 << 30) /* backed only where it is touched */
 
 struct shape {
-    size_t H, Hkv, Tq, Tk, D, Dv;
+    size_t B, H, Hkv, Tq, Tk, D, Dv;
     bool causal, backward, decode;
     bool shared; /* values are channels of the keys */
     const struct kind *kind;
@@ -44,7 +49,8 @@ struct shape {
 static struct shape shape_of_extra(size_t i) {
     const struct extra *x = &extras[i / FORMS];
     const size_t H = CHANNELS / EXTRA_D;
-    return (struct shape){.H = H,
+    return (struct shape){.B = x->B,
+                          .H = H,
                           .Hkv = H,
                           .Tq = x->T,
                           .Tk = x->T,
@@ -57,7 +63,8 @@ static struct shape shape_of_extra(size_t i) {
 }
 
 static struct shape shape_of_latent(size_t i) {
-    return (struct shape){.H = LATENT_HEADS,
+    return (struct shape){.B = 1,
+                          .H = LATENT_HEADS,
                           .Hkv = 1,
                           .Tq = 1,
                           .Tk = LATENT_CACHE,
@@ -70,7 +77,7 @@ static struct shape shape_of_latent(size_t i) {
 static struct shape shape_of(size_t i) {
     if (i >= BLOCKS + DECODES + EXTRAS) return shape_of_latent(i - BLOCKS - DECODES - EXTRAS);
     if (i >= BLOCKS + DECODES) return shape_of_extra(i - BLOCKS - DECODES);
-    struct shape s = {.decode = i >= BLOCKS};
+    struct shape s = {.B = 1, .decode = i >= BLOCKS};
     if (s.decode) {
         i -= BLOCKS;
         s.Tq = 1, s.Tk = CACHE;
@@ -172,7 +179,7 @@ static bool bench_attention_pages(struct work *w, const struct shape *s, size_t 
 static bool bench_attention_place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q,
                                   struct qkv_heads *k, struct qkv_heads *v) {
     const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_dtype_size(dtype);
-    char *x = bench_attention_elements(w, dtype, s->Tq * row);
+    char *x = bench_attention_elements(w, dtype, s->B * s->Tq * row);
     if (!x) return false;
     *q = (struct qkv_heads){x, s->Tq * row, row, s->D, dtype};
     if (!s->decode) {
@@ -200,31 +207,33 @@ static bool bench_attention_distances(struct work *w, const struct shape *s) {
     return position && bias.table && w->g.ddistance_bias;
 }
 
-/* Pairs of a query and a key that attend. */
+/* Pairs of a query and a key that attend, in all sequences. */
 static double bench_attention_pairs(const struct shape *s) {
     const double T = (double)s->Tq, window = s->extra ? (double)s->extra->window : 0;
     if (window > 0) return T * window - window * (window - 1) / 2;
-    return T * (double)s->Tk * (s->causal ? 0.5 : 1.0);
+    return (double)s->B * T * (double)s->Tk * (s->causal ? 0.5 : 1.0);
 }
 
 static bool bench_attention_make(struct work *w, const struct shape *s, enum qkv_dtype dtype) {
     const size_t window = s->extra ? s->extra->window : 0;
     const size_t C = s->H * s->Dv;
-    w->a = (struct qkv_attend){.B = 1, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->Dv};
+    w->a = (struct qkv_attend){.B = s->B, .H = s->H, .Hkv = s->Hkv, .Tq = s->Tq, .Tk = s->Tk, .D = s->D, .Dv = s->Dv};
     w->a.scale = 1 / sqrtf((float)s->D);
-    w->a.y = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->Dv, dtype};
-    w->a.lse = bench_attention_elements(w, QKV_F32, s->Tq * s->H);
-    int32_t *interval = qkv_arena_take(&w->memory, 2 * s->Tq, sizeof *interval);
+    w->a.y = (struct qkv_heads){bench_attention_elements(w, dtype, s->B * s->Tq * C), s->Tq * C, C, s->Dv, dtype};
+    w->a.lse = bench_attention_elements(w, QKV_F32, s->B * s->Tq * s->H);
+    const size_t rows = s->B * s->Tq;
+    int32_t *interval = qkv_arena_take(&w->memory, 2 * rows, sizeof *interval);
     if (!w->a.y.data || !w->a.lse || !interval || !bench_attention_place(w, s, dtype, &w->a.q, &w->a.k, &w->a.v))
         return false;
-    for (size_t i = 0; i < s->Tq; i++) {
-        interval[i] = (int32_t)(window && i >= window ? i + 1 - window : 0);
-        interval[s->Tq + i] = (int32_t)(s->causal ? i + 1 : s->Tk);
+    for (size_t r = 0; r < rows; r++) {
+        const size_t i = r % s->Tq;
+        interval[r] = (int32_t)(window && i >= window ? i + 1 - window : 0);
+        interval[rows + r] = (int32_t)(s->causal ? i + 1 : s->Tk);
     }
-    w->a.lo = interval, w->a.hi = interval + s->Tq;
+    w->a.lo = interval, w->a.hi = interval + rows;
     if (s->extra && s->extra->distances && !bench_attention_distances(w, s)) return false;
     if (!s->backward) return true;
-    w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->Tq * C), s->Tq * C, C, s->Dv, dtype};
+    w->g.dy = (struct qkv_heads){bench_attention_elements(w, dtype, s->B * s->Tq * C), s->Tq * C, C, s->Dv, dtype};
     return w->g.dy.data && bench_attention_place(w, s, dtype, &w->g.dq, &w->g.dk, &w->g.dv);
 }
 
@@ -241,7 +250,7 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
         w.count = qkv_bench_copies(cache);
         if (w.count > COPIES_MOST) w.count = COPIES_MOST;
     }
-    size_t bytes = s.Tq * (4 * C + 4 * Ckv + s.H + 2) * sizeof(float) * 2 + w.count * cache + ((size_t)1 << 21);
+    size_t bytes = s.B * s.Tq * (4 * C + 4 * Ckv + s.H + 2) * sizeof(float) * 2 + w.count * cache + ((size_t)1 << 21);
     if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
     enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands of attention");
     if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch of attention");

@@ -13,16 +13,15 @@
 
 /* ---- products ------------------------------------------------------------------------------------------------------- */
 
-#if defined(QKV_BF16_NATIVE)
-enum { FEW_TILE = 14 }; /* rows: sums of 14 × 2 vectors, 2 of the right operand and 1 of the left in 32 registers */
-#else
-enum { FEW_TILE = 4 };
-#endif
+typedef uint32_t few_element;
+typedef vi few_vector;
 
-struct few_left { /* rows of words: that of row r and pair p is at r·row + p·pair, in bytes */
-    const void *at;
-    size_t row, pair;
-};
+QKV_INLINE vi few_load(const uint32_t *x) {
+    return vi_load(x);
+}
+QKV_INLINE vi few_spread(uint32_t word) {
+    return vi_set(word);
+}
 
 /* sum += the two products of a word, the even one first where they are not added at once. */
 QKV_INLINE vf few_dot(vf sum, vi a, vi b) {
@@ -33,68 +32,12 @@ QKV_INLINE vf few_dot(vf sum, vi a, vi b) {
 #endif
 }
 
-QKV_INLINE void few_product_of(const size_t R, const size_t V, float *c, size_t ldc, struct few_left a,
-                               const uint32_t *b, size_t ldb, size_t pairs) {
-    vf sum[FEW_TILE][2];
-    QKV_UNROLL
-    for (size_t r = 0; r < R; r++) {
-        QKV_UNROLL
-        for (size_t v = 0; v < V; v++) sum[r][v] = vf_zero();
-    }
-    const char *left = a.at;
-    for (size_t p = 0; p < pairs; p++) {
-        vi column[2];
-        QKV_UNROLL
-        for (size_t v = 0; v < V; v++) column[v] = vi_load(b + p * ldb + v * W);
-        QKV_UNROLL
-        for (size_t r = 0; r < R; r++) {
-            uint32_t word;
-            memcpy(&word, left + r * a.row, sizeof word);
-            QKV_UNROLL
-            for (size_t v = 0; v < V; v++) sum[r][v] = few_dot(sum[r][v], vi_set(word), column[v]);
-        }
-        left += a.pair;
-    }
-    QKV_UNROLL
-    for (size_t r = 0; r < R; r++) {
-        QKV_UNROLL
-        for (size_t v = 0; v < V; v++) vf_store(c + r * ldc + v * W, sum[r][v]);
-    }
-}
-
-#define FEW_CASE(R)                                                                                                    \
-    case 2 * (R) + 0:                                                                                                  \
-        few_product_of(R, 1, c + done, ldc, a, b + done, ldb, pairs);                                                  \
-        break;                                                                                                         \
-    case 2 * (R) + 1:                                                                                                  \
-        few_product_of(R, 2, c + done, ldc, a, b + done, ldb, pairs);                                                  \
-        break;
-
-/* c (rows <= FEW_TILE,columns) = a·b over `pairs` words; columns are a multiple of W. */
-static void few_product(size_t rows, size_t columns, float *c, size_t ldc, struct few_left a, const uint32_t *b,
-                        size_t ldb, size_t pairs) {
-    for (size_t done = 0, step; done < columns; done += step) {
-        step = columns - done >= 2 * W ? 2 * W : W;
-        switch (2 * rows + (step > W)) {
-            FEW_CASE(1)
-            FEW_CASE(2)
-            FEW_CASE(3)
-            FEW_CASE(4)
 #if defined(QKV_BF16_NATIVE)
-            FEW_CASE(5)
-            FEW_CASE(6)
-            FEW_CASE(7)
-            FEW_CASE(8)
-            FEW_CASE(9)
-            FEW_CASE(10)
-            FEW_CASE(11)
-            FEW_CASE(12)
-            FEW_CASE(13)
-            FEW_CASE(14)
+#define FEW_TILE 14
+#else
+#define FEW_TILE 4
 #endif
-        }
-    }
-}
+#include "kernel/isa/attend_few_product.h"
 
 /* ---- operands ------------------------------------------------------------------------------------------------------- */
 
@@ -238,12 +181,11 @@ bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t p
     const struct few_left left = few_rows_of(&q, a->Tq, a->D, f.q_rows),
                           p = {f.halves, f.ld * sizeof *f.halves, sizeof(uint32_t)};
     for (size_t r = 0, rows; r < a->Tq; r += rows) {
-        const struct few_left here = {(const char *)left.at + r * left.row, left.row, left.pair};
         float l[FEW_TILE], m[FEW_TILE], lse;
         rows = qkv_min(a->Tq - r, tile);
         for (size_t i = 0; i < rows; i++) f.rows[i] = row_of(a, b, h, r + i);
         spans_of(f.rows, rows, 0, a->Tk, f.spans);
-        few_product(rows, f.columns, f.p, f.ld, here, f.kt, f.ld, a->D / 2);
+        few_product(rows, f.columns, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
         for (size_t i = 0; i < rows; i++) few_softmax(&f, i, &m[i], &l[i]);
         few_product(rows, a->Dv, f.sum, a->Dv, p, f.pairs, a->Dv, (a->Tk + 1) / 2);
         for (size_t i = 0; i < rows; i++) {
@@ -357,11 +299,8 @@ bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t 
             if (a->lse[f.rows[i].at] == -INFINITY) f.rows[i].lo = f.rows[i].hi = 0;
         }
         spans_of(f.rows, rows, 0, a->Tk, f.spans);
-        few_product(rows, f.columns, f.p, f.ld,
-                    (struct few_left){(const char *)left.at + r * left.row, left.row, left.pair}, f.kt, f.ld, a->D / 2);
-        few_product(rows, f.columns, f.ds, f.ld,
-                    (struct few_left){(const char *)above.at + r * above.row, above.row, above.pair}, f.vt, f.ld,
-                    a->Dv / 2);
+        few_product(rows, f.columns, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
+        few_product(rows, f.columns, f.ds, f.ld, few_from(above, r), f.vt, f.ld, a->Dv / 2);
         for (size_t i = 0; i < rows; i++) few_gradients(&f, i);
         few_round(&f, r, rows);
         few_queries(&f, b, h, r, rows);

@@ -7,6 +7,26 @@
 #include "kernel/isa/attend_few.h"
 #include "kernel/isa/attend_store.h"
 
+typedef float few_element;
+typedef vf few_vector;
+
+QKV_INLINE vf few_load(const float *x) {
+    return vf_load(x);
+}
+QKV_INLINE vf few_spread(float number) {
+    return vf_set(number);
+}
+QKV_INLINE vf few_dot(vf sum, vf a, vf b) {
+    return vf_fma(a, b, sum);
+}
+
+#if defined(QKV_ISA_avx512)
+#define FEW_TILE 14
+#else
+#define FEW_TILE 6
+#endif
+#include "kernel/isa/attend_few_product.h"
+
 struct few_lines { /* rows of floats */
     float *x;
     size_t stride;
@@ -14,6 +34,10 @@ struct few_lines { /* rows of floats */
 
 static inline struct few_lines few_at(const struct qkv_heads *x, size_t b, size_t h) {
     return (struct few_lines){x->data ? cells_at(x, b, 0, h).data : NULL, x->row_stride};
+}
+
+static inline struct few_left few_rows_of(const float *x, size_t stride) {
+    return (struct few_left){x, stride * sizeof *x, sizeof *x};
 }
 
 static size_t few_wide(const struct qkv_attend *a) {
@@ -97,16 +121,14 @@ static void few_softmax(struct few *f, const struct row *rows, const struct span
 static void few_times(const struct few *f, size_t r0, size_t rows, float *out, const float *x, struct few_lines y,
                       size_t columns) {
     if (f->finite) {
-        QKV_K(attend_tiles)
-        (rows, columns, FRESH, out, columns, NULL, x + f->all.begin, f->ld, 1, y.x + f->all.begin * y.stride, y.stride,
-         f->all.end - f->all.begin);
+        few_product(rows, columns, out, columns, few_rows_of(x + f->all.begin, f->ld), y.x + f->all.begin * y.stride,
+                    y.stride, f->all.end - f->all.begin);
         return;
     }
     for (size_t r = 0; r < rows; r++) {
         const struct span span = f->spans[r0 + r];
-        QKV_K(attend_tiles)
-        (1, columns, FRESH, out + r * columns, columns, NULL, x + r * f->ld + span.begin, f->ld, 1,
-         y.x + span.begin * y.stride, y.stride, span.end - span.begin);
+        few_product(1, columns, out + r * columns, columns, few_rows_of(x + r * f->ld + span.begin, f->ld),
+                    y.x + span.begin * y.stride, y.stride, span.end - span.begin);
     }
 }
 
@@ -119,7 +141,7 @@ void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, 
     const struct qkv_attend *a = plan->a;
     const size_t b = item / plan->blocks / a->Hkv, h = item / plan->blocks % a->Hkv;
     const size_t first = item % plan->blocks * plan->block,
-                 count = a->Tq - first < plan->block ? a->Tq - first : plan->block, tile = few_tile(count, TILE);
+                 count = a->Tq - first < plan->block ? a->Tq - first : plan->block, tile = few_tile(count, FEW_TILE);
     struct few f;
     few_start(&f, plan, b, h, scratch);
     few_turn(f.kt, f.ld, f.k, a->Tk, a->D);
@@ -130,12 +152,11 @@ void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, 
     }
     bool known = false, finite = false;
     for (size_t r = 0, rows; r < count; r += rows) {
-        float l[TILE], m[TILE], lse;
+        float l[FEW_TILE], m[FEW_TILE], lse;
         rows = count - r < tile ? count - r : tile;
         for (size_t i = 0; i < rows; i++) f.rows[i] = row_of(a, b, h, first + r + i);
         f.all = spans_of(f.rows, rows, 0, a->Tk, f.spans);
-        QKV_K(attend_tiles)
-        (rows, f.ld, FRESH, f.p, f.ld, NULL, f.q.x + (first + r) * f.q.stride, f.q.stride, 1, f.kt, f.ld, a->D);
+        few_product(rows, f.ld, f.p, f.ld, few_rows_of(f.q.x + (first + r) * f.q.stride, f.q.stride), f.kt, f.ld, a->D);
         few_softmax(&f, f.rows, f.spans, rows, l, m);
         f.finite = all_like(f.spans, rows, f.all);
         if (!f.finite && !known) finite = few_finite(f.v, a->Tk, a->Dv), known = true;
@@ -205,11 +226,11 @@ static void few_add_apart(const struct few *f, float *sum, const float *x, struc
 /* f->sum (keys,columns) = xᵀ·y over the first `rows` rows, for the keys [begin, end). */
 static void few_add(const struct few *f, size_t begin, size_t end, size_t rows, const float *x, struct few_lines y,
                     size_t columns) {
-    const size_t tile = few_tile(end - begin, TILE);
+    const size_t tile = few_tile(end - begin, FEW_TILE);
     for (size_t j = begin, keys; j < end; j += keys) {
         keys = end - j < tile ? end - j : tile;
-        QKV_K(attend_tiles)
-        (keys, columns, FRESH, f->sum + j * columns, columns, NULL, x + j, 1, f->ld, y.x, y.stride, rows);
+        const struct few_left turned = {x + j, sizeof *x, f->ld * sizeof *x};
+        few_product(keys, columns, f->sum + j * columns, columns, turned, y.x, y.stride, rows);
     }
 }
 
@@ -246,7 +267,7 @@ static void few_queries(const struct few *f, struct few_lines dq, size_t r0, siz
 void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
-    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = few_tile(a->Tq, TILE);
+    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = few_tile(a->Tq, FEW_TILE);
     const struct few_lines dy = few_at(&g->dy, b, h), dq = few_at(&g->dq, b, h);
     struct few f;
     few_start(&f, plan, b, h, scratch);
@@ -262,10 +283,8 @@ void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair,
     for (size_t r = 0, rows; r < a->Tq; r += rows) {
         rows = a->Tq - r < tile ? a->Tq - r : tile;
         float *p = f.p + r * f.ld, *ds = f.ds + r * f.ld;
-        QKV_K(attend_tiles)
-        (rows, f.ld, FRESH, p, f.ld, NULL, f.q.x + r * f.q.stride, f.q.stride, 1, f.kt, f.ld, a->D);
-        QKV_K(attend_tiles)
-        (rows, f.ld, FRESH, ds, f.ld, NULL, dy.x + r * dy.stride, dy.stride, 1, f.vt, f.ld, a->Dv);
+        few_product(rows, f.ld, p, f.ld, few_rows_of(f.q.x + r * f.q.stride, f.q.stride), f.kt, f.ld, a->D);
+        few_product(rows, f.ld, ds, f.ld, few_rows_of(dy.x + r * dy.stride, dy.stride), f.vt, f.ld, a->Dv);
         for (size_t i = 0; i < rows; i++) few_gradients(&f, r + i);
         if (dq.x) few_queries(&f, dq, r, rows);
     }
