@@ -83,7 +83,7 @@ static const struct {
     {"{\"t\":" ENTRY("U8", "[2,-1]", "[0,1]") "}", 1, TENSOR("shape[1] is not a whole number")},
     {"{\"t\":" ENTRY("U8", "[1.0]", "[0,1]") "}", 1, TENSOR("shape[0] is not a whole number")},
     {"{\"t\":" ENTRY("U8", "[\"1\"]", "[0,1]") "}", 1, TENSOR("shape[0] is not a whole number")},
-    {"{\"t\":" ENTRY("U8", "[99999999999999999999]", "[0,1]") "}", 1, "the header is not valid JSON"},
+    {"{\"t\":" ENTRY("U8", "[99999999999999999999]", "[0,1]") "}", 1, "shape[0] is not a whole number from 0 up"},
     {"{\"t\":" ENTRY("U8", "[4294967296,4294967296]", "[0,0]") "}", 0,
      TENSOR("the shape (4294967296, 4294967296) is larger than any memory")},
     {"{\"t\":" ENTRY("F32", "[4611686018427387904]", "[0,0]") "}", 0,
