@@ -159,7 +159,7 @@ struct qkv_tokens { /* an open token file, or a part of it */
 };
 /* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one. `facts` comes with
  * tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like (NULL: nobody asks). On rank 0 of several
- * the others encode with it (qkv_rank_help). */
+ * the others encode with it (rank_text.c). */
 enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
                                  const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
                                  struct qkv_texts *notes, qkv_progress *progress, void *user);

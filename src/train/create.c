@@ -168,6 +168,13 @@ static enum qkv_status create_start(struct qkv_trainer *t, struct qkv_spec *spec
     return status;
 }
 
+/* The same on rank 0 of several, with the help of the others. */
+static enum qkv_status create_lead(struct qkv_trainer *t, struct qkv_spec *spec) {
+    struct qkv_rank_help help;
+    qkv_rank_help_begin(&help, t->ctx, t);
+    return qkv_rank_help_end(&help, create_start(t, spec));
+}
+
 /* The spec given, or that of the model to begin with. */
 static enum qkv_status choose_spec(struct qkv_context *ctx, const struct qkv_spec *spec,
                                    const struct qkv_train_options *options, const char *folder,
@@ -231,7 +238,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = qkv_trainer_check_memory(t, &final);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check(t, &final);
-    if (!status) status = qkv_context_rank(ctx) ? qkv_rank_help(ctx) : qkv_rank_help_end(ctx, create_start(t, &final));
+    if (!status) status = qkv_context_rank(ctx) ? qkv_rank_follow_orders(ctx) : create_lead(t, &final);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);

@@ -9,8 +9,9 @@
 
 enum { RANK_PIECE = 1 << 18 }; /* bytes of a piece: small enough that several ranks have work with a small text */
 
-enum { ORDER_END, ORDER_TOKENIZER, ORDER_PIECE };
-struct order { /* what rank 0 wants; `bytes` of it follow */
+enum { ORDER_END, ORDER_WAIT, ORDER_TOKENIZER, ORDER_PIECE };
+#define WAIT_SECONDS 1.0 /* after which the others hear that rank 0 still works */
+struct order {           /* what rank 0 wants; `bytes` of it follow */
     uint64_t kind, bytes;
 };
 struct answer { /* `count` ids follow, or the message */
@@ -115,10 +116,39 @@ enum qkv_status qkv_rank_text_next(struct qkv_text_stream *stream, qkv_rank_take
     return status;
 }
 
-enum qkv_status qkv_rank_help_end(struct qkv_context *ctx, enum qkv_status status) {
-    const int ranks = qkv_context_ranks(ctx);
-    enum qkv_status lost = QKV_OK;
-    for (int r = 1; r < ranks && status != QKV_RANK && !lost; r++) lost = text_order(ctx, r, ORDER_END, NULL, 0);
+static enum qkv_status text_order_all(struct qkv_context *ctx, uint64_t kind) {
+    enum qkv_status status = QKV_OK;
+    for (int r = 1; r < qkv_context_ranks(ctx) && !status; r++) status = text_order(ctx, r, kind, NULL, 0);
+    return status;
+}
+
+/* In place of the trainer's progress: who waits for rank 0 hears that it has not hung. */
+static bool help_progress(void *user, const char *what, double done, double total) {
+    struct qkv_rank_help *help = user;
+    if (qkv_clock() - help->told > WAIT_SECONDS) {
+        if (text_order_all(help->ctx, ORDER_WAIT)) return false; /* the end finds out, too */
+        help->told = qkv_clock();
+    }
+    return !help->progress || help->progress(help->user, what, done, total);
+}
+
+void qkv_rank_help_begin(struct qkv_rank_help *help, struct qkv_context *ctx, struct qkv_trainer *t) {
+    *help = (struct qkv_rank_help){.ctx = ctx, .trainer = t, .told = qkv_clock()};
+    if (!t) return;
+    help->progress = t->progress;
+    help->user = t->user;
+    if (qkv_context_ranks(ctx) == 1) return;
+    t->progress = help_progress;
+    t->user = help;
+}
+
+enum qkv_status qkv_rank_help_end(struct qkv_rank_help *help, enum qkv_status status) {
+    if (help->trainer) {
+        help->trainer->progress = help->progress;
+        help->trainer->user = help->user;
+    }
+    if (status == QKV_RANK) return status;
+    const enum qkv_status lost = text_order_all(help->ctx, ORDER_END);
     return lost ? lost : status;
 }
 
@@ -147,6 +177,7 @@ static enum qkv_status help_encode(struct helper *h, size_t size) {
 }
 
 static enum qkv_status help_once(struct helper *h, const struct order *order) {
+    if (order->kind == ORDER_WAIT) return QKV_OK;
     if (order->bytes > h->capacity) {
         char *text = qkv_reallocate(h->ctx, h->text, order->bytes, 1);
         if (!text) return QKV_RANK; /* it could not go on, and rank 0 waits for it */
@@ -162,7 +193,7 @@ static enum qkv_status help_once(struct helper *h, const struct order *order) {
     return QKV_OK;
 }
 
-enum qkv_status qkv_rank_help(struct qkv_context *ctx) {
+enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx) {
     struct helper h = {.ctx = ctx};
     struct order order;
     enum qkv_status status = text_receive(ctx, 0, &order, sizeof order);

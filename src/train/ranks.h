@@ -122,12 +122,22 @@ struct qkv_tokenizer;
 /* Gets the ids of the next piece of a text. */
 typedef enum qkv_status qkv_rank_take(void *user, const int32_t *ids, size_t count);
 /* On ranks but 0: encodes what rank 0 sends, until that says that there is no more. QKV_RANK. */
-enum qkv_status qkv_rank_help(struct qkv_context *ctx);
-/* On rank 0, while others help: which tokenizer they use; encodes pieces of a text, one on each rank, which `take` gets in the order of the
- * text: none at its end; and the end, whatever came of it: the result is `status`, or QKV_RANK. With one rank nobody needs to help. */
+enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx);
+/* On rank 0: begins; meanwhile the trainer's progress tells the others that it has not hung; and ends, whatever came of it: the result is
+ * `status`, or QKV_RANK. With one rank nothing happens. */
+struct qkv_rank_help {
+    struct qkv_context *ctx;
+    struct qkv_trainer *trainer; /* NULL: there was no memory for one */
+    qkv_progress *progress;      /* the trainer's */
+    void *user;
+    double told; /* when the others heard of rank 0 last */
+};
+void qkv_rank_help_begin(struct qkv_rank_help *help, struct qkv_context *ctx, struct qkv_trainer *trainer);
+enum qkv_status qkv_rank_help_end(struct qkv_rank_help *help, enum qkv_status status);
+/* On rank 0, while others help: which tokenizer they use; and pieces of a text are encoded, one on each rank, whose ids `take` gets in the
+ * order of the text. */
 enum qkv_status qkv_rank_text_begin(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer);
 enum qkv_status qkv_rank_text_next(struct qkv_text_stream *stream, qkv_rank_take *take, void *user);
-enum qkv_status qkv_rank_help_end(struct qkv_context *ctx, enum qkv_status status);
 
 /* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------------------- */
 

@@ -135,6 +135,15 @@ static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_optio
     return status ? status : qkv_state_begin(t);
 }
 
+/* On rank 0 of several, with the help of the others, which wait for its end whatever the status was. */
+static enum qkv_status resume_lead(struct qkv_context *ctx, struct qkv_trainer *t, struct qkv_resume_options *o,
+                                   enum qkv_status status) {
+    struct qkv_rank_help help;
+    qkv_rank_help_begin(&help, ctx, t);
+    if (!status) status = resume_all(t, o);
+    return qkv_rank_help_end(&help, status);
+}
+
 struct qkv_resume_options qkv_resume_defaults(void) {
     return (struct qkv_resume_options){.steps = 0};
 }
@@ -147,12 +156,10 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     struct qkv_trainer *t = NULL;
     *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
-    if (!qkv_context_rank(ctx)) {
-        if (!status) status = resume_all(t, &changes);
-        status = qkv_rank_help_end(ctx, status);
-    } else if (qkv_rank_help(ctx)) { /* also a rank that cannot go on itself: others wait for it */
+    if (!qkv_context_rank(ctx))
+        status = resume_lead(ctx, t, &changes, status);
+    else if (qkv_rank_follow_orders(ctx)) /* also a rank that cannot go on itself: rank 0 counts on it */
         status = QKV_RANK;
-    }
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
