@@ -33,7 +33,7 @@ void qkv_rank_rows(const struct qkv_context *ctx, const struct qkv_train_options
     *end = share.groups ? share_begin(rows, share.groups, share.end) : 0;
 }
 
-enum { RANK_BUCKETS = 16, RANK_PIECES = 32 }; /* about the fewest buckets; pieces of the norm in a share, at most */
+enum { RANK_BUCKETS = 16, RANK_PIECES = 8 }; /* about the fewest buckets; pieces of the norm in a share, at most */
 
 struct qkv_rank_cut qkv_rank_cut_of(const struct qkv_context *ctx, size_t floats) {
     const size_t ranks = (size_t)qkv_context_ranks(ctx), pieces = qkv_pieces(floats, QKV_GRADIENT_PIECE);
