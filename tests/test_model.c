@@ -1,7 +1,9 @@
 /* Models over the grid of specs: gradients by directional differences, and what must not change a bit: the cache, the future,
  * the other rows, padding, the number of threads. */
+#include "model/decode.h"
 #include "model/model.h"
 #include "model_grid.h"
+#include "sequence/pages.h"
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------------ */
 
@@ -339,6 +341,50 @@ static void test_folder_mismatch(void **state) {
     finish(&s);
 }
 
+/* Of latents a position keeps rank + rope_dim numbers in each layer, whatever the heads (DeepSeek-AI 2024, "DeepSeek-V2", table 1): in
+ * what costs say, in the pages of a session, and in the memory that its pool takes. */
+static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **state) {
+    (void)state;
+    static const int shapes[][3] = {{64, 16, 2}, {24, 8, 3}, {128, 2, 1}}; /* rank, rope_dim, layers */
+    enum { LENGTH = 300 };
+    for (size_t i = 0; i < 6; i++) {
+        const int *shape = shapes[i % 3];
+        const bool halves = i >= 3;
+        struct qkv_context *ctx;
+        struct qkv_spec spec;
+        struct qkv_costs costs;
+        struct qkv_model *model;
+        struct qkv_session *session;
+        const struct qkv_context_options options = {.precision = halves ? QKV_MIXED_BF16 : QKV_FP32};
+        assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+        char settings[4][64];
+        snprintf(settings[0], sizeof settings[0], "context=%d", LENGTH);
+        snprintf(settings[1], sizeof settings[1], "decoder.attention.latent.rank=%d", shape[0]);
+        snprintf(settings[2], sizeof settings[2], "decoder.attention.latent.rope_dim=%d", shape[1]);
+        snprintf(settings[3], sizeof settings[3], "decoder.layers=%d", shape[2]);
+        const char *const all[] = {settings[0], settings[1], settings[2], settings[3]};
+        assert_int_equal(qkv_spec_preset(ctx, &spec, "mla-tiny", all, 4), QKV_OK);
+        spec.vocab = 64;
+        const size_t bytes = (size_t)shape[2] * (size_t)(shape[0] + shape[1]) * (halves ? 2 : 4);
+        assert_int_equal(qkv_measure_costs(ctx, &spec, 1, LENGTH, &costs), QKV_OK);
+        assert_int_equal(costs.cache_bytes_per_token, bytes);
+        assert_int_equal(qkv_model_allocate(ctx, &spec, false, NULL, &model), QKV_OK);
+        assert_int_equal(qkv_session_create(model, LENGTH, &session), QKV_OK);
+        const struct qkv_cache_pages pages = qkv_session_pages(session);
+        assert_int_equal(pages.bytes, pages.positions * bytes);
+        assert_in_range(pages.count * pages.positions, LENGTH, LENGTH + pages.positions - 1);
+        struct qkv_page_pool *pool = qkv_decode_pool(model, false);
+        const struct qkv_page_shape whole = qkv_decode_shape(model, 1, LENGTH, 0);
+        assert_non_null(pool);
+        assert_int_equal(qkv_page_pool_begin(pool, &whole), QKV_OK);
+        assert_in_range(pool->storage.peak, pages.count * pages.bytes, pages.count * (pages.bytes + 16) + 1024);
+        qkv_page_pool_free(pool);
+        qkv_session_free(session);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+    }
+}
+
 /* A plan allocates nothing of the model's size, and its costs add up. */
 static void test_costs(void **state) {
     (void)state;
@@ -471,6 +517,7 @@ static void test_bad_batches(void **state) {
 int main(void) {
     latents_too = true;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cache_of_latents_keeps_rank_and_rope_numbers_a_position),
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_future),
         cmocka_unit_test(test_cache),
