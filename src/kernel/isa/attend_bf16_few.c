@@ -53,6 +53,7 @@ struct few_words {
     uint32_t *p_words, *ds_words; /* (ROWS/2,ld): pairs of rows */
     float *p, *ds;                /* (FEW_TILE,ld) */
     uint16_t *halves;             /* (FEW_TILE,ld): weights, or dS */
+    float *keep;                  /* (FEW_TILE,ld): what dropout multiplies weights by */
     float *sum;
     struct row rows[FEW_TILE];
     struct span spans[FEW_TILE];
@@ -74,6 +75,7 @@ static size_t few_carve(const struct qkv_attend_plan *plan, struct few_words *f,
     f->p = carve_take(&c, FEW_TILE * KEYS * sizeof *f->p);
     f->ds = carve_take(&c, back ? FEW_TILE * KEYS * sizeof *f->ds : 0);
     f->halves = carve_take(&c, FEW_TILE * KEYS * sizeof *f->halves);
+    f->keep = carve_take(&c, plan->a->dropout > 0 ? FEW_TILE * KEYS * sizeof *f->keep : 0);
     f->sum = carve_take(&c, FEW_TILE * wide * sizeof *f->sum);
     return c.used / sizeof(float);
 }
@@ -141,7 +143,8 @@ static void few_pairs(uint32_t *out, const struct lines *x, size_t count, size_t
 /* Row r of the tile: its products become weights, rounded; its largest score, and the sum of its weights. */
 static void few_softmax(const struct few_words *f, size_t r, float *m, float *l) {
     const struct span span = f->spans[r];
-    float *x = f->p + r * f->ld, best = -INFINITY, keep[KEYS];
+    const float *keep = f->keep + r * f->ld;
+    float *x = f->p + r * f->ld, best = -INFINITY;
     uint16_t *p = f->halves + r * f->ld;
     if (span.end) best = row_scores(f->a, true, &f->rows[r], 0, span, x, 0, f->columns);
     if (span.end && !(fabsf(best) <= FLT_MAX)) best = row_repair(span, x);
@@ -153,7 +156,6 @@ static void few_softmax(const struct few_words *f, size_t r, float *m, float *l)
     const bool drop = f->a->dropout > 0;
     const vf top = vf_set(best);
     vf even = vf_zero(), odd = vf_zero();
-    if (drop) keep_of(f->plan, &f->rule, &f->rows[r], 0, 0, f->columns, 1.0f, keep);
     for (size_t j = 0; j < f->columns; j += 2 * W) {
         const bool both = j + W < f->columns;
         vf a = exp_coarse(vf_sub(vf_load(x + j), top)), b = vf_zero();
@@ -186,6 +188,7 @@ bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t p
         for (size_t i = 0; i < rows; i++) f.rows[i] = row_of(a, b, h, r + i);
         spans_of(f.rows, rows, 0, a->Tk, f.spans);
         few_product(rows, f.columns, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
+        if (a->dropout > 0) few_keep(plan, &f.rule, f.rows, rows, f.columns, 1.0f, f.keep, f.ld);
         for (size_t i = 0; i < rows; i++) few_softmax(&f, i, &m[i], &l[i]);
         few_product(rows, a->Dv, f.sum, a->Dv, p, f.pairs, a->Dv, (a->Tk + 1) / 2);
         for (size_t i = 0; i < rows; i++) {
@@ -206,7 +209,8 @@ static void few_gradients(const struct few_words *f, size_t r) {
     const struct qkv_attend *a = f->a;
     const struct row *row = &f->rows[r];
     const struct span span = f->spans[r];
-    float *p = f->p + r * f->ld, *ds = f->ds + r * f->ld, keep[KEYS];
+    const float *keep = f->keep + r * f->ld;
+    float *p = f->p + r * f->ld, *ds = f->ds + r * f->ld;
     if (!span.end) {
         memset(p, 0, f->columns * sizeof *p);
         memset(ds, 0, f->columns * sizeof *ds);
@@ -214,7 +218,6 @@ static void few_gradients(const struct few_words *f, size_t r) {
     }
     const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]), scale = vf_set(a->scale);
     const bool drop = a->dropout > 0;
-    if (drop) keep_of(f->plan, &f->rule, row, 0, 0, f->columns, mask_scale(a->dropout), keep);
     for (size_t j = 0; j < f->columns; j += W) {
         const vf s = vf_mul(vf_load(p + j), scale), w = exp_coarse(vf_min(vf_zero(), vf_sub(s, lse)));
         vf kept = w, dp = vf_load(ds + j);
@@ -301,6 +304,7 @@ bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t 
         spans_of(f.rows, rows, 0, a->Tk, f.spans);
         few_product(rows, f.columns, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
         few_product(rows, f.columns, f.ds, f.ld, few_from(above, r), f.vt, f.ld, a->Dv / 2);
+        if (a->dropout > 0) few_keep(plan, &f.rule, f.rows, rows, f.columns, mask_scale(a->dropout), f.keep, f.ld);
         for (size_t i = 0; i < rows; i++) few_gradients(&f, i);
         few_round(&f, r, rows);
         few_queries(&f, b, h, r, rows);

@@ -46,7 +46,7 @@ static size_t few_wide(const struct qkv_attend *a) {
 
 size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan) {
     const struct qkv_attend *a = plan->a;
-    return KEYS * (a->D + a->Dv) + 2 * ROWS * KEYS + KEYS * few_wide(a);
+    return KEYS * (a->D + a->Dv) + 2 * ROWS * KEYS + KEYS * few_wide(a) + FEW_TILE * KEYS;
 }
 
 /* out (columns,ld) = `count` rows of x turned. Up to a multiple of W the last row stands for those that there are not: nobody attends to them. */
@@ -82,6 +82,7 @@ struct few {
     float *kt, *vt; /* (D,ld), (Dv,ld) */
     float *p, *ds;  /* (rows,ld) */
     float *sum;     /* (KEYS,D or Dv) */
+    float *keep;    /* (FEW_TILE,ld): what dropout multiplies the weights of the rows of a tile by */
     struct row rows[ROWS];
     struct span spans[ROWS], all;
     bool finite; /* whether zeros may stand for pairs that do not attend */
@@ -95,13 +96,15 @@ static void few_start(struct few *f, const struct qkv_attend_plan *plan, size_t 
     f->ld = padded(a->Tk, W);
     f->kt = scratch, f->vt = f->kt + KEYS * a->D;
     f->p = f->vt + KEYS * a->Dv, f->ds = f->p + ROWS * KEYS, f->sum = f->ds + ROWS * KEYS;
+    f->keep = f->sum + KEYS * few_wide(a);
 }
 
 /* y and lse of the rows [r0, r0 + count) of the tile, whose products are in f->p. */
 static void few_softmax(struct few *f, const struct row *rows, const struct span *spans, size_t count, float *l,
                         float *m) {
-    float keep[KEYS];
+    if (f->a->dropout > 0) few_keep(f->plan, &f->rule, rows, count, f->ld, 1.0f, f->keep, f->ld);
     for (size_t r = 0; r < count; r++) {
+        const float *keep = f->keep + r * f->ld;
         float *x = f->p + r * f->ld, best = -INFINITY;
         if (spans[r].end) best = row_scores(f->a, true, &rows[r], 0, spans[r], x, 0, f->ld);
         if (spans[r].end && !(fabsf(best) <= FLT_MAX)) best = row_repair(spans[r], x);
@@ -112,7 +115,6 @@ static void few_softmax(struct few *f, const struct row *rows, const struct span
         }
         l[r] = row_exp(x, best, 0, f->ld);
         if (!(f->a->dropout > 0)) continue;
-        keep_of(f->plan, &f->rule, &rows[r], 0, 0, f->ld, 1.0f, keep);
         for (size_t j = 0; j < f->ld; j += W) vf_store(x + j, vf_mul(vf_load(x + j), vf_load(keep + j)));
     }
 }
@@ -183,11 +185,11 @@ static float few_norm(const struct few *f, size_t h, const float *x, struct span
 }
 
 /* Products q·k in p and dy·v in ds become weights and gradients of the products. */
-static void few_gradients(const struct few *f, size_t r) {
+static void few_gradients(const struct few *f, size_t r, const float *keep) {
     const struct qkv_attend *a = f->a;
     const struct row *row = &f->rows[r];
     const struct span span = f->spans[r];
-    float *p = f->p + r * f->ld, *ds = f->ds + r * f->ld, keep[KEYS];
+    float *p = f->p + r * f->ld, *ds = f->ds + r * f->ld;
     if (!span.end) {
         for (size_t j = 0; j < f->ld; j += W) vf_store(p + j, vf_zero()), vf_store(ds + j, vf_zero());
         return;
@@ -195,7 +197,6 @@ static void few_gradients(const struct few *f, size_t r) {
     const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]), scale = vf_set(a->scale),
              norm = vf_set(few_norm(f, row->h, p, span, a->lse[row->at]));
     const bool drop = a->dropout > 0;
-    if (drop) keep_of(f->plan, &f->rule, row, 0, 0, f->ld, mask_scale(a->dropout), keep);
     for (size_t j = 0; j < f->ld; j += W) {
         const vf s = vf_mul(vf_load(p + j), scale), w = vf_mul(weight(s, lse), norm);
         vf kept = w, dp = vf_load(ds + j);
@@ -285,7 +286,8 @@ void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair,
         float *p = f.p + r * f.ld, *ds = f.ds + r * f.ld;
         few_product(rows, f.ld, p, f.ld, few_rows_of(f.q.x + r * f.q.stride, f.q.stride), f.kt, f.ld, a->D);
         few_product(rows, f.ld, ds, f.ld, few_rows_of(dy.x + r * dy.stride, dy.stride), f.vt, f.ld, a->Dv);
-        for (size_t i = 0; i < rows; i++) few_gradients(&f, r + i);
+        if (a->dropout > 0) few_keep(plan, &f.rule, f.rows + r, rows, f.ld, mask_scale(a->dropout), f.keep, f.ld);
+        for (size_t i = 0; i < rows; i++) few_gradients(&f, r + i, f.keep + i * f.ld);
         if (dq.x) few_queries(&f, dq, r, rows);
     }
     few_keys(&f, &g->dv, b, h, f.p, dy, a->Dv);

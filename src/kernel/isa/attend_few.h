@@ -2,7 +2,7 @@
 #ifndef QKV_ISA_ATTEND_FEW_H
 #define QKV_ISA_ATTEND_FEW_H
 
-#include "kernel/isa/attend_rows.h"
+#include "kernel/isa/attend_score.h"
 
 enum { KEYS = QKV_ATTEND_FEW, ROWS = QKV_ATTEND_FEW_ROWS };
 
@@ -22,6 +22,21 @@ QKV_INLINE void few_ask(const struct qkv_heads *x, size_t b, size_t h, size_t he
 static inline size_t few_tile(size_t count, size_t most) {
     const size_t tiles = (count + most - 1) / most;
     return tiles ? (count + tiles - 1) / tiles : 1;
+}
+
+/* keep (count,ld): what dropout multiplies the weights of `count` rows by. Two rows whose keys fill a vector share the random numbers of two. */
+static inline void few_keep(const struct qkv_attend_plan *plan, const struct mask_rule *rule, const struct row *rows,
+                            size_t count, size_t columns, float kept, float *keep, size_t ld) {
+    const bool both = W > 1 && columns == W && plan->mask_Tk % 2 == 0;
+    for (size_t r = 0; r < count; r++) {
+        if (both && r + 1 < count) {
+            mask_both(keep + r * ld, keep + (r + 1) * ld, rule, keep_at(plan, &rows[r]), keep_at(plan, &rows[r + 1]),
+                      kept);
+            r++;
+        } else {
+            keep_of(plan, rule, &rows[r], 0, 0, columns, kept, keep + r * ld);
+        }
+    }
 }
 
 #endif

@@ -218,11 +218,15 @@ static inline float row_repair(struct span span, float *x) {
     return top > -INFINITY || !nan ? top : 0.0f;
 }
 
+/* The number of a row's first key in the mask of dropout. */
+static inline uint64_t keep_at(const struct qkv_attend_plan *plan, const struct row *row) {
+    return (((uint64_t)(plan->mask_b + row->b) * plan->a->H + row->h) * plan->mask_Tq + row->i) * plan->mask_Tk;
+}
+
 /* What dropout multiplies the weights of the keys [first, last) of a block by; `kept` where they are kept. */
 static inline void keep_of(const struct qkv_attend_plan *plan, const struct mask_rule *rule, const struct row *row,
                            size_t key, size_t first, size_t last, float kept, float *keep) {
-    const uint64_t at = ((plan->mask_b + row->b) * plan->a->H + row->h) * plan->mask_Tq + row->i;
-    mask_fill(keep + first, rule, at * plan->mask_Tk + key + first, last - first, kept);
+    mask_fill(keep + first, rule, keep_at(plan, row) + key + first, last - first, kept);
 }
 
 /* Scores of the keys [first, last) to weights in place, m being the largest; returns their sum. */

@@ -33,11 +33,9 @@ QKV_INLINE float mask_scale(float p) {
         y = vi_add(vi_add(y, r->key[((i) + 1) % 3]), vi_set(i));                                                       \
     } while (0)
 
-/* The words of elements e … e + W − 1 and e + W … e + 2W − 1; e is even. */
-QKV_INLINE void mask_words(const struct mask_rule *r, uint64_t e, vi *first, vi *second) {
-    uint64_t counter = e / 2;
-    vi low = vi_set((uint32_t)counter), high = vi_set((uint32_t)(counter >> 32));
-    vi x = vi_add(low, vi_iota());
+/* The words of the counters low + step, with the carry into high, those of a counter side by side. */
+QKV_INLINE void mask_words(const struct mask_rule *r, vi low, vi high, vi step, vi *first, vi *second) {
+    vi x = vi_add(low, step);
     vi y = vi_select(vi_ge(x, low), high, vi_add(high, vi_set(1)));
     x = vi_add(x, r->key[0]);
     y = vi_add(y, r->key[1]);
@@ -53,9 +51,24 @@ QKV_INLINE void mask_words(const struct mask_rule *r, uint64_t e, vi *first, vi 
 /* Whether elements e … e + W − 1 and e + W … e + 2W − 1 are kept; e is even. */
 QKV_INLINE void mask_keep(const struct mask_rule *r, uint64_t e, vm *first, vm *second) {
     vi a, b;
-    mask_words(r, e, &a, &b);
+    const uint64_t counter = e / 2;
+    mask_words(r, vi_set((uint32_t)counter), vi_set((uint32_t)(counter >> 32)), vi_iota(), &a, &b);
     *first = vi_ge(a, r->threshold);
     *second = vi_ge(b, r->threshold);
+}
+
+/* out[i], other[i] = kept if element e + i, and at + i, is kept, else 0, for i < W: both from one vector of counters. e and at are even, W is
+ * more than 1. */
+QKV_INLINE void mask_both(float *out, float *other, const struct mask_rule *r, uint64_t e, uint64_t at, float kept) {
+    const vf scale = vf_set(kept), zero = vf_zero();
+    const vm half = vm_first(W / 2);
+    vi a, b;
+    e /= 2, at /= 2;
+    mask_words(r, vi_select(half, vi_set((uint32_t)e), vi_set((uint32_t)at)),
+               vi_select(half, vi_set((uint32_t)(e >> 32)), vi_set((uint32_t)(at >> 32))),
+               vi_and(vi_iota(), vi_set(W / 2 - 1)), &a, &b);
+    vf_store(out, vf_select(vi_ge(a, r->threshold), scale, zero));
+    vf_store(other, vf_select(vi_ge(b, r->threshold), scale, zero));
 }
 
 /* out[i] = kept if element e + i is kept, else 0, for i < n; any e. Writes n floats only. */
