@@ -154,6 +154,14 @@ static void each_group_runs(void **state) {
     assert_true(seen.machine.read_bytes > 0 && seen.machine.threads == qkv_context_threads(ctx));
     assert_string_equal(seen.machine.isa, qkv_context_isa(ctx));
     assert_string_equal(qkv_message(ctx), "");
+    const char *const order = "order nano-gpt";
+    struct seen groups = {0};
+    o = brief(&order, 1, &groups);
+    assert_int_equal(qkv_bench(ctx, &o), QKV_OK);
+    assert_int_equal(groups.rows, 1);
+    assert_true(groups.latest.tokens == 12 * 64 && groups.latest.seconds > 0 && groups.latest.peer_count == 1);
+    assert_string_equal(groups.latest.peers[0].name, "one group");
+    assert_true(groups.latest.peers[0].seconds > 0);
     qkv_context_free(ctx);
 }
 
@@ -188,7 +196,7 @@ static void refusals(void **state) {
     o.filters = &unknown;
     assert_int_equal(qkv_bench(ctx, &o), QKV_ARGUMENT);
     assert_message(ctx, "\"xyzzy\"");
-    assert_message(ctx, "products, attention, experts, training, generation");
+    assert_message(ctx, "products, attention, experts, training, order, generation");
     o = good, o.seconds = -1;
     assert_int_equal(qkv_bench(ctx, &o), QKV_ARGUMENT);
     assert_message(ctx, "seconds");

@@ -73,6 +73,7 @@ size_t qkv_bench_copies(size_t bytes);
     X(attention, 2, "attention, and one query with a cache of keys")                                                   \
     X(experts, 2, "feed-forwards with experts, both ways, beside a dense one of the same active FLOPs")                \
     X(training, 2, "training steps: forward, backward, optimizer")                                                     \
+    X(order, 2, "training steps whose sums over rows are made in groups (--groups), beside one group")                 \
     X(generation, 2, "generation: the tokens of a prompt, and one token after the other")                              \
     X(reduce, 1, "several ranks: a message each way at once (bytes one way), sums of gradients, the optimizer")
 #define QKV_BENCH_GROUP_PROTOTYPES(name, precisions, what)                                                             \

@@ -6,7 +6,7 @@ bench() { "$QKV" bench "$@" $(usual '--threads 1 --rounds 3 --seconds 0.001' "$@
 
 try 0 "$QKV" bench --list
 cp out rows
-for group in products attention experts training generation reduce; do has out "^$group "; done
+for group in products attention experts training order generation reduce; do has out "^$group "; done
 for label in "products 4096x768x768 dyT.x fp32" "products 1x4096x4096 x.wT fp32" "attention MHA D64 T2048 full backward fp32" \
     "attention MQA D128 T1/8192 decode fp32" "training nano-gpt 12x64 step fp32" "generation baby-gpt after 128 token fp32"; do
     has out "^$label$"
@@ -44,7 +44,7 @@ try 0 bench -f "$row" --json one.json --force
 cmp -s one.json before.json && fail "--force has not replaced the file"
 
 # ---- what is refused ----
-refuse 2 'no row .*"xyzzy".*products, attention, experts, training, generation, reduce' bench -f xyzzy
+refuse 2 'no row .*"xyzzy".*products, attention, experts, training, order, generation, reduce' bench -f xyzzy
 refuse 2 'no row .*"xyzzy"' bench -f "$row" -f xyzzy
 refuse 2 'precision "fp99".*fp32' bench --precision fp99
 refuse 2 '--seconds needs a number greater than 0' bench --seconds 0

@@ -27,7 +27,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     train) echo base format kernel op attention sequence model io text metric train ;;
     lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
-    lab/bench) echo base format kernel model lab/bench examples ;;
+    lab/bench) echo base format kernel model train lab/bench examples ;;
     *) echo ;;
     esac
 }
