@@ -112,6 +112,22 @@ static void check_gated_kind(Table k, struct qkv_random *random, enum qkv_ffn_ki
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "gate");
 }
 
+/* With the derivative over x: the same y and dx. */
+static void check_activation_slope(Table k, enum qkv_ffn_kind kind, const float *x, const float *dy, const float *y,
+                                   const float *dx, size_t n) {
+    float *slope = copied(x, n), *other = guarded_new(n), *sum = copied(x, n), *plain = copied(dy, n);
+    k->activation_forward_slope(kind, other, slope, n);
+    CHECK(same_bits(other, y, n), "activation %d beside its slope", (int)kind);
+    k->activation_backward_slope(other, false, dy, slope, n);
+    CHECK(same_bits(other, dx, n), "activation %d by its slope", (int)kind);
+    k->activation_backward_slope(sum, true, dy, slope, n);
+    for (size_t i = 0; i < n; i++) CHECK(sum[i] == x[i] + dx[i], "activation %d by its slope accumulates", (int)kind);
+    k->activation_backward_slope(plain, false, plain, slope, n); /* dx is dy */
+    CHECK(same_bits(plain, dx, n), "activation %d by its slope in place", (int)kind);
+    float *all[] = {slope, other, sum, plain};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "slope");
+}
+
 static void check_activation_kind(Table k, struct qkv_random *random, enum qkv_ffn_kind kind, size_t n) {
     float *x = random_floats(random, n, 3), *up = random_floats(random, n, 1), *dy = random_floats(random, n, 1);
     float *y = guarded_new(n), *dx = guarded_new(n), *sum = copied(up, n), *plain = copied(dy, n);
@@ -131,6 +147,7 @@ static void check_activation_kind(Table k, struct qkv_random *random, enum qkv_f
     for (size_t i = 0; i < n; i++) CHECK(sum[i] == up[i] + dx[i], "activation %d accumulates", (int)kind);
     k->activation_backward(kind, plain, false, plain, x, n); /* dx is dy */
     CHECK(same_bits(plain, dx, n), "activation %d in place", (int)kind);
+    check_activation_slope(k, kind, x, dy, y, dx, n);
     float *all[] = {x, up, dy, y, dx, sum, plain};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "activation");
 }

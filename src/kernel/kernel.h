@@ -35,6 +35,9 @@
     /* dx (+)= dy · act'(x); dx may be dy */                                                                                                      \
     X(void, activation_backward,                                                                                                                   \
       (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                                             \
+    /* The same two where x is not needed again: forward writes act'(x) over x; dx (+)= dy · slope, the same bits. dx may be dy */                \
+    X(void, activation_forward_slope, (enum qkv_ffn_kind kind, float *y, float *x, size_t n))                                                      \
+    X(void, activation_backward_slope, (float *dx, bool accumulate, const float *dy, const float *slope, size_t n))                                \
     /* y[n] = act(gate[n]) · up[n]; limit: of kinds that clamp (the gate to at most limit, up to ±limit); others ignore it */                    \
     X(void, gated_forward,                                                                                                                         \
       (enum qkv_ffn_kind kind, float limit, float *y, const float *gate, const float *up, size_t n))                                               \

@@ -1,7 +1,8 @@
 /* activation: y = act(x), and gated: y = act(gate)·up with gate and up side by side in x (N, 2F).
  *
  * act is that of a kind of feed-forward (QKV_FFN_LIST); gated with SiLU it is SwiGLU, with GELU GeGLU (Shazeer 2020); a gate may
- * clamp what it reads. Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). */
+ * clamp what it reads. Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). In fp32 a product
+ * that makes x for its activation alone, without a gate, leaves act'(x) in its place: forward has most of it at hand. */
 #include "op/linear.h"
 
 enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
@@ -21,6 +22,10 @@ static const float *part_of_x(const struct qkv_activation_rows *o, size_t at, si
 static void forward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct qkv_activation_rows *o = argument;
+    if (o->slope) {
+        o->kernels->activation_forward_slope(o->kind, (float *)o->y + begin, (float *)o->x + begin, end - begin);
+        return;
+    }
     if (o->dtype == QKV_F32) {
         o->kernels->activation_forward(o->kind, (float *)o->y + begin, (const float *)o->x + begin, end - begin);
         return;
@@ -36,6 +41,11 @@ static void forward_elements(void *argument, size_t begin, size_t end, int threa
 static void backward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct qkv_activation_rows *o = argument;
+    if (o->slope) {
+        o->kernels->activation_backward_slope(o->dx + begin, o->accumulate, o->dy + begin, (const float *)o->x + begin,
+                                              end - begin);
+        return;
+    }
     float x[PART];
     for (size_t n; begin < end; begin += n) {
         n = o->dtype == QKV_F32 || end - begin < PART ? end - begin : PART;
@@ -178,10 +188,12 @@ static void finish_gated(const struct qkv_epilogue *epilogue, size_t row, size_t
     forward_gated_rows(f->activation, row, row + rows, 0);
 }
 
-void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_epilogue *epilogue) {
+void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, bool backward,
+                         struct qkv_activation_epilogue *epilogue) {
     const bool gated = activation_is_gated(tape, node);
     struct qkv_activation_rows *o = node->saved;
     *o = activation_of(tape, node);
+    o->slope = backward && !gated && o->dtype == QKV_F32;
     *epilogue =
         (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated}, .activation = o};
 }

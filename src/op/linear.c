@@ -262,7 +262,7 @@ enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node)
                                 residual->data,        y->columns,         linear_scale(node)};
         epilogue = &sum.epilogue;
     } else if (node->fused) {
-        qkv_activation_fuse(tape, node->fused, &activation);
+        qkv_activation_fuse(tape, node->fused, qkv_tape_records(tape, node), &activation);
         epilogue = &activation.epilogue;
     }
     return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype},

@@ -42,13 +42,14 @@ struct qkv_activation_rows {
     float limit; /* of gates that clamp */
     /* while it runs */
     const struct qkv_kernels *kernels;
-    const void *x;
+    void *x;
     void *y;
     enum qkv_dtype dtype; /* of x and y */
     const float *dy;
     float *dx;
     size_t F; /* columns of y */
     bool accumulate;
+    bool slope; /* forward writes the derivative over x, in fp32 without a gate: backward is then a product */
 };
 /* x (rows, F or, gated, 2F), to y (rows, F), both kept as x; `rows` must outlive the product. */
 void qkv_activation_fuse_rows(struct qkv_context *ctx, struct qkv_activation_rows *rows, enum qkv_ffn_kind kind,
@@ -57,6 +58,8 @@ void qkv_activation_fuse_rows(struct qkv_context *ctx, struct qkv_activation_row
 /* dx of x from dy (rows, F). */
 void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, float *dx,
                                   const float *dy, struct qkv_linear_rows x, size_t rows, size_t F);
-void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, struct qkv_activation_epilogue *epilogue);
+/* backward: it will run, and nobody else reads the node's input. */
+void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, bool backward,
+                         struct qkv_activation_epilogue *epilogue);
 
 #endif

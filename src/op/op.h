@@ -225,6 +225,8 @@ bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node);
 /* Runs a checked node forward, and records a copy when recording and some input wants a gradient; the output then wants one
  * too. The output (of the operator fused with it, if there is one), or NULL after an error. */
 struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node);
+/* Whether a node that runs forward will be left on the tape. */
+bool qkv_tape_records(const struct qkv_tape *tape, const struct qkv_node *node);
 /* A key for one more dropout mask of this tape. */
 void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]);
 /* The gradient of a node's output; never NULL while its backward runs. */

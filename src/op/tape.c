@@ -95,7 +95,7 @@ bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node) {
     return !qkv_tape_failed(tape, node->row->check(tape, node));
 }
 
-static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_node *call) {
+bool qkv_tape_records(const struct qkv_tape *tape, const struct qkv_node *call) {
     bool requires_grad = call->asks;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         if (call->inputs[i] && call->inputs[i]->requires_grad) {
@@ -103,7 +103,11 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
         }
     }
     for (size_t i = 0; i < call->more_count; i++) requires_grad = requires_grad || call->more[i]->requires_grad;
-    if (!tape->recording || !requires_grad) {
+    return tape->recording && requires_grad;
+}
+
+static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_node *call) {
+    if (!qkv_tape_records(tape, call)) {
         return call->output;
     }
     struct qkv_node *node = qkv_tape_take_graph(tape, sizeof *node);

@@ -9,6 +9,7 @@
 struct qkv_activation {
     void (*forward)(float *y, const float *x, size_t n);
     void (*backward)(float *dx, bool accumulate, const float *dy, const float *x, size_t n);
+    void (*forward_slope)(float *y, float *x, size_t n);
     void (*gated_forward)(float limit, float *y, const float *gate, const float *up, size_t n);
     void (*gated_backward)(float limit, float *dgate, float *dup, bool accumulate, const float *dy, const float *gate,
                            const float *up, size_t n);
@@ -44,6 +45,13 @@ struct gate_slopes {
             vf d = vf_mul(vf_load_n(dy + i, m), name##_slope(vf_load_n(x + i, m)));                                    \
             activation_put(dx + i, accumulate, d, m);                                                                  \
         });                                                                                                            \
+    }                                                                                                                  \
+    static void name##_forward_slope(float *y, float *x, size_t n) {                                                   \
+        QKV_EACH(i, m, n, {                                                                                            \
+            vf a = vf_load_n(x + i, m);                                                                                \
+            vf_store_n(y + i, name(a), m);                                                                             \
+            vf_store_n(x + i, name##_slope(a), m);                                                                     \
+        });                                                                                                            \
     }
 
 #define QKV_GATE(name, value, slopes)                                                                                  \
@@ -60,8 +68,8 @@ struct gate_slopes {
             activation_put(dup + i, accumulate, s.up, m);                                                              \
         });                                                                                                            \
     }                                                                                                                  \
-    const struct qkv_activation QKV_K(activation_##name) = {name##_forward, name##_backward, name##_gated_forward,     \
-                                                            name##_gated_backward};
+    const struct qkv_activation QKV_K(activation_##name) = {name##_forward, name##_backward, name##_forward_slope,     \
+                                                            name##_gated_forward, name##_gated_backward};
 
 #define QKV_ACTIVATION(name)                                                                                           \
     QKV_INLINE vf name##_gate(vf gate, vf up, float limit) {                                                           \

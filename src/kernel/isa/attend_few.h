@@ -24,19 +24,37 @@ static inline size_t few_tile(size_t count, size_t most) {
     return tiles ? (count + tiles - 1) / tiles : 1;
 }
 
-/* keep (count,ld): what dropout multiplies the weights of `count` rows by. Two rows whose keys fill a vector share the random numbers of two. */
+/* few_keep for the rows from r on, whose keys fill a vector, while there are enough for so many streams, which two rows share or each has for
+ * itself; returns the first row that is left. */
+QKV_INLINE size_t few_keep_rows(const struct qkv_attend_plan *plan, const struct mask_rule *rule,
+                                const struct row *rows, const bool share, const size_t streams, size_t r, size_t count,
+                                float kept, float *keep, size_t ld) {
+    const size_t step = share ? 2 * streams : streams;
+    for (; count - r >= step; r += step) {
+        uint64_t at[2 * MASK_STREAMS];
+        for (size_t i = 0; i < step; i++) at[i] = keep_at(plan, &rows[r + i]);
+        if (share)
+            mask_rows(keep + r * ld, ld, rule, streams, at, kept);
+        else
+            mask_rows_apart(keep + r * ld, ld, rule, streams, at, kept);
+    }
+    return r;
+}
+
+/* keep (count,ld): what dropout multiplies the weights of `count` rows by. Two rows whose keys fill a vector share the random numbers of two,
+ * where those of each begin with a pair. */
 static inline void few_keep(const struct qkv_attend_plan *plan, const struct mask_rule *rule, const struct row *rows,
                             size_t count, size_t columns, float kept, float *keep, size_t ld) {
-    const bool both = W > 1 && columns == W && plan->mask_Tk % 2 == 0;
-    for (size_t r = 0; r < count; r++) {
-        if (both && r + 1 < count) {
-            mask_both(keep + r * ld, keep + (r + 1) * ld, rule, keep_at(plan, &rows[r]), keep_at(plan, &rows[r + 1]),
-                      kept);
-            r++;
-        } else {
-            keep_of(plan, rule, &rows[r], 0, 0, columns, kept, keep + r * ld);
+    size_t r = 0;
+    if (W > 1 && columns == W) {
+        if (plan->mask_Tk % 2 == 0) {
+            r = few_keep_rows(plan, rule, rows, true, MASK_STREAMS, r, count, kept, keep, ld);
+            r = few_keep_rows(plan, rule, rows, true, 2, r, count, kept, keep, ld);
         }
+        r = few_keep_rows(plan, rule, rows, false, MASK_STREAMS, r, count, kept, keep, ld);
+        r = few_keep_rows(plan, rule, rows, false, 2, r, count, kept, keep, ld);
     }
+    for (; r < count; r++) keep_of(plan, rule, &rows[r], 0, 0, columns, kept, keep + r * ld);
 }
 
 #endif

@@ -15,23 +15,34 @@ static void drop_odd(float *y, bool accumulate, const float *x, const struct mas
     drop(y, accumulate, x, vf_lt(vf_zero(), vf_set(factor)), kept, 1);
 }
 
+/* Whole pairs of vectors while there are enough of them for so many streams of words; returns how many elements those are. */
+QKV_INLINE size_t drop_streams(float *y, bool accumulate, const float *x, const struct mask_rule *rule,
+                               const size_t streams, vf kept, uint64_t first, size_t n) {
+    const size_t step = streams * 2 * W;
+    size_t i = 0;
+    for (; n - i >= step; i += step) {
+        vm keep[2 * MASK_STREAMS];
+        mask_keep(rule, streams, first + i, keep);
+        QKV_UNROLL
+        for (size_t j = 0; j < 2 * streams; j++) drop(y + i + j * W, accumulate, x + i + j * W, keep[j], kept, W);
+    }
+    return i;
+}
+
 QKV_INLINE void drop_all(float *y, bool accumulate, const float *x, const struct mask_rule *rule, vf kept,
                          uint64_t first, size_t n) {
-    vm a, b;
     size_t i = 0;
     if (n && first % 2) {
         drop_odd(y, accumulate, x, rule, first, kept);
         i = 1;
     }
-    for (; n - i >= 2 * W; i += 2 * W) {
-        mask_keep(rule, first + i, &a, &b);
-        drop(y + i, accumulate, x + i, a, kept, W);
-        drop(y + i + W, accumulate, x + i + W, b, kept, W);
-    }
+    i += drop_streams(y + i, accumulate, x + i, rule, MASK_STREAMS, kept, first + i, n - i);
+    i += drop_streams(y + i, accumulate, x + i, rule, 1, kept, first + i, n - i);
     if (i < n) {
-        mask_keep(rule, first + i, &a, &b);
-        drop(y + i, accumulate, x + i, a, kept, n - i);
-        if (n - i > W) drop(y + i + W, accumulate, x + i + W, b, kept, n - i - W);
+        vm keep[2];
+        mask_keep(rule, 1, first + i, keep);
+        drop(y + i, accumulate, x + i, keep[0], kept, n - i);
+        if (n - i > W) drop(y + i + W, accumulate, x + i + W, keep[1], kept, n - i - W);
     }
 }
 

@@ -24,75 +24,137 @@ QKV_INLINE float mask_scale(float p) {
     return p < 1.0f ? 1.0f / (1.0f - p) : 0.0f;
 }
 
-/* One of Threefry's rounds, and four of them with the key injection that follows. */
-#define QKV_ROUND(bits) (x = vi_add(x, y), y = vi_xor(vi_rotl(y, bits), x))
+/* One of Threefry's rounds of each stream, and four of them with the key injection that follows. */
+#define QKV_ROUND(bits)                                                                                                \
+    do {                                                                                                               \
+        QKV_UNROLL                                                                                                     \
+        for (size_t s = 0; s < streams; s++) {                                                                         \
+            x[s] = vi_add(x[s], y[s]);                                                                                 \
+            y[s] = vi_xor(vi_rotl(y[s], bits), x[s]);                                                                  \
+        }                                                                                                              \
+    } while (0)
 #define QKV_ROUNDS(a, b, c, d, i)                                                                                      \
     do {                                                                                                               \
-        QKV_ROUND(a), QKV_ROUND(b), QKV_ROUND(c), QKV_ROUND(d);                                                        \
-        x = vi_add(x, r->key[(i) % 3]);                                                                                \
-        y = vi_add(vi_add(y, r->key[((i) + 1) % 3]), vi_set(i));                                                       \
+        QKV_ROUND(a);                                                                                                  \
+        QKV_ROUND(b);                                                                                                  \
+        QKV_ROUND(c);                                                                                                  \
+        QKV_ROUND(d);                                                                                                  \
+        QKV_UNROLL                                                                                                     \
+        for (size_t s = 0; s < streams; s++) {                                                                         \
+            x[s] = vi_add(x[s], r->key[(i) % 3]);                                                                      \
+            y[s] = vi_add(y[s], vi_add(r->key[((i) + 1) % 3], vi_set(i)));                                             \
+        }                                                                                                              \
     } while (0)
 
-/* The words of the counters low + step, with the carry into high, those of a counter side by side. */
-QKV_INLINE void mask_words(const struct mask_rule *r, vi low, vi high, vi step, vi *first, vi *second) {
-    vi x = vi_add(low, step);
-    vi y = vi_select(vi_ge(x, low), high, vi_add(high, vi_set(1)));
-    x = vi_add(x, r->key[0]);
-    y = vi_add(y, r->key[1]);
+/* The words of the counters low + step, with the carry into high, those of a counter side by side: the first W in x, the others in y. The
+ * words of one vector are one chain of instructions, so several streams hide each other's latency. On entry low is in x and high in y. */
+enum { MASK_STREAMS = 4 };
+QKV_INLINE void mask_words(const struct mask_rule *r, const size_t streams, vi step, vi *x, vi *y) {
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        const vi low = x[s], high = y[s];
+        x[s] = vi_add(low, step);
+        y[s] = vi_select(vi_ge(x[s], low), high, vi_add(high, vi_set(1)));
+        x[s] = vi_add(x[s], r->key[0]);
+        y[s] = vi_add(y[s], r->key[1]);
+    }
     QKV_ROUNDS(13, 15, 26, 6, 1);
     QKV_ROUNDS(17, 29, 16, 24, 2);
     QKV_ROUNDS(13, 15, 26, 6, 3);
     QKV_ROUNDS(17, 29, 16, 24, 4);
     QKV_ROUNDS(13, 15, 26, 6, 5);
-    vi_zip(&x, &y);
-    *first = x;
-    *second = y;
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) vi_zip(&x[s], &y[s]);
 }
-/* Whether elements e … e + W − 1 and e + W … e + 2W − 1 are kept; e is even. */
-QKV_INLINE void mask_keep(const struct mask_rule *r, uint64_t e, vm *first, vm *second) {
-    vi a, b;
-    const uint64_t counter = e / 2;
-    mask_words(r, vi_set((uint32_t)counter), vi_set((uint32_t)(counter >> 32)), vi_iota(), &a, &b);
-    *first = vi_ge(a, r->threshold);
-    *second = vi_ge(b, r->threshold);
+/* Whether the elements from e on are kept, W in each of 2·streams vectors of lanes; e is even. */
+QKV_INLINE void mask_keep(const struct mask_rule *r, const size_t streams, uint64_t e, vm *keep) {
+    vi x[MASK_STREAMS], y[MASK_STREAMS];
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        const uint64_t counter = e / 2 + s * W;
+        x[s] = vi_set((uint32_t)counter);
+        y[s] = vi_set((uint32_t)(counter >> 32));
+    }
+    mask_words(r, streams, vi_iota(), x, y);
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        keep[2 * s] = vi_ge(x[s], r->threshold);
+        keep[2 * s + 1] = vi_ge(y[s], r->threshold);
+    }
 }
 
-/* out[i], other[i] = kept if element e + i, and at + i, is kept, else 0, for i < W: both from one vector of counters. e and at are even, W is
- * more than 1. */
-QKV_INLINE void mask_both(float *out, float *other, const struct mask_rule *r, uint64_t e, uint64_t at, float kept) {
+/* As mask_fill, of whole pairs of vectors while there are enough of them for so many streams; returns how many elements those are. */
+QKV_INLINE size_t mask_fill_streams(float *out, const struct mask_rule *r, const size_t streams, uint64_t e, size_t n,
+                                    vf scale) {
+    const size_t step = streams * 2 * W;
+    size_t i = 0;
+    for (; n - i >= step; i += step) {
+        vm keep[2 * MASK_STREAMS];
+        mask_keep(r, streams, e + i, keep);
+        QKV_UNROLL
+        for (size_t j = 0; j < 2 * streams; j++) vf_store(out + i + j * W, vf_select(keep[j], scale, vf_zero()));
+    }
+    return i;
+}
+
+/* out[j·ld + i] = kept if element at[j] + i is kept, else 0, for 2·streams rows j of W elements: two rows have one vector of counters. All
+ * at[j] are even, W is more than 1. */
+QKV_INLINE void mask_rows(float *out, size_t ld, const struct mask_rule *r, const size_t streams, const uint64_t *at,
+                          float kept) {
     const vf scale = vf_set(kept), zero = vf_zero();
     const vm half = vm_first(W / 2);
-    vi a, b;
-    e /= 2, at /= 2;
-    mask_words(r, vi_select(half, vi_set((uint32_t)e), vi_set((uint32_t)at)),
-               vi_select(half, vi_set((uint32_t)(e >> 32)), vi_set((uint32_t)(at >> 32))),
-               vi_and(vi_iota(), vi_set(W / 2 - 1)), &a, &b);
-    vf_store(out, vf_select(vi_ge(a, r->threshold), scale, zero));
-    vf_store(other, vf_select(vi_ge(b, r->threshold), scale, zero));
+    vi x[MASK_STREAMS], y[MASK_STREAMS];
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        const uint64_t a = at[2 * s] / 2, b = at[2 * s + 1] / 2;
+        x[s] = vi_select(half, vi_set((uint32_t)a), vi_set((uint32_t)b));
+        y[s] = vi_select(half, vi_set((uint32_t)(a >> 32)), vi_set((uint32_t)(b >> 32)));
+    }
+    mask_words(r, streams, vi_and(vi_iota(), vi_set(W / 2 - 1)), x, y);
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        vf_store(out + 2 * s * ld, vf_select(vi_ge(x[s], r->threshold), scale, zero));
+        vf_store(out + (2 * s + 1) * ld, vf_select(vi_ge(y[s], r->threshold), scale, zero));
+    }
+}
+
+/* The same for `streams` rows of any at[j], each with counters of its own. */
+QKV_INLINE void mask_rows_apart(float *out, size_t ld, const struct mask_rule *r, const size_t streams,
+                                const uint64_t *at, float kept) {
+    const vf scale = vf_set(kept), zero = vf_zero();
+    vi x[MASK_STREAMS], y[MASK_STREAMS];
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        x[s] = vi_set((uint32_t)(at[s] / 2));
+        y[s] = vi_set((uint32_t)(at[s] / 2 >> 32));
+    }
+    mask_words(r, streams, vi_iota(), x, y);
+    QKV_UNROLL
+    for (size_t s = 0; s < streams; s++) {
+        float pairs[2 * W];
+        vf_store(pairs, vf_select(vi_ge(x[s], r->threshold), scale, zero));
+        vf_store(pairs + W, vf_select(vi_ge(y[s], r->threshold), scale, zero));
+        vf_store(out + s * ld, vf_load(pairs + at[s] % 2));
+    }
 }
 
 /* out[i] = kept if element e + i is kept, else 0, for i < n; any e. Writes n floats only. */
 static inline void mask_fill(float *out, const struct mask_rule *r, uint64_t e, size_t n, float kept) {
     vf scale = vf_set(kept), zero = vf_zero();
-    vm a, b;
-    if (n && e % 2) { /* the pair's first element lies before the range */
-        float pair[2 * W];
-        mask_keep(r, e - 1, &a, &b);
-        vf_store(pair, vf_select(a, scale, zero));
-        vf_store(pair + W, vf_select(b, scale, zero));
-        *out++ = pair[1];
-        e++, n--;
+    vm keep[2];
+    if (n && e % 2) { /* the first pair's first element lies before the range */
+        const size_t here = n < 2 * W - 1 ? n : 2 * W - 1;
+        float pairs[2 * W];
+        mask_fill_streams(pairs, r, 1, e - 1, 2 * W, scale);
+        memcpy(out, pairs + 1, here * sizeof *out);
+        out += here, e += here, n -= here;
     }
-    size_t i = 0;
-    for (; i + 2 * W <= n; i += 2 * W) {
-        mask_keep(r, e + i, &a, &b);
-        vf_store(out + i, vf_select(a, scale, zero));
-        vf_store(out + i + W, vf_select(b, scale, zero));
-    }
+    size_t i = mask_fill_streams(out, r, MASK_STREAMS, e, n, scale);
+    i += mask_fill_streams(out + i, r, 1, e + i, n - i, scale);
     if (i < n) {
-        mask_keep(r, e + i, &a, &b);
-        vf_store_n(out + i, vf_select(a, scale, zero), n - i);
-        if (n - i > W) vf_store_n(out + i + W, vf_select(b, scale, zero), n - i - W);
+        mask_keep(r, 1, e + i, keep);
+        vf_store_n(out + i, vf_select(keep[0], scale, zero), n - i);
+        if (n - i > W) vf_store_n(out + i + W, vf_select(keep[1], scale, zero), n - i - W);
     }
 }
 

@@ -18,15 +18,24 @@ QKV_INLINE vf vf_copysign(vf a, vf b) {
     return vf_from_bits(vi_or(vi_and(vi_from_bits(a), vi_set(0x7fffffffu)), vi_and(vi_from_bits(b), sign)));
 }
 
+#if !defined(QKV_SCALE_POWER)
+/* p·2^n, rounded once, for p near 1 and shifted = n + 1.5·2^23: 2^n in two factors, so that subnormal results and n = 128 come out right. */
+QKV_INLINE vf vf_scale_power(vf p, vf shifted) {
+    vi n = vi_sub(vi_from_bits(shifted), vi_from_bits(vf_set(12582912.0f)));
+    vi half = vi_sar(n, 1), one = vi_set(127);
+    vf first = vf_from_bits(vi_shl(vi_add(half, one), 23));
+    vf second = vf_from_bits(vi_shl(vi_add(vi_sub(n, half), one), 23));
+    return vf_mul(vf_mul(p, first), second);
+}
+#endif
+
 /* exp(x) = 2^n·exp(r), n = round(x/ln 2), |r| <= ln 2/2. ln 2 is split so that n times its first part is exact without a
- * fused multiply-add too; 2^n is applied in two factors so that subnormal results and n = 128 come out right.
+ * fused multiply-add too.
  * Relative error <= 2e-7 where the result is normal; exp(0) = 1 and exp(x < -104) = 0 exactly; NaN stays NaN. */
 QKV_INLINE vf vf_exp(vf x) {
     x = vf_min(vf_set(89.0f), vf_max(vf_set(-105.0f), x));
     vf magic = vf_set(12582912.0f); /* 1.5·2^23: adding it rounds to an integer, found in the low bits */
-    vf t = vf_fma(x, vf_set(1.44269504f), magic);
-    vi n = vi_sub(vi_from_bits(t), vi_from_bits(magic));
-    t = vf_sub(t, magic);
+    vf shifted = vf_fma(x, vf_set(1.44269504f), magic), t = vf_sub(shifted, magic);
     vf r = vf_fnma(t, vf_set(0.693359375f), x);
     r = vf_fma(t, vf_set(2.12194440e-4f), r);
     vf p = vf_fma(r, vf_set(1.38146023e-3f), vf_set(8.36871564e-3f));
@@ -34,11 +43,7 @@ QKV_INLINE vf vf_exp(vf x) {
     p = vf_fma(p, r, vf_set(1.66665211e-1f));
     p = vf_fma(p, r, vf_set(4.99999940e-1f));
     p = vf_add(vf_fma(p, vf_mul(r, r), r), vf_set(1.0f));
-    vi half = vi_sar(n, 1);
-    vi one = vi_set(127);
-    vf first = vf_from_bits(vi_shl(vi_add(half, one), 23));
-    vf second = vf_from_bits(vi_shl(vi_add(vi_sub(n, half), one), 23));
-    return vf_mul(vf_mul(p, first), second);
+    return vf_scale_power(p, shifted);
 }
 
 /* tanh(x) = x + x³·P(x²) for |x| < 0.625, else ±(1 − 2/(exp(2|x|) + 1)). */

@@ -91,6 +91,13 @@ QKV_INLINE vf vf_max(vf a, vf b) {
 QKV_INLINE vf vf_sqrt(vf a) {
     return _mm512_sqrt_ps(a);
 }
+#if !defined(QKV_EMULATE_X86)
+#define QKV_SCALE_POWER
+/* p·2^n for shifted = n + 1.5·2^23 (math.h). */
+QKV_INLINE vf vf_scale_power(vf p, vf shifted) {
+    return _mm512_scalef_ps(p, _mm512_sub_ps(shifted, _mm512_set1_ps(12582912.0f)));
+}
+#endif
 QKV_INLINE vi vi_from_bits(vf a) {
     return _mm512_castps_si512(a);
 }
