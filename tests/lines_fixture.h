@@ -63,14 +63,14 @@ static struct qkv_train_options options_of(bool labels, const char *name, size_t
     return o;
 }
 
-static struct qkv_trainer *begin(bool labels, const char *folder, const struct qkv_train_options *o) {
+static inline struct qkv_trainer *begin(bool labels, const char *folder, const struct qkv_train_options *o) {
     struct qkv_spec spec = spec_of(labels ? class_json : pair_json, NULL);
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, o, folder, NULL, NULL, &trainer));
     return trainer;
 }
 
-static struct qkv_trainer *resume(const char *folder) {
+static inline struct qkv_trainer *resume(const char *folder) {
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
     return trainer;

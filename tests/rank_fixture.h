@@ -23,6 +23,16 @@ struct rank {
     char message[1024];
 };
 
+/* Bytes that a rank has sent to rank 0, as it counts them itself. */
+static size_t rank_sent[RANKS_MOST];
+
+static inline int rank_count_exchange(void *state, int to, const void *sent, size_t sent_bytes, int from,
+                                      void *received, size_t received_bytes) {
+    const struct rank_member *me = state;
+    if (to == 0) rank_sent[me->rank] += sent_bytes;
+    return rank_exchange(state, to, sent, sent_bytes, from, received, received_bytes);
+}
+
 static inline enum qkv_status rank_steps(struct qkv_context *ctx, const struct run *run, int rank) {
     struct qkv_trainer *trainer = NULL;
     struct qkv_train_report report = {0};
@@ -40,10 +50,12 @@ static inline enum qkv_status rank_steps(struct qkv_context *ctx, const struct r
 
 static inline void *rank_main(void *argument) {
     struct rank *rank = argument;
-    const struct qkv_communicator communicator = rank_communicator(&rank->member);
+    struct qkv_communicator communicator = rank_communicator(&rank->member);
     const struct qkv_context_options options = {
         .threads = 1, .precision = QKV_PRECISION_AUTO, .communicator = &communicator};
     struct run own = *rank->run;
+    communicator.exchange = rank_count_exchange;
+    rank_sent[rank->member.rank] = 0;
     struct qkv_context *ctx;
     if (own.differs) own.differs(&own, rank->member.rank);
     rank->status = qkv_context_create(&ctx, &options);

@@ -100,7 +100,7 @@ void qkv_text_take(struct qkv_text_stream *stream, size_t bytes) {
 }
 
 enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece) {
-    *piece = (struct qkv_text_piece){.first = stream->position == 0};
+    *piece = (struct qkv_text_piece){.first = stream->position == 0, .last = true};
     if (stream->position == stream->file.size) return QKV_OK;
     for (size_t bytes = stream->piece; piece->size == 0; bytes *= 2) {
         bool end;
@@ -108,12 +108,23 @@ enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_pie
         if (status) return status;
         piece->size = qkv_tokenizer_cut(stream->tokenizer, stream->text, end ? stream->held : bytes, end);
     }
+    piece->text = stream->text;
     piece->last = stream->position + piece->size == stream->file.size;
     enum qkv_status status = check_text(stream, piece->size);
     if (status)
         qkv_fail_at(stream->ctx, "%s", stream->path);
     else if (stream->check)
         qkv_text_check_piece(stream->check, stream->text, piece->size, piece->last, stream->binary);
+    return status;
+}
+
+enum qkv_status qkv_text_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *path,
+                                const struct qkv_text_piece *piece, struct qkv_buffer *made) {
+    int32_t *ids;
+    size_t count;
+    enum qkv_status status = qkv_tokenizer_encode(ctx, tokenizer, piece->text, piece->size, true, &ids, &count);
+    if (status) qkv_fail_at(ctx, "%s", path);
+    if (!status) *made = (struct qkv_buffer){.data = (char *)ids, .size = count * sizeof *ids};
     return status;
 }
 

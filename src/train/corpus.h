@@ -34,14 +34,19 @@ void qkv_text_close(struct qkv_text_stream *stream);
 /* The ids of the next piece, freed with qkv_free; *ids NULL at the end of the text. A text is one sequence: what the
  * tokenizer's template places around one comes before its first piece and after its last. */
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count);
-/* A piece of a text, the first or the last of it perhaps. */
+/* A piece of a text or of a file of lines, the first or the last of it perhaps. */
 struct qkv_text_piece {
+    const char *text;
     size_t size;
+    size_t line; /* of lines: how many there are before it */
     bool first, last;
 };
 /* The next one, at stream->text, which qkv_text_take goes over: it ends where a cut changes no id, and its bytes have been checked. size
  * 0 at the end of the text. */
 enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece);
+/* Its ids, without the template; they are all that the buffer then holds. A failure names `path`. */
+enum qkv_status qkv_text_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *path,
+                                const struct qkv_text_piece *piece, struct qkv_buffer *ids);
 /* Places the template around the ids of a piece, where that is due. */
 enum qkv_status qkv_text_frame(struct qkv_text_stream *stream, const struct qkv_text_piece *piece, int32_t **ids,
                                size_t *count);
@@ -159,7 +164,7 @@ struct qkv_tokens { /* an open token file, or a part of it */
 };
 /* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one. `facts` comes with
  * tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like (NULL: nobody asks). On rank 0 of several
- * the others encode with it (rank_text.c). */
+ * the others encode with it (rank_files.c). */
 enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
                                  const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
                                  struct qkv_texts *notes, qkv_progress *progress, void *user);

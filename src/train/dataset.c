@@ -38,3 +38,11 @@ const char *const *qkv_feed_files(const struct qkv_train_options *options) {
     if (options->examples) return options->examples_files;
     return options->pairs ? options->pairs_files : options->labeled ? options->labeled_files : options->data_files;
 }
+
+const struct qkv_lines *qkv_lines_of(uint64_t kind) {
+    static const struct qkv_lines *const all[QKV_LINES_KINDS] = {[QKV_LINES_TEXT] = &qkv_lines_text_kind,
+                                                                 [QKV_LINES_PAIRS] = &qkv_lines_pairs_kind,
+                                                                 [QKV_LINES_LABELED] = &qkv_lines_labeled_kind,
+                                                                 [QKV_LINES_WORDS] = &qkv_lines_words_kind};
+    return kind < QKV_LINES_KINDS ? all[kind] : NULL;
+}

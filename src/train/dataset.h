@@ -187,41 +187,76 @@ struct qkv_masking {
 size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
                     int32_t *targets);
 
-/* Shared by the feeds of lines (lines.c): both token files of one file of lines. `encode` gives both sequences of a row. */
+/* Lines as ids (line_ids.c). What lines are encoded with, all of it: whoever has it encodes as any other, on any rank. */
+struct qkv_lines;
+struct qkv_line_coder {
+    struct qkv_context *ctx;
+    const struct qkv_lines *lines;
+    const struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter of pairs; else NULL, or the former */
+    char *const *labels;                                      /* sorted, of labelled lines */
+    size_t label_count;
+    size_t T;           /* the context */
+    enum qkv_long kind; /* option long */
+    bool repeat;        /* a line is an example for each of its tokens (option mask_each) */
+};
 struct qkv_tsv;
 struct qkv_tsv_row;
 struct qkv_line {
     int32_t *main, *beside; /* freed with qkv_free */
     size_t main_count, beside_count;
-    size_t examples;       /* of the line; 0 is 1 */
+    size_t examples;       /* so many times `main` is an example; 0 is 1 */
     bool is_long, skipped; /* it had more tokens than the context; and is left out (option long) */
 };
-typedef enum qkv_status qkv_encode_line(struct qkv_trainer *trainer, const struct qkv_tsv *file,
+/* Both sequences of a row. */
+typedef enum qkv_status qkv_encode_line(const struct qkv_line_coder *coder, const struct qkv_tsv *file,
                                         const struct qkv_tsv_row *row, struct qkv_line *line);
+enum qkv_lines_kind { QKV_LINES_TEXT, QKV_LINES_PAIRS, QKV_LINES_LABELED, QKV_LINES_WORDS, QKV_LINES_KINDS };
 struct qkv_lines {
+    enum qkv_lines_kind kind;
     const char *first, *second; /* what the fields are, for messages; second NULL: lines have one */
-    bool sentences;          /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
-    int32_t end, beside_end; /* as in struct qkv_examples */
+    bool sentences; /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
     qkv_encode_line *encode;
 };
+extern const struct qkv_lines qkv_lines_text_kind, qkv_lines_pairs_kind, qkv_lines_labeled_kind, qkv_lines_words_kind;
+/* The one of a kind, as ranks tell one another (dataset.c); NULL: there is none. */
+const struct qkv_lines *qkv_lines_of(uint64_t kind);
 /* Cuts one side of a line, or skips the line, where it has more tokens than the context. QKV_FATE_REFUSED: neither was asked for. */
-enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *trainer, struct qkv_line *line,
+enum qkv_long_fate qkv_line_fit(const struct qkv_line_coder *coder, struct qkv_line *line,
                                 struct qkv_sequence_frame frame, int32_t *ids, size_t *count);
+/* What a piece of a file of lines has become. */
+struct qkv_line_card { /* of a line that was not skipped */
+    uint32_t main, beside, examples;
+};
+struct qkv_line_ids {
+    uint64_t read, lines;              /* lines that were read, and examples of those that were not skipped */
+    uint64_t long_lines;               /* that had more tokens than the context */
+    uint64_t unknown;                  /* tokens of `main` */
+    uint64_t count;                    /* of cards */
+    uint64_t main_count, beside_count; /* ids of all cards, those of `main` once for all examples of a line */
+};
+/* The ids of all lines of a piece of the file at `path`, as struct qkv_line_ids, its cards, main ids, beside ids, one after the other; a
+ * failure names the file and the line. */
+struct qkv_text_piece;
+enum qkv_status qkv_line_ids_encode(const struct qkv_line_coder *coder, const char *path,
+                                    const struct qkv_text_piece *piece, struct qkv_buffer *ids);
+/* Where they lie; false: it is something else. */
+bool qkv_line_ids_open(const struct qkv_buffer *buffer, struct qkv_line_ids *ids, const struct qkv_line_card **cards,
+                       const int32_t **main, const int32_t **beside);
 /* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
  * that is added behind it (must_end false), may be without one. */
 enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
-/* Labels of a trainer (trainer_labels.c), in the order of their bytes: the place of one among them, their count where it is unknown; and the
+/* Labels (line_labels.c), in the order of their bytes: the place of one among them, their count where it is unknown; and the
  * sentence for that. */
 int qkv_labels_compare(const char *a, size_t a_size, const char *b, size_t b_size);
-size_t qkv_labels_find(const struct qkv_trainer *trainer, const char *label, size_t size);
-enum qkv_status qkv_labels_unknown(const struct qkv_trainer *trainer, const struct qkv_tsv *file, size_t line,
+size_t qkv_labels_find(const struct qkv_line_coder *coder, const char *label, size_t size);
+enum qkv_status qkv_labels_unknown(const struct qkv_line_coder *coder, const struct qkv_tsv *file, size_t line,
                                    const char *label, size_t size);
-/* Of labelled words: a sentence as a line; and what is beside its n tokens as the targets of a row of T (dataset_words.c). */
-enum qkv_status qkv_words_line(struct qkv_trainer *trainer, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
-                               struct qkv_line *line);
+/* Of labelled words: what is beside the n tokens of a sentence as the targets of a row of T (dataset_words.c). */
 void qkv_words_targets(int32_t *targets, size_t n, size_t T);
-/* Opens what is there and makes what is missing; the parts to learn from and to validate on, the batches. */
-enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines);
+/* Shared by the feeds of lines (lines.c): both token files of one file of lines. Opens what is there and makes what is missing; the parts
+ * to learn from and to validate on, the batches. end, beside_end: as in struct qkv_examples. */
+enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines, int32_t end,
+                               int32_t beside_end);
 /* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
 enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                struct qkv_buffer *text);

@@ -155,14 +155,13 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
 
 static enum qkv_status dataset_labeled_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     const bool words = spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
-    const struct qkv_lines lines = {
-        .first = words ? "word" : "label", .second = words ? "label" : "text", .sentences = words};
+    const struct qkv_lines *lines = words ? &qkv_lines_words_kind : &qkv_lines_labeled_kind;
     const struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
-    enum qkv_status status = find_labels(t, &lines, words);
+    enum qkv_status status = find_labels(t, lines, words);
     if (!status && t->origin) status = qkv_origin_labels(t);
     if (!status) status = set_classes(t, spec);
-    if (!status) status = qkv_lines_tokenizer(t, &lines, words ? 0 : 1, choice, &t->tokenizer);
+    if (!status) status = qkv_lines_tokenizer(t, lines, words ? 0 : 1, choice, &t->tokenizer);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status) status = write_labels(t, words);
@@ -178,26 +177,29 @@ static enum qkv_status dataset_labeled_restore(struct qkv_trainer *t) {
 
 /* ---- lines as tokens ------------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status dataset_labeled_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
+static enum qkv_status dataset_labeled_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
                                               const struct qkv_tsv_row *row, struct qkv_line *line) {
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
-    size_t label = qkv_labels_find(t, row->first, row->first_size);
-    if (label == t->label_count) return qkv_labels_unknown(t, file, row->line, row->first, row->first_size);
-    line->beside = qkv_allocate(t->ctx, 1, sizeof *line->beside);
+    const struct qkv_tokenizer *tokenizer = c->tokenizer;
+    size_t label = qkv_labels_find(c, row->first, row->first_size);
+    if (label == c->label_count) return qkv_labels_unknown(c, file, row->line, row->first, row->first_size);
+    line->beside = qkv_allocate(c->ctx, 1, sizeof *line->beside);
     if (!line->beside) return QKV_MEMORY;
     line->beside[0] = (int32_t)label;
     line->beside_count = 1;
     enum qkv_status status =
-        qkv_source_encode(t->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
+        qkv_source_encode(c->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
     const struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, true, true);
-    if (qkv_line_fit(t, line, frame, line->main, &line->main_count) != QKV_FATE_REFUSED) return QKV_OK;
+    if (qkv_line_fit(c, line, frame, line->main, &line->main_count) != QKV_FATE_REFUSED) return QKV_OK;
     return qkv_tsv_fail(file, row->line,
                         "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
                         ", more than the context of %zu; shorten or remove the line, or choose a larger context, or "
                         "what becomes of long lines (--long skip, keep-start or keep-end)",
-                        line->main_count, t->T);
+                        line->main_count, c->T);
 }
+
+const struct qkv_lines qkv_lines_labeled_kind = {
+    .kind = QKV_LINES_LABELED, .first = "label", .second = "text", .encode = dataset_labeled_encode};
 
 /* Notes the labels of an example in `seen`, or gives the first that is not there; −1 where all are. */
 static int32_t example_labels(const struct qkv_examples *examples, size_t i, bool *seen, bool learn) {
@@ -230,16 +232,11 @@ static enum qkv_status check_held_out(struct qkv_trainer *t) {
 }
 
 static enum qkv_status open_data(struct qkv_trainer *t) {
-    struct qkv_lines lines = {.first = "label",
-                              .second = "text",
-                              .end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END),
-                              .beside_end = -1,
-                              .encode = dataset_labeled_encode};
-    if (qkv_model_spec(t->model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS)
-        lines.first = "word", lines.second = "label", lines.sentences = true, lines.encode = qkv_words_line;
+    const bool words = qkv_model_spec(t->model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+    const int32_t end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END);
     enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model), true);
     if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
-    if (!status) status = qkv_lines_open(t, &lines);
+    if (!status) status = qkv_lines_open(t, words ? &qkv_lines_words_kind : &qkv_lines_labeled_kind, end, -1);
     return status ? status : check_held_out(t);
 }
 

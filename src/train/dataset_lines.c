@@ -33,12 +33,11 @@ static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
 
 static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     struct qkv_run_facts *f = &t->facts;
-    const struct qkv_lines lines = {.first = "text"};
     const struct qkv_tokenizer_choice choice = {.what = "tokenizer",
                                                 .choice = t->options.tokenizer,
                                                 .specials = specials,
                                                 .special_count = lines_masked(&t->options) ? 3 : 2};
-    enum qkv_status status = qkv_lines_tokenizer(t, &lines, 0, choice, &t->tokenizer);
+    enum qkv_status status = qkv_lines_tokenizer(t, &qkv_lines_text_kind, 0, choice, &t->tokenizer);
     if (!status) status = dataset_lines_template(t);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
@@ -49,61 +48,46 @@ static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_s
 
 /* ---- lines as tokens -------------------------------------------------------------------------------------------------------- */
 
-/* The line as many times as it has tokens between its first and its last. */
-static enum qkv_status lines_repeat(struct qkv_trainer *t, struct qkv_line *line) {
-    const size_t n = line->main_count, times = n > 2 ? n - 2 : 1;
-    int32_t *all = qkv_reallocate(t->ctx, line->main, n * times, sizeof *all);
-    if (!all) return QKV_MEMORY;
-    line->main = all;
-    for (size_t i = 1; i < times; i++) memcpy(all + i * n, all, n * sizeof *all);
-    line->main_count = n * times;
-    line->examples = times;
-    return QKV_OK;
-}
-
-static enum qkv_status dataset_lines_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
+static enum qkv_status dataset_lines_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
                                             const struct qkv_tsv_row *row, struct qkv_line *line) {
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    const struct qkv_tokenizer *tokenizer = c->tokenizer;
     const int32_t end = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END);
-    const bool each = lines_masked(&t->options) && t->options.mask_each;
-    enum qkv_status status = qkv_tokenizer_encode_sequence(t->ctx, tokenizer, row->first, row->first_size, false,
+    enum qkv_status status = qkv_tokenizer_encode_sequence(c->ctx, tokenizer, row->first, row->first_size, false,
                                                            &line->main, &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
     struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, false, false);
     size_t n = line->main_count;
     if (n == 0 || line->main[n - 1] != end) {
-        int32_t *more = qkv_reallocate(t->ctx, line->main, n + 1, sizeof *more);
+        int32_t *more = qkv_reallocate(c->ctx, line->main, n + 1, sizeof *more);
         if (!more) return QKV_MEMORY;
         line->main = more;
         line->main[n++] = end;
         line->main_count = n;
         frame.after++;
     }
-    if (qkv_line_fit(t, line, frame, line->main, &line->main_count) == QKV_FATE_REFUSED)
+    if (qkv_line_fit(c, line, frame, line->main, &line->main_count) == QKV_FATE_REFUSED)
         return qkv_tsv_fail(file, row->line,
                             "the line has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
                             ", more than the context of %zu; shorten or remove the line, or choose a larger context, "
                             "or what becomes of long lines (--long skip, keep-start or keep-end)",
-                            n, t->T);
+                            n, c->T);
     if (line->skipped) return QKV_OK;
     n = line->main_count;
-    line->examples = 1;
-    if (each) status = lines_repeat(t, line);
+    line->examples = c->repeat && n > 2 ? n - 2 : 1; /* for each token between its first and its last */
     line->beside_count = line->examples;
-    line->beside = qkv_allocate(t->ctx, line->examples, sizeof *line->beside);
-    if (status || !line->beside) return status ? status : QKV_MEMORY;
-    for (size_t i = 0; each && i < line->examples; i++) line->beside[i] = n > 2 ? (int32_t)i + 1 : 0;
+    line->beside = qkv_allocate(c->ctx, line->examples, sizeof *line->beside);
+    if (!line->beside) return QKV_MEMORY;
+    for (size_t i = 0; c->repeat && i < line->examples; i++) line->beside[i] = n > 2 ? (int32_t)i + 1 : 0;
     return QKV_OK;
 }
 
+const struct qkv_lines qkv_lines_text_kind = {.kind = QKV_LINES_TEXT, .first = "text", .encode = dataset_lines_encode};
+
 static enum qkv_status dataset_lines_open(struct qkv_trainer *t) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
-    const struct qkv_lines lines = {.first = "text",
-                                    .end = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END),
-                                    .beside_end = -1,
-                                    .encode = dataset_lines_encode};
     enum qkv_status status = qkv_lines_template(t, tokenizer, lines_masked(&t->options));
-    return status ? status : qkv_lines_open(t, &lines);
+    return status ? status
+                  : qkv_lines_open(t, &qkv_lines_text_kind, qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END), -1);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------- */

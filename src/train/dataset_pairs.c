@@ -48,12 +48,12 @@ static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_s
     const bool shared = qkv_tie_has_stacks(spec->tie) || asked;
     const size_t begun = t->origin && t->origin->generation.start >= 0; /* targets begin as its folder says */
     const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
-    const struct qkv_lines lines = {.first = "source", .second = "target"};
+    const struct qkv_lines *lines = &qkv_lines_pairs_kind;
     struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = o->tokenizer, .specials = specials + begun, .special_count = 2 - begun};
-    enum qkv_status status = qkv_lines_tokenizer(t, &lines, shared ? 2 : 1, choice, &t->tokenizer);
+    enum qkv_status status = qkv_lines_tokenizer(t, lines, shared ? 2 : 1, choice, &t->tokenizer);
     choice.what = "source_tokenizer", choice.choice = source;
-    if (!status && !shared) status = qkv_lines_tokenizer(t, &lines, 0, choice, &t->source_tokenizer);
+    if (!status && !shared) status = qkv_lines_tokenizer(t, lines, 0, choice, &t->source_tokenizer);
     if (status) return status;
     const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
     status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
@@ -74,45 +74,41 @@ static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
 
 /* ---- lines as tokens ---------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status too_long(const struct qkv_trainer *t, const struct qkv_tsv *file, size_t line, const char *what,
-                                size_t count, const char *with) {
+static enum qkv_status too_long(const struct qkv_line_coder *c, const struct qkv_tsv *file, size_t line,
+                                const char *what, size_t count, const char *with) {
     return qkv_tsv_fail(file, line,
                         "the %s has %zu tokens with %s, more than the context of %zu; shorten or remove the line, or "
                         "choose a larger context, or what becomes of long lines (--long skip, keep-start or keep-end)",
-                        what, count, with, t->T);
+                        what, count, with, c->T);
 }
 
-static enum qkv_status dataset_pairs_encode(struct qkv_trainer *t, const struct qkv_tsv *file,
+static enum qkv_status dataset_pairs_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
                                             const struct qkv_tsv_row *row, struct qkv_line *line) {
-    const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
+    const struct qkv_tokenizer *target = c->tokenizer, *source = c->source_tokenizer;
     enum qkv_status status =
-        qkv_source_encode(t->ctx, source, row->first, row->first_size, false, true, &line->beside, &line->beside_count);
+        qkv_source_encode(c->ctx, source, row->first, row->first_size, false, true, &line->beside, &line->beside_count);
     if (!status)
-        status = qkv_sequence_encode(t->ctx, target, row->second, row->second_size, false, true, &line->main,
+        status = qkv_sequence_encode(c->ctx, target, row->second, row->second_size, false, true, &line->main,
                                      &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
-    if (qkv_line_fit(t, line, qkv_source_frame(source, false, true), line->beside, &line->beside_count) ==
+    if (qkv_line_fit(c, line, qkv_source_frame(source, false, true), line->beside, &line->beside_count) ==
         QKV_FATE_REFUSED)
-        return too_long(t, file, row->line, "source", line->beside_count, "the " QKV_TOKEN_END " at its end");
-    if (qkv_line_fit(t, line, qkv_sequence_frame(target, false, true), line->main, &line->main_count) ==
+        return too_long(c, file, row->line, "source", line->beside_count, "the " QKV_TOKEN_END " at its end");
+    if (qkv_line_fit(c, line, qkv_sequence_frame(target, false, true), line->main, &line->main_count) ==
         QKV_FATE_REFUSED)
-        return too_long(t, file, row->line, "target", line->main_count, "the " QKV_TOKEN_BEGIN " before it");
+        return too_long(c, file, row->line, "target", line->main_count, "the " QKV_TOKEN_BEGIN " before it");
     return QKV_OK;
 }
 
-static struct qkv_lines lines_of(struct qkv_trainer *t) {
-    return (struct qkv_lines){.first = "source",
-                              .second = "target",
-                              .end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END),
-                              .beside_end =
-                                  qkv_tokenizer_role(qkv_model_source_tokenizer(t->model), QKV_TOKEN_ROLE_END),
-                              .encode = dataset_pairs_encode};
-}
+const struct qkv_lines qkv_lines_pairs_kind = {
+    .kind = QKV_LINES_PAIRS, .first = "source", .second = "target", .encode = dataset_pairs_encode};
 
 static enum qkv_status open_data(struct qkv_trainer *t) {
-    struct qkv_lines lines = lines_of(t);
-    enum qkv_status status = qkv_lines_template(t, qkv_model_source_tokenizer(t->model), true);
-    return status ? status : qkv_lines_open(t, &lines);
+    const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
+    enum qkv_status status = qkv_lines_template(t, source, true);
+    return status ? status
+                  : qkv_lines_open(t, &qkv_lines_pairs_kind, qkv_tokenizer_role(target, QKV_TOKEN_ROLE_END),
+                                   qkv_tokenizer_role(source, QKV_TOKEN_ROLE_END));
 }
 
 /* ---- batches ------------------------------------------------------------------------------------------------------------------- */

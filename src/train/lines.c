@@ -2,12 +2,11 @@
  * A resumed run needs the token files only; one that is missing is made again from the lines, if those are still the same. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "train/train.h"
 #include "train/tsv.h"
-
-enum { LINES_A_REPORT = 4096 };
 
 /* What a row is, in messages. */
 static const char *lines_unit(const struct qkv_trainer *t) {
@@ -97,60 +96,90 @@ struct files { /* of lines, and their token files */
 };
 
 struct line_writers {
+    struct qkv_trainer *t;
+    struct qkv_line_coder coder;
     struct qkv_tokens_writer main, beside;
-    uint64_t read, unknown; /* lines of all files; tokens of `main` */
+    struct qkv_tsv file;        /* in work */
+    struct qkv_text_file *text; /* what is known of it */
+    uint64_t read, unknown;     /* lines of all files; tokens of `main` */
 };
 
-enum qkv_long_fate qkv_line_fit(const struct qkv_trainer *t, struct qkv_line *line, struct qkv_sequence_frame frame,
-                                int32_t *ids, size_t *count) {
-    const struct qkv_long_rule rule = {.kind = qkv_train_long(&t->options), .most = t->T};
-    line->is_long |= *count > rule.most;
-    const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, ids, count);
-    line->skipped |= fate == QKV_FATE_SKIPPED;
-    return fate;
+static struct qkv_line_coder lines_coder(const struct qkv_trainer *t, const struct qkv_lines *lines) {
+    const struct qkv_train_options *o = &t->options;
+    return (struct qkv_line_coder){.ctx = t->ctx,
+                                   .lines = lines,
+                                   .tokenizer = qkv_model_tokenizer(t->model),
+                                   .source_tokenizer = qkv_model_source_tokenizer(t->model),
+                                   .labels = t->labels,
+                                   .label_count = t->label_count,
+                                   .T = t->T,
+                                   .kind = qkv_train_long(o),
+                                   .repeat = o->lines && o->mask_each && o->task && !strcmp(o->task, "mlm")};
 }
 
-static enum qkv_status write_rows(struct qkv_trainer *t, struct qkv_tsv *file, const struct qkv_lines *lines,
-                                  struct line_writers *to, struct qkv_text_file *text) {
-    struct qkv_tsv_row row;
-    bool end = false;
+static enum qkv_status lines_cut(void *user, struct qkv_text_piece *piece) {
+    struct line_writers *to = user;
+    qkv_tsv_cut(&to->file, QKV_RANK_PIECE, piece);
+    return QKV_OK;
+}
+
+static enum qkv_status lines_encode(void *user, const struct qkv_text_piece *piece, struct qkv_buffer *made) {
+    struct line_writers *to = user;
+    return qkv_line_ids_encode(&to->coder, to->text->path, piece, made);
+}
+
+/* The ids of a piece into both token files. */
+static enum qkv_status lines_take(void *user, const struct qkv_text_piece *piece, struct qkv_buffer *made) {
+    struct line_writers *to = user;
+    struct qkv_line_ids ids;
+    const struct qkv_line_card *cards;
+    const int32_t *main, *beside;
     enum qkv_status status = QKV_OK;
-    text->lines = text->long_lines = 0;
-    for (; !status; to->read++) {
-        struct qkv_line line = {0};
-        if (to->read % LINES_A_REPORT == 0)
-            status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)file->position,
-                                        (double)file->map.size);
-        if (!status) status = qkv_tsv_next(file, &row, &end);
-        if (status || end) return status;
-        status = lines->encode(t, file, &row, &line);
-        if (!status && !line.skipped) {
-            text->lines += line.examples ? line.examples : 1;
-            to->unknown += qkv_tokens_unknown(qkv_model_tokenizer(t->model), line.main, line.main_count);
-            status = qkv_tokens_put(&to->main, line.main, line.main_count);
-            if (!status) status = qkv_tokens_put(&to->beside, line.beside, line.beside_count);
-        }
-        text->long_lines += line.is_long;
-        qkv_free(line.main);
-        qkv_free(line.beside);
+    if (!qkv_line_ids_open(made, &ids, &cards, &main, &beside))
+        return qkv_fail(to->t->ctx, QKV_FORMAT, "%s: the ids of lines from %zu on are damaged", to->text->path,
+                        piece->line + 1);
+    to->read += ids.read;
+    to->unknown += ids.unknown;
+    to->text->lines += ids.lines;
+    to->text->long_lines += ids.long_lines;
+    for (uint64_t i = 0; i < ids.count && !status; main += cards[i].main, beside += cards[i].beside, i++) {
+        for (uint32_t k = 0; k < cards[i].examples && !status; k++)
+            status = qkv_tokens_put(&to->main, main, cards[i].main);
+        if (!status) status = qkv_tokens_put(&to->beside, beside, cards[i].beside);
     }
     return status;
 }
 
-static enum qkv_status write_lines_of(struct qkv_trainer *t, struct qkv_text_file *text, const struct qkv_lines *lines,
-                                      struct line_writers *to) {
-    struct qkv_tsv file;
+static enum qkv_status write_rows(struct line_writers *to) {
+    struct qkv_trainer *t = to->t;
+    const struct qkv_rank_file file = {
+        .ctx = t->ctx, .lines = true, .state = to, .cut = lines_cut, .encode = lines_encode, .take = lines_take};
+    enum qkv_status status = qkv_rank_tell_file(t->ctx, to->text->path);
+    bool end = false;
+    to->text->lines = to->text->long_lines = 0;
+    while (!status && !end) {
+        status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)to->file.position,
+                                    (double)to->file.map.size);
+        if (!status) status = qkv_rank_file_next(&file, &end);
+    }
+    return status;
+}
+
+static enum qkv_status write_lines_of(struct line_writers *to, struct qkv_text_file *text) {
+    const struct qkv_lines *lines = to->coder.lines;
+    struct qkv_tsv *file = &to->file;
     uint64_t before = to->main.facts->tokens;
-    enum qkv_status status = qkv_tsv_open_file(t->ctx, text, false, lines->first, lines->second, &file);
+    enum qkv_status status = qkv_tsv_open_file(to->t->ctx, text, false, lines->first, lines->second, file);
     if (status) return status;
-    file.sentences = lines->sentences;
-    text->bytes = file.map.size;
-    text->hash = qkv_hash(QKV_HASH_START, file.map.data, file.map.size);
-    if (file.mark)
-        status = qkv_trainer_add_note(t, "%s begins with a byte order mark (BOM), which is left out", text->path);
-    if (!status) status = write_rows(t, &file, lines, to, text);
+    to->text = text;
+    file->sentences = lines->sentences;
+    text->bytes = file->map.size;
+    text->hash = qkv_hash(QKV_HASH_START, file->map.data, file->map.size);
+    if (file->mark)
+        status = qkv_trainer_add_note(to->t, "%s begins with a byte order mark (BOM), which is left out", text->path);
+    if (!status) status = write_rows(to);
     text->tokens = to->main.facts->tokens - before;
-    qkv_tsv_close(&file);
+    qkv_tsv_close(file);
     return status;
 }
 
@@ -174,10 +203,11 @@ static enum qkv_status lines_note_long(struct qkv_trainer *t, const struct qkv_t
 }
 
 static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
-    struct line_writers to = {0};
+    struct line_writers to = {.t = t, .coder = lines_coder(t, lines)};
     enum qkv_status status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &to.main);
     if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &to.beside);
-    for (size_t i = 0; i < f->texts->count && !status; i++) status = write_lines_of(t, &f->texts->items[i], lines, &to);
+    if (!status) status = qkv_rank_tell_lines(&to.coder);
+    for (size_t i = 0; i < f->texts->count && !status; i++) status = write_lines_of(&to, &f->texts->items[i]);
     if (!status) status = lines_note_long(t, f->texts, to.read);
     qkv_text_files_drop(f->texts);
     qkv_text_files_sum(f->texts, f->main);
@@ -211,8 +241,6 @@ static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, 
         status = write_files(t, f, lines);
     else if (!qkv_file_exists(f->main_path) || !qkv_file_exists(f->beside_path))
         status = lines_remake(t, f, lines);
-    examples->end = lines->end;
-    examples->beside_end = lines->beside_end;
     if (!status) status = qkv_tokens_open(t->ctx, f->main_path, f->main, &examples->main);
     if (!status) status = qkv_tokens_open(t->ctx, f->beside_path, f->beside, &examples->beside);
     return status ? status : qkv_examples_index(t->ctx, examples, t->T);
@@ -250,12 +278,14 @@ static enum qkv_status make_batches(struct qkv_trainer *t) {
     return status;
 }
 
-enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *lines) {
+enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *lines, int32_t end, int32_t beside_end) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_run_facts *facts = &t->facts;
     struct files data = {t->data_path, t->beside_data_path, &facts->data_files, &facts->data, &facts->beside_data};
     struct files valid = {t->valid_path, t->beside_valid_path, &facts->valid_files, &facts->valid,
                           &facts->beside_valid};
+    t->lines.examples.end = t->lines.valid_examples.end = end;
+    t->lines.examples.beside_end = t->lines.valid_examples.beside_end = beside_end;
     enum qkv_status status = open_files(t, &data, lines, &t->lines.examples);
     if (!status && o->valid) status = open_files(t, &valid, lines, &t->lines.valid_examples);
     return status ? status : make_batches(t);

@@ -115,12 +115,13 @@ double qkv_rank_norm(struct qkv_model *model);
 /* Every rank gets the weights that the others have updated; gradients are cleared. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model);
 
-/* ---- texts (rank_text.c) ---------------------------------------------------------------------------------------------------- */
+/* ---- files that are tokenised (rank_files.c) ------------------------------------------------------------------------------------ */
 
-struct qkv_text_stream;
+struct qkv_buffer;
+struct qkv_line_coder;
+struct qkv_text_piece;
 struct qkv_tokenizer;
-/* Gets the ids of the next piece of a text. */
-typedef enum qkv_status qkv_rank_take(void *user, const int32_t *ids, size_t count);
+enum { QKV_RANK_PIECE = 1 << 18 }; /* bytes of a piece, about: so few that several ranks have work with a small file */
 /* On ranks but 0: encodes what rank 0 sends, until that says that there is no more. QKV_RANK. */
 enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx);
 /* On rank 0: begins; meanwhile the trainer's progress tells the others that it has not hung; and ends, whatever came of it: the result is
@@ -134,10 +135,27 @@ struct qkv_rank_help {
 };
 void qkv_rank_help_begin(struct qkv_rank_help *help, struct qkv_context *ctx, struct qkv_trainer *trainer);
 enum qkv_status qkv_rank_help_end(struct qkv_rank_help *help, enum qkv_status status);
-/* On rank 0, while others help: which tokenizer they use; and pieces of a text are encoded, one on each rank, whose ids `take` gets in the
- * order of the text. */
-enum qkv_status qkv_rank_text_begin(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer);
-enum qkv_status qkv_rank_text_next(struct qkv_text_stream *stream, qkv_rank_take *take, void *user);
+/* On rank 0, while others help: the tokenizer of a text (which 0), or all that lines are encoded with; and which file comes, for
+ * messages. */
+enum qkv_status qkv_rank_tell_tokenizer(struct qkv_context *ctx, size_t which, const struct qkv_tokenizer *tokenizer);
+enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *coder);
+enum qkv_status qkv_rank_tell_file(struct qkv_context *ctx, const char *path);
+/* A file that rank 0 reads and all encode. Any other rank encodes alone what it reads. */
+struct qkv_rank_file {
+    struct qkv_context *ctx;
+    bool
+        lines; /* it is encoded with what qkv_rank_tell_lines has told (qkv_line_ids_encode), else as a text (qkv_text_encode) */
+    void *state;
+    enum qkv_status (*cut)(void *state,
+                           struct qkv_text_piece *piece); /* the next piece; its bytes stay until the next call */
+    void (*pass)(void *state, const struct qkv_text_piece *piece); /* they are no longer needed; or NULL */
+    enum qkv_status (*encode)(void *state, const struct qkv_text_piece *piece,
+                              struct qkv_buffer *made); /* on this rank */
+    /* Gets what pieces have become, in the order of the file. */
+    enum qkv_status (*take)(void *state, const struct qkv_text_piece *piece, struct qkv_buffer *made);
+};
+/* A piece on each rank; *end: the last piece of the file was one of them. */
+enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
 
 /* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------------------- */
 

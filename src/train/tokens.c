@@ -82,19 +82,48 @@ struct text_writer {
     void *user;
 };
 
-static enum qkv_status write_piece(void *user, const int32_t *ids, size_t count) {
+static enum qkv_status write_cut(void *user, struct qkv_text_piece *piece) {
     struct text_writer *w = user;
+    return qkv_text_cut(&w->stream, piece);
+}
+
+static void write_pass(void *user, const struct qkv_text_piece *piece) {
+    struct text_writer *w = user;
+    qkv_text_take(&w->stream, piece->size);
+}
+
+static enum qkv_status write_encode(void *user, const struct qkv_text_piece *piece, struct qkv_buffer *made) {
+    struct text_writer *w = user;
+    return qkv_text_encode(w->stream.ctx, w->stream.tokenizer, w->stream.path, piece, made);
+}
+
+static enum qkv_status write_take(void *user, const struct qkv_text_piece *piece, struct qkv_buffer *made) {
+    struct text_writer *w = user;
+    int32_t *ids = (int32_t *)(void *)made->data;
+    size_t count = made->size / sizeof *ids;
+    enum qkv_status status = qkv_text_frame(&w->stream, piece, &ids, &count);
+    made->data = (char *)ids;
+    if (status) qkv_fail_at(w->stream.ctx, "%s", w->stream.path);
+    if (status) return status;
     w->unknown += qkv_tokens_unknown(w->stream.tokenizer, ids, count);
     return qkv_tokens_put(w->writer, ids, count);
 }
 
 static enum qkv_status write_text(struct text_writer *w) {
     struct qkv_text_stream *stream = &w->stream;
-    enum qkv_status status = QKV_OK;
-    while (!status && stream->position < stream->file.size) {
+    const struct qkv_rank_file file = {.ctx = stream->ctx,
+                                       .state = w,
+                                       .cut = write_cut,
+                                       .pass = write_pass,
+                                       .encode = write_encode,
+                                       .take = write_take};
+    enum qkv_status status = qkv_rank_tell_file(stream->ctx, stream->path);
+    bool end = false;
+    stream->piece = QKV_RANK_PIECE;
+    while (!status && !end) {
         status = qkv_train_progress(stream->ctx, w->progress, w->user, "tokenizing",
                                     w->before + (double)stream->position, w->total);
-        if (!status) status = qkv_rank_text_next(stream, write_piece, w);
+        if (!status) status = qkv_rank_file_next(&file, &end);
     }
     return status;
 }
@@ -151,7 +180,7 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
     struct text_writer w = {
         .writer = &writer, .total = (double)qkv_text_files_size(files), .progress = progress, .user = user};
     enum qkv_status status = qkv_tokens_begin(ctx, path, facts, &writer);
-    if (!status) status = qkv_rank_text_begin(ctx, tokenizer);
+    if (!status) status = qkv_rank_tell_tokenizer(ctx, 0, tokenizer);
     for (size_t i = 0; i < files->count && !status; i++) {
         int32_t end = i + 1 < files->count ? qkv_text_end(tokenizer) : -1;
         status = write_file(&w, ctx, &files->items[i], tokenizer, end, &findings);

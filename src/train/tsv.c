@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "train/corpus.h"
+#include "train/dataset.h"
 #include "train/tsv.h"
 
 enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) {
@@ -169,4 +170,30 @@ enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool 
         if (size) return tsv_split(tsv, line, size, row);
     *end = true;
     return QKV_OK;
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------------------------------- */
+
+void qkv_tsv_cut(struct qkv_tsv *tsv, size_t bytes, struct qkv_text_piece *piece) {
+    const size_t begin = tsv->position;
+    const char *line;
+    size_t size = 0;
+    *piece = (struct qkv_text_piece){.text = (const char *)tsv->map.data + begin, .line = tsv->line};
+    /* A sentence ends with a blank line. */
+    while (tsv->position - begin < bytes || (tsv->sentences && size))
+        if (!tsv_line(tsv, &line, &size)) break;
+    piece->size = tsv->position - begin;
+    piece->last = tsv->position >= tsv->map.size;
+}
+
+void qkv_tsv_open_piece(struct qkv_context *ctx, const char *path, const struct qkv_lines *lines,
+                        const struct qkv_text_piece *piece, struct qkv_tsv *tsv) {
+    *tsv = (struct qkv_tsv){.ctx = ctx,
+                            .path = path,
+                            .first = lines->first,
+                            .second = lines->second,
+                            .sentences = lines->sentences,
+                            .map = {.data = (const unsigned char *)piece->text, .size = piece->size},
+                            .borrowed = true,
+                            .line = piece->line};
 }

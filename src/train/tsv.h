@@ -35,8 +35,15 @@ enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const ch
                              struct qkv_tsv *tsv);
 /* The same of a file whose bytes may have been kept by an earlier reading, or are to be kept by this one. */
 struct qkv_text_file;
+struct qkv_text_piece;
 enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file *file, bool keep, const char *first,
                                   const char *second, struct qkv_tsv *tsv);
+/* The lines from here on, of about `bytes` bytes: whole lines, and whole sentences; goes over them. */
+void qkv_tsv_cut(struct qkv_tsv *tsv, size_t bytes, struct qkv_text_piece *piece);
+/* Reads them as they are read in the file at `path`: its names of fields and numbers of lines. The bytes stay the caller's. */
+struct qkv_lines;
+void qkv_tsv_open_piece(struct qkv_context *ctx, const char *path, const struct qkv_lines *lines,
+                        const struct qkv_text_piece *piece, struct qkv_tsv *tsv);
 /* The next line that is not blank, or the next sentence; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.
  * A line without a tab, with two, or with nothing but spaces on a side fails. */
 enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end);
