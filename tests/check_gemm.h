@@ -126,6 +126,22 @@ static void check_gemm_ragged(struct qkv_context *ctx, struct qkv_arena *scratch
     }
 }
 
+/* One and two rows, where up to four runs of a column are in work together: every number of runs, equally long and not, and every
+ * number of columns that a block leaves over. */
+static void check_gemm_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
+    static const size_t terms[] = {16,  200, 256, 257,  272,  480,  500,  512,  513,  576,  700,
+                                   768, 769, 960, 1000, 1024, 1025, 1280, 1536, 1791, 2048, 2304};
+    if (ctx->threads > 1) return;
+    for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) {
+        for (size_t N = 1; N <= 35; N += N < 18 ? 1 : 4) {
+            struct gemm_case s = any_case(random, 1 + (i + N) % 2, N, terms[i]);
+            s.a_turned = false;
+            s.b_turned = true;
+            gemm_check(ctx, scratch, random, &s);
+        }
+    }
+}
+
 static void check_gemm_large(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     static const size_t shapes[][3] = {{1, 700, 3000},  {2, 1029, 515},  {3, 517, 1030},    {7, 400, 777},
                                        {16, 1000, 600}, {97, 333, 257},  {129, 64, 511},    {200, 300, 700},
@@ -232,6 +248,6 @@ static void check_gemm_nan(struct qkv_context *ctx, struct qkv_arena *scratch, s
     }
 }
 
-#define GEMM_CHECKS(X) X(gemm_ragged) X(gemm_large) X(gemm_rows) X(gemm_memory) X(gemm_nan)
+#define GEMM_CHECKS(X) X(gemm_ragged) X(gemm_few) X(gemm_large) X(gemm_rows) X(gemm_memory) X(gemm_nan)
 
 #endif

@@ -12,7 +12,7 @@
 #include "kernel/isa/gemm.h"
 
 enum {
-    KC = 256,                    /* terms a run: a panel of B of 16 KB stays in the first cache */
+    KC = QKV_GEMM_RUN_MAX,       /* terms a run */
     ROW_PANELS = 8,              /* least of the most panels of A in a block */
     L2_SHARES = 10,              /* of which the rows of A in a block take three */
     B_SHARES = 4,                /* of L2: so much of B stays there while panels of A go by */

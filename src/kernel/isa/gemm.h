@@ -9,6 +9,8 @@
 
 #include "kernel/kernel.h"
 
+enum { QKV_GEMM_RUN_MAX = 256 }; /* terms a run, at most: a panel of B of 16 KB stays in the first cache */
+
 /* One block of C: rows × columns, over K of the products' terms. */
 struct qkv_gemm_block {
     size_t rows, columns, K;
@@ -30,7 +32,7 @@ struct qkv_gemm_block {
 enum { QKV_FEW_ROWS = 2 };
 struct qkv_gemm_few {
     size_t rows, columns, K; /* rows <= QKV_FEW_ROWS */
-    size_t run;              /* terms a run */
+    size_t run;              /* terms a run, <= QKV_GEMM_RUN_MAX; the last may be shorter */
     struct qkv_matrix a;
     const void *b;   /* floats; in a format's own kernel as the format stores them, unaligned perhaps */
     size_t b_stride; /* numbers between columns */

@@ -1,14 +1,36 @@
 /* gemm_few.h: products with one or two rows, where reading B is all the work: squares of B are turned in registers and used at
- * once, nothing is packed. B is fp32, or as a format of 16 bits stores it: then a square is W columns of W words, which hold two
- * terms each. Every element is summed in the same runs and order as in gemm.c, so the format changes no bit. */
+ * once, nothing is packed. B is fp32, or as a format of 16 bits stores it: then a square is W lines of W words, which hold two
+ * terms each. Every element is summed in the same runs and order as in gemm.c, so the format changes no bit.
+ *
+ * A lane of the vectors is a line: one run of one column. LINES of them are in work together: where a column has up to GROUP runs, and all
+ * are equally long, those of few_count(kind) / runs columns, else one run of LINES columns. Memory is then read in short blocks, one after the
+ * other: columns of one run each are as many places in memory, and a block of them more than the first cache holds. The sums of a column's
+ * runs are added in order. */
 #ifndef QKV_ISA_GEMM_FEW_H
 #define QKV_ISA_GEMM_FEW_H
 
 #include "kernel/isa/gemm.h"
 #include "kernel/isa/simd.h"
 
-/* How B is stored: a constant wherever it is asked for. */
+/* How B is stored. */
 enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
+
+/* What a block of lines is, constant wherever it is asked for: `lines` of `runs` runs a column, for `rows` rows. */
+struct few_shape {
+    enum few_kind kind;
+    size_t runs, rows, lines;
+};
+
+enum {
+    GROUP = 4, /* runs of a column in work together, at most */
+    LINES = 16,
+    LINES_MAX = 2 * LINES,
+    NEAR =
+        64 * 1024, /* bytes of a block of columns with runs one after the other, at most, that are asked for in order */
+    NEAR_HALVES = 128 * 1024,
+    PIECE = 256 * sizeof(uint16_t), /* bytes of a run, at least, but where runs are shorter than 256 terms */
+    SHORT = 32 * 1024               /* bytes of LINES_MAX columns, at most, that are in work together */
+};
 
 /* Keeps the compiler from making a pointer of its own for every row of every square, which would leave no registers. */
 #if defined(__GNUC__)
@@ -17,9 +39,9 @@ enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
 #define FEW_ONE_POINTER(p) ((void)0)
 #endif
 
-/* Asks for a line that is needed soon, in the first cache. */
+/* Asks for a line of the first cache that is needed soon. */
 #if defined(__GNUC__)
-#define FEW_ASK(address) __builtin_prefetch((address), 0, 3)
+#define FEW_ASK(address) __builtin_prefetch((const void *)(address), 0, 3)
 #else
 #define FEW_ASK(address) ((void)(address))
 #endif
@@ -27,9 +49,9 @@ enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
 /* ---- numbers of 16 bits ------------------------------------------------------------------------------------------ */
 
 /* W words of unaligned memory. */
-QKV_INLINE vf few_words(const unsigned char *p) {
+QKV_INLINE vf few_words(const void *p) {
 #if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
-    return vf_load((const float *)(const void *)p);
+    return vf_load(p);
 #else
     float words[W];
     memcpy(words, p, sizeof words);
@@ -58,11 +80,55 @@ QKV_INLINE vf few_odd(const enum few_kind kind, vi words) {
     return kind == FEW_KIND_F16 ? few_from_f16(vi_shr(words, 16)) : bf16_odd(words);
 }
 
+/* ---- A ------------------------------------------------------------------------------------------------------------- */
+
+/* Where the terms of A lie for `runs` runs together: with one, as they are; else term k of all runs together, as
+ * four numbers. */
+struct few_left {
+    const float *row[QKV_FEW_ROWS];
+    vi run_of_lane[LINES_MAX / W];
+};
+
+/* Term k of each lane's run. */
+QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_t m, size_t v, size_t k) {
+    if (s.runs == 1) return vf_set(a->row[m][k]);
+    const float *four = a->row[m] + GROUP * k;
+#if defined(QKV_ISA_avx512)
+    const vf each = _mm512_broadcast_f32x4(_mm_loadu_ps(four));
+    return GROUP % s.runs == 0 ? each : _mm512_permutevar_ps(each, a->run_of_lane[v]);
+#elif defined(QKV_ISA_avx2)
+    const vf each = _mm256_broadcast_ps((const __m128 *)(const void *)four);
+    return GROUP % s.runs == 0 ? each : _mm256_permutevar_ps(each, a->run_of_lane[v]);
+#elif defined(QKV_ISA_neon)
+    if (GROUP % s.runs == 0) return vf_load(four);
+    const vi bytes = vaddq_u32(vmulq_n_u32(a->run_of_lane[v], 0x04040404), vi_set(0x03020100));
+    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(vf_load(four)), vreinterpretq_u8_u32(bytes)));
+#else
+    return four[a->run_of_lane[v]];
+#endif
+}
+
+/* All runs together; the four numbers repeat where there are fewer runs. */
+QKV_INLINE struct few_left few_together(const struct few_shape s, const struct qkv_gemm_few *f,
+                                        float four[QKV_FEW_ROWS][GROUP * QKV_GEMM_RUN_MAX]) {
+    struct few_left a;
+    uint32_t run_of_lane[LINES_MAX];
+    for (size_t l = 0; l < LINES_MAX; l++) run_of_lane[l] = (uint32_t)(l % s.runs);
+    for (size_t v = 0; v < LINES_MAX / W; v++) a.run_of_lane[v] = vi_load(run_of_lane + v * W);
+    for (size_t m = 0; m < s.rows; m++) {
+        const float *row = f->a.data + m * f->a.row_stride;
+        a.row[m] = four[m];
+        for (size_t r = 0; s.runs > 1 && r < GROUP; r++) {
+            for (size_t i = 0; i < f->run; i++) four[m][GROUP * i + r] = row[r % s.runs * f->run + i];
+        }
+    }
+    return a;
+}
+
 /* ---- squares ------------------------------------------------------------------------------------------------------- */
 
-/* Where number i of B lies. */
-QKV_INLINE const unsigned char *few_at(const enum few_kind kind, const void *b, size_t i) {
-    return (const unsigned char *)b + i * (kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t));
+QKV_INLINE size_t few_size(const enum few_kind kind) {
+    return kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
 /* Terms of a square. */
@@ -70,57 +136,108 @@ QKV_INLINE size_t few_terms(const enum few_kind kind) {
     return kind == FEW_KIND_F32 ? W : 2 * W;
 }
 
-/* Adds term i to the sums of `rows` rows. */
-QKV_INLINE void few_term(const size_t rows, vf sum[QKV_FEW_ROWS], const float *a, size_t a_row, size_t i, vf b) {
-    QKV_UNROLL
-    for (size_t m = 0; m < rows; m++) sum[m] = vf_fma(vf_set(a[m * a_row + i]), b, sum[m]);
+/* Where the lines of a block lie: `runs` runs of a column side by side, then those of the next column. */
+struct few_lines {
+    size_t run, column; /* bytes from one to the next */
+    size_t columns;     /* which exist */
+};
+
+/* Line l of a block, the first of which is at b; lines that three runs leave over are of no column, and read as the first. */
+QKV_INLINE const unsigned char *few_line(const struct few_shape s, const unsigned char *b,
+                                         const struct few_lines *lines, const size_t l) {
+    return l < s.lines / s.runs * s.runs ? b + l / s.runs * lines->column + l % s.runs * lines->run : b;
 }
 
-/* What comes after the run in work, in lines of memory: in order, or PIECE lines of each column. */
+/* What is read next, in the order of memory: pieces of `piece` bytes, `step` from one to the next. */
 struct few_next {
-    uintptr_t first;
-    size_t piece; /* bytes from one piece to the next */
-};
-#define FEW_LINE QKV_CACHE_LINE
-enum {
-    FEW_NEAR = 128 * 1024, /* most bytes of columns that are asked for in order */
-    FEW_PAIRS = 32 * 1024  /* most bytes of columns of two vectors, which are then in work together */
+    uintptr_t at; /* `done` bytes into a piece */
+    size_t done, piece, step;
 };
 
-/* Lines of a column in a run of 256 terms. */
-QKV_INLINE size_t few_piece(const enum few_kind kind) {
-    return kind == FEW_KIND_F32 ? 16 : 8;
+/* Asks for a line of the first cache, `bytes` from where `next` is; those of a square may go over into the next piece. */
+QKV_INLINE void few_ask(const struct few_next *next, const size_t bytes) {
+    const bool over = bytes >= PIECE && next->done + bytes >= next->piece;
+    FEW_ASK(next->at + bytes + (over ? next->step - next->piece : 0));
 }
 
-/* `rows` × one vector of sums over the terms of a square, which begin at `a` and, for the first column, at b. Between the loads as many
- * bytes are asked for as they read, which begin at line `line` of what comes next: all at once, or without a break, they would fill what
- * the processor has for reads on their way. */
-QKV_INLINE void few_square(const enum few_kind kind, const size_t rows, vf sum[QKV_FEW_ROWS], const float *a,
-                           size_t a_row, const unsigned char *b, size_t step, const struct few_next *next,
-                           size_t line) {
-    const size_t piece = few_piece(kind), size = kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t);
-    const uintptr_t ask = next->first + line / piece * next->piece + line % piece * FEW_LINE;
-    vf turned[W];
-    FEW_ONE_POINTER(a);
-    FEW_ONE_POINTER(b);
+/* A square has asked for as many bytes as it reads. */
+QKV_INLINE void few_asked(struct few_next *next) {
+    const size_t bytes = W * W * sizeof(float);
+    next->at += bytes;
+    for (next->done += bytes; next->done >= next->piece; next->done -= next->piece)
+        next->at += next->step - next->piece;
+}
+
+#if defined(QKV_ISA_avx2)
+/* As few_turned: halves of two lines are loaded into one register, which spares a step of turning. */
+QKV_INLINE void few_turned_halves(const struct few_shape s, vf turned[W], const unsigned char *b,
+                                  const struct few_lines *lines, const size_t v, const struct few_next *next) {
+    QKV_UNROLL
+    for (size_t i = 0; i < W; i += 4) {
+        vf r[4];
+        QKV_UNROLL
+        for (size_t j = 0; j < 4; j++) {
+            const float *low = (const float *)(const void *)few_line(s, b, lines, v * W + j) + i,
+                        *high = (const float *)(const void *)few_line(s, b, lines, v * W + j + 4) + i;
+            if (j % 2 == 0) few_ask(next, (i + j) * W * sizeof(float));
+            r[j] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+        }
+        const vf t0 = _mm256_unpacklo_ps(r[0], r[1]), t1 = _mm256_unpackhi_ps(r[0], r[1]),
+                 t2 = _mm256_unpacklo_ps(r[2], r[3]), t3 = _mm256_unpackhi_ps(r[2], r[3]);
+        turned[i] = _mm256_shuffle_ps(t0, t2, 0x44);
+        turned[i + 1] = _mm256_shuffle_ps(t0, t2, 0xee);
+        turned[i + 2] = _mm256_shuffle_ps(t1, t3, 0x44);
+        turned[i + 3] = _mm256_shuffle_ps(t1, t3, 0xee);
+    }
+}
+#endif
+
+/* W words of the lines of vector v, turned. Between the loads as many bytes are asked for as they read: all at once they would fill what the processor has for reads on their
+ * way. */
+QKV_INLINE void few_turned(const struct few_shape s, vf turned[W], const unsigned char *b,
+                           const struct few_lines *lines, const size_t v, const struct few_next *next) {
+#if defined(QKV_ISA_avx2)
+    if (s.kind == FEW_KIND_F32) {
+        few_turned_halves(s, turned, b, lines, v, next);
+        return;
+    }
+#endif
     QKV_UNROLL
     for (size_t j = 0; j < W; j++) {
-        const size_t bytes = j * W * sizeof(float), i = bytes / FEW_LINE;
-        turned[j] = few_words(b + j * step * size);
-        if (W * W * sizeof(float) >= FEW_LINE && bytes % FEW_LINE == 0)
-            FEW_ASK((const void *)(ask + i / piece * next->piece + i % piece * FEW_LINE));
+        turned[j] = few_words(few_line(s, b, lines, v * W + j));
+        const size_t bytes = j * W * sizeof(float);
+        if (W * W * sizeof(float) >= QKV_CACHE_LINE && bytes % QKV_CACHE_LINE == 0) few_ask(next, bytes);
     }
     vf_transpose(turned);
-    if (kind == FEW_KIND_F32) {
+}
+
+/* Adds one term to the sums of vector v of `rows` rows. */
+QKV_INLINE void few_term(const struct few_shape s, vf sum[QKV_FEW_ROWS], const struct few_left *a, size_t v, size_t k,
+                         vf b) {
+    QKV_UNROLL
+    for (size_t m = 0; m < s.rows; m++) sum[m] = vf_fma(few_left(s, a, m, v, k), b, sum[m]);
+}
+
+/* Adds the terms of a square, the first of which is k, to the sums of vector v. */
+QKV_INLINE void few_square(const struct few_shape s, vf sum[QKV_FEW_ROWS], const struct few_left *left, const size_t v,
+                           size_t k, const unsigned char *b, const struct few_lines *lines,
+                           const struct few_next *next) {
+    struct few_left own = *left, *const a = &own;
+    vf turned[W];
+    FEW_ONE_POINTER(b);
+    QKV_UNROLL
+    for (size_t m = 0; m < s.rows; m++) FEW_ONE_POINTER(own.row[m]);
+    few_turned(s, turned, b, lines, v, next);
+    if (s.kind == FEW_KIND_F32) {
         QKV_UNROLL
-        for (size_t i = 0; i < W; i++) few_term(rows, sum, a, a_row, i, turned[i]);
+        for (size_t i = 0; i < W; i++) few_term(s, sum, a, v, k + i, turned[i]);
         return;
     }
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) {
         const vi words = vi_from_bits(turned[i]);
-        few_term(rows, sum, a, a_row, 2 * i, few_even(kind, words));
-        few_term(rows, sum, a, a_row, 2 * i + 1, few_odd(kind, words));
+        few_term(s, sum, a, v, k + 2 * i, few_even(s.kind, words));
+        few_term(s, sum, a, v, k + 2 * i + 1, few_odd(s.kind, words));
     }
 }
 
@@ -132,95 +249,134 @@ QKV_INLINE vf few_load_n(const enum few_kind kind, const unsigned char *b, size_
     return few_even(kind, vi_load_halves(lanes));
 }
 
-/* At most W terms, where they or the columns are fewer than a square has. */
-QKV_INLINE void few_rest(const enum few_kind kind, const size_t rows, vf sum[QKV_FEW_ROWS],
-                         const struct qkv_gemm_few *f, const unsigned char *b, size_t k, size_t end, size_t columns) {
-    const size_t terms = end - k < W ? end - k : W;
+/* n <= W terms, where they or the columns are fewer than a square has. */
+QKV_INLINE void few_rest(const struct few_shape s, vf sum[QKV_FEW_ROWS], const struct few_left *a, size_t v, size_t k,
+                         size_t n, const unsigned char *b, const struct few_lines *lines) {
     vf turned[W];
     QKV_UNROLL
-    for (size_t j = 0; j < W; j++)
-        turned[j] = j < columns ? few_load_n(kind, few_at(kind, b, j * f->b_stride + k), terms) : vf_zero();
+    for (size_t j = 0; j < W; j++) {
+        const bool exists = (v * W + j) / s.runs < lines->columns;
+        turned[j] = exists ? few_load_n(s.kind, few_line(s, b, lines, v * W + j), n) : vf_zero();
+    }
     vf_transpose(turned);
-    for (size_t i = 0; i < terms; i++) few_term(rows, sum, f->a.data + k, f->a.row_stride, i, turned[i]);
+    for (size_t i = 0; i < n; i++) few_term(s, sum, a, v, k + i, turned[i]);
 }
 
-/* What comes after terms [k, end) of `vectors` × W columns that begin at b: as much of the next columns, as memory has them, or, where
- * columns are long, the run that comes next. */
-QKV_INLINE struct few_next few_after(const enum few_kind kind, const size_t vectors, const struct qkv_gemm_few *f,
-                                     const unsigned char *b, size_t k, size_t end) {
-    const size_t size = kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t), column = f->b_stride * size;
-    const uintptr_t at = (uintptr_t)b, after = at + vectors * W * column;
-    if (vectors * W * column <= FEW_NEAR)
-        return (struct few_next){after + k * vectors * W * size, few_piece(kind) * FEW_LINE};
-    return (struct few_next){end < f->K ? at + end * size : after, column};
-}
+/* ---- blocks of lines ----------------------------------------------------------------------------------------------- */
 
-/* One run of terms [k, end) for `rows` × `vectors` vectors of C from column n on, of which `columns` exist: fewer than W of one vector,
- * or all. */
-QKV_INLINE void few_run(const enum few_kind kind, const size_t rows, const size_t vectors, const struct qkv_gemm_few *f,
-                        size_t n, size_t columns, size_t k, size_t end) {
-    vf sum[2][QKV_FEW_ROWS];
-    const unsigned char *b = few_at(kind, f->b, n * f->b_stride);
-    const float *bias = f->bias && end == f->K ? f->bias + n : NULL;
-    const bool resume = f->accumulate || k > 0;
-    const size_t lines = W * W * sizeof(float) / FEW_LINE; /* of a square */
-    const struct few_next next = few_after(kind, vectors, f, b, k, end);
+/* The sums of `rows` rows over `terms` terms of a block of lines, the first of which begins at b. */
+QKV_INLINE void few_block(const struct few_shape s, const struct few_left *a, const unsigned char *b,
+                          const struct few_lines *lines, size_t terms, struct few_next next,
+                          float out[QKV_FEW_ROWS][LINES_MAX]) {
+    const size_t size = few_size(s.kind), vectors = s.lines / W;
+    vf sum[LINES_MAX / W][QKV_FEW_ROWS];
     QKV_UNROLL
     for (size_t v = 0; v < vectors; v++) {
         QKV_UNROLL
-        for (size_t m = 0; m < rows; m++) sum[v][m] = vf_zero();
+        for (size_t m = 0; m < s.rows; m++) sum[v][m] = vf_zero();
     }
-    for (size_t line = 0; columns >= W && end - k >= few_terms(kind); k += few_terms(kind)) {
+    size_t k = 0;
+    for (; lines->columns == s.lines / s.runs && terms - k >= few_terms(s.kind); k += few_terms(s.kind)) {
         QKV_UNROLL
-        for (size_t v = 0; v < vectors; v++, line += lines)
-            few_square(kind, rows, sum[v], f->a.data + k, f->a.row_stride, few_at(kind, b, v * W * f->b_stride + k),
-                       f->b_stride, &next, line);
+        for (size_t v = 0; v < vectors; v++) {
+            few_square(s, sum[v], a, v, k, b + k * size, lines, &next);
+            few_asked(&next);
+        }
     }
-    for (; k < end; k += W) {
+    for (; k < terms; k += W) {
         for (size_t v = 0; v < vectors; v++)
-            few_rest(kind, rows, sum[v], f, few_at(kind, b, v * W * f->b_stride), k, end, columns);
+            few_rest(s, sum[v], a, v, k, terms - k < W ? terms - k : W, b + k * size, lines);
     }
     QKV_UNROLL
     for (size_t v = 0; v < vectors; v++) {
         QKV_UNROLL
-        for (size_t m = 0; m < rows; m++) {
-            float *c = f->c + m * f->ldc + n + v * W;
-            if (resume) sum[v][m] = vf_add(vf_load_n(c, columns), sum[v][m]);
-            if (bias) sum[v][m] = vf_add(sum[v][m], vf_load_n(bias + v * W, columns));
-            vf_store_n(c, sum[v][m], columns);
+        for (size_t m = 0; m < s.rows; m++) vf_store(out[m] + v * W, sum[v][m]);
+    }
+}
+
+/* The sums of the runs of columns [n, end), those of n first in `out`, into C. */
+QKV_INLINE void few_give(const struct few_shape s, const struct qkv_gemm_few *f, size_t n, size_t end, bool resume,
+                         bool last, const float *out) {
+    for (size_t m = 0; m < s.rows; m++, out += LINES_MAX) {
+        float *c = f->c + m * f->ldc;
+        for (size_t j = n; j < end; j++) {
+            const float *sum = out + (j - n) * s.runs;
+            float total = resume ? c[j] + sum[0] : sum[0];
+            for (size_t r = 1; r < s.runs; r++) total += sum[r];
+            c[j] = last && f->bias ? total + f->bias[j] : total;
         }
     }
 }
 
-/* All runs of `vectors` vectors of columns. */
-QKV_INLINE void few_runs(const enum few_kind kind, const size_t rows, const size_t vectors,
-                         const struct qkv_gemm_few *f, size_t n, size_t columns) {
-    size_t k = 0;
-    do {
-        const size_t end = f->K - k < f->run ? f->K : k + f->run;
-        few_run(kind, rows, vectors, f, n, columns, k, end);
-        k = end;
-    } while (k < f->K);
+/* All columns, in blocks of `wide`; `runs` runs of each are in work together: all there are, equally long, or one after the other.
+ * Where too few columns are left for a block, those before them are read again. */
+QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few *f) {
+    const size_t size = few_size(s.kind), column = f->b_stride * size, wide = s.lines / s.runs;
+    const struct few_lines lines = {f->run * size, column, f->columns < wide ? f->columns : wide};
+    float four[QKV_FEW_ROWS][GROUP * QKV_GEMM_RUN_MAX], out[QKV_FEW_ROWS][LINES_MAX];
+    struct few_left a = few_together(s, f, four);
+    for (size_t n = 0, end; n < f->columns; n = end) {
+        end = f->columns - n < wide ? f->columns : n + wide;
+        const size_t first = end - lines.columns;
+        const unsigned char *b = (const unsigned char *)f->b + first * column;
+        size_t k = 0;
+        do {
+            const size_t terms = f->K - k < f->run ? f->K - k : f->run, stop = k + s.runs * terms;
+            struct few_next next = {(uintptr_t)f->b + end * column + k * wide * size, 0, column, column};
+            if (s.runs > 1) {
+                next.piece = s.runs * lines.run;
+            } else if (wide * column > (s.kind == FEW_KIND_F32 ? NEAR : NEAR_HALVES)) {
+                next.at = stop < f->K ? (uintptr_t)b + stop * size : (uintptr_t)f->b + end * column;
+                next.piece = lines.run;
+            }
+            for (size_t m = 0; s.runs == 1 && m < s.rows; m++) a.row[m] = f->a.data + m * f->a.row_stride + k;
+            few_block(s, &a, b + k * size, &lines, terms, next, out);
+            few_give(s, f, n, end, f->accumulate || k > 0, stop == f->K, out[0] + (n - first) * s.runs);
+            k = stop;
+        } while (k < f->K);
+    }
 }
 
-/* A vector's sum is one chain of additions. Where that is slower than memory two chains at a time hide each other: with fewer than 16 lanes
- * or 16 bits while columns are short, with both always. No more columns than that: each is a place of its own in memory, and the processor
- * runs ahead of a few of them only. */
-QKV_INLINE void few_columns(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f) {
-    const bool lanes = W < 16, halves = kind != FEW_KIND_F32;
-    const size_t bytes = 2 * W * f->b_stride * (halves ? sizeof(uint16_t) : sizeof(float));
-    size_t n = 0;
-    if ((lanes && halves) || ((lanes || halves) && bytes <= FEW_PAIRS)) {
-        for (; f->columns - n >= 2 * W; n += 2 * W) few_runs(kind, rows, 2, f, n, W);
-    }
-    for (; n < f->columns; n += W) few_runs(kind, rows, 1, f, n, f->columns - n);
+/* 16 bits are more work than memory takes, so LINES that are one vector only go two vectors at a time while columns are short. */
+QKV_INLINE void few_halves(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f) {
+    if (W == LINES && LINES_MAX * f->b_stride * few_size(kind) <= SHORT)
+        few_columns((struct few_shape){kind, 1, rows, LINES_MAX}, f);
+    else
+        few_columns((struct few_shape){kind, 1, rows, LINES}, f);
+}
+
+/* More than GROUP runs go on as one after the other where LINES are one vector, and else GROUP by GROUP through all columns. */
+QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
+    struct qkv_gemm_few part = *f;
+    size_t left = f->K;
+    do {
+        const bool whole = W == LINES || left <= GROUP * f->run;
+        part.K = whole ? left : GROUP * f->run;
+        part.bias = whole ? f->bias : NULL;
+        if (part.K == 4 * f->run)
+            few_columns((struct few_shape){FEW_KIND_F32, 4, rows, LINES}, &part);
+        else if (part.K == 3 * f->run)
+            few_columns((struct few_shape){FEW_KIND_F32, 3, rows, LINES}, &part);
+        else if (part.K == 2 * f->run)
+            few_columns((struct few_shape){FEW_KIND_F32, 2, rows, LINES}, &part);
+        else
+            few_columns((struct few_shape){FEW_KIND_F32, 1, rows, LINES}, &part);
+        part.a.data += part.K;
+        part.b = (const float *)part.b + part.K;
+        part.accumulate = true;
+        left -= part.K;
+    } while (left);
 }
 
 QKV_INLINE void few_product(const enum few_kind kind, const struct qkv_gemm_few *f) {
-    if (f->rows == 1)
-        few_columns(kind, 1, f);
+    if (kind == FEW_KIND_F32 && f->rows == 1)
+        few_floats(1, f);
+    else if (kind == FEW_KIND_F32)
+        few_floats(2, f);
+    else if (f->rows == 1)
+        few_halves(kind, 1, f);
     else
-        few_columns(kind, 2, f);
+        few_halves(kind, 2, f);
 }
 
 #endif
