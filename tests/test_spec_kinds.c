@@ -249,6 +249,27 @@ static void a_setting_that_no_kind_uses_is_refused(void **state) {
     unlink(path);
 }
 
+/* Of an object that only some kinds have, settings beside the kinds mean those: the others get no half of one. */
+static void settings_reach_only_the_kinds_that_have_the_object(void **state) {
+    (void)state;
+    const char *json = "{" HEAD "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"d_ff\": 8}, "
+                       "\"kinds\": {\"dense\": {}, \"mixed\": {\"ffn\": {\"experts\": {\"count\": 8, \"groups\": 4, "
+                       "\"top_k\": 2, \"top_groups\": 2}}}}, \"pattern\": [\"dense\", \"mixed\"]}}";
+    struct qkv_spec s;
+    assert_ok(ctx, parse(&s, json, SETTINGS("decoder.ffn.experts.z_loss=0.5")));
+    assert_false(s.decoder.kinds[0].ffn.experts.given);
+    assert_true(s.decoder.kinds[1].ffn.experts.given && s.decoder.kinds[1].ffn.experts.z_loss == 0.5);
+    assert_status(ctx, parse(&s, json, SETTINGS("decoder.ffn.experts.groups=3")), QKV_SPEC);
+    assert_message(ctx, "setting \"decoder.ffn.experts.groups=3\" has no effect");
+    assert_message(ctx, "set it in a kind, decoder.kinds.mixed.ffn.experts.groups");
+    assert_status(ctx, parse(&s, json, SETTINGS("decoder.kinds.mixed.ffn.experts.groups=3")), QKV_SPEC);
+    assert_message(ctx, "decoder.kinds.mixed.ffn.experts.groups is 3, which does not divide the count of 8");
+    assert_status(ctx, parse(&s, json, SETTINGS("decoder.kinds.dense.ffn.experts.groups=3")), QKV_SPEC);
+    assert_message(ctx, "decoder.kinds.dense.ffn.experts.count is missing");
+    assert_ok(ctx, parse(&s, json, SETTINGS("decoder.ffn.experts.count=2")));
+    assert_true(s.decoder.kinds[0].ffn.experts.given && s.decoder.kinds[0].ffn.experts.count == 2);
+}
+
 static void settings_of_kinds_are_checked_without_a_spec(void **state) {
     (void)state;
     assert_ok(ctx, qkv_spec_check_settings(ctx, SETTINGS("decoder.kinds.x.attention.window=3",
@@ -431,6 +452,7 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_with_kinds_is_named),
         cmocka_unit_test(files_have_the_keys_of_their_version),
         cmocka_unit_test(a_setting_that_no_kind_uses_is_refused),
+        cmocka_unit_test(settings_reach_only_the_kinds_that_have_the_object),
         cmocka_unit_test(settings_of_kinds_are_checked_without_a_spec),
         cmocka_unit_test(golden_folders_written_as_version_2_are_the_same_models),
         cmocka_unit_test(names_of_kinds_are_not_in_a_digest_but_what_they_say_is),

@@ -117,6 +117,17 @@ json_t *qkv_spec_reader_kind(const struct qkv_key *kinds, const json_t *stack, c
     return NULL;
 }
 
+/* The kind that has a value of its own for a key of what they have in common, or else the first one. */
+static const char *kinds_with_own(const struct qkv_spec_reader *r, const struct qkv_place *place, const char *key) {
+    char path[QKV_SPEC_PATH];
+    for (int i = 0; i < place->stack->kind_count; i++) {
+        const char *name = place->stack->kinds[i].name;
+        const int n = snprintf(path, sizeof path, "%skinds.%s.%s", place->path, name, key);
+        if (n > 0 && (size_t)n < sizeof path && qkv_spec_reader_at(r->tree, path)) return name;
+    }
+    return place->stack->kinds[0].name;
+}
+
 enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, const struct qkv_key *parts,
                                              const struct qkv_place *place) {
     char path[QKV_SPEC_PATH];
@@ -126,13 +137,15 @@ enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, co
             const char *setting = r->settings[i];
             bool here = !strncmp(setting, path, n) && (setting[n] == '.' || setting[n] == '=');
             if (!here || r->shared[i]) continue;
+            char key[QKV_SPEC_NAME];
+            const char *own = setting + strlen(place->path);
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(own, "="), own);
             if (!r->idle)
                 return qkv_fail(
                     r->ctx, QKV_SPEC,
                     "%s: setting \"%.200s\" has no effect, as every kind of %skinds has its own or none has a "
-                    "use for it; set it in a kind, %skinds.%s.%.*s",
-                    r->name, setting, place->path, place->path, place->stack->kinds[0].name,
-                    (int)strcspn(setting + strlen(place->path), "="), setting + strlen(place->path));
+                    "use for it; set it in a kind, %skinds.%s.%s",
+                    r->name, setting, place->path, place->path, kinds_with_own(r, place, key), key);
             r->idle[i] = true;
         }
     }

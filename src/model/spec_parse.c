@@ -108,10 +108,23 @@ static void take_over(const struct qkv_key *object, const struct qkv_place *cros
         qkv_key_set(key, &to, qkv_key_get(key, &from));
 }
 
+/* Whether settings alone make an object of what kinds have in common, and leave out what it must have: they mean those kinds that have
+ * the rest of it. */
+static bool settings_of_others(const struct qkv_spec_reader *r, const struct qkv_key *key,
+                               const struct qkv_place *place, const json_t *value) {
+    char path[QKV_SPEC_PATH];
+    bool missing = false;
+    for (const struct qkv_key *inner = key->keys; inner->name; inner++)
+        missing = missing || (inner->flags & QKV_KEY_REQUIRED && !json_object_get(value, inner->name));
+    return missing && qkv_spec_reader_path(r, place, key->name, path) &&
+           !json_is_object(qkv_spec_reader_at(r->file, path));
+}
+
 static enum qkv_status read_optional(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                      const struct qkv_place *place, const json_t *value) {
     const struct qkv_place in = qkv_key_enter(place, key);
     const bool given = json_is_object(value);
+    if (given && settings_of_others(r, key, place, value)) return read_optional(r, key, place, NULL);
     if (value && !given && !json_is_null(value)) return qkv_spec_reader_fail_value(r, key, place, value);
     qkv_key_give(key, place, false);
     if (!value && qkv_key_applies(key, place)) qkv_key_inherit(key, place);
