@@ -58,7 +58,8 @@ static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, st
     test_fill(r, bias, N, 1);
     test_fill(r, start, M * N, 1);
     const bool accumulate = qkv_random_below(r, 2), biased = qkv_random_below(r, 2);
-    const struct qkv_stored_operand stored[] = {{NULL, false}, {&w.stored, transposed}, {&w.stored, transposed}};
+    const struct qkv_stored_operand one = {.weights = &w.stored, .transposed = transposed};
+    const struct qkv_stored_operand stored[] = {{0}, one, one};
     const size_t row = transposed ? 1 : N, column = transposed ? K : 1;
     const struct qkv_kernels *table = ctx->kernels, without = without_products(table);
     for (size_t i = 0; i < 3; i++) { /* in fp32; as they are stored; the same, each piece converted first */
@@ -114,7 +115,85 @@ static void stored_weights_multiply_with_the_bits_of_fp32_ones(void **state) {
         }
 }
 
+/* Every eighth column is of numbers that are subnormal, or all but. */
+static float *turned_numbers(struct qkv_random *r, size_t count, size_t columns) {
+    float *w = malloc(count * sizeof *w);
+    test_fill(r, w, count, 1);
+    for (size_t i = 0; i < count; i++)
+        if (i % columns % 8 == 0) w[i] = i % 3 ? w[i] * 0x1p-125F : -0x1.fffffep-127F;
+    return w;
+}
+
+struct turned { /* B (K,N), and Bᵀ packed, of fp32 numbers and of rounded ones */
+    struct qkv_operand b;
+    void *packed[2];
+    size_t K, N;
+};
+
+static void turned_pack(struct qkv_context *ctx, struct qkv_arena *scratch, struct turned *t) {
+    uint16_t *halves = qkv_arena_take(scratch, t->K * t->N, sizeof *halves);
+    size_t bytes;
+    qkv_bf16_round(ctx, halves, t->b.data, t->K * t->N);
+    assert_true(qkv_bf16_packed_bytes(ctx, t->N, t->K, &bytes));
+    for (size_t i = 0; i < 2; i++) {
+        const struct qkv_operand other = {i ? (const void *)halves : t->b.data, i ? QKV_BF16 : QKV_F32, 1, t->N};
+        t->packed[i] = qkv_arena_take(scratch, bytes, 1);
+        qkv_bf16_pack(ctx, t->packed[i], other, (struct qkv_stored_operand){0}, t->N, t->K);
+    }
+}
+
+/* In the order of form: B in fp32; then Bᵀ packed, turned at each use; and once, ahead. */
+static void turned_multiply(struct qkv_context *ctx, struct qkv_arena *scratch, const struct turned *t, size_t form,
+                            const float *a, size_t M, float *c) {
+    struct qkv_bf16_options o = {.dtype = QKV_F32};
+    struct qkv_operand b = t->b;
+    size_t bytes;
+    if (form) o.stored.turned = t->packed[form % 2], b.data = NULL;
+    if (form > 2) {
+        assert_true(qkv_bf16_packed_bytes(ctx, t->K, t->N, &bytes));
+        void *packed = qkv_arena_take(scratch, bytes, 1);
+        qkv_bf16_pack(ctx, packed, b, o.stored, t->K, t->N);
+        o = (struct qkv_bf16_options){.dtype = QKV_F32, .packed = packed};
+    }
+    const struct qkv_operand left = {a, QKV_F32, t->K, 1};
+    assert_int_equal(qkv_gemm_bf16(ctx, scratch, c, t->N, left, b, M, t->N, t->K, o), QKV_OK);
+}
+
+/* Weights that lie packed for x·wᵀ alone: the way back, dy·w, has the bits that w in fp32 gives. */
+static void weights_packed_for_one_product_are_turned_for_the_other(void **state) {
+    (void)state;
+    const char *isa;
+    for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
+        for (size_t i = 0; i < 40; i++) {
+            struct qkv_random r = test_random(500 + 100 * t + i);
+            const size_t M = test_between(&r, 1, 70), most = i % 4 ? 200 : 3000;
+            struct turned w = {.K = test_between(&r, 1, most), .N = test_between(&r, 1, i % 4 == 2 ? 3000 : most / 2)};
+            struct qkv_context *ctx;
+            struct qkv_arena scratch;
+            assert_int_equal(
+                qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1 + (int)(i % 2), .isa = isa}),
+                QKV_OK);
+            assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)256 << 20, "products"));
+            float *numbers = turned_numbers(&r, w.K * w.N, w.N), *a = malloc(M * w.K * sizeof *a);
+            float *c = malloc(M * w.N * sizeof *c), *expected = malloc(M * w.N * sizeof *c);
+            test_fill(&r, a, M * w.K, 8);
+            w.b = (struct qkv_operand){numbers, QKV_F32, w.N, 1};
+            turned_pack(ctx, &scratch, &w);
+            for (size_t form = 0; form < 5; form++) {
+                turned_multiply(ctx, &scratch, &w, form, a, M, form ? c : expected);
+                if (form && memcmp(c, expected, M * w.N * sizeof *c))
+                    fail_msg("%s: %zu x %zu x %zu, form %zu", isa, M, w.N, w.K, form);
+            }
+            free(numbers), free(a), free(c), free(expected);
+            qkv_arena_free(&scratch);
+            qkv_context_free(ctx);
+        }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stored_weights_multiply_with_the_bits_of_fp32_ones)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stored_weights_multiply_with_the_bits_of_fp32_ones),
+        cmocka_unit_test(weights_packed_for_one_product_are_turned_for_the_other),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,8 @@
 #include "kernel/isa/bf16.h"
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 
 #include "kernel/epilogue.h"
 
@@ -33,7 +35,7 @@ struct product {
     struct qkv_operand a, b;
     size_t M, N, K;
     struct qkv_bf16_options options;
-    size_t run;
+    size_t run, turned_run;          /* of B, and of Bᵀ */
     size_t rows, row_blocks;         /* of a block, a multiple of the kernels' group */
     size_t columns, column_blocks;   /* of a block of the part, a multiple of a panel */
     size_t part_columns, part_terms; /* of B at a time */
@@ -90,6 +92,30 @@ static void pack_stored(const struct product *p, uint32_t *out, size_t k, size_t
     }
 }
 
+/* A panel of columns n … of which two terms each are words of pairs of Bᵀ: two of its words side by side have the four numbers of two
+ * words here. `out`: `pairs` of them from term k on, which Bᵀ has as columns, zeros past its last ones. */
+static void turn_panel(const struct product *p, uint32_t *out, size_t k, size_t n, size_t pairs) {
+    const size_t nr = p->kernels->nr, width = qkv_round_up(p->K, nr), end = k + 2 * pairs;
+    for (size_t o = k, next; o < end; o = next) {
+        next = qkv_min(o / nr * nr + nr, end);
+        for (size_t i = n; i < n + nr; i += 2) {
+            uint32_t *to = out + (o - k) / 2 * nr + (i - n);
+            const size_t first = i / p->turned_run * p->turned_run;
+            if (i >= p->N || o >= width) {
+                for (size_t at = o; at < next; at += 2, to += nr) to[0] = to[1] = 0;
+                continue;
+            }
+            const size_t own = pairs_of(p->kernels, qkv_min(p->turned_run, p->N - first)); /* of the run that i is in */
+            const uint32_t *from = (const uint32_t *)p->options.stored.turned + words_before(first, width) +
+                                   o / nr * nr * own + (i - first) / 2 * nr + o % nr;
+            for (size_t at = o; at < next; at += 2, to += nr, from += 2) {
+                to[0] = (from[0] & 0xffff) | from[1] << 16;
+                to[1] = from[0] >> 16 | (from[1] & 0xffff0000u);
+            }
+        }
+    }
+}
+
 /* Packs a few panels of the part over one run. */
 static void pack_b_item(void *argument, size_t item, int thread) {
     (void)thread;
@@ -105,6 +131,9 @@ static void pack_b_item(void *argument, size_t item, int thread) {
         pack_stored(p, out, k, p->n_begin + n, terms, columns);
         return;
     }
+    for (size_t j = 0; p->options.stored.turned && j < columns; j += nr)
+        turn_panel(p, out + j * pairs_of(p->kernels, terms), k, p->n_begin + n + j, pairs_of(p->kernels, terms));
+    if (p->options.stored.turned) return;
     struct qkv_operand b = p->b;
     b.data = (const char *)b.data + (k * b.row_stride + (p->n_begin + n) * b.column_stride) * size;
     p->kernels->pack_b(out, b, terms, columns);
@@ -130,8 +159,17 @@ void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, 
         .kernels = ctx->kernels->bf16, .table = ctx->kernels, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
     p.options.stored = stored;
     p.run = run_length(ctx, K);
+    p.turned_run = run_length(ctx, N);
     p.packed_b = packed;
     if (N) pack_b_part(ctx, &p);
+}
+
+/* A table that multiplies bf16 itself takes subnormal numbers as 0, before they are rounded. */
+void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x, size_t n) {
+    const struct qkv_kernels *kernels = ctx->kernels;
+    kernels->narrow(out, x, n);
+    for (size_t i = 0; kernels->bf16->native && i < n; i++)
+        if (fabsf(x[i]) < FLT_MIN) out[i] &= 0x8000;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
@@ -157,6 +195,7 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
 static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     p->run = run_length(ctx, p->K);
+    p->turned_run = run_length(ctx, p->N);
     const size_t run = qkv_max(p->run, 1);
     p->sums_apart = p->options.dtype == QKV_BF16;
     p->part_terms = p->sums_apart ? qkv_max(p->K, 1) : qkv_min(qkv_max(p->K, 1), qkv_round_up(PART_TERMS, run));

@@ -151,6 +151,8 @@ struct qkv_matrix {
 struct qkv_stored_operand {
     const struct qkv_stored *weights;
     bool transposed;
+    const void
+        *turned; /* or, of products in bf16 alone, Bᵀ as qkv_bf16_pack left it for (N,K); NULL: B lies otherwise */
 };
 /* More to be done to each block of C once it is whole, while it is in the cache; called from the product's own threads. */
 struct qkv_epilogue {
@@ -191,6 +193,8 @@ enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch
 bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
 void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
                    size_t K, size_t N);
+/* Rounds n numbers as packing does, so that products of them have the bits of products of x. */
+void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x, size_t n);
 /* ---- sums in a defined order (order.c, gemm_order.c) ----------------------------------------------------------------
  * The terms of a sum over rows (of gradients) belong to sequences, and these to groups. The sum of a group goes over its terms in
  * order, in a form in which a cut between two sequences changes no bit. Groups are added in one binary tree: two neighbours, then two
