@@ -21,17 +21,17 @@ static double ranks_seconds(const struct cli_info_ranks *r, const struct qkv_ran
 }
 
 static void ranks_row(const struct cli_info_ranks *r, int rank, const struct qkv_rank_plan *p) {
-    char groups[CLI_NUMBER], n[8][CLI_NUMBER];
+    char groups[CLI_NUMBER], n[9][CLI_NUMBER];
     if (p->group_begin == p->group_end)
         snprintf(groups, sizeof groups, "none");
     else
         snprintf(groups, sizeof groups, p->group_end - p->group_begin > 1 ? "%zu to %zu" : "%zu", p->group_begin,
                  p->group_end - 1);
-    printf("  %4d  %8s %5zu  %10s %10s %10s %11s %10s %10s  %10s %10s  %8.3f s\n", rank, groups, p->rows,
-           cli_bytes(n[0], p->weight_bytes), cli_bytes(n[1], p->gradient_bytes), cli_bytes(n[2], p->optimizer_bytes),
-           cli_bytes(n[3], p->activation_bytes), cli_bytes(n[4], p->buffer_bytes), cli_bytes(n[5], p->train_bytes),
-           cli_bytes(n[6], (size_t)(p->gradient_sent + p->weight_sent)), cli_bytes(n[7], (size_t)p->received),
-           ranks_seconds(r, p));
+    printf("  %4d  %8s %5zu  %10s %10s %10s %10s %11s %10s %10s  %10s %10s  %8.3f s\n", rank, groups, p->rows,
+           cli_bytes(n[0], p->weight_bytes), cli_bytes(n[1], p->master_bytes), cli_bytes(n[2], p->gradient_bytes),
+           cli_bytes(n[3], p->optimizer_bytes), cli_bytes(n[4], p->activation_bytes), cli_bytes(n[5], p->buffer_bytes),
+           cli_bytes(n[6], p->train_bytes), cli_bytes(n[7], (size_t)(p->gradient_sent + p->weight_sent)),
+           cli_bytes(n[8], (size_t)p->received), ranks_seconds(r, p));
 }
 
 int cli_info_print_ranks(struct qkv_context *ctx, const struct cli_info_ranks *r) {
@@ -41,11 +41,11 @@ int cli_info_print_ranks(struct qkv_context *ctx, const struct cli_info_ranks *r
         struct qkv_rank_plan plan;
         if (ranks_plan(ctx, r, rank, &plan)) return cli_broken(ctx);
         if (!rank)
-            printf("\n%lld ranks, %zu x %zu a step, %zu groups\n  %4s  %8s %5s  %10s %10s %10s %11s %10s %10s  %10s "
-                   "%10s  %10s\n  %4s  %8s %5s  %10s %10s %10s %11s %10s %10s  %10s %10s  %10s\n",
+            printf("\n%lld ranks, %zu x %zu a step, %zu groups\n  %4s  %8s %5s  %10s %10s %10s %10s %11s %10s %10s  "
+                   "%10s %10s  %10s\n  %4s  %8s %5s  %10s %10s %10s %10s %11s %10s %10s  %10s %10s  %10s\n",
                    (long long)r->ranks, r->batch, r->context, plan.groups, "rank", "groups", "rows", "weights",
-                   "gradients", "moments", "activations", "buffers", "memory", "sent", "received", "at", "", "", "", "",
-                   "", "", "", "", "in all", "a step", "a step", network);
+                   "masters", "gradients", "moments", "activations", "buffers", "memory", "sent", "received", "at", "",
+                   "", "", "", "", "", "", "", "", "in all", "a step", "a step", network);
         ranks_row(r, rank, &plan);
     }
     return CLI_DONE;
@@ -66,6 +66,7 @@ int cli_info_put_ranks(struct qkv_context *ctx, const struct cli_info_ranks *r, 
         qkv_json_put_count(out, "group_end", p.group_end);
         qkv_json_put_count(out, "rows", p.rows);
         qkv_json_put_count(out, "weight_bytes", p.weight_bytes);
+        qkv_json_put_count(out, "master_bytes", p.master_bytes);
         qkv_json_put_count(out, "gradient_bytes", p.gradient_bytes);
         qkv_json_put_count(out, "optimizer_bytes", p.optimizer_bytes);
         qkv_json_put_count(out, "activation_bytes", p.activation_bytes);

@@ -1,9 +1,11 @@
 /* scale.c: what the cost model of docs/scale.md foresees for 1 to 1,024 ranks on 1, 10 and 100 Gbit/s, of a step that gives each rank the
  * same rows. GFLOPS is what a rank reaches in training (tokens a second of one rank times the FLOPs a token that qkv info says); MS the
- * milliseconds of a message, ADD and UPDATE the GB/s of sums and of the optimizer (qkv bench --filter reduce).
- *     scale PRESET ROWS CONTEXT GFLOPS [MS [ADD [UPDATE]]] */
+ * milliseconds of a message, ADD and UPDATE the GB/s of sums and of the optimizer (qkv bench --filter reduce). In bf16 weights of
+ * products travel as bf16.
+ *     scale PRESET ROWS CONTEXT GFLOPS [MS [ADD [UPDATE [fp32|bf16]]]] */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <qkv.h>
 
@@ -11,6 +13,7 @@ enum { ROUNDS = 16, SHARE = 8 << 16 }; /* in which gradients travel, at least; f
 
 struct model {
     double floats, flops; /* of the weights; of a rank's rows, both ways */
+    double weight_bytes;  /* of all weights that travel */
     double flops_rate, seconds, add_rate, update_rate;
 };
 
@@ -30,7 +33,25 @@ static double step(const struct model *m, double ranks, double link) {
     const double gradients = messages + moved / link + bytes / m->add_rate; /* each owner adds a node of every rank */
     const double hidden = 2.0 / 3 * compute * (1 - 1 / rounds);
     const double small = 6 * m->seconds; /* what came of gradients, of the step, and signals: each to rank 0 and back */
-    return compute + larger(gradients - hidden, gradients / rounds) + update + messages + moved / link + small;
+    return compute + larger(gradients - hidden, gradients / rounds) + update + messages +
+           m->weight_bytes * others / ranks / link + small;
+}
+
+/* What two ranks send each other of weights in a step is once each that learns. */
+static enum qkv_status weight_bytes(struct qkv_context *ctx, const struct qkv_spec *spec, double *bytes) {
+    struct qkv_train_options options;
+    struct qkv_rank_plan plan;
+    struct qkv_model *model = NULL;
+    enum qkv_status status = qkv_train_defaults(ctx, NULL, &options);
+    if (!status) status = qkv_train_set(ctx, &options, "groups", "2");
+    if (!status) status = qkv_model_plan(ctx, spec, &model);
+    *bytes = 0;
+    for (int rank = 0; rank < 2 && !status; rank++) {
+        status = qkv_rank_plan(model, &options, 2, 1, 2, rank, &plan);
+        *bytes += plan.weight_sent;
+    }
+    qkv_model_free(model);
+    return status;
 }
 
 int main(int argc, char **argv) {
@@ -38,8 +59,11 @@ int main(int argc, char **argv) {
     struct qkv_context *ctx = NULL;
     struct qkv_spec spec;
     struct qkv_costs costs;
-    if (argc < 5 || argc > 8) {
-        fprintf(stderr, "usage: scale PRESET ROWS CONTEXT GFLOPS [MS [ADD [UPDATE]]]\n");
+    const char *precision = argc > 8 ? argv[8] : "fp32";
+    const bool bf16 = !strcmp(precision, "bf16");
+    double moved;
+    if (argc < 5 || argc > 9 || (!bf16 && strcmp(precision, "fp32") != 0)) {
+        fprintf(stderr, "usage: scale PRESET ROWS CONTEXT GFLOPS [MS [ADD [UPDATE [fp32|bf16]]]]\n");
         return 2;
     }
     const double rows = atof(argv[2]), context = atof(argv[3]), rate = 1e9 * atof(argv[4]);
@@ -49,23 +73,25 @@ int main(int argc, char **argv) {
         fprintf(stderr, "ROWS and CONTEXT are from 1 to 1000000, rates greater than 0\n");
         return 2;
     }
-    if (qkv_context_create(&ctx, NULL) || qkv_spec_preset(ctx, &spec, argv[1], NULL, 0)) {
+    if (qkv_context_create(&ctx, &(struct qkv_context_options){.precision = bf16 ? QKV_MIXED_BF16 : QKV_FP32}) ||
+        qkv_spec_preset(ctx, &spec, argv[1], NULL, 0)) {
         fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
         qkv_context_free(ctx);
         return 1;
     }
     if (!spec.vocab) spec.vocab = 256;
     if (!spec.source_vocab) spec.source_vocab = spec.vocab;
-    if (qkv_measure_costs(ctx, &spec, 1, (size_t)context, &costs)) {
+    if (qkv_measure_costs(ctx, &spec, 1, (size_t)context, &costs) || weight_bytes(ctx, &spec, &moved)) {
         fprintf(stderr, "%s\n", qkv_message(ctx));
         qkv_context_free(ctx);
         return 1;
     }
     const struct model m = {
-        (double)costs.parameters, costs.train_flops * rows * context, rate, ms / 1e3, 1e9 * add, 1e9 * update};
+        (double)costs.parameters, costs.train_flops * rows * context, moved, rate, ms / 1e3, 1e9 * add, 1e9 * update};
     printf(
-        "%s, %g x %g tokens a rank, %g GFLOP/s, %g ms a message: tokens/s, and the share of as many lone ranks\n ranks",
-        argv[1], rows, context, rate / 1e9, ms);
+        "%s, %s, %g x %g tokens a rank, %g GFLOP/s, %g ms a message: tokens/s, and the share of as many lone ranks\n "
+        "ranks",
+        argv[1], precision, rows, context, rate / 1e9, ms);
     for (size_t n = 0; n < 3; n++) printf("  %9g Gbit/s      ", networks[n]);
     for (int ranks = 1; ranks <= 1024; ranks *= 2) {
         printf("\n%6d", ranks);

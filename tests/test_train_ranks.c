@@ -134,7 +134,7 @@ static void memory_and_messages_are_as_planned(void **state) {
     for (size_t form = 0; form < FORMS; form++)
         for (int ranks = 1; ranks <= 4; ranks++) {
             struct qkv_spec spec;
-            struct run run = make_run(ctx, form, ranks % 2, (int64_t[]){8, 5, 4, 4, 7}[form], &spec);
+            struct run run = make_run(ctx, form, (form + (size_t)ranks) % 2, (int64_t[]){8, 5, 4, 4, 7}[form], &spec);
             memset(sent, 0, sizeof sent);
             run.options.eval_every = run.options.save_every = 100;
             run.options.gradients = form == 3 ? "bf16" : "fp32";

@@ -64,11 +64,13 @@ QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *
  * Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
 
-/* The named tensors, in the order of the file, as they are stored. data is NULL in a planned model. */
+/* The named tensors, in the order of the file, as they are stored. data is NULL in a planned model and of weights that
+ * ranks have divided. */
 QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
 QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
-/* The numbers of the i-th, with its shape; NULL in a planned model, past the last, and where they are stored in another type than
- * fp32 (qkv_array_floats reads any; qkv_optimizer_create makes all fp32). Owned by the model. */
+/* The numbers of the i-th, with its shape; NULL in a planned model, past the last, where they are stored in another type than
+ * fp32 (qkv_array_floats reads any; qkv_optimizer_create makes all fp32), and where ranks that train in mixed precision have divided
+ * them (qkv_trainer_model). Owned by the model. */
 QKV_API const float *qkv_model_weights(const struct qkv_model *model, size_t i);
 /* The same to write to. In mixed precision a copy of the weights is multiplied, made anew after this call: call it again after
  * writing later. */

@@ -44,11 +44,13 @@ struct qkv_rank_plan {
     size_t groups, group_begin, group_end; /* of the batch; those that the rank makes the gradients of */
     size_t rows;                           /* of the batch, in those groups */
     /* Memory in bytes, and its sum: */
-    size_t weight_bytes;     /* weights, and their packed copies in bf16 */
+    size_t weight_bytes; /* weights, and their packed copies in bf16: of divided weights those alone */
+    size_t
+        master_bytes; /* what the rank has of the fp32 numbers of divided weights: of several ranks in mixed precision */
     size_t gradient_bytes;   /* gradients, and sums of groups that wait for others */
     size_t optimizer_bytes;  /* moments of the weights that the rank updates */
     size_t activation_bytes; /* a pass over the rows, both ways; on rank 0 that of an evaluation besides */
-    size_t buffer_bytes;     /* sums of several nodes of the tree of groups, and what is received of others */
+    size_t buffer_bytes;     /* sums of several nodes of the tree of groups, and what travels */
     size_t train_bytes;
     /* A step: */
     double flops;

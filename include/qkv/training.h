@@ -346,7 +346,10 @@ QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
  * model that writes nothing, QKV_FILE, QKV_MEMORY. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, char **text, size_t *size);
-QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer); /* the latest weights; owned by the trainer */
+/* The latest weights; owned by the trainer. Of several ranks in mixed precision each has those that only products read as bf16 alone: the
+ * model can be evaluated and generated from in that precision, but neither saved nor exported, and qkv_model_weights is NULL for them; the
+ * run's folder has the model in fp32. */
+QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 /* The options of the run, with what gave way settled. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer); /* memory of weights, optimizer and step */

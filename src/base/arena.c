@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -103,7 +104,7 @@ void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
         arena_unpoison(arena, 0, qkv_max(guard_end(arena, arena->used), qkv_min(arena->peak, PADDED)));
         munmap(arena->base, arena->capacity);
-        qkv_arena_count(arena->capacity, false);
+        qkv_arena_count(arena->capacity - arena->discarded, false);
     }
     *arena = (struct qkv_arena){0};
 }
@@ -123,6 +124,18 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size) {
     move_used(arena, begin + piece);
     if (!arena->measuring && begin + piece <= PADDED) arena_poison(arena, begin + bytes, begin + piece);
     return (unsigned char *)((uintptr_t)arena->base + begin);
+}
+
+void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = (size_t)((unsigned char *)piece - arena->base);
+    const size_t first = qkv_round_up(begin, page);
+    bytes = qkv_round_up(bytes, QKV_CACHE_LINE); /* as the piece was taken */
+    const size_t last = (begin + bytes) / page * page;
+    assert(!arena->measuring && begin % QKV_CACHE_LINE == 0 && begin + bytes <= arena->used);
+    if (first < last) madvise(arena->base + first, last - first, MADV_DONTNEED);
+    arena_poison(arena, begin, qkv_min(begin + bytes, PADDED));
+    arena->discarded += bytes;
+    qkv_arena_count(bytes, false);
 }
 
 size_t qkv_arena_mark(const struct qkv_arena *arena) {

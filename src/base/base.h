@@ -165,6 +165,7 @@ struct qkv_arena {
     struct qkv_context *ctx;
     unsigned char *base;
     size_t capacity, used, peak;
+    size_t discarded; /* bytes of pieces whose memory went back */
     bool measuring;
     const char *what; /* for messages: "parameters", "one step" */
 };
@@ -174,6 +175,8 @@ void qkv_arena_free(struct qkv_arena *arena);
 /* count × size bytes, 64-byte aligned, not zeroed; NULL with the sentence recorded when they do not fit.
  * count × size = 0 gives a valid address too. */
 void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
+/* Gives the memory of a piece of so many bytes back, all but what shares pages with others; it is not to be touched again. */
+void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
 /* What plan(argument) takes of `arena`, by a dry run (ctx->dry) in which the arena only counts; *bytes becomes at least that.

@@ -125,7 +125,7 @@ void qkv_family_arrays_free(struct qkv_family_array *arrays, size_t count) {
 enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
                                   struct qkv_family_array **arrays, size_t *count) {
     struct filled f = {0};
-    enum qkv_status status = qkv_model_check_file(model);
+    enum qkv_status status = gradients ? qkv_model_check_file(model) : qkv_model_check_whole(model);
     if (!status && !slots_make(model->ctx, &f, model->weights.count + 2)) status = QKV_MEMORY;
     for (size_t i = 0; i < model->weights.count && !status; i++) status = array_fill(model, config, i, gradients, &f);
     if (!status && !gradients) status = array_sinusoids(model, &model->encoder, "encoder", config, &f);

@@ -369,7 +369,7 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path, cons
     const struct qkv_format **formats = qkv_allocate(m->ctx, count, sizeof *formats);
     char digest[QKV_DIGEST_TEXT];
     const char *const metadata[] = {"format", "qkv", QKV_DIGEST_KEY, digest};
-    enum qkv_status status = arrays && formats ? qkv_model_check_file(m) : QKV_MEMORY;
+    enum qkv_status status = arrays && formats ? qkv_model_check_whole(m) : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         arrays[i] = m->weights.list[i].array;
         const struct qkv_weight *weight = &m->weights.list[i];

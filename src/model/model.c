@@ -82,6 +82,14 @@ enum qkv_status qkv_model_check_file(const struct qkv_model *m) {
     return m->file.owner ? m->file.check(m->file.owner) : QKV_OK;
 }
 
+enum qkv_status qkv_model_check_whole(const struct qkv_model *m) {
+    const struct qkv_weight *weight = qkv_weights_divided(&m->weights);
+    if (!weight) return qkv_model_check_file(m);
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "%s and other weights are divided among ranks while these train; take the model that the run saves",
+                    weight->array.name);
+}
+
 static void model_close_file(struct qkv_model *m) {
     if (m->file.owner) m->file.close(m->file.owner);
     m->file = (struct qkv_model_file){0};

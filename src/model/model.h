@@ -163,6 +163,8 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
 enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Whether the weights can be read: called before every use. */
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);
+/* Whether all their fp32 numbers can be: QKV_ARGUMENT where ranks have divided some. */
+enum qkv_status qkv_model_check_whole(const struct qkv_model *model);
 /* Gives weights that stay in a file memory of their own in fp32, as learning needs it, and closes the file. */
 enum qkv_status qkv_model_to_fp32(struct qkv_model *model);
 

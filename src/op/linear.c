@@ -45,7 +45,18 @@ static struct qkv_operand linear_operand(struct qkv_linear_rows x, size_t row_st
 }
 
 static struct qkv_stored_operand linear_stored(const struct qkv_tensor *weight, bool transposed) {
-    return (struct qkv_stored_operand){weight->stored.count ? &weight->stored : NULL, transposed};
+    return (struct qkv_stored_operand){.weights = weight->stored.count ? &weight->stored : NULL,
+                                       .transposed = transposed,
+                                       .turned = weight->divided && !transposed ? weight->packed->data : NULL};
+}
+
+/* Whether its numbers are there in the precision of its products. */
+static enum qkv_status linear_check_divided(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
+    if (!weight->divided || linear_precision(tape, weight) != QKV_FP32) return QKV_OK;
+    return qkv_fail(tape->ctx, QKV_ARGUMENT,
+                    "%s is divided among ranks and lies here in bf16 alone; leave the context's precision as it was "
+                    "trained with",
+                    weight->name);
 }
 
 static struct qkv_matrix linear_matrix(struct qkv_operand x) {
@@ -126,8 +137,9 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     const size_t in = weight->columns, out = weight->rows;
     const enum qkv_precision precision = linear_precision(tape, weight);
     const size_t mark = qkv_arena_mark(tape->arena);
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = linear_check_divided(tape, weight);
     size_t begin, end;
+    if (status) return status;
     if (dweight) x = linear_rows(tape, weight, x, N);
     if (tape->status) return tape->status;
     if (dx) {
@@ -185,13 +197,14 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
                               .b = linear_operand(linear_floats(weight->data), 1, weight->columns),
                               .stored = linear_stored(weight, true),
                               .packed = weight->packed,
-                              .version = qkv_tensor_version(weight),
+                              .version = weight->divided ? weight->packed->version : qkv_tensor_version(weight),
                               .bias = bias ? bias->data : NULL,
                               .epilogue = epilogue,
                               .M = N,
                               .N = weight->rows,
                               .K = weight->columns};
-    const enum qkv_status status = tape->status ? tape->status : linear_multiply(tape, &p);
+    enum qkv_status status = linear_check_divided(tape, weight);
+    if (!status) status = tape->status ? tape->status : linear_multiply(tape, &p);
     qkv_arena_release(tape->arena, mark);
     return status;
 }

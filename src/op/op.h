@@ -77,6 +77,7 @@ struct qkv_tensor {
     struct qkv_packed_weight *packed,
         *packed_transposed; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
     bool fp32;              /* of a weight: its products multiply fp32 numbers in mixed precision too */
+    bool divided; /* of a weight: its numbers lie here as bf16 alone, in `packed`; as fp32 ranks have a share each */
 };
 
 struct qkv_tape;

@@ -87,6 +87,12 @@ bool qkv_weight_has_formats(const struct qkv_weight *weight) {
     return weight->array.rank == 2 && weight_is_matrix(roles_of_weights[weight->role].start);
 }
 
+bool qkv_weight_only_multiplied(const struct qkv_weight *weight) {
+    const enum qkv_start start = roles_of_weights[weight->role].start;
+    const bool heads = weight->role == QKV_ROLE_ATTN_K_B || weight->role == QKV_ROLE_ATTN_V_B; /* head by head */
+    return !weight->bias && !heads && (start == QKV_START_LINEAR || start == QKV_START_RESIDUAL);
+}
+
 /* GPT-2 (Radford et al. 2019): a residual stream that `branches` matrices add to keeps its size. */
 static void start_gpt2(struct qkv_weight *weight, enum qkv_start start, double std, size_t branches) {
     const float all = std > 0 ? (float)std : 0.02F;

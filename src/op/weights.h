@@ -125,14 +125,14 @@ struct qkv_weight {
     int layer;
     int expert; /* −1: of none */
     const struct qkv_format *format;
-    bool stored;            /* the numbers stay as their file has them; others are fp32 in `data` */
-    bool trainable;         /* it learns; else it is frozen: no gradient, no moments, no step changes it */
-    size_t rows, columns;   /* a vector is one row */
-    float *data;            /* the numbers, row-major; NULL where they are stored, and in a plan */
-    float *gradient;        /* shaped alike; NULL before there are gradients, where it is frozen, and in a plan */
-    bool decays;            /* under weight decay */
-    float rate;             /* times that of a step, which it learns with: 1 */
-    uint64_t version;       /* raised when the numbers change: packed copies are made again */
+    bool stored;          /* the numbers stay as their file has them; others are fp32 in `data` */
+    bool trainable;       /* it learns; else it is frozen: no gradient, no moments, no step changes it */
+    size_t rows, columns; /* a vector is one row */
+    float *data;          /* the numbers, row-major; NULL where they are stored or divided among ranks, and in a plan */
+    float *gradient;      /* shaped alike; NULL before there are gradients, where it is frozen, and in a plan */
+    bool decays;          /* under weight decay */
+    float rate;           /* times that of a step, which it learns with: 1 */
+    uint64_t version;     /* raised when the numbers change: packed copies are made again */
     struct qkv_array array; /* as files have it; the name is owned */
     struct qkv_tensor *part_of;
     size_t first_row; /* its first row there; of a bias, its first column */
@@ -226,6 +226,14 @@ void qkv_weights_changed(struct qkv_weights *weights);
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
 /* Whether it is a matrix of a product or an embedding, which files may have in a format of QKV_FORMAT_LIST; not a norm's. */
 bool qkv_weight_has_formats(const struct qkv_weight *weight);
+/* Whether nothing but products of the operands of linear layers reads it. */
+bool qkv_weight_only_multiplied(const struct qkv_weight *weight);
+/* The numbers of an operand that is packed for products in bf16 are as fp32 no longer here: where they were. */
+float *qkv_weights_divide(struct qkv_weights *weights, struct qkv_tensor *tensor);
+/* Those of all such operands lie where their gradients are for a while, or no longer. */
+void qkv_weights_lend(struct qkv_weights *weights, bool lent);
+/* The first weight that is divided among ranks and nowhere whole; NULL: there is none. */
+const struct qkv_weight *qkv_weights_divided(const struct qkv_weights *weights);
 /* The first weight that stays in a file; NULL: there is none. Bytes of all of them. */
 const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *weights);
 size_t qkv_weights_stored_bytes(const struct qkv_weights *weights);

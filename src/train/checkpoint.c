@@ -76,19 +76,27 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
 
 /* ---- writing ----------------------------------------------------------------------------------------------------------- */
 
+static enum qkv_status check_numbers(const struct qkv_trainer *t, const struct qkv_weight *w, const float *x,
+                                     size_t count) {
+    if (isfinite(t->ctx->kernels->sum_squares(x, count))) return QKV_OK;
+    return qkv_fail(t->ctx, QKV_NUMBER,
+                    "step %lld: %s holds numbers that are not finite, so nothing was saved; the checkpoint of step "
+                    "%lld in %s is whole: try a lower rate (now %g) or a longer warmup (now %lld)",
+                    (long long)t->report.step, w->array.name, (long long)t->saved_step, t->folder, t->options.rate,
+                    (long long)t->options.warmup);
+}
+
 /* A checkpoint of broken weights would replace one that can still be used. */
 static enum qkv_status check_weights(const struct qkv_trainer *t) {
-    for (size_t i = 0; i < t->model->weights.count; i++) {
-        const struct qkv_weight *w = &t->model->weights.list[i];
-        if (!isfinite(t->ctx->kernels->sum_squares(w->data, w->rows * w->columns)))
-            return qkv_fail(
-                t->ctx, QKV_NUMBER,
-                "step %lld: %s holds numbers that are not finite, so nothing was saved; the checkpoint of step "
-                "%lld in %s is whole: try a lower rate (now %g) or a longer warmup (now %lld)",
-                (long long)t->report.step, w->array.name, (long long)t->saved_step, t->folder, t->options.rate,
-                (long long)t->options.warmup);
-    }
-    return QKV_OK;
+    const struct qkv_weight *list = t->model->weights.list;
+    enum qkv_status status = QKV_OK;
+    size_t runs;
+    const struct qkv_moment_run *run = qkv_optimizer_runs(t->optimizer, &runs), *end = run + runs;
+    for (size_t i = 0; i < t->model->weights.count && !status; i++)
+        if (list[i].data) status = check_numbers(t, &list[i], list[i].data, list[i].rows * list[i].columns);
+    for (; run < end && !status; run++)
+        if (run->master) status = check_numbers(t, &list[run->weight], run->master, run->end - run->begin);
+    return status;
 }
 
 /* Weights, then each moment of those that have some, as *count arrays without data. The moments' names are printed into *names. */
@@ -123,8 +131,7 @@ static enum qkv_status checkpoint_begin(struct qkv_trainer *t, const char *path,
     struct qkv_buffer names = {0}, loads = {0};
     char *spec = NULL, options[QKV_DIGEST_TEXT];
     size_t count = 0, most = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
-    enum qkv_status status = check_weights(t);
-    if (!status) status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
+    enum qkv_status status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
     if (!status) status = qkv_train_digest(t->ctx, &t->options, options);
     if (!status) {
         metadata = qkv_allocate(t->ctx, 1, sizeof *metadata);
@@ -160,7 +167,8 @@ enum qkv_status qkv_checkpoint_write(struct qkv_trainer *t) {
     struct qkv_replace replace = {.ctx = t->ctx};
     size_t data = 0;
     char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
-    enum qkv_status status = !path ? QKV_MEMORY : leads ? checkpoint_begin(t, path, &replace, &data) : QKV_OK;
+    enum qkv_status status = qkv_rank_agree(t->ctx, path ? check_weights(t) : QKV_MEMORY);
+    if (!status && leads) status = checkpoint_begin(t, path, &replace, &data);
     status = qkv_rank_agree(t->ctx, status);
     if (!status) status = qkv_checkpoint_write_shares(t, replace.temporary, data);
     if (!status && leads) status = checkpoint_end(t, path, &replace);
@@ -173,7 +181,8 @@ enum qkv_status qkv_checkpoint_write_alone(struct qkv_trainer *t, const char *fr
     struct qkv_replace replace = {.ctx = t->ctx};
     size_t data = 0;
     char *path = qkv_join_path(t->ctx, t->folder, QKV_CHECKPOINT_FILE);
-    enum qkv_status status = path ? checkpoint_begin(t, path, &replace, &data) : QKV_MEMORY;
+    enum qkv_status status = path ? check_weights(t) : QKV_MEMORY;
+    if (!status) status = checkpoint_begin(t, path, &replace, &data);
     if (!status) status = qkv_checkpoint_write_all(t, replace.temporary, data, from);
     if (!status) status = checkpoint_end(t, path, &replace);
     qkv_replace_cancel(&replace);

@@ -65,7 +65,7 @@ static enum qkv_status share_put_runs(const struct qkv_trainer *t, const struct 
     for (size_t r = 0; r < runs && !status; r++, run++) {
         const size_t count = run->end - run->begin;
         if (run->weight != weight) own = share_places(t, weight = run->weight, &moment);
-        status = share_put(f, w->list[weight].data + run->begin, count, own + run->begin);
+        status = share_put(f, run->master ? run->master : w->list[weight].data + run->begin, count, own + run->begin);
         for (size_t k = 0; k < moments && !status; k++)
             status = share_put(f, run->moments[k], count, moment + k * stride + run->begin);
     }

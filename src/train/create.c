@@ -242,6 +242,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
+    if (!status) status = qkv_optimizer_divide(t->optimizer);
     status = qkv_rank_agree(ctx, status);
     if (status) {
         qkv_trainer_free(t);

@@ -57,7 +57,7 @@ static uint64_t plan_levels(const struct plan *p) {
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
-    size_t step, evaluation = 0, sums = 0, ranks = 0, state;
+    size_t step, evaluation = 0, sums = 0, ranks = 0, state, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_add_packed(m, true);
     if (!status) status = qkv_model_add_gradients(m);
@@ -68,10 +68,10 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (!status)
         status = qkv_rank_sums_bytes(m, p->options, qkv_rank_batch(p->options), qkv_parts_later_all(m), &ranks);
     if (status) return status;
-    const struct qkv_rank_cut cut = qkv_rank_cut_of(m->ctx, m->weights.floats);
-    state = cut.ranks == 1 ? qkv_weights_moment_bytes(&m->weights)
-                           : qkv_rank_own_floats(&cut, qkv_context_rank(m->ctx)) * sizeof(float);
-    *bytes = sums + ranks + qkv_model_bytes(m) + moments * state + step + evaluation;
+    const size_t divided = qkv_rank_choose_divided(m);
+    const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);
+    state = qkv_rank_moment_bytes(m, qkv_context_rank(m->ctx));
+    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + moments * state + step + evaluation;
     return QKV_OK;
 }
 

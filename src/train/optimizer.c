@@ -25,6 +25,7 @@ struct qkv_optimizer {
     struct qkv_moment_run *runs; /* of weights in turn */
     bool *learns;                /* (weights): when it was made */
     struct piece *pieces;
+    struct qkv_rank_masters masters;
 };
 
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_optimizer_options *o) {
@@ -175,10 +176,19 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
 void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     if (!optimizer) return;
     qkv_arena_free(&optimizer->arena);
+    qkv_arena_free(&optimizer->masters.arena);
     free(optimizer->runs);
     free(optimizer->learns);
     free(optimizer->pieces);
     free(optimizer);
+}
+
+enum qkv_status qkv_optimizer_divide(struct qkv_optimizer *optimizer) {
+    return qkv_rank_divide(optimizer->model, optimizer->runs, optimizer->run_count, &optimizer->masters);
+}
+
+const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer *optimizer) {
+    return &optimizer->masters;
 }
 
 struct step { /* what the pieces of one step share */
@@ -197,7 +207,8 @@ static void step_piece(void *argument, size_t item, int thread) {
     const struct qkv_weight *weight = &o->model->weights.list[run->weight];
     if (!weight->trainable) return;
     const size_t begin = piece->begin, n = piece->end - begin;
-    float *w = weight->data + begin, *dw = weight->gradient + begin, *m = run->moments[0] + (begin - run->begin);
+    float *w = run->master ? run->master + (begin - run->begin) : weight->data + begin, *dw = weight->gradient + begin,
+          *m = run->moments[0] + (begin - run->begin);
     const float decay = weight->decays ? (float)p->weight_decay : 0, rate = s->rate * weight->rate;
     if (p->kind == QKV_OPTIMIZER_SGD) {
         s->kernels->sgd(w, m, dw, s->gradient_scale, rate, (float)p->momentum, decay, n);
@@ -241,7 +252,7 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
-    status = qkv_rank_spread_weights(optimizer->model);
+    status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
     for (size_t i = 0; i < weights->count; i++) weights->list[i].version += weights->list[i].trainable;
     optimizer->model->dirty = false;
     return status;
@@ -279,5 +290,5 @@ bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i) {
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {
-    return optimizer->arena.peak; /* a rank may own nothing */
+    return optimizer->arena.peak + optimizer->masters.arena.peak; /* a rank may own nothing */
 }

@@ -48,7 +48,7 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
 static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan *plan) {
     struct qkv_model *m = p->model;
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
-    size_t sums = 0;
+    size_t sums = 0, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_add_packed(m, true);
     const size_t before = qkv_model_bytes(m);
@@ -56,11 +56,13 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     if (!status) status = plan_passes(p, plan);
     if (!status) status = qkv_parts_bytes(m, qkv_parts_levels(p->ctx, p->options, p->batch), &sums);
     if (status) return status;
-    const struct qkv_rank_cut cut = qkv_rank_cut_of(p->ctx, m->weights.floats); /* of gradients, which it has by now */
-    plan->weight_bytes = before;
+    plan->weight_bytes = before - qkv_rank_choose_divided(m);
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
-    plan->optimizer_bytes = moments * qkv_rank_own_floats(&cut, p->rank) * sizeof(float);
-    return qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
+    plan->optimizer_bytes = moments * qkv_rank_moment_bytes(m, p->rank);
+    plan->master_bytes = qkv_rank_master_bytes(m, p->rank, &messages);
+    status = qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
+    plan->buffer_bytes += messages;
+    return status;
 }
 
 /* ---- traffic --------------------------------------------------------------------------------------------------------------- */
@@ -98,17 +100,13 @@ static void plan_round(const struct traffic *t, const struct qkv_rank_round *rou
 /* The weights that a rank has updated go to all others (rank_spread.c). */
 static void plan_bucket(const struct traffic *t, size_t bucket, struct qkv_rank_plan *plan) {
     const int rank = t->p->rank, ranks = t->p->ranks;
-    size_t begin, end, first, last;
-    qkv_rank_own(&t->cut, bucket, rank, &begin, &end);
-    for (int r = 0; r < ranks; r++) {
-        if (r == rank) continue;
-        qkv_rank_own(&t->cut, bucket, r, &first, &last);
-        plan->received += (double)(last - first) * sizeof(float);
-        plan->weight_sent += (double)(end - begin) * sizeof(float);
-    }
+    const size_t own = qkv_rank_weight_bytes(&t->p->model->weights, &t->cut, bucket, rank);
     for (int shift = 1; shift < ranks; shift++) {
-        qkv_rank_own(&t->cut, bucket, (rank + ranks - shift) % ranks, &first, &last);
-        plan->weight_messages += begin < end || first < last;
+        const int from = (rank + ranks - shift) % ranks;
+        const size_t theirs = qkv_rank_weight_bytes(&t->p->model->weights, &t->cut, bucket, from);
+        plan->received += (double)theirs;
+        plan->weight_sent += (double)own;
+        plan->weight_messages += own || theirs;
     }
 }
 
@@ -168,8 +166,8 @@ static enum qkv_status plan_make(struct planner *p, struct qkv_rank_plan *plan) 
     *plan = (struct qkv_rank_plan){
         .groups = p->share.groups, .group_begin = p->share.begin, .group_end = p->share.end, .rows = plan_rows(p)};
     status = plan_memory(p, plan);
-    plan->train_bytes =
-        plan->weight_bytes + plan->gradient_bytes + plan->optimizer_bytes + plan->activation_bytes + plan->buffer_bytes;
+    plan->train_bytes = plan->weight_bytes + plan->master_bytes + plan->gradient_bytes + plan->optimizer_bytes +
+                        plan->activation_bytes + plan->buffer_bytes;
     return status ? status : plan_traffic(p, plan);
 }
 

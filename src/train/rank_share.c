@@ -48,9 +48,3 @@ void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_
     *begin = qkv_min(bucket * cut->bucket + (size_t)rank * cut->share, cut->floats);
     *end = qkv_min(*begin + cut->share, cut->floats);
 }
-
-size_t qkv_rank_own_floats(const struct qkv_rank_cut *cut, int rank) {
-    size_t floats = 0, begin, end;
-    for (size_t b = 0; b < cut->buckets; b++, floats += end - begin) qkv_rank_own(cut, b, rank, &begin, &end);
-    return floats;
-}

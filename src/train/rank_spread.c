@@ -125,14 +125,96 @@ static void spread_clear(void *argument, size_t bucket, int thread) {
     }
 }
 
+/* ---- divided weights ------------------------------------------------------------------------------------------------------- */
+
+enum spread_way { SPREAD_COUNT, SPREAD_OUT, SPREAD_IN };
+
+/* Where an operand's numbers are while they travel: as floats, or, divided, as bf16 where its gradient was. */
+static char *spread_numbers(const struct qkv_tensor *x) {
+    return x->divided ? (char *)x->gradient : x->data;
+}
+
+/* What a rank owns of a bucket, operand behind operand, into a message or out of it; its bytes. */
+static size_t spread_message(const struct qkv_weights *w, const struct qkv_rank_cut *cut, size_t bucket, int rank,
+                             enum spread_way way, char *message) {
+    size_t begin, end, bytes = 0;
+    qkv_rank_own(cut, bucket, rank, &begin, &end);
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        const struct qkv_tensor *x = w->tensors[i];
+        if (!x->gradient) continue;
+        const size_t at = qkv_rank_place(w, x), size = x->divided ? sizeof(uint16_t) : sizeof(float);
+        const size_t from = qkv_max(begin, at), to = qkv_min(end, at + x->rows * x->columns);
+        if (at >= end) break;
+        if (from >= to) continue;
+        if (way == SPREAD_OUT) memcpy(message + bytes, spread_numbers(x) + (from - at) * size, (to - from) * size);
+        if (way == SPREAD_IN) memcpy(spread_numbers(x) + (from - at) * size, message + bytes, (to - from) * size);
+        bytes += (to - from) * size;
+    }
+    return bytes;
+}
+
+size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_cut *cut, size_t bucket, int rank) {
+    size_t begin, end;
+    bool divided = false;
+    for (size_t i = 0; i < w->tensor_count && !divided; i++) divided = w->tensors[i]->divided;
+    if (divided) return spread_message(w, cut, bucket, rank, SPREAD_COUNT, NULL);
+    qkv_rank_own(cut, bucket, rank, &begin, &end);
+    return (end - begin) * sizeof(float);
+}
+
+struct spread_rounding {
+    const struct qkv_weights *w;
+    const struct qkv_rank_masters *masters;
+};
+
+static void spread_round(void *argument, size_t run, int thread) {
+    (void)thread;
+    const struct spread_rounding *s = argument;
+    const struct qkv_moment_run *r = &s->masters->runs[run];
+    const struct qkv_weight *weight = &s->w->list[r->weight];
+    if (!r->master) return;
+    uint16_t *to = (uint16_t *)(void *)weight->part_of->gradient + weight->first_row * weight->columns + r->begin;
+    qkv_bf16_round(s->w->ctx, to, r->master, r->end - r->begin);
+}
+
+/* Where their gradients were, which are used up, divided weights lie as bf16 until all of them are there and can be packed. */
+static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_rank_cut *cut,
+                                      const struct qkv_rank_masters *masters) {
+    struct qkv_context *ctx = w->ctx;
+    const int rank = qkv_context_rank(ctx);
+    enum qkv_status status = QKV_OK;
+    qkv_parallel(ctx, masters->run_count, spread_round, &(struct spread_rounding){w, masters});
+    for (size_t b = 0; b < cut->buckets; b++) {
+        const size_t out = spread_message(w, cut, b, rank, SPREAD_OUT, masters->sent);
+        for (int shift = 1; shift < cut->ranks && !status; shift++) {
+            const int to = (rank + shift) % cut->ranks, from = (rank + cut->ranks - shift) % cut->ranks;
+            const size_t in = spread_message(w, cut, b, from, SPREAD_COUNT, NULL);
+            status = qkv_rank_exchange(ctx, to, masters->sent, out, from, masters->received, in);
+            if (!status) spread_message(w, cut, b, from, SPREAD_IN, masters->received);
+        }
+    }
+    for (size_t i = 0; i < w->tensor_count && !status; i++) {
+        struct qkv_tensor *x = w->tensors[i];
+        if (!x->divided) continue;
+        const struct qkv_operand b = {
+            .data = x->gradient, .dtype = QKV_BF16, .row_stride = 1, .column_stride = x->columns};
+        qkv_bf16_pack(ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
+    }
+    qkv_weights_clear_gradients(w);
+    return status;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------------------------------------- */
+
 /* The gradients are used up, so their array carries weights that lie otherwise. */
-enum qkv_status qkv_rank_spread_weights(struct qkv_model *model) {
+enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters) {
     struct qkv_weights *w = &model->weights;
     struct spread s = {
         .w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx), .out = true};
     enum qkv_status status;
     float *first;
     if (s.cut.ranks == 1) return QKV_OK;
+    if (masters->arena.base) return spread_divided(w, &s.cut, masters);
     if (spread_alike(w, &first)) {
         status = spread_array(w->ctx, &s.cut, first);
         qkv_parallel(w->ctx, s.cut.buckets, spread_clear, &s);

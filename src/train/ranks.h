@@ -1,5 +1,6 @@
 /* ranks: several ranks train one model (qkv/ranks.h). Each has all weights and owns whole groups of the global batch, whose gradients
- * it makes, and a share of the weights, which it updates with the moments that it alone keeps of them. The sums of groups are added in
+ * it makes, and a share of the weights, which it updates with the moments that it alone keeps of them. In mixed precision it has weights
+ * that only products read as bf16, and only its share of them as fp32: those are divided. The sums of groups are added in
  * the tree of one rank (kernel.h: sums in a defined order), whoever holds them, so any number of ranks makes the same bits. */
 #ifndef QKV_TRAIN_RANKS_H
 #define QKV_TRAIN_RANKS_H
@@ -40,8 +41,6 @@ struct qkv_rank_cut {
 struct qkv_rank_cut qkv_rank_cut_of(const struct qkv_context *ctx, size_t floats);
 /* The gradients [*begin, *end) of a bucket that a rank owns and updates. */
 void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_t *begin, size_t *end);
-/* How many it owns in all buckets. */
-size_t qkv_rank_own_floats(const struct qkv_rank_cut *cut, int rank);
 
 /* ---- sums of gradients (rank_sums.c), made while backward runs (rank_overlap.c) --------------------------------------------- */
 
@@ -112,8 +111,35 @@ void qkv_rank_square(struct qkv_model *model, double *sums);
 void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums);
 /* The norm of all gradients; of several ranks, once the squares of all have been taken over. */
 double qkv_rank_norm(struct qkv_model *model);
-/* Every rank gets the weights that the others have updated; gradients are cleared. */
-enum qkv_status qkv_rank_spread_weights(struct qkv_model *model);
+/* Every rank gets the weights that the others have updated, those that are divided as bf16; gradients are cleared. */
+struct qkv_rank_masters;
+enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters);
+/* Bytes of what a rank owns of a bucket, as it travels. */
+size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_cut *cut, size_t bucket, int rank);
+
+/* ---- divided weights (rank_masters.c) ------------------------------------------------------------------------------------- */
+
+/* fp32 numbers of divided weights that this rank keeps, and room for two messages of weights. */
+struct qkv_moment_run;
+struct qkv_rank_masters {
+    const struct qkv_moment_run *runs; /* the optimizer's */
+    size_t run_count;
+    struct qkv_arena arena; /* base NULL: no weight is divided */
+    char *sent, *received;
+};
+/* Chooses the operands that are divided (x->divided), also of a planned model: all that products in bf16 alone read and whose weights all
+ * learn, where there are several ranks. Once the model is packed and what learns is chosen. The bytes in fp32 that are given up. */
+size_t qkv_rank_choose_divided(struct qkv_model *model);
+/* What a moment takes of a rank, once there are gradients. */
+size_t qkv_rank_moment_bytes(const struct qkv_model *model, int rank);
+/* What a rank has in place of them, once they are chosen and there are gradients: its masters; and messages of weights. */
+size_t qkv_rank_master_bytes(const struct qkv_model *model, int rank, size_t *message_bytes);
+/* Divides them: `runs` get their masters, and the model gives its own up. */
+enum qkv_status qkv_rank_divide(struct qkv_model *model, struct qkv_moment_run *runs, size_t run_count,
+                                struct qkv_rank_masters *masters);
+/* Called by all ranks, between two steps: rank 0 writes the model into the run's folder. The numbers that others have come to where its
+ * gradients are. */
+enum qkv_status qkv_rank_save_model(struct qkv_trainer *trainer);
 
 /* ---- files that are tokenised (rank_files.c) ------------------------------------------------------------------------------------ */
 

@@ -165,6 +165,7 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check(t, NULL);
+    if (!status) status = qkv_rank_agree(ctx, qkv_optimizer_divide(t->optimizer));
     if (status) {
         qkv_trainer_free(t);
         return status;

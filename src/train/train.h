@@ -115,6 +115,7 @@ const char *qkv_moment_name(size_t k);
 struct qkv_moment_run {
     size_t weight, begin, end;
     float *moments[2];
+    float *master; /* the numbers themselves, of a weight that ranks have divided; NULL: the model has it */
 };
 /* All of them, weight after weight; what frozen weights have is none. */
 const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count);
@@ -123,6 +124,10 @@ float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i)
 /* Whether parameter i learnt when the optimizer was made, so that some rank has moments of it. */
 bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i);
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
+/* With several ranks in mixed precision: from here on each keeps its own share of the fp32 numbers of weights that only products read, and
+ * of the rest what these read, in bf16 (rank_masters.c). Once the model has its numbers. QKV_MEMORY */
+enum qkv_status qkv_optimizer_divide(struct qkv_optimizer *optimizer);
+const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer *optimizer);
 
 /* ---- frozen weights, and rates (freeze.c) -------------------------------------------------------------------------- */
 

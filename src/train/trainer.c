@@ -154,16 +154,17 @@ static bool trainer_leads(const struct qkv_trainer *t) {
 }
 
 static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
-    double found[2] = {0}, loss, metric; /* by rank 0 */
+    double found[3] = {0}, loss, metric; /* by rank 0: and whether it is the best */
     enum qkv_status status = trainer_leads(t) ? t->feed->validate(t, &found[0], &found[1]) : QKV_OK;
+    found[2] = qkv_metric_better(t->metric, found[1], t->report.best_metric);
     status = qkv_rank_agree(t->ctx, status);
     if (!status) status = qkv_rank_broadcast(t->ctx, found, sizeof found);
     if (status) return status;
     loss = found[0];
     metric = found[1];
     if (!isfinite(loss)) return fail_number(t, t->report.step, "validation loss");
-    bool best = qkv_metric_better(t->metric, metric, t->report.best_metric);
-    if (best && trainer_leads(t)) status = qkv_model_save(t->model, t->folder);
+    const bool best = found[2] > 0;
+    if (best) status = qkv_rank_save_model(t);
     status = qkv_rank_agree(t->ctx, status);
     if (status) return status;
     t->report.evaluated = true;
@@ -183,15 +184,16 @@ static enum qkv_status write_line(struct qkv_trainer *t) {
     return qkv_log_write(t->ctx, &t->log, &line, t->feed->total(t, (uint64_t)t->report.step - 1));
 }
 
-/* The checkpoint, by all ranks; what else there is by rank 0. */
+/* The checkpoint and the model, by all ranks; what else there is by rank 0. */
 static enum qkv_status trainer_write(struct qkv_trainer *t) {
     const bool leads = trainer_leads(t);
+    /* Until an evaluation has chosen the best weights, the model in the folder is the latest. */
+    bool latest = isnan(t->report.best_loss); /* as rank 0 has it, who alone knows whether the model is there */
     enum qkv_status status = qkv_rank_agree(t->ctx, leads ? qkv_log_sync(t->ctx, &t->log) : QKV_OK);
     if (!status) status = qkv_checkpoint_write(t);
-    if (status || !leads) return status;
-    /* Until an evaluation has chosen the best weights, the model in the folder is the latest. */
-    if (isnan(t->report.best_loss)) status = qkv_model_save(t->model, t->folder);
-    return status ? status : qkv_state_saved(t);
+    if (!status) status = qkv_rank_broadcast(t->ctx, &latest, sizeof latest);
+    if (!status && latest) status = qkv_rank_save_model(t);
+    return status || !leads ? status : qkv_state_saved(t);
 }
 
 enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {

@@ -1,0 +1,28 @@
+/* weights_divided: operands whose numbers ranks divide: each has them in bf16, packed for products, and a share of them in fp32. */
+#include "op/weights.h"
+
+float *qkv_weights_divide(struct qkv_weights *w, struct qkv_tensor *tensor) {
+    float *data = tensor->data;
+    tensor->divided = true;
+    tensor->data = tensor->packed->data; /* it is there, but nothing to read as floats */
+    for (size_t i = 0; i < tensor->weight_count; i++) {
+        struct qkv_weight *weight = &w->list[tensor->weights - w->list + (ptrdiff_t)i];
+        weight->data = NULL;
+        weight->array.data = NULL;
+    }
+    return data;
+}
+
+void qkv_weights_lend(struct qkv_weights *w, bool lent) {
+    for (size_t i = 0; i < w->count; i++) {
+        if (!w->list[i].part_of->divided) continue;
+        w->list[i].data = lent ? w->list[i].gradient : NULL;
+        w->list[i].array.data = w->list[i].data;
+    }
+}
+
+const struct qkv_weight *qkv_weights_divided(const struct qkv_weights *w) {
+    for (size_t i = 0; i < w->count; i++)
+        if (w->list[i].part_of->divided && !w->list[i].data) return &w->list[i];
+    return NULL;
+}
