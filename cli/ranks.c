@@ -163,9 +163,11 @@ const struct qkv_communicator *cli_ranks_communicator(void) {
 void cli_ranks_leave(int code) {
     if (!ranks.leave) return;
     const bool failed = code == CLI_FAILED || code == CLI_USAGE;
-    const bool alone = ranks_lost() || !ranks.ending(failed);
+    const bool lost = ranks_lost(), alone = lost || !ranks.ending(failed);
     if (alone && cli_ranks_follow() && *cli_unsaid())
         fprintf(stderr, "qkv: rank %d: %s\n", ranks.communicator.rank, cli_unsaid());
+    if (alone && !lost && ranks_lost())
+        fprintf(stderr, "qkv: %s\n", ranks.communicator.reason(ranks.communicator.state));
     cli_speak_as(NULL, 0);
     ranks.leave(alone);
     ranks.leave = NULL;

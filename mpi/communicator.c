@@ -12,14 +12,17 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MESSAGE = 1 << 28, TAG = 71, ENDING_SECONDS = 2, STOPPED_SECONDS = 2 };
+enum { MESSAGE = 1 << 28, TAG = 71, TAG_ALIVE = 72, ENDING_SECONDS = 2, STOPPED_SECONDS = 2 };
 enum { SPINS = 2000, SPINS_BESIDE = 4 };              /* looks before the first pause */
 enum { PAUSE_FIRST = 20000, PAUSE_LONGEST = 500000 }; /* ns */
+#define HEAR_SECONDS 0.05                             /* between two looks for ranks that say that they work */
 
 static struct {
     int rank, ranks;
     pthread_t computes; /* the thread that has joined */
     double seconds;
+    double listened, heard;           /* when this rank looked for those that say that they work, and heard one */
+    MPI_Request told[QKV_RANKS_MOST]; /* what it has said itself, to each; all MPI_REQUEST_NULL at first */
     char reason[256];
 } mpi;
 
@@ -38,12 +41,49 @@ static int mpi_failed(int error, int with) {
     return error;
 }
 
+/* Takes what other ranks have said while they worked. It is no matter which: whoever this rank waits for may itself wait for that one. */
+static void mpi_listen(double now) {
+    MPI_Status status;
+    int there = 1;
+    if (now - mpi.listened < HEAR_SECONDS) return;
+    mpi.listened = now;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_ALIVE, MPI_COMM_WORLD, &there, &status) == MPI_SUCCESS && there) {
+        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ALIVE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        mpi.heard = now;
+    }
+}
+
+/* Says so to all; who has not taken it yet is not told again. */
+static void mpi_alive(void *state) {
+    (void)state;
+    for (int r = 0; r < mpi.ranks && r < QKV_RANKS_MOST; r++) {
+        int done = 1;
+        if (r == mpi.rank || MPI_Test(&mpi.told[r], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
+        MPI_Isend(NULL, 0, MPI_BYTE, r, TAG_ALIVE, MPI_COMM_WORLD, &mpi.told[r]);
+    }
+    mpi_listen(mpi_clock());
+}
+
+/* How long a rank has waited, but for times when it stood still itself, since it heard last that another one works. */
+struct waiting {
+    double seconds, last;
+};
+
+static bool mpi_patient(struct waiting *w) {
+    const double now = mpi_clock(), passed = w->last > 0 ? now - w->last : 0;
+    w->last = now;
+    w->seconds += passed < STOPPED_SECONDS ? passed : 0;
+    mpi_listen(now);
+    if (mpi.heard >= now) w->seconds = 0;
+    return mpi.seconds <= 0 || w->seconds < mpi.seconds;
+}
+
 /* Until a message to or from a rank has gone; MPI_REQUEST_NULL is there at once. */
 static int mpi_wait(MPI_Request *request, int with) {
     const bool beside = !pthread_equal(pthread_self(), mpi.computes);
     const long looks = beside ? SPINS_BESIDE : SPINS;
     struct timespec pause = {.tv_nsec = PAUSE_FIRST};
-    double waited = 0, last = 0;
+    struct waiting waiting = {0};
     int done = 0;
     for (long spins = 0; !done; spins++) {
         const int error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -55,10 +95,7 @@ static int mpi_wait(MPI_Request *request, int with) {
             snprintf(mpi.reason, sizeof mpi.reason, "rank %d has died", mpi_watch_dead());
             return -1;
         }
-        const double now = mpi_clock(), passed = last > 0 ? now - last : 0;
-        last = now;
-        waited += passed < STOPPED_SECONDS ? passed : 0; /* else it was this rank that stood still */
-        if (mpi.seconds <= 0 || waited < mpi.seconds) continue;
+        if (mpi_patient(&waiting)) continue;
         snprintf(mpi.reason, sizeof mpi.reason, "rank %d has waited %.0f seconds for rank %d, which hangs", mpi.rank,
                  mpi.seconds, with);
         return -1;
@@ -70,6 +107,7 @@ static int mpi_exchange(void *state, int to, const void *sent, size_t sent_bytes
                         size_t received_bytes) {
     int error = 0;
     (void)state;
+    mpi_listen(mpi_clock());
     for (size_t at = 0; !error && (at < sent_bytes || at < received_bytes); at += MESSAGE) {
         MPI_Request send = MPI_REQUEST_NULL, receive = MPI_REQUEST_NULL;
         const size_t out = at < sent_bytes ? sent_bytes - at : 0, in = at < received_bytes ? received_bytes - at : 0;
@@ -132,12 +170,14 @@ const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds, 
     MPI_Comm_size(MPI_COMM_WORLD, &mpi.ranks);
     mpi.computes = pthread_self();
     mpi.seconds = seconds;
+    for (int r = 0; r < QKV_RANKS_MOST; r++) mpi.told[r] = MPI_REQUEST_NULL;
     *communicator = (struct qkv_communicator){.rank = mpi.rank,
                                               .ranks = mpi.ranks,
                                               .exchange = mpi_exchange,
                                               .gather = mpi_gather,
                                               .broadcast = mpi_broadcast,
-                                              .reason = mpi_reason};
+                                              .reason = mpi_reason,
+                                              .alive = mpi_alive};
     mpi_watch_start(died);
     return NULL;
 }
@@ -145,14 +185,22 @@ const char *qkv_mpi_join(struct qkv_communicator *communicator, double seconds, 
 bool qkv_mpi_ending(bool failed) {
     const struct timespec pause = {.tv_nsec = 1000000};
     const double began = mpi_clock();
+    struct waiting waiting = {0};
     MPI_Request request;
     int done = 0;
     if (mpi_watch_dead() >= 0 || MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
     while (!done) {
         if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (!done && (mpi_watch_dead() >= 0 || (failed && mpi_clock() - began > ENDING_SECONDS))) return false;
-        if (!done) nanosleep(&pause, NULL);
+        if (done) break;
+        nanosleep(&pause, NULL);
+        if (mpi_patient(&waiting)) continue;
+        snprintf(mpi.reason, sizeof mpi.reason, "rank %d has waited %.0f seconds for the others to end; one hangs",
+                 mpi.rank, mpi.seconds);
+        return false;
     }
+    mpi.listened = 0;
+    mpi_listen(mpi_clock()); /* nobody says more */
     return true;
 }
 

@@ -12,7 +12,8 @@ typedef void qkv_mpi_died_function(int rank, long pid, bool first);
  * before it says that it hangs; 0: for ever. NULL, or a sentence that says what is wrong, which stays. */
 typedef const char *qkv_mpi_join_function(struct qkv_communicator *communicator, double seconds,
                                           qkv_mpi_died_function *died);
-/* Waits until all ranks end: true. Where `failed`, for two seconds at most; false: others do not end. */
+/* Waits until all ranks end: true. Where `failed`, for two seconds at most; false: others do not end; where they hang, the communicator's
+ * reason says so. */
 typedef bool qkv_mpi_ending_function(bool failed);
 /* Ends: all together, or, where `alone` is true, at once, and all others with it. */
 typedef void qkv_mpi_leave_function(bool alone);

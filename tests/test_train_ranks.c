@@ -110,8 +110,8 @@ static void plan_and_count(struct qkv_trainer *t, int64_t step, int rank) {
         qkv_context_free(ctx);
     } else if (step == 1) {
         s->inner = *c;
-        *c = (struct qkv_communicator){c->rank,           c->ranks,       s, counted_exchange, counted_gather,
-                                       counted_broadcast, s->inner.reason};
+        *c = (struct qkv_communicator){c->rank,           c->ranks,        s,   counted_exchange, counted_gather,
+                                       counted_broadcast, s->inner.reason, NULL};
     } else if (step == 2) {
         *c = s->inner;
     }

@@ -26,6 +26,9 @@ struct qkv_communicator {
     int (*broadcast)(void *state, int root, void *data, size_t bytes);
     /* Why the latest call failed, a sentence that says which rank cannot be reached; may be NULL. */
     const char *(*reason)(void *state);
+    /* This rank works at something long, as a search of validation, while others wait for it: a communicator that gives up waiting is to
+     * wait longer. Called twice a second at most, never beside another call; may be NULL. */
+    void (*alive)(void *state);
 };
 
 /* That of the only rank, without functions. */

@@ -45,6 +45,7 @@ struct qkv_context {
     char message[1024];                /* the sentence of the latest call's failure */
     int calls;                         /* public calls that are at work, one within the other */
     struct qkv_communicator ranks;     /* ranks 0: the only one */
+    double alive;                      /* when it told them last that it works: the clock */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
     struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
     /* Where memory is told about; NULL: the system's own files. */
@@ -71,6 +72,11 @@ const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
 
 /* ---- ranks (ranks.c): every rank makes the same calls in the same order; QKV_RANK where another cannot be reached --------- */
+
+/* Whoever works while others may wait for it says so from time to time, again and again in what may take minutes: others call a rank hung
+ * that they hear nothing of. A call costs a look at the clock. Not while backward of a training step runs, when another thread uses
+ * the communicator. */
+void qkv_rank_alive(struct qkv_context *ctx);
 
 enum qkv_status qkv_rank_exchange(struct qkv_context *ctx, int to, const void *sent, size_t sent_bytes, int from,
                                   void *received, size_t received_bytes);

@@ -23,6 +23,16 @@ enum qkv_status qkv_rank_lost(struct qkv_context *ctx, int error) {
                     ctx->ranks.rank, ctx->ranks.ranks, error);
 }
 
+#define ALIVE_SECONDS 0.5
+
+void qkv_rank_alive(struct qkv_context *ctx) {
+    if (!ctx || ctx->ranks.ranks <= 1 || !ctx->ranks.alive) return;
+    const double now = qkv_clock();
+    if (now - ctx->alive < ALIVE_SECONDS) return;
+    ctx->alive = now;
+    ctx->ranks.alive(ctx->ranks.state);
+}
+
 enum qkv_status qkv_rank_exchange(struct qkv_context *ctx, int to, const void *sent, size_t sent_bytes, int from,
                                   void *received, size_t received_bytes) {
     const struct qkv_communicator *c = &ctx->ranks;

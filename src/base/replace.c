@@ -160,6 +160,7 @@ enum qkv_status qkv_replace_begin(struct qkv_context *ctx, const char *path, str
 /* ---- write, commit, cancel ------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_replace_write(struct qkv_replace *replace, const void *data, size_t n) {
+    qkv_rank_alive(replace->ctx);
     if (n == 0 || fwrite(data, 1, n, replace->file) == n) return QKV_OK;
     return qkv_fail_file(replace->ctx, "write", replace->path, errno);
 }

@@ -122,6 +122,7 @@ enum qkv_status qkv_decoder_grow(struct qkv_decoder *d, const struct qkv_decoder
                        .scored = input->scored,
                        .scored_count = input->scored_count};
     if (!input->scored) a.scored_count = 0;
+    qkv_rank_alive(d->model->ctx);
     enum qkv_status status = append_check(&a);
     for (size_t r = 0; status == QKV_OK && r < d->rows; r++) {
         d->before[r] = d->reached[r];

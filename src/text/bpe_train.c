@@ -302,8 +302,9 @@ enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings 
     while (!status && t->count < vocab) {
         uint32_t pair;
         int32_t result;
-        const bool report = progress && t->merges.count % MERGES_A_REPORT == 0;
-        if (report && !progress(user, "learning merges", (double)(t->count - 256), (double)(vocab - 256)))
+        const bool report = t->merges.count % MERGES_A_REPORT == 0;
+        if (report) qkv_rank_alive(ctx);
+        if (report && progress && !progress(user, "learning merges", (double)(t->count - 256), (double)(vocab - 256)))
             status = qkv_fail(ctx, QKV_STOPPED, "stopped while learning merges");
         if (status) break;
         status = best_pair(&r, &pair);

@@ -168,11 +168,9 @@ static enum qkv_status create_start(struct qkv_trainer *t, struct qkv_spec *spec
     return status;
 }
 
-/* The same on rank 0 of several, with the help of the others. */
+/* The same on rank 0 of several, whose orders the others follow. */
 static enum qkv_status create_lead(struct qkv_trainer *t, struct qkv_spec *spec) {
-    struct qkv_rank_help help;
-    qkv_rank_help_begin(&help, t->ctx, t);
-    return qkv_rank_help_end(&help, create_start(t, spec));
+    return qkv_rank_end_orders(t->ctx, create_start(t, spec));
 }
 
 /* The spec given, or that of the model to begin with. */

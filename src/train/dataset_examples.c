@@ -33,6 +33,7 @@ static enum qkv_status examples_facts(struct qkv_trainer *t, struct qkv_text_fil
     for (size_t i = 0; i < files->count; i++) {
         struct qkv_text_file *file = &files->items[i];
         struct qkv_map map = {0};
+        qkv_rank_alive(t->ctx);
         enum qkv_status status = qkv_read_file(t->ctx, file->path, &map);
         if (status) return status;
         const uint64_t hash = qkv_hash(QKV_HASH_START, map.data, map.size), bytes = map.size;

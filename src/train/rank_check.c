@@ -142,6 +142,7 @@ static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uin
     *size = file.size;
     for (size_t at = 0, n; at < file.size && !status; at += n) {
         n = qkv_min(file.size - at, sizeof bytes);
+        qkv_rank_alive(ctx);
         status = qkv_file_read(&file, at, bytes, n);
         if (!status) *hash = qkv_hash(*hash, bytes, n);
     }

@@ -139,35 +139,8 @@ enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *p, bool *end) {
     return status;
 }
 
-#define WAIT_SECONDS 1.0 /* after which the others hear that rank 0 still works */
-
-/* In place of the trainer's progress: who waits for rank 0 hears that it has not hung. */
-static bool help_progress(void *user, const char *what, double done, double total) {
-    struct qkv_rank_help *help = user;
-    if (qkv_clock() - help->told > WAIT_SECONDS) {
-        if (pieces_order_all(help->ctx, (struct qkv_rank_order){QKV_ORDER_WAIT, 0, 0}, NULL))
-            return false; /* the end finds out, too */
-        help->told = qkv_clock();
-    }
-    return !help->progress || help->progress(help->user, what, done, total);
-}
-
-void qkv_rank_help_begin(struct qkv_rank_help *help, struct qkv_context *ctx, struct qkv_trainer *t) {
-    *help = (struct qkv_rank_help){.ctx = ctx, .trainer = t, .told = qkv_clock()};
-    if (!t) return;
-    help->progress = t->progress;
-    help->user = t->user;
-    if (qkv_context_ranks(ctx) == 1) return;
-    t->progress = help_progress;
-    t->user = help;
-}
-
-enum qkv_status qkv_rank_help_end(struct qkv_rank_help *help, enum qkv_status status) {
-    if (help->trainer) {
-        help->trainer->progress = help->progress;
-        help->trainer->user = help->user;
-    }
+enum qkv_status qkv_rank_end_orders(struct qkv_context *ctx, enum qkv_status status) {
     if (status == QKV_RANK) return status;
-    const enum qkv_status lost = pieces_order_all(help->ctx, (struct qkv_rank_order){QKV_ORDER_END, 0, 0}, NULL);
+    const enum qkv_status lost = pieces_order_all(ctx, (struct qkv_rank_order){QKV_ORDER_END, 0, 0}, NULL);
     return lost ? lost : status;
 }

@@ -83,7 +83,6 @@ static enum qkv_status help_told(struct helper *h, const struct qkv_rank_order *
 }
 
 static enum qkv_status help_once(struct helper *h, const struct qkv_rank_order *order) {
-    if (order->kind == QKV_ORDER_WAIT) return QKV_OK;
     if (order->bytes > h->capacity) {
         char *text = qkv_reallocate(h->ctx, h->text, order->bytes, 1);
         if (!text) return QKV_RANK; /* it could not go on, and rank 0 waits for it */

@@ -7,7 +7,6 @@
 enum { QKV_ORDER_TOKENIZERS = 2 }; /* of targets and sources */
 enum qkv_order {
     QKV_ORDER_END,
-    QKV_ORDER_WAIT,
     QKV_ORDER_TOKENIZER, /* tokenizer.json, then the ids of its roles */
     QKV_ORDER_LABELS,    /* each with its zero */
     QKV_ORDER_LINES,     /* struct qkv_lines_order */

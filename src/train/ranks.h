@@ -150,18 +150,9 @@ struct qkv_tokenizer;
 enum { QKV_RANK_PIECE = 1 << 18 }; /* bytes of a piece, about: so few that several ranks have work with a small file */
 /* On ranks but 0: encodes what rank 0 sends, until that says that there is no more. QKV_RANK. */
 enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx);
-/* On rank 0: begins; meanwhile the trainer's progress tells the others that it has not hung; and ends, whatever came of it: the result is
- * `status`, or QKV_RANK. With one rank nothing happens. */
-struct qkv_rank_help {
-    struct qkv_context *ctx;
-    struct qkv_trainer *trainer; /* NULL: there was no memory for one */
-    qkv_progress *progress;      /* the trainer's */
-    void *user;
-    double told; /* when the others heard of rank 0 last */
-};
-void qkv_rank_help_begin(struct qkv_rank_help *help, struct qkv_context *ctx, struct qkv_trainer *trainer);
-enum qkv_status qkv_rank_help_end(struct qkv_rank_help *help, enum qkv_status status);
-/* On rank 0, while others help: the tokenizer of a text (which 0), or all that lines are encoded with; and which file comes, for
+/* On rank 0: says so, whatever came of it: the result is `status`, or QKV_RANK. */
+enum qkv_status qkv_rank_end_orders(struct qkv_context *ctx, enum qkv_status status);
+/* On rank 0, before that: the tokenizer of a text (which 0), or all that lines are encoded with; and which file comes, for
  * messages. */
 enum qkv_status qkv_rank_tell_tokenizer(struct qkv_context *ctx, size_t which, const struct qkv_tokenizer *tokenizer);
 enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *coder);

@@ -135,13 +135,11 @@ static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_optio
     return status ? status : qkv_state_begin(t);
 }
 
-/* On rank 0 of several, with the help of the others, which wait for its end whatever the status was. */
+/* On rank 0 of several, whose orders the others follow, and wait for their end whatever the status was. */
 static enum qkv_status resume_lead(struct qkv_context *ctx, struct qkv_trainer *t, struct qkv_resume_options *o,
                                    enum qkv_status status) {
-    struct qkv_rank_help help;
-    qkv_rank_help_begin(&help, ctx, t);
     if (!status) status = resume_all(t, o);
-    return qkv_rank_help_end(&help, status);
+    return qkv_rank_end_orders(ctx, status);
 }
 
 struct qkv_resume_options qkv_resume_defaults(void) {

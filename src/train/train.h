@@ -335,7 +335,7 @@ enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *p
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);
 /* Cuts the log after the line of `step`; a note says what could not be read. */
 enum qkv_status qkv_trainer_cut_log(struct qkv_trainer *trainer, int64_t step);
-/* Calls progress if there is one; QKV_STOPPED when it asks to stop. */
+/* Calls progress if there is one, and tells other ranks that this one works; QKV_STOPPED when it asks to stop. */
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
                                    double done, double total);
 
