@@ -168,40 +168,10 @@ QKV_INLINE void few_asked(struct few_next *next) {
         next->at += next->step - next->piece;
 }
 
-#if defined(QKV_ISA_avx2)
-/* As few_turned: halves of two lines are loaded into one register, which spares a step of turning. */
-QKV_INLINE void few_turned_halves(const struct few_shape s, vf turned[W], const unsigned char *b,
-                                  const struct few_lines *lines, const size_t v, const struct few_next *next) {
-    QKV_UNROLL
-    for (size_t i = 0; i < W; i += 4) {
-        vf r[4];
-        QKV_UNROLL
-        for (size_t j = 0; j < 4; j++) {
-            const float *low = (const float *)(const void *)few_line(s, b, lines, v * W + j) + i,
-                        *high = (const float *)(const void *)few_line(s, b, lines, v * W + j + 4) + i;
-            if (j % 2 == 0) few_ask(next, (i + j) * W * sizeof(float));
-            r[j] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
-        }
-        const vf t0 = _mm256_unpacklo_ps(r[0], r[1]), t1 = _mm256_unpackhi_ps(r[0], r[1]),
-                 t2 = _mm256_unpacklo_ps(r[2], r[3]), t3 = _mm256_unpackhi_ps(r[2], r[3]);
-        turned[i] = _mm256_shuffle_ps(t0, t2, 0x44);
-        turned[i + 1] = _mm256_shuffle_ps(t0, t2, 0xee);
-        turned[i + 2] = _mm256_shuffle_ps(t1, t3, 0x44);
-        turned[i + 3] = _mm256_shuffle_ps(t1, t3, 0xee);
-    }
-}
-#endif
-
 /* W words of the lines of vector v, turned. Between the loads as many bytes are asked for as they read: all at once they would fill what the processor has for reads on their
  * way. */
 QKV_INLINE void few_turned(const struct few_shape s, vf turned[W], const unsigned char *b,
                            const struct few_lines *lines, const size_t v, const struct few_next *next) {
-#if defined(QKV_ISA_avx2)
-    if (s.kind == FEW_KIND_F32) {
-        few_turned_halves(s, turned, b, lines, v, next);
-        return;
-    }
-#endif
     QKV_UNROLL
     for (size_t j = 0; j < W; j++) {
         turned[j] = few_words(few_line(s, b, lines, v * W + j));
