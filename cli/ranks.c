@@ -83,12 +83,15 @@ void cli_ranks_hint(const char *format, ...) {
     va_end(list);
 }
 
-/* In a thread of the module, on whichever rank of the machine sees it first. A launcher that ends all ranks has told this one. */
-static void ranks_died(int rank, long pid, bool first) {
+/* In a thread of the module, on whichever rank sees it first. A launcher that ends all ranks has told this one. */
+static void ranks_died(int rank, long pid, const char *other, bool first) {
     char host[256] = "this machine";
     cli_hush();
     if (cli_stopping || !first) return;
-    gethostname(host, sizeof host - 1);
+    if (other)
+        snprintf(host, sizeof host, "%s", other);
+    else
+        gethostname(host, sizeof host - 1);
     pthread_mutex_lock(&ranks.mutex);
     fprintf(stderr, "qkv: rank %d of %d (process %ld on %s) has died, which ends all ranks%s%s\n", rank,
             ranks.communicator.ranks, pid, host, *ranks.hint ? "; " : "", ranks.hint);

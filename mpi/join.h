@@ -5,9 +5,9 @@
 
 #include <qkv.h>
 
-/* Another rank of this machine, the process `pid`, has died without leaving. Called on all ranks of the machine, in a thread of the
- * module; `first` on one of them alone, which is to say so. */
-typedef void qkv_mpi_died_function(int rank, long pid, bool first);
+/* Another rank, the process `pid` on `host` (NULL: this machine), has died without leaving. Called on all ranks that see it, in a thread of
+ * the module; `first` on one of them alone, which is to say so. */
+typedef void qkv_mpi_died_function(int rank, long pid, const char *host, bool first);
 /* Joins the ranks of this program; once in a process. The communicator is then called from any thread, by one at a time. `seconds`: how long a rank waits for another
  * before it says that it hangs; 0: for ever. NULL, or a sentence that says what is wrong, which stays. */
 typedef const char *qkv_mpi_join_function(struct qkv_communicator *communicator, double seconds,

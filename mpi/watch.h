@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "join.h"
+#include "links.h"
 
 /* Called by all ranks; where processes cannot be watched nothing happens. */
 void mpi_watch_start(qkv_mpi_died_function *died);

@@ -47,8 +47,9 @@ fi
 try 0 "$single" $run --threads 1 --steps 4 --out one
 try 0 mpirun $hosts "$single" $run --threads 1 --steps 4 --out two
 alike one two "ranks on two hosts"
-# away SIGNAL: sends it to the rank on the other host while it trains.
+# away SIGNAL RANK: sends it to that rank, the only one of its host, while it trains.
 away() {
+    rm -rf "$1"
     try 0 "$single" $run --threads 1 --steps 4 --out "$1"
     timeout 100 mpirun $hosts "$single" train --resume "$1" --steps 100000 --quiet >out 2>err </dev/null &
     child=$!
@@ -57,17 +58,24 @@ away() {
         sleep 0.02
     done
     for rank in $(pgrep -f -- "--resume $1 --steps 100000"); do
-        tr '\0' '\n' 2>/dev/null <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=1 && kill "-$1" "$rank"
+        tr '\0' '\n' 2>/dev/null <"/proc/$rank/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$2" && kill "-$1" "$rank"
     done
     wait $child
     code=$?
     cp err said
-    [ $code != 0 ] && [ $code != 124 ] || fail "a rank on the other host got SIG$1: exit code $code"
+    [ $code != 0 ] && [ $code != 124 ] || fail "rank $2, alone on its host, got SIG$1: exit code $code"
     try 0 "$single" train --resume "$1" --steps 6 --quiet
 }
 export QKV_RANK_SECONDS=4
-away STOP
+away STOP 1
 has said '^qkv: rank 0 has waited 4 seconds for rank 1, which hangs'
-away KILL
-has said '[Pp]rocess rank 1 with PID [0-9]* on node other-host exited on signal 9' # by mpirun, which ends the others
+died() { # RANK RANKS HOST
+    away KILL "$1"
+    has said "^qkv: rank $1 of $2 \\(process [0-9]* on $3\\) has died, which ends all ranks; the checkpoint of step [0-9]+ is whole; go on with: .* train --resume KILL\$"
+    same "$(grep -c '^qkv: rank' said)" 1 "lines of ours when rank $1 of $2 has died"
+}
+died 1 2 other-host
+died 0 2 "$(hostname)"
+hosts="--host $(hostname):1,other-host:1,third-host:1 -n 3"
+died 2 3 third-host
 finish
