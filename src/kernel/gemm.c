@@ -16,6 +16,7 @@ enum {
     ROW_PANELS = 8,              /* least of the most panels of A in a block */
     L2_SHARES = 10,              /* of which the rows of A in a block take three */
     B_SHARES = 4,                /* of L2: so much of B stays there while panels of A go by */
+    ACROSS_QUARTERS = 3,         /* of L2: a run of A and B that is not packed stays there */
     ONE_BLOCK_PANELS = 16,       /* at most so many row panels make one block */
     COLUMN_PANELS = 16,          /* most panels of B that an item packs for itself */
     PACK_PANELS = 4,             /* panels of B packed by one item */
@@ -41,6 +42,7 @@ struct product {
     size_t row_blocks, column_blocks; /* what the items are */
     bool shared;                      /* B is packed ahead by all threads */
     bool in_place;                    /* A is read where it lies */
+    bool across;                      /* both are, A and B being contiguous across the terms */
     bool row_by_row;                  /* B stays in the second cache while panels of A go by in the first */
     size_t part_columns, part_terms;  /* of B packed at a time, when shared */
     size_t n_begin, n_end;            /* the part of B being worked on */
@@ -89,6 +91,13 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     }
 }
 
+bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_stride, size_t N) {
+    const struct qkv_gemm_kernels *kernels = ctx->kernels->gemm;
+    const size_t l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
+    return kernels->row_by_row && N % kernels->nr == 0 &&
+           a_stride + b_stride <= l2 / 4 * ACROSS_QUARTERS / (KC * sizeof(float));
+}
+
 static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     const size_t nr = p->kernels->nr, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
     p->kc = qkv_gemm_run_length(p->K);
@@ -105,11 +114,15 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     }
     const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
     const bool along = p->a.column_stride == 1;
-    p->row_by_row = p->kernels->row_by_row && along && columns > nr && columns * p->kc <= l2 / sizeof(float) / B_SHARES;
+    p->across = !along && p->b.column_stride == 1 && !p->options.stored.weights &&
+                qkv_gemm_across(ctx, p->a.column_stride, p->b.row_stride, p->N);
+    p->row_by_row = p->across || (p->kernels->row_by_row && along && columns > nr &&
+                                  columns * p->kc <= l2 / sizeof(float) / B_SHARES);
     p->in_place = along && (p->row_by_row || columns <= 4 * nr);
     size_t block_panels = qkv_pieces(p->row_panels, p->row_blocks);
     p->a_floats = p->in_place ? 0 : qkv_round_up(block_panels * p->height * p->kc, 16);
     p->b_floats = qkv_round_up(p->b_floats, 16);
+    if (p->across) p->a_floats = p->b_floats = 0;
 }
 
 /* ---- work items ------------------------------------------------------------------------------------------------- */
@@ -171,14 +184,20 @@ static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, 
     size_t k = p->k_begin;
     do {
         block.K = qkv_min(p->kc, p->k_end - k);
-        if (p->in_place) {
+        if (p->across) {
+            block.a = gemm_at(p->a, m, k).data;
+            block.a_across = p->a.column_stride;
+        } else if (p->in_place) {
             block.a = p->a.data + m * p->a.row_stride + k;
             block.a_stride = p->a.row_stride;
         } else {
             p->kernels->pack_a(own_a, gemm_at(p->a, m, k), block.rows, block.K, p->height);
             block.a = own_a;
         }
-        if (p->shared) {
+        if (p->across) {
+            block.b = gemm_at(p->b, k, p->n_begin + n).data;
+            block.b_across = p->b.row_stride;
+        } else if (p->shared) {
             block.b = p->packed_b + (k - p->k_begin) * width + n * block.K;
         } else {
             gemm_pack_b(p, own_b, k, p->n_begin + n, block.K, block.columns);
@@ -301,7 +320,7 @@ static void gemm_run(struct qkv_context *ctx, struct product *p) {
         p->k_begin = 0;
         do {
             p->k_end = qkv_min(p->K, p->k_begin + p->part_terms);
-            if (p->shared) {
+            if (p->shared && !p->across) {
                 size_t runs = p->kc ? qkv_pieces(p->k_end - p->k_begin, p->kc) : 0;
                 size_t groups = qkv_pieces(qkv_pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
                 qkv_parallel(ctx, runs * groups, pack_item, p);

@@ -6,7 +6,8 @@
  * sections are cut. The sums of a group are made in one of a few level buffers as high as an item; when it is whole, those of earlier
  * groups are added on the way to the level above, or to C.
  *
- * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. */
+ * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. In fp32 A is not packed where a section
+ * of both stays in the second cache: it has just been read for another product, while reading B from memory is what packing hides. */
 #include <assert.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ struct ordered {
     float *level;
     size_t level_floats, run_columns;
     bool one_part;
+    bool a_across; /* A is read where it lies */
 };
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -176,7 +178,7 @@ static void ordered_flush(const struct ordered *p, struct ordered_blocks *blocks
 }
 
 static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks, const struct section *s, size_t rows,
-                          size_t columns, const char *a, const char *b, float *sums, size_t ld,
+                          size_t columns, const void *a, const void *b, float *sums, size_t ld,
                           const struct qkv_bf16_out *out) {
     const size_t K = ordered_terms(p, s);
     const bool goes_on = !s->begins || !p->apart || (p->carry && p->carry->goes_on);
@@ -186,7 +188,7 @@ static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks
                                                                 .columns = columns,
                                                                 .K = K,
                                                                 .a = a,
-                                                                .b = (const uint32_t *)(const void *)b,
+                                                                .b = b,
                                                                 .c = sums,
                                                                 .ldc = ld,
                                                                 .resume = goes_on,
@@ -198,9 +200,10 @@ static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks
     const struct qkv_gemm_block block = {.rows = rows,
                                          .columns = columns,
                                          .K = K,
-                                         .a = (const float *)(const void *)a,
+                                         .a = a,
                                          .height = p->mr,
-                                         .b = (const float *)(const void *)b,
+                                         .a_across = p->a_across ? p->a.column_stride : 0,
+                                         .b = b,
                                          .c = sums,
                                          .ldc = ld,
                                          .chain = goes_on,
@@ -249,8 +252,13 @@ static void ordered_strip(const struct ordered *p, const struct strip *strip, si
             for (size_t i = 0; i < out.earlier_count; i++)
                 out.earlier[i] = level_at(p, step->levels[i], strip, n, run, thread, &out.earlier_ld);
         }
-        ordered_block(p, &blocks, s, strip->rows, columns,
-                      a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
+        const void *left; /* in fp32 a section is one piece */
+        if (p->a_across)
+            left = ordered_at(&p->a, (s->pieces ? p->pieces[s->piece].term * p->a.column_stride : 0) + strip->m +
+                                         strip->begin);
+        else
+            left = a + (strip->height * s->before + strip->begin * s->terms) * p->a_size;
+        ordered_block(p, &blocks, s, strip->rows, columns, left,
                       p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
     }
     ordered_flush(p, &blocks);
@@ -308,8 +316,8 @@ static void block_item(void *argument, size_t item, int thread) {
     const size_t m = item % p->row_blocks * p->rows, rows = qkv_min(p->rows, p->M - m);
     const size_t n = item / p->row_blocks * p->panels * p->nr,
                  n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
-    char *a = p->packed_a + (size_t)thread * p->a_bytes;
-    ordered_pack_rows(p, m, rows, a);
+    char *a = p->a_across ? NULL : p->packed_a + (size_t)thread * p->a_bytes;
+    if (a) ordered_pack_rows(p, m, rows, a);
     for (size_t run = n, end; run < n_end; run = end) {
         end = qkv_min(run + p->run_columns, n_end);
         if (p->carry && p->carry->goes_on) ordered_load(p, m, rows, run, end - run, thread);
@@ -367,6 +375,7 @@ static void ordered_plan(struct ordered *p) {
     p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
     p->row_blocks = qkv_pieces(p->M, p->rows);
     p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(wanted, p->row_blocks), panels));
+    p->a_across = !p->mixed && qkv_gemm_across(p->ctx, p->a.column_stride, p->b.row_stride, p->N);
     p->a_bytes = qkv_round_up(p->rows * p->part_terms * p->a_size, QKV_CACHE_LINE);
 }
 
@@ -376,7 +385,7 @@ static bool ordered_take(struct ordered *p, struct qkv_arena *scratch) {
                  pieces = o->sequences + o->groups + 2 * ((o->terms + o->sequences * p->order_step) / p->run + 1);
     p->pieces = qkv_arena_take(scratch, pieces, sizeof *p->pieces);
     p->sections = qkv_arena_take(scratch, pieces + o->groups, sizeof *p->sections);
-    p->packed_a = qkv_arena_take(scratch, threads, p->a_bytes);
+    p->packed_a = qkv_arena_take(scratch, p->a_across ? 0 : threads, p->a_bytes);
     p->packed_b = qkv_arena_take(scratch, p->part_columns * p->part_terms, p->b_size);
     p->run_columns = qkv_min(RUN_COLUMNS / p->nr * p->nr, p->part_columns);
     p->level_floats = p->levels ? p->rows * ((p->levels - 1) * p->nr + p->run_columns) : 0;

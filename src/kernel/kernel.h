@@ -166,6 +166,9 @@ struct qkv_gemm_options {
     const struct qkv_epilogue *epilogue; /* or NULL */
 };
 size_t qkv_gemm_run_length(size_t K);
+/* Whether products of fp32 matrices A (M, K) and B (K, N) that are contiguous along M and N read them where they lie: the second cache holds
+ * a run of both, whose terms are so far apart. */
+bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_stride, size_t N);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
                          struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options);
 

@@ -77,11 +77,12 @@ enum { SHARED_ROWS = 3 };
 #define ROW_POINTERS ((MR + SHARED_ROWS - 1) / SHARED_ROWS)
 
 /* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded. `columns` of them are wanted.
- * Packed A: element (i, k) at a[k·rows + i]; else at a[i·stride + k]. */
+ * Packed A: element (i, k) at a[k·rows + i], or where A lies across; else at a[i·stride + k]. */
 QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const struct qkv_gemm_block *block,
                      const float *a, const float *b, size_t m, size_t n, size_t columns) {
     vf sum[MR][NV];
     const size_t ldc = block->ldc, stride = block->a_stride, K = block->K;
+    const size_t lda = block->a_across ? block->a_across : rows, ldb = block->b_across ? block->b_across : NR;
     float *c = block->c + m * ldc + n;
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
@@ -95,10 +96,10 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
     for (size_t k = 0; k < K; k++) {
         vf right[NV];
         QKV_UNROLL
-        for (size_t j = 0; j < vectors; j++) right[j] = vf_load(b + k * NR + j * W);
+        for (size_t j = 0; j < vectors; j++) right[j] = vf_load(b + k * ldb + j * W);
         QKV_UNROLL
         for (size_t i = 0; i < rows; i++) {
-            vf left = vf_set(packed ? a[k * rows + i] : row[i / SHARED_ROWS][i % SHARED_ROWS * stride + k]);
+            vf left = vf_set(packed ? a[k * lda + i] : row[i / SHARED_ROWS][i % SHARED_ROWS * stride + k]);
             QKV_UNROLL
             for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
         }
@@ -150,8 +151,9 @@ QKV_INLINE void gemm_tile(const struct qkv_gemm_block *block, size_t m, size_t n
     const size_t left = block->rows - m, here = left < block->height ? left : block->height;
     const size_t columns = block->columns - n;
     const bool packed = block->a_stride == 0;
-    tiles[packed][columns > W][here - 1](block, block->a + m * (packed ? block->K : block->a_stride),
-                                         block->b + n * block->K, m, n, columns);
+    const size_t row = block->a_across ? 1 : packed ? block->K : block->a_stride;
+    tiles[packed][columns > W][here - 1](block, block->a + m * row, block->b + n * (block->b_across ? 1 : block->K), m,
+                                         n, columns);
 }
 
 /* Asks for a share of the rows of the panel of A behind that at row m, one for each panel of B. */
@@ -162,8 +164,33 @@ QKV_INLINE void gemm_next_rows(const struct qkv_gemm_block *block, size_t m, siz
         for (size_t k = 0; k < block->K; k += LINE) QKV_PREFETCH(block->a + i * block->a_stride + k);
 }
 
+/* Asks for share t of `shares` of as many terms behind those of a block that lies across, which come next and may be past the end. */
+QKV_INLINE void gemm_next_terms(const struct qkv_gemm_block *block, size_t t, size_t shares) {
+    const size_t begin = block->K + block->K * t / shares, end = block->K + block->K * (t + 1) / shares;
+    for (size_t k = begin; k < end; k++) {
+        const uintptr_t a = (uintptr_t)block->a + k * block->a_across * sizeof(float);
+        const uintptr_t b = (uintptr_t)block->b + k * block->b_across * sizeof(float);
+        for (size_t i = 0; i < block->rows; i += LINE) QKV_PREFETCH((const void *)(a + i * sizeof(float)));
+        for (size_t j = 0; j < block->columns; j += LINE) QKV_PREFETCH((const void *)(b + j * sizeof(float)));
+    }
+}
+
+/* All tiles of a block that lies across, those of some rows one after the other. */
+static void gemm_across(const struct qkv_gemm_block *block) {
+    const size_t panels = (block->columns + NR - 1) / NR;
+    const size_t count = (block->rows + block->height - 1) / block->height * panels;
+    for (size_t t = 0; t < count; t++) {
+        gemm_next_terms(block, t, count);
+        gemm_tile(block, t / panels * block->height, t % panels * NR);
+    }
+}
+
 /* A panel of B stays in the first cache while the panels of A go by, or the other way round. */
 static void gemm_block(const struct qkv_gemm_block *block) {
+    if (block->b_across) {
+        gemm_across(block);
+        return;
+    }
     if (block->row_by_row) {
         for (size_t m = 0; m < block->rows; m += block->height)
             for (size_t n = 0; n < block->columns; n += NR) {
