@@ -23,6 +23,7 @@ static enum qkv_status share_put(const struct share_file *f, const float *x, siz
     const char *bytes = (const char *)x;
     size_t left = count * sizeof *x, at = f->data + place * sizeof *x;
     while (left) {
+        qkv_rank_alive(f->ctx);
         const ssize_t n = pwrite(f->descriptor, bytes, qkv_min(left, SHARE_PIECE), (off_t)at);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return qkv_fail_file(f->ctx, "write", f->path, n < 0 ? errno : ENOSPC);
