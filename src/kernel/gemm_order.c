@@ -374,7 +374,8 @@ static void ordered_plan(struct ordered *p) {
     const size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
     p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
     p->row_blocks = qkv_pieces(p->M, p->rows);
-    p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(wanted, p->row_blocks), panels));
+    /* Each run of panels packs the rows anew, so there are no more of them than give every thread an item. */
+    p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(qkv_min(wanted, threads), p->row_blocks), panels));
     p->a_across = !p->mixed && qkv_gemm_across(p->ctx, p->a.column_stride, p->b.row_stride, p->N);
     p->a_bytes = qkv_round_up(p->rows * p->part_terms * p->a_size, QKV_CACHE_LINE);
 }

@@ -75,8 +75,7 @@ static void head_norm_turn(const struct head_norm *o, float *dx, const float *dy
     }
 }
 
-static void head_norm_piece(void *argument, size_t piece, int thread) {
-    const struct head_norm *o = argument;
+static void head_norm_piece(const struct head_norm *o, size_t piece, int thread) {
     const size_t width = head_norm_width(o), P = head_norm_weights(o);
     float *dy = o->rows + (size_t)thread * 2 * width, *wide = dy + width;
     size_t begin, end;
@@ -92,6 +91,10 @@ static void head_norm_piece(void *argument, size_t piece, int thread) {
         }
         head_norm_turn(o, dx, dy, x, n, dw, db);
     }
+}
+
+static void head_norm_pieces(void *argument, size_t begin, size_t end, int thread) {
+    for (size_t piece = begin; piece < end; piece++) head_norm_piece(argument, piece, thread);
 }
 
 static struct head_norm head_norm_of(const struct qkv_tape *tape, const struct qkv_node *node) {
@@ -158,7 +161,7 @@ enum qkv_status qkv_backward_head_norm(struct qkv_tape *tape, struct qkv_node *n
     if (!status) status = qkv_norm_sums_start(tape, x, P, &o.sums);
     if (!status) status = tape->status;
     if (status) return status;
-    qkv_parallel(tape->ctx, o.sums.pieces, head_norm_piece, &o);
+    qkv_norm_sums_each(tape->ctx, &o.sums, head_norm_pieces, &o);
     qkv_norm_sums_add(tape->ctx, &o.sums, dw, db);
     qkv_arena_release(tape->arena, mark);
     return qkv_gradient_pass(tape, node, x);

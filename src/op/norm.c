@@ -46,15 +46,18 @@ static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
-static void backward_piece(void *argument, size_t piece, int thread) {
-    (void)thread;
-    const struct norm *o = argument;
+static void backward_piece(const struct norm *o, size_t piece) {
     size_t begin, end;
     float *dw = qkv_norm_sums_piece(&o->sums, piece, &begin, &end), *db = dw + o->C;
     const size_t at = begin * o->C;
     o->kernels->norm_backward(o->kind, o->dx ? o->dx + at : NULL, o->accumulate, o->w ? dw : NULL, o->w ? db : NULL,
                               o->dy + at, o->x + at, o->mean ? o->mean + begin : NULL, o->rstd + begin, o->w,
                               end - begin, o->C);
+}
+
+static void backward_pieces(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    for (size_t piece = begin; piece < end; piece++) backward_piece(argument, piece);
 }
 
 static struct norm norm_of(const struct qkv_tape *tape, const struct qkv_node *node) {
@@ -108,7 +111,7 @@ enum qkv_status qkv_backward_norm(struct qkv_tape *tape, struct qkv_node *node) 
     const size_t mark = qkv_arena_mark(tape->arena);
     if (!status) status = qkv_norm_sums_start(tape, node->inputs[0], o.C, &o.sums);
     if (!status) {
-        qkv_parallel(tape->ctx, o.sums.pieces, backward_piece, &o);
+        qkv_norm_sums_each(tape->ctx, &o.sums, backward_pieces, &o);
         qkv_norm_sums_add(tape->ctx, &o.sums, dw, db);
     }
     qkv_arena_release(tape->arena, mark);

@@ -34,6 +34,11 @@ enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tens
     return QKV_OK;
 }
 
+/* Pieces of short sequences are less work than it takes to hand them out one by one. */
+void qkv_norm_sums_each(struct qkv_context *ctx, const struct qkv_norm_sums *s, qkv_range_body *body, void *argument) {
+    qkv_parallel_range(ctx, s->pieces, ORDERED_ROWS * s->pieces / qkv_max(s->rows, 1), body, argument);
+}
+
 float *qkv_norm_sums_piece(const struct qkv_norm_sums *s, size_t piece, size_t *begin, size_t *end) {
     *begin = s->order ? s->begins[piece] : piece * s->rows_a_piece;
     *end = s->order ? s->begins[piece + 1] : *begin + s->rows_a_piece < s->rows ? *begin + s->rows_a_piece : s->rows;

@@ -18,6 +18,9 @@ struct qkv_norm_sums {
 /* Pieces of the rows of x, in memory of the tape's arena. QKV_OK or QKV_MEMORY. */
 enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tensor *x, size_t columns,
                                     struct qkv_norm_sums *sums);
+/* All pieces, by all threads, some rows at a time. */
+void qkv_norm_sums_each(struct qkv_context *ctx, const struct qkv_norm_sums *sums, qkv_range_body *body,
+                        void *argument);
 /* The rows [*begin, *end) of a piece, and its part of both gradients, (2, columns), zeroed. */
 float *qkv_norm_sums_piece(const struct qkv_norm_sums *sums, size_t piece, size_t *begin, size_t *end);
 /* dw += what all pieces have of the weight, db of the bias; either may be NULL. */
