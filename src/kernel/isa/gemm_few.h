@@ -27,7 +27,7 @@ enum {
     LINES_MAX = 2 * LINES,
     NEAR =
         64 * 1024, /* bytes of a block of columns with runs one after the other, at most, that are asked for in order */
-    NEAR_HALVES = 128 * 1024,
+    NEAR_OTHERS = 128 * 1024,       /* of less than LINES columns of floats, and of 16 bits */
     PIECE = 256 * sizeof(uint16_t), /* bytes of a run, at least, but where runs are shorter than 256 terms */
     SHORT = 32 * 1024               /* bytes of LINES_MAX columns, at most, that are in work together */
 };
@@ -295,7 +295,7 @@ QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few 
             struct few_next next = {(uintptr_t)f->b + end * column + k * wide * size, 0, column, column};
             if (s.runs > 1) {
                 next.piece = s.runs * lines.run;
-            } else if (wide * column > (s.kind == FEW_KIND_F32 ? NEAR : NEAR_HALVES)) {
+            } else if (wide * column > (s.kind == FEW_KIND_F32 && s.lines == LINES ? NEAR : NEAR_OTHERS)) {
                 next.at = stop < f->K ? (uintptr_t)b + stop * size : (uintptr_t)f->b + end * column;
                 next.piece = lines.run;
             }
@@ -315,10 +315,16 @@ QKV_INLINE void few_halves(const enum few_kind kind, const size_t rows, const st
         few_columns((struct few_shape){kind, 1, rows, LINES}, f);
 }
 
-/* More than GROUP runs go on as one after the other where LINES are one vector, and else GROUP by GROUP through all columns. */
+/* More than GROUP runs go on as one after the other, of one vector of columns; where that is less than LINES, more than APART of them GROUP by
+ * GROUP through all columns. */
 QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
+    enum { APART = 16 };
     struct qkv_gemm_few part = *f;
     size_t left = f->K;
+    if (W < LINES && left > GROUP * f->run && left <= APART * f->run) {
+        few_columns((struct few_shape){FEW_KIND_F32, 1, rows, W}, f);
+        return;
+    }
     do {
         const bool whole = W == LINES || left <= GROUP * f->run;
         part.K = whole ? left : GROUP * f->run;
