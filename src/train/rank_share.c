@@ -48,3 +48,9 @@ void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_
     *begin = qkv_min(bucket * cut->bucket + (size_t)rank * cut->share, cut->floats);
     *end = qkv_min(*begin + cut->share, cut->floats);
 }
+
+size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x) {
+    size_t first = 0;
+    while (!w->tensors[first]->gradient) first++;
+    return (size_t)(x->gradient - w->tensors[first]->gradient);
+}

@@ -21,12 +21,6 @@ static size_t sums_add_rounds(const struct qkv_rank_cut *cut, struct qkv_rank_ro
     return count;
 }
 
-size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x) {
-    size_t first = 0;
-    while (!w->tensors[first]->gradient) first++;
-    return (size_t)(x->gradient - w->tensors[first]->gradient);
-}
-
 size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds) {
     size_t count = 0, at = w->floats, uses;
     for (size_t b = cut->buckets; b-- > 0;)

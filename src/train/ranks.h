@@ -12,6 +12,7 @@ struct qkv_tensor;
 struct qkv_trainer;
 struct qkv_train_options;
 struct qkv_train_report;
+struct qkv_weights;
 
 /* ---- what a rank owns (rank_share.c) ---------------------------------------------------------------------------------- */
 
@@ -39,6 +40,8 @@ struct qkv_rank_cut {
     int ranks;
 };
 struct qkv_rank_cut qkv_rank_cut_of(const struct qkv_context *ctx, size_t floats);
+/* Where the gradient of an operand that learns begins among all; of a planned model, whose gradients are nowhere, too. */
+size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x);
 /* The gradients [*begin, *end) of a bucket that a rank owns and updates. */
 void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_t *begin, size_t *end);
 
@@ -52,9 +55,6 @@ struct qkv_rank_round {
     size_t bucket, to, end, at; /* at: where they begin in a node's sum: gradients, then later uses */
     bool later;
 };
-struct qkv_weights;
-/* Where the gradient of an operand that learns begins among all; of a planned model, whose gradients are nowhere, too. */
-size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x);
 /* Those of a step, into `rounds` unless that is NULL: buckets from the last to the first, as backward comes to their weights, then later
  * uses, weight after weight. The result: how many. */
 size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds);
@@ -137,8 +137,8 @@ size_t qkv_rank_master_bytes(const struct qkv_model *model, int rank, size_t *me
 /* Divides them: `runs` get their masters, and the model gives its own up. */
 enum qkv_status qkv_rank_divide(struct qkv_model *model, struct qkv_moment_run *runs, size_t run_count,
                                 struct qkv_rank_masters *masters);
-/* Called by all ranks, between two steps: rank 0 writes the model into the run's folder. The numbers that others have come to where its
- * gradients are. */
+/* (rank_save.c) Called by all ranks, between two steps: rank 0 writes the model into the run's folder. The numbers that others have come to
+ * where its gradients are. */
 enum qkv_status qkv_rank_save_model(struct qkv_trainer *trainer);
 
 /* ---- files that are tokenised (rank_files.c) ------------------------------------------------------------------------------------ */

@@ -39,7 +39,7 @@ generate base format kernel op attention sequence text model
 train base format kernel op attention sequence text metric model io generate
 lab/report base
 lab/compare base lab/report
-lab/bench base format kernel model
+lab/bench base format kernel model train
 cli lab/report lab/compare lab/bench
 END
 # Lab and command may need every public function besides.
