@@ -89,13 +89,24 @@ struct few_left {
     vi run_of_lane[LINES_MAX / W];
 };
 
+#if defined(QKV_ISA_avx512)
+/* Lane by lane one of the four numbers that `each` repeats. */
+QKV_INLINE vf few_choose(vf each, vi run) {
+#if defined(QKV_EMULATE_X86) /* SIMDe has no other */
+    return _mm512_permutexvar_ps(run, each);
+#else
+    return _mm512_permutevar_ps(each, run);
+#endif
+}
+#endif
+
 /* Term k of each lane's run. */
 QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_t m, size_t v, size_t k) {
     if (s.runs == 1) return vf_set(a->row[m][k]);
     const float *four = a->row[m] + GROUP * k;
 #if defined(QKV_ISA_avx512)
     const vf each = _mm512_broadcast_f32x4(_mm_loadu_ps(four));
-    return GROUP % s.runs == 0 ? each : _mm512_permutevar_ps(each, a->run_of_lane[v]);
+    return GROUP % s.runs == 0 ? each : few_choose(each, a->run_of_lane[v]);
 #elif defined(QKV_ISA_avx2)
     const vf each = _mm256_broadcast_ps((const __m128 *)(const void *)four);
     return GROUP % s.runs == 0 ? each : _mm256_permutevar_ps(each, a->run_of_lane[v]);
