@@ -178,6 +178,7 @@ bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t p
     few_ask(&a->q, b, h, a->H, a->Tq, a->D);
     few_ask(&a->k, b, h, a->H, a->Tk, a->D);
     few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
+    few_ask(&a->y, b, h, a->H, a->Tq, a->Dv);
     few_turn(f.kt, f.ld, &k, a->Tk, a->D);
     few_pairs(f.pairs, &v, a->Tk, a->Dv);
     const struct few_left left = few_rows_of(&q, a->Tq, a->D, f.q_rows),
@@ -288,6 +289,9 @@ bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t 
     few_ask(&a->q, b, h, a->H, a->Tq, a->D);
     few_ask(&a->k, b, h, a->H, a->Tk, a->D);
     few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
+    few_ask(&g->dq, b, h, a->H, a->Tq, a->D);
+    few_ask(&g->dk, b, h, a->H, a->Tk, a->D);
+    few_ask(&g->dv, b, h, a->H, a->Tk, a->Dv);
     few_turn(f.kt, f.ld, &k, a->Tk, a->D);
     few_turn(f.vt, f.ld, &v, a->Tk, a->Dv);
     few_pairs(f.pairs, &k, a->Tk, a->D);

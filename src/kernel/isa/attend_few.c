@@ -151,6 +151,7 @@ void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, 
         few_ask(&a->q, b, h, a->H, a->Tq, a->D);
         few_ask(&a->k, b, h, a->H, a->Tk, a->D);
         few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
+        few_ask(&a->y, b, h, a->H, a->Tq, a->Dv);
     }
     bool known = false, finite = false;
     for (size_t r = 0, rows; r < count; r += rows) {
@@ -278,6 +279,9 @@ void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair,
     few_ask(&a->q, b, h, a->H, a->Tq, a->D);
     few_ask(&a->k, b, h, a->H, a->Tk, a->D);
     few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
+    few_ask(&g->dq, b, h, a->H, a->Tq, a->D);
+    few_ask(&g->dk, b, h, a->H, a->Tk, a->D);
+    few_ask(&g->dv, b, h, a->H, a->Tk, a->Dv);
     few_rows(&f, dy, b, h);
     few_turn(f.kt, f.ld, f.k, a->Tk, a->D);
     few_turn(f.vt, f.ld, f.v, a->Tk, a->Dv);
