@@ -86,8 +86,8 @@ static void few_item(const struct qkv_attend_work *work, const struct qkv_attend
         work->kernels->backward_few(plan, pair, scratch);
         return;
     }
-    work->kernels->delta(plan, pair * plan->a->Tq, (pair + 1) * plan->a->Tq);
     if (work->bf16->backward_few(plan, pair, scratch)) return;
+    work->kernels->delta(plan, pair * plan->a->Tq, (pair + 1) * plan->a->Tq);
     work->unit->enter(0);
     backward_apart(work, plan, pair, thread);
     work->unit->leave();

@@ -42,10 +42,8 @@ QKV_INLINE vf few_dot(vf sum, vi a, vi b) {
 /* ---- operands ------------------------------------------------------------------------------------------------------- */
 
 struct few_words {
-    const struct qkv_attend_plan *plan;
-    const struct qkv_attend *a;
-    struct mask_rule rule;
-    size_t columns, ld;         /* keys padded to a vector, and to two */
+    struct few_head head;
+    size_t ld;                  /* keys padded to two vectors */
     uint32_t *kt, *vt;          /* (D/2,ld), (Dv/2,ld): keys and, backward, values turned */
     uint32_t *pairs;            /* (KEYS/2,D or Dv): forward of values, backward of keys */
     uint32_t *q_rows, *dy_rows; /* rows that are not of bf16, rounded */
@@ -55,8 +53,7 @@ struct few_words {
     uint16_t *halves;             /* (FEW_TILE,ld): weights, or dS */
     float *keep;                  /* (FEW_TILE,ld): what dropout multiplies weights by */
     float *sum;
-    struct row rows[FEW_TILE];
-    struct span spans[FEW_TILE];
+    struct few_reach reach; /* of the rows of a tile */
 };
 
 static size_t few_carve(const struct qkv_attend_plan *plan, struct few_words *f, float *scratch) {
@@ -85,11 +82,9 @@ size_t QKV_T(attend_bf16_few_scratch)(const struct qkv_attend_plan *plan) {
     return few_carve(plan, &f, NULL);
 }
 
-static void few_start(struct few_words *f, const struct qkv_attend_plan *plan, float *scratch) {
-    const struct qkv_attend *a = plan->a;
-    f->plan = plan, f->a = a;
-    f->rule = mask_rule(a->key, a->dropout);
-    f->columns = padded(a->Tk, W), f->ld = padded(a->Tk, 2 * W);
+static void few_start(struct few_words *f, const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
+    f->head = few_head_of(plan, pair);
+    f->ld = padded(plan->a->Tk, 2 * W);
     few_carve(plan, f, scratch);
 }
 
@@ -117,17 +112,15 @@ static struct few_left few_rows_of(const struct lines *x, size_t count, size_t c
 
 /* out (columns/2,ld) = rows turned. Up to a multiple of W the last row stands for those that there are not: nobody attends to them. */
 static void few_turn(uint32_t *out, size_t ld, const struct lines *x, size_t count, size_t columns) {
-    for (size_t j = 0; j < count; j += W) {
-        const size_t last = count - j < W ? count - j - 1 : W - 1;
+    for (size_t j = 0; j < count; j += W)
         for (size_t c = 0; c < columns; c += 2 * W) {
             vi r[W];
             QKV_UNROLL
-            for (size_t i = 0; i < W; i++) r[i] = words_along(x, j + (i < last ? i : last), c, columns);
+            for (size_t i = 0; i < W; i++) r[i] = words_along(x, qkv_min(j + i, count - 1), c, columns);
             turn_words(r);
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) vi_store(out + (c / 2 + i) * ld + j, r[i]);
         }
-    }
 }
 
 /* out (pairs,columns) = two rows side by side, zeros for one that there is not. */
@@ -141,23 +134,22 @@ static void few_pairs(uint32_t *out, const struct lines *x, size_t count, size_t
 /* ---- forward -------------------------------------------------------------------------------------------------------- */
 
 /* Row r of the tile: its products become weights, rounded; its largest score, and the sum of its weights. */
-static void few_softmax(const struct few_words *f, size_t r, float *m, float *l) {
-    const struct span span = f->spans[r];
+QKV_INLINE void few_softmax(const struct few_words *f, size_t r, float *m, float *l, const size_t columns) {
+    const struct span span = f->reach.spans[r];
     const float *keep = f->keep + r * f->ld;
-    float *x = f->p + r * f->ld, best = -INFINITY;
+    float *x = f->p + r * f->ld;
     uint16_t *p = f->halves + r * f->ld;
-    if (span.end) best = row_scores(f->a, true, &f->rows[r], 0, span, x, 0, f->columns);
-    if (span.end && !(fabsf(best) <= FLT_MAX)) best = row_repair(span, x);
+    const float best = span.end ? few_scores(f->head.a, span, x, columns) : -INFINITY;
     *m = best, *l = 0;
     if (best == -INFINITY) {
         memset(p, 0, f->ld * sizeof *p);
         return;
     }
-    const bool drop = f->a->dropout > 0;
+    const bool drop = f->head.a->dropout > 0;
     const vf top = vf_set(best);
     vf even = vf_zero(), odd = vf_zero();
-    for (size_t j = 0; j < f->columns; j += 2 * W) {
-        const bool both = j + W < f->columns;
+    for (size_t j = 0; j < columns; j += 2 * W) {
+        const bool both = j + W < columns;
         vf a = exp_coarse(vf_sub(vf_load(x + j), top)), b = vf_zero();
         if (both) b = exp_coarse(vf_sub(vf_load(x + j + W), top));
         even = vf_add(even, a), odd = vf_add(odd, b);
@@ -168,153 +160,183 @@ static void few_softmax(const struct few_words *f, size_t r, float *m, float *l)
     *l = vf_sum(vf_add(even, odd));
 }
 
-bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
+/* The rows of a tile from r on: their sums become outputs. */
+static void few_finish(const struct few_words *f, size_t r, size_t rows, const float *m, const float *l) {
+    const struct qkv_attend *a = f->head.a;
+    for (size_t i = 0; i < rows; i++) {
+        float lse;
+        const vf scale = vf_set(row_finish(a, f->head.h, m[i], l[i], &lse));
+        const struct cells y = cells_at(&a->y, f->head.b, r + i, f->head.h);
+        for (size_t c = 0; c < a->Dv; c += W)
+            store_cells(y, c, vf_add(vf_mul(vf_load(f->sum + i * a->Dv + c), scale), vf_zero()), W);
+        if (a->lse) a->lse[f->head.at + r + i] = lse;
+    }
+}
+
+QKV_INLINE bool few_forward(const struct qkv_attend_plan *plan, size_t pair, float *scratch, const size_t columns) {
     const struct qkv_attend *a = plan->a;
-    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = few_tile(a->Tq, FEW_TILE);
-    const struct lines q = few_along(&a->q, b, h), k = few_along(&a->k, b, h), v = few_along(&a->v, b, h);
+    const size_t tile = few_tile(a->Tq, FEW_TILE);
     struct few_words f;
+    few_start(&f, plan, pair, scratch);
+    const size_t b = f.head.b, h = f.head.h;
+    const struct lines q = few_along(&a->q, b, h), k = few_along(&a->k, b, h), v = few_along(&a->v, b, h);
     if (!few_fits(&v, a->Tk, a->Dv)) return false;
-    few_start(&f, plan, scratch);
-    few_ask(&a->q, b, h, a->H, a->Tq, a->D);
-    few_ask(&a->k, b, h, a->H, a->Tk, a->D);
-    few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
-    few_ask(&a->y, b, h, a->H, a->Tq, a->Dv);
+    few_ask(&f.head, &a->v, a->Tk, a->Dv);
     few_turn(f.kt, f.ld, &k, a->Tk, a->D);
+    few_ask(&f.head, &a->k, a->Tk, a->D);
     few_pairs(f.pairs, &v, a->Tk, a->Dv);
     const struct few_left left = few_rows_of(&q, a->Tq, a->D, f.q_rows),
                           p = {f.halves, f.ld * sizeof *f.halves, sizeof(uint32_t)};
     for (size_t r = 0, rows; r < a->Tq; r += rows) {
-        float l[FEW_TILE], m[FEW_TILE], lse;
+        float l[FEW_TILE], m[FEW_TILE];
         rows = qkv_min(a->Tq - r, tile);
-        for (size_t i = 0; i < rows; i++) f.rows[i] = row_of(a, b, h, r + i);
-        spans_of(f.rows, rows, 0, a->Tk, f.spans);
-        few_product(rows, f.columns, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
-        if (a->dropout > 0) few_keep(plan, &f.rule, f.rows, rows, f.columns, 1.0f, f.keep, f.ld);
-        for (size_t i = 0; i < rows; i++) few_softmax(&f, i, &m[i], &l[i]);
-        few_product(rows, a->Dv, f.sum, a->Dv, p, f.pairs, a->Dv, (a->Tk + 1) / 2);
-        for (size_t i = 0; i < rows; i++) {
-            const vf scale = vf_set(row_finish(a, h, m[i], l[i], &lse));
-            const struct cells y = cells_at(&a->y, b, r + i, h);
-            for (size_t c = 0; c < a->Dv; c += W)
-                store_cells(y, c, vf_add(vf_mul(vf_load(f.sum + i * a->Dv + c), scale), vf_zero()), W);
-            if (a->lse) a->lse[f.rows[i].at] = lse;
-        }
+        few_reach(&f.head, r, rows, false, &f.reach);
+        few_product(rows, columns, FEW_SUM, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
+        if (!r) few_ask(&f.head, &a->q, a->Tq, a->D);
+        if (a->dropout > 0) few_keep(&f.head, r, rows, columns, 1.0f, f.keep, f.ld);
+        for (size_t i = 0; i < rows; i++) few_softmax(&f, i, &m[i], &l[i], columns);
+        few_product(rows, a->Dv, FEW_SUM, f.sum, a->Dv, p, f.pairs, a->Dv, (a->Tk + 1) / 2);
+        if (!r) few_ask(&f.head, &a->y, a->Tq, a->Dv);
+        few_finish(&f, r, rows, m, l);
     }
     return true;
 }
 
+bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
+    if (few_is_narrow(plan->a)) return few_forward(plan, pair, scratch, W);
+    return few_forward(plan, pair, scratch, padded(plan->a->Tk, W));
+}
+
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
 
-/* Products q·k in p and dy·v in ds, of row r of the tile, become weights and gradients of the products. */
-static void few_gradients(const struct few_words *f, size_t r) {
-    const struct qkv_attend *a = f->a;
-    const struct row *row = &f->rows[r];
-    const struct span span = f->spans[r];
+/* dy·y of row r less the gradient of its log-sum-exp: as in attend_gradients.c. */
+QKV_INLINE float few_delta(const struct few_words *f, const struct lines *y, const struct lines *dy, size_t r) {
+    const float *dlse = f->head.plan->g->dlse;
+    vf sum = vf_zero();
+    for (size_t c = 0; c < f->head.a->Dv; c += W)
+        sum = vf_fma(read_line(y, r * y->line_stride + c, W), read_line(dy, r * dy->line_stride + c, W), sum);
+    return vf_sum(sum) - (dlse ? dlse[f->head.at + r] : 0.0f);
+}
+
+/* Products q·k in p and dy·v in ds, of row r of the tile, which has `lse` and `delta`, become weights and gradients of the products. */
+QKV_INLINE void few_gradients(const struct few_words *f, size_t r, float lse, float delta, const size_t columns) {
+    const struct qkv_attend *a = f->head.a;
+    const struct span span = f->reach.spans[r];
     const float *keep = f->keep + r * f->ld;
+    const bool drop = a->dropout > 0;
     float *p = f->p + r * f->ld, *ds = f->ds + r * f->ld;
     if (!span.end) {
-        memset(p, 0, f->columns * sizeof *p);
-        memset(ds, 0, f->columns * sizeof *ds);
+        for (size_t j = 0; j < columns; j += W) vf_store(p + j, vf_zero()), vf_store(ds + j, vf_zero());
         return;
     }
-    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]), scale = vf_set(a->scale);
-    const bool drop = a->dropout > 0;
-    for (size_t j = 0; j < f->columns; j += W) {
-        const vf s = vf_mul(vf_load(p + j), scale), w = exp_coarse(vf_min(vf_zero(), vf_sub(s, lse)));
+    const vf scale = vf_set(a->scale);
+    for (size_t j = 0; j < columns; j += W) {
+        const vf s = vf_mul(vf_load(p + j), scale), w = exp_coarse(vf_min(vf_zero(), vf_sub(s, vf_set(lse))));
         vf kept = w, dp = vf_load(ds + j);
         if (drop) kept = vf_mul(w, vf_load(keep + j)), dp = vf_mul(dp, vf_load(keep + j));
-        store_gradients(p, ds, kept, vf_mul(vf_mul(w, vf_sub(dp, delta)), scale), s, false, span, j);
+        store_gradients(p, ds, kept, vf_mul(vf_mul(w, vf_sub(dp, vf_set(delta))), scale), s, false, span, j);
     }
 }
 
 /* The tile of `rows` rows from r0 on, rounded: dS by rows, and both as pairs of rows. */
-static void few_round(const struct few_words *f, size_t r0, size_t rows) {
+QKV_INLINE void few_round(const struct few_words *f, size_t r0, size_t rows, const size_t columns) {
     const size_t ld = f->ld;
     if (rows % 2) {
-        memset(f->p + rows * ld, 0, f->columns * sizeof *f->p);
-        memset(f->ds + rows * ld, 0, f->columns * sizeof *f->ds);
+        memset(f->p + rows * ld, 0, columns * sizeof *f->p);
+        memset(f->ds + rows * ld, 0, columns * sizeof *f->ds);
     }
     for (size_t r = 0; r < rows; r += 2) {
         const float *p = f->p + r * ld, *ds = f->ds + r * ld;
         uint32_t *p_words = f->p_words + (r0 + r) / 2 * ld, *ds_words = f->ds_words + (r0 + r) / 2 * ld;
-        for (size_t j = 0; j < f->columns; j += W) {
+        for (size_t j = 0; j < columns; j += W) {
             vi_store(p_words + j, words_of(vf_load(p + j), vf_load(p + ld + j)));
             vi_store(ds_words + j, words_of(vf_load(ds + j), vf_load(ds + ld + j)));
         }
     }
     for (size_t r = 0; r < rows; r++)
-        for (size_t j = 0; j < f->columns; j += 2 * W)
+        for (size_t j = 0; j < columns; j += 2 * W)
             store_halves(f->halves + r * ld + j, vf_load(f->ds + r * ld + j),
-                         j + W < f->columns ? vf_load(f->ds + r * ld + j + W) : vf_zero());
+                         j + W < columns ? vf_load(f->ds + r * ld + j + W) : vf_zero());
 }
 
-static void few_put(const struct few_words *f, const struct qkv_heads *out, size_t b, size_t h, size_t first,
-                    size_t rows, size_t columns) {
+/* out (rows,columns), rows from `first` on of a gradient, (+)= a·b: in place where it is fp32. */
+static void few_gradient(const struct few_words *f, const struct qkv_heads *out, size_t first, size_t rows,
+                         size_t columns, struct few_left a, const uint32_t *b, size_t terms) {
+    const bool accumulate = f->head.plan->g->accumulate;
+    const struct cells to = cells_at(out, f->head.b, first, f->head.h);
+    if (to.dtype == QKV_F32) {
+        few_product(rows, columns, accumulate ? FEW_ADDED : FEW_GRADIENT, to.data, out->row_stride, a, b, columns,
+                    terms);
+        return;
+    }
+    few_product(rows, columns, FEW_SUM, f->sum, columns, a, b, columns, terms);
     for (size_t i = 0; i < rows; i++)
-        put_cells(cells_at(out, b, first + i, h), f->plan->g->accumulate, f->sum + i * columns, columns);
-}
-
-static void few_queries(const struct few_words *f, size_t b, size_t h, size_t r0, size_t rows) {
-    const size_t D = f->a->D;
-    const struct few_left ds = {f->halves, f->ld * sizeof *f->halves, sizeof(uint32_t)};
-    if (!f->plan->g->dq.data) return;
-    few_product(rows, D, f->sum, D, ds, f->pairs, D, (f->a->Tk + 1) / 2);
-    few_put(f, &f->plan->g->dq, b, h, r0, rows, D);
+        put_cells(cells_at(out, f->head.b, first + i, f->head.h), accumulate, f->sum + i * columns, columns);
 }
 
 /* A gradient of the keys, out (+)= xᵀ·y over the rows: x is P or dS, y is dY or Q. */
-static void few_keys(const struct few_words *f, const struct qkv_heads *out, size_t b, size_t h, const uint32_t *x,
-                     const uint32_t *y, size_t columns) {
-    const size_t Tk = f->a->Tk, tile = few_tile(Tk, FEW_TILE);
+static void few_keys(const struct few_words *f, const struct qkv_heads *out, const uint32_t *x, const uint32_t *y,
+                     size_t columns) {
+    const size_t Tk = f->head.a->Tk, tile = few_tile(Tk, FEW_TILE);
     if (!out->data) return;
     for (size_t j = 0, keys; j < Tk; j += keys) {
         keys = qkv_min(Tk - j, tile);
-        few_product(keys, columns, f->sum, columns, (struct few_left){x + j, sizeof *x, f->ld * sizeof *x}, y, columns,
-                    (f->a->Tq + 1) / 2);
-        few_put(f, out, b, h, j, keys, columns);
+        few_gradient(f, out, j, keys, columns, (struct few_left){x + j, sizeof *x, f->ld * sizeof *x}, y,
+                     (f->head.a->Tq + 1) / 2);
     }
 }
 
-bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
-    const struct qkv_attend *a = plan->a;
-    const struct qkv_attend_gradients *g = plan->g;
-    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = padded(few_tile(a->Tq, FEW_TILE), 2);
-    const struct lines q = few_along(&a->q, b, h), k = few_along(&a->k, b, h), v = few_along(&a->v, b, h),
-                       dy = few_along(&g->dy, b, h);
-    struct few_words f;
-    if (!few_fits(&k, a->Tk, a->D) || !few_fits(&q, a->Tq, a->D) || !few_fits(&dy, a->Tq, a->Dv)) return false;
-    few_start(&f, plan, scratch);
-    few_ask(&a->y, b, h, a->H, a->Tq, a->Dv);
-    few_ask(&g->dy, b, h, a->H, a->Tq, a->Dv);
-    few_ask(&a->q, b, h, a->H, a->Tq, a->D);
-    few_ask(&a->k, b, h, a->H, a->Tk, a->D);
-    few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
-    few_ask(&g->dq, b, h, a->H, a->Tq, a->D);
-    few_ask(&g->dk, b, h, a->H, a->Tk, a->D);
-    few_ask(&g->dv, b, h, a->H, a->Tk, a->Dv);
-    few_turn(f.kt, f.ld, &k, a->Tk, a->D);
-    few_turn(f.vt, f.ld, &v, a->Tk, a->Dv);
-    few_pairs(f.pairs, &k, a->Tk, a->D);
-    few_pairs(f.q_pairs, &q, a->Tq, a->D);
-    few_pairs(f.dy_pairs, &dy, a->Tq, a->Dv);
-    const struct few_left left = few_rows_of(&q, a->Tq, a->D, f.q_rows),
-                          above = few_rows_of(&dy, a->Tq, a->Dv, f.dy_rows);
+/* The products of a head's rows and keys, and dq; f->p_words and f->ds_words are left for the other gradients. */
+QKV_INLINE void few_queries(struct few_words *f, struct few_left q, struct few_left dy, const struct lines *y_lines,
+                            const struct lines *dy_lines, const size_t columns) {
+    const struct qkv_attend *a = f->head.a;
+    const struct qkv_attend_gradients *g = f->head.plan->g;
+    const struct few_left ds = {f->halves, f->ld * sizeof *f->halves, sizeof(uint32_t)};
+    const size_t tile = padded(few_tile(a->Tq, FEW_TILE), 2);
     for (size_t r = 0, rows; r < a->Tq; r += rows) {
         rows = qkv_min(a->Tq - r, tile);
-        for (size_t i = 0; i < rows; i++) {
-            f.rows[i] = row_of(a, b, h, r + i);
-            if (a->lse[f.rows[i].at] == -INFINITY) f.rows[i].lo = f.rows[i].hi = 0;
-        }
-        spans_of(f.rows, rows, 0, a->Tk, f.spans);
-        few_product(rows, f.columns, f.p, f.ld, few_from(left, r), f.kt, f.ld, a->D / 2);
-        few_product(rows, f.columns, f.ds, f.ld, few_from(above, r), f.vt, f.ld, a->Dv / 2);
-        if (a->dropout > 0) few_keep(plan, &f.rule, f.rows, rows, f.columns, mask_scale(a->dropout), f.keep, f.ld);
-        for (size_t i = 0; i < rows; i++) few_gradients(&f, i);
-        few_round(&f, r, rows);
-        few_queries(&f, b, h, r, rows);
+        few_reach(&f->head, r, rows, true, &f->reach);
+        few_product(rows, columns, FEW_SUM, f->p, f->ld, few_from(q, r), f->kt, f->ld, a->D / 2);
+        if (!r) few_ask(&f->head, &a->y, a->Tq, a->Dv);
+        few_product(rows, columns, FEW_SUM, f->ds, f->ld, few_from(dy, r), f->vt, f->ld, a->Dv / 2);
+        if (!r) few_ask(&f->head, &g->dq, a->Tq, a->D);
+        if (a->dropout > 0) few_keep(&f->head, r, rows, columns, mask_scale(a->dropout), f->keep, f->ld);
+        for (size_t i = 0; i < rows; i++)
+            few_gradients(f, i, a->lse[f->head.at + r + i], few_delta(f, y_lines, dy_lines, r + i), columns);
+        few_round(f, r, rows, columns);
+        if (g->dq.data) few_gradient(f, &g->dq, r, rows, a->D, ds, f->pairs, (a->Tk + 1) / 2);
     }
-    few_keys(&f, &g->dv, b, h, f.p_words, f.dy_pairs, a->Dv);
-    few_keys(&f, &g->dk, b, h, f.ds_words, f.q_pairs, a->D);
+}
+
+QKV_INLINE bool few_backward(const struct qkv_attend_plan *plan, size_t pair, float *scratch, const size_t columns) {
+    const struct qkv_attend *a = plan->a;
+    const struct qkv_attend_gradients *g = plan->g;
+    struct few_words f;
+    few_start(&f, plan, pair, scratch);
+    const size_t b = f.head.b, h = f.head.h;
+    const struct lines q = few_along(&a->q, b, h), k = few_along(&a->k, b, h), v = few_along(&a->v, b, h),
+                       y = few_along(&a->y, b, h), dy = few_along(&g->dy, b, h);
+    if (!few_fits(&k, a->Tk, a->D) || !few_fits(&q, a->Tq, a->D) || !few_fits(&dy, a->Tq, a->Dv)) return false;
+    few_ask(&f.head, &a->k, a->Tk, a->D);
+    few_turn(f.kt, f.ld, &k, a->Tk, a->D);
+    few_ask(&f.head, &a->v, a->Tk, a->Dv);
+    few_turn(f.vt, f.ld, &v, a->Tk, a->Dv);
+    few_ask(&f.head, &a->q, a->Tq, a->D);
+    few_pairs(f.pairs, &k, a->Tk, a->D);
+    few_pairs(f.q_pairs, &q, a->Tq, a->D);
+    few_ask(&f.head, &g->dy, a->Tq, a->Dv);
+    few_pairs(f.dy_pairs, &dy, a->Tq, a->Dv);
+    few_queries(&f, few_rows_of(&q, a->Tq, a->D, f.q_rows), few_rows_of(&dy, a->Tq, a->Dv, f.dy_rows), &y, &dy,
+                columns);
+    few_ask(&f.head, &g->dv, a->Tk, a->Dv);
+    few_keys(&f, &g->dv, f.p_words, f.dy_pairs, a->Dv);
+    few_ask(&f.head, &g->dk, a->Tk, a->D);
+    few_keys(&f, &g->dk, f.ds_words, f.q_pairs, a->D);
     return true;
+}
+
+bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
+    if (few_is_narrow(plan->a)) return few_backward(plan, pair, scratch, W);
+    return few_backward(plan, pair, scratch, padded(plan->a->Tk, W));
 }
 #endif

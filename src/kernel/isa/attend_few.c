@@ -50,13 +50,14 @@ size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan) {
 }
 
 /* out (columns,ld) = `count` rows of x turned. Up to a multiple of W the last row stands for those that there are not: nobody attends to them. */
-QKV_INLINE void few_turn(float *out, size_t ld, struct few_lines x, size_t count, size_t columns) {
+static void few_turn(float *out, size_t ld, struct few_lines x, size_t count, size_t columns) {
     for (size_t j = 0; j < count; j += W) {
-        const size_t last = count - j < W ? count - j - 1 : W - 1;
+        size_t at[W];
+        for (size_t i = 0; i < W; i++) at[i] = qkv_min(j + i, count - 1) * x.stride;
         for (size_t c = 0; c < columns; c += W) {
             vf r[W];
             QKV_UNROLL
-            for (size_t i = 0; i < W; i++) r[i] = vf_load(x.x + (j + (i < last ? i : last)) * x.stride + c);
+            for (size_t i = 0; i < W; i++) r[i] = vf_load(x.x + at[i] + c);
             vf_transpose(r);
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) vf_store(out + (c + i) * ld + j, r[i]);
@@ -73,227 +74,225 @@ static bool few_finite(struct few_lines x, size_t count, size_t columns) {
 
 /* ---- forward -------------------------------------------------------------------------------------------------------- */
 
+/* What is made with few keys: `ld` of a call, keys padded, is W wherever they fill one vector, and then a constant. */
 struct few {
-    const struct qkv_attend_plan *plan;
-    const struct qkv_attend *a;
-    struct mask_rule rule;
+    struct few_head head;
     struct few_lines q, k, v;
-    size_t ld;      /* keys padded */
     float *kt, *vt; /* (D,ld), (Dv,ld) */
     float *p, *ds;  /* (rows,ld) */
     float *sum;     /* (KEYS,D or Dv) */
     float *keep;    /* (FEW_TILE,ld): what dropout multiplies the weights of the rows of a tile by */
-    struct row rows[ROWS];
-    struct span spans[ROWS], all;
+    struct few_reach reach;
     bool finite; /* whether zeros may stand for pairs that do not attend */
 };
 
-static void few_start(struct few *f, const struct qkv_attend_plan *plan, size_t b, size_t h, float *scratch) {
+static void few_start(struct few *f, const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
     const struct qkv_attend *a = plan->a;
-    f->plan = plan, f->a = a;
-    f->rule = mask_rule(a->key, a->dropout);
+    f->head = few_head_of(plan, pair);
+    const size_t b = f->head.b, h = f->head.h;
     f->q = few_at(&a->q, b, h), f->k = few_at(&a->k, b, h), f->v = few_at(&a->v, b, h);
-    f->ld = padded(a->Tk, W);
     f->kt = scratch, f->vt = f->kt + KEYS * a->D;
     f->p = f->vt + KEYS * a->Dv, f->ds = f->p + ROWS * KEYS, f->sum = f->ds + ROWS * KEYS;
     f->keep = f->sum + KEYS * few_wide(a);
 }
 
-/* y and lse of the rows [r0, r0 + count) of the tile, whose products are in f->p. */
-static void few_softmax(struct few *f, const struct row *rows, const struct span *spans, size_t count, float *l,
-                        float *m) {
-    if (f->a->dropout > 0) few_keep(f->plan, &f->rule, rows, count, f->ld, 1.0f, f->keep, f->ld);
-    for (size_t r = 0; r < count; r++) {
-        const float *keep = f->keep + r * f->ld;
-        float *x = f->p + r * f->ld, best = -INFINITY;
-        if (spans[r].end) best = row_scores(f->a, true, &rows[r], 0, spans[r], x, 0, f->ld);
-        if (spans[r].end && !(fabsf(best) <= FLT_MAX)) best = row_repair(spans[r], x);
-        m[r] = best, l[r] = 0;
-        if (best == -INFINITY) {
-            for (size_t j = 0; j < f->ld; j += W) vf_store(x + j, vf_zero());
-            continue;
-        }
-        l[r] = row_exp(x, best, 0, f->ld);
-        if (!(f->a->dropout > 0)) continue;
-        for (size_t j = 0; j < f->ld; j += W) vf_store(x + j, vf_mul(vf_load(x + j), vf_load(keep + j)));
+/* The products x of a row become weights; its largest score, and the sum of its weights before dropout. */
+QKV_INLINE void few_softmax(const struct few *f, struct span span, float *x, const float *keep, float *m, float *l,
+                            const size_t ld) {
+    const float best = span.end ? few_scores(f->head.a, span, x, ld) : -INFINITY;
+    const bool drop = f->head.a->dropout > 0;
+    *m = best, *l = 0;
+    if (best == -INFINITY) {
+        for (size_t j = 0; j < ld; j += W) vf_store(x + j, vf_zero());
+        return;
     }
+    vf sum = vf_zero();
+    for (size_t j = 0; j < ld; j += W) {
+        const vf p = exp_down(vf_sub(vf_load(x + j), vf_set(best)));
+        sum = vf_add(sum, p);
+        vf_store(x + j, drop ? vf_mul(p, vf_load(keep + j)) : p);
+    }
+    *l = vf_sum(sum);
 }
 
 /* out (rows,columns) = weights (rows,ld) times the rows of y; each row keeps to its own keys where 0·NaN would spread. */
-static void few_times(const struct few *f, size_t r0, size_t rows, float *out, const float *x, struct few_lines y,
-                      size_t columns) {
+QKV_INLINE void few_times(const struct few *f, size_t r0, size_t rows, enum few_put put, float *out, size_t ldo,
+                          const float *x, struct few_lines y, size_t columns, const size_t ld) {
+    const struct span all = f->reach.all;
     if (f->finite) {
-        few_product(rows, columns, out, columns, few_rows_of(x + f->all.begin, f->ld), y.x + f->all.begin * y.stride,
-                    y.stride, f->all.end - f->all.begin);
+        few_product(rows, columns, put, out, ldo, few_rows_of(x + all.begin, ld), y.x + all.begin * y.stride, y.stride,
+                    all.end - all.begin);
         return;
     }
     for (size_t r = 0; r < rows; r++) {
-        const struct span span = f->spans[r0 + r];
-        few_product(1, columns, out + r * columns, columns, few_rows_of(x + r * f->ld + span.begin, f->ld),
+        const struct span span = f->reach.spans[r0 + r];
+        few_product(1, columns, put, out + r * ldo, ldo, few_rows_of(x + r * ld + span.begin, ld),
                     y.x + span.begin * y.stride, y.stride, span.end - span.begin);
     }
 }
 
-static void few_put(struct cells y, const float *o, float scale, size_t columns) {
-    for (size_t c = 0; c < columns; c += W)
-        vf_store((float *)y.data + c, vf_add(vf_mul(vf_load(o + c), vf_set(scale)), vf_zero()));
+static void few_put_row(float *y, const float *o, float scale, size_t columns) {
+    for (size_t c = 0; c < columns; c += W) vf_store(y + c, vf_add(vf_mul(vf_load(o + c), vf_set(scale)), vf_zero()));
+}
+
+QKV_INLINE void few_forward(const struct qkv_attend_plan *plan, size_t item, float *scratch, const size_t ld) {
+    const struct qkv_attend *a = plan->a;
+    const size_t first = item % plan->blocks * plan->block, count = qkv_min(a->Tq - first, plan->block),
+                 tile = few_tile(count, FEW_TILE);
+    struct few f;
+    few_start(&f, plan, item / plan->blocks, scratch);
+    const struct few_lines y = few_at(&a->y, f.head.b, f.head.h);
+    if (!first) few_ask(&f.head, &a->k, a->Tk, a->D);
+    few_turn(f.kt, ld, f.k, a->Tk, a->D);
+    if (!first) few_ask(&f.head, &a->q, a->Tq, a->D);
+    bool known = false, finite = false;
+    for (size_t r = first, rows; r < first + count; r += rows) {
+        float l[FEW_TILE], m[FEW_TILE], lse;
+        rows = qkv_min(first + count - r, tile);
+        few_reach(&f.head, r, rows, false, &f.reach);
+        few_product(rows, ld, FEW_SUM, f.p, ld, few_rows_of(f.q.x + r * f.q.stride, f.q.stride), f.kt, ld, a->D);
+        if (!r) few_ask(&f.head, &a->v, a->Tk, a->Dv);
+        if (a->dropout > 0) few_keep(&f.head, r, rows, ld, 1.0f, f.keep, ld);
+        for (size_t i = 0; i < rows; i++)
+            few_softmax(&f, f.reach.spans[i], f.p + i * ld, f.keep + i * ld, &m[i], &l[i], ld);
+        if (!f.reach.alike && !known) finite = few_finite(f.v, a->Tk, a->Dv), known = true;
+        f.finite = f.reach.alike || finite;
+        few_times(&f, 0, rows, FEW_SUM, f.sum, a->Dv, f.p, f.v, a->Dv, ld);
+        if (!r) few_ask(&f.head, &a->y, a->Tq, a->Dv);
+        for (size_t i = 0; i < rows; i++) {
+            few_put_row(y.x + (r + i) * y.stride, f.sum + i * a->Dv, row_finish(a, f.head.h, m[i], l[i], &lse), a->Dv);
+            if (a->lse) a->lse[f.head.at + r + i] = lse;
+        }
+    }
 }
 
 void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
-    const struct qkv_attend *a = plan->a;
-    const size_t b = item / plan->blocks / a->Hkv, h = item / plan->blocks % a->Hkv;
-    const size_t first = item % plan->blocks * plan->block,
-                 count = a->Tq - first < plan->block ? a->Tq - first : plan->block, tile = few_tile(count, FEW_TILE);
-    struct few f;
-    few_start(&f, plan, b, h, scratch);
-    few_turn(f.kt, f.ld, f.k, a->Tk, a->D);
-    if (!first) {
-        few_ask(&a->q, b, h, a->H, a->Tq, a->D);
-        few_ask(&a->k, b, h, a->H, a->Tk, a->D);
-        few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
-        few_ask(&a->y, b, h, a->H, a->Tq, a->Dv);
-    }
-    bool known = false, finite = false;
-    for (size_t r = 0, rows; r < count; r += rows) {
-        float l[FEW_TILE], m[FEW_TILE], lse;
-        rows = count - r < tile ? count - r : tile;
-        for (size_t i = 0; i < rows; i++) f.rows[i] = row_of(a, b, h, first + r + i);
-        f.all = spans_of(f.rows, rows, 0, a->Tk, f.spans);
-        few_product(rows, f.ld, f.p, f.ld, few_rows_of(f.q.x + (first + r) * f.q.stride, f.q.stride), f.kt, f.ld, a->D);
-        few_softmax(&f, f.rows, f.spans, rows, l, m);
-        f.finite = all_like(f.spans, rows, f.all);
-        if (!f.finite && !known) finite = few_finite(f.v, a->Tk, a->Dv), known = true;
-        f.finite = f.finite || finite;
-        few_times(&f, 0, rows, f.sum, f.p, f.v, a->Dv);
-        for (size_t i = 0; i < rows; i++) {
-            const float scale = row_finish(a, h, m[i], l[i], &lse);
-            few_put(cells_at(&a->y, b, first + r + i, h), f.sum + i * a->Dv, scale, a->Dv);
-            if (a->lse) a->lse[f.rows[i].at] = lse;
-        }
-    }
+    if (few_is_narrow(plan->a))
+        few_forward(plan, item, scratch, W);
+    else
+        few_forward(plan, item, scratch, padded(plan->a->Tk, W));
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
 
 /* What the weights of a row, whose products are x, are multiplied by: as in attend_weights.c. */
-static float few_norm(const struct few *f, size_t h, const float *x, struct span span, float lse) {
+static float few_norm(const struct few *f, const float *x, struct span span, float lse, size_t ld) {
+    const struct qkv_attend *a = f->head.a;
     float w[KEYS], sum = 0;
-    if (!coarse(lse)) return 1.0f;
-    for (size_t j = 0; j < f->ld; j += W)
-        vf_store(w + j, weight(vf_mul(vf_load(x + j), vf_set(f->a->scale)), vf_set(lse)));
+    for (size_t j = 0; j < ld; j += W) vf_store(w + j, weight(vf_mul(vf_load(x + j), vf_set(a->scale)), vf_set(lse)));
     for (size_t j = span.begin; j < span.end; j++) sum += w[j];
-    return 1 / (sink_weight(f->a, h, lse) + sum);
+    return 1 / (sink_weight(a, f->head.h, lse) + sum);
 }
 
-/* Products q·k in p and dy·v in ds become weights and gradients of the products. */
-static void few_gradients(const struct few *f, size_t r, const float *keep) {
-    const struct qkv_attend *a = f->a;
-    const struct row *row = &f->rows[r];
-    const struct span span = f->spans[r];
-    float *p = f->p + r * f->ld, *ds = f->ds + r * f->ld;
+/* dy·y of row r less the gradient of its log-sum-exp: as in attend_gradients.c. */
+QKV_INLINE float few_delta(const struct few *f, struct few_lines y, struct few_lines dy, size_t r) {
+    const float *dlse = f->head.plan->g->dlse;
+    vf sum = vf_zero();
+    for (size_t c = 0; c < f->head.a->Dv; c += W)
+        sum = vf_fma(vf_load(y.x + r * y.stride + c), vf_load(dy.x + r * dy.stride + c), sum);
+    return vf_sum(sum) - (dlse ? dlse[f->head.at + r] : 0.0f);
+}
+
+/* Products q·k in p and dy·v in ds, of row r, become weights and gradients of the products. */
+QKV_INLINE void few_gradients(const struct few *f, size_t r, float delta, const float *keep, const size_t ld) {
+    const struct qkv_attend *a = f->head.a;
+    const struct span span = f->reach.spans[r];
+    const bool drop = a->dropout > 0;
+    float *p = f->p + r * ld, *ds = f->ds + r * ld;
     if (!span.end) {
-        for (size_t j = 0; j < f->ld; j += W) vf_store(p + j, vf_zero()), vf_store(ds + j, vf_zero());
+        for (size_t j = 0; j < ld; j += W) vf_store(p + j, vf_zero()), vf_store(ds + j, vf_zero());
         return;
     }
-    const vf lse = vf_set(a->lse[row->at]), delta = vf_set(f->plan->delta[row->at]), scale = vf_set(a->scale),
-             norm = vf_set(few_norm(f, row->h, p, span, a->lse[row->at]));
-    const bool drop = a->dropout > 0;
-    for (size_t j = 0; j < f->ld; j += W) {
-        const vf s = vf_mul(vf_load(p + j), scale), w = vf_mul(weight(s, lse), norm);
+    const float lse = a->lse[f->head.at + r];
+    const vf scale = vf_set(a->scale), norm = vf_set(coarse(lse) ? few_norm(f, p, span, lse, ld) : 1.0f);
+    for (size_t j = 0; j < ld; j += W) {
+        const vf s = vf_mul(vf_load(p + j), scale), w = vf_mul(weight(s, vf_set(lse)), norm);
         vf kept = w, dp = vf_load(ds + j);
         if (drop) kept = vf_mul(w, vf_load(keep + j)), dp = vf_mul(dp, vf_load(keep + j));
-        store_gradients(p, ds, kept, vf_mul(vf_mul(w, vf_sub(dp, delta)), scale), s, false, span, j);
+        store_gradients(p, ds, kept, vf_mul(vf_mul(w, vf_sub(dp, vf_set(delta))), scale), s, false, span, j);
     }
 }
 
-/* The rows of a head, their keys, and what of them is to be looked at. */
-static void few_rows(struct few *f, struct few_lines dy, size_t b, size_t h) {
-    const struct qkv_attend *a = f->a;
-    for (size_t i = 0; i < a->Tq; i++) {
-        f->rows[i] = row_of(a, b, h, i);
-        if (a->lse[f->rows[i].at] == -INFINITY) f->rows[i].lo = f->rows[i].hi = 0;
-    }
-    f->all = spans_of(f->rows, a->Tq, 0, a->Tk, f->spans);
-    f->finite = all_like(f->spans, a->Tq, f->all) ||
-                (few_finite(f->k, a->Tk, a->D) && few_finite(f->q, a->Tq, a->D) && few_finite(dy, a->Tq, a->Dv));
+static void few_add_apart(const struct few *f, float *sum, const float *x, struct few_lines y, size_t columns,
+                          size_t ld) {
+    memset(sum, 0, f->head.a->Tk * columns * sizeof *sum);
+    for (size_t r = 0; r < f->head.a->Tq; r++)
+        for (size_t j = f->reach.spans[r].begin; j < f->reach.spans[r].end; j++) QKV_K(attend_tiles)
+    (1, columns, ADD, sum + j * columns, columns, NULL, x + r * ld + j, 1, ld, y.x + r * y.stride, y.stride, 1);
 }
 
-static void few_add_apart(const struct few *f, float *sum, const float *x, struct few_lines y, size_t columns) {
-    memset(sum, 0, f->a->Tk * columns * sizeof *sum);
-    for (size_t r = 0; r < f->a->Tq; r++)
-        for (size_t j = f->spans[r].begin; j < f->spans[r].end; j++) QKV_K(attend_tiles)
-    (1, columns, ADD, sum + j * columns, columns, NULL, x + r * f->ld + j, 1, f->ld, y.x + r * y.stride, y.stride, 1);
-}
-
-/* f->sum (keys,columns) = xᵀ·y over the first `rows` rows, for the keys [begin, end). */
-static void few_add(const struct few *f, size_t begin, size_t end, size_t rows, const float *x, struct few_lines y,
-                    size_t columns) {
+/* Rows [begin, end) of out (keys,columns) (+)= xᵀ·y over the first `rows` rows. */
+static void few_add(struct few_lines out, enum few_put put, size_t begin, size_t end, size_t rows, const float *x,
+                    struct few_lines y, size_t columns, size_t ld) {
     const size_t tile = few_tile(end - begin, FEW_TILE);
     for (size_t j = begin, keys; j < end; j += keys) {
-        keys = end - j < tile ? end - j : tile;
-        const struct few_left turned = {x + j, sizeof *x, f->ld * sizeof *x};
-        few_product(keys, columns, f->sum + j * columns, columns, turned, y.x, y.stride, rows);
+        keys = qkv_min(end - j, tile);
+        const struct few_left turned = {x + j, sizeof *x, ld * sizeof *x};
+        few_product(keys, columns, put, out.x + j * out.stride, out.stride, turned, y.x, y.stride, rows);
     }
+}
+
+static enum few_put few_gradient_put(const struct few *f) {
+    return f->head.plan->g->accumulate ? FEW_ADDED : FEW_GRADIENT;
 }
 
 /* A gradient of the keys, out (+)= xᵀ·y over the rows: x is P or dS, y is dY or Q. That of a key that no row attends to is 0
  * whatever the rows are. */
-static void few_keys(const struct few *f, const struct qkv_heads *out, size_t b, size_t h, const float *x,
-                     struct few_lines y, size_t columns) {
-    const struct few_lines to = few_at(out, b, h);
-    const size_t Tq = f->a->Tq, Tk = f->a->Tk;
+static void few_keys(const struct few *f, const struct qkv_heads *out, const float *x, struct few_lines y,
+                     size_t columns, size_t ld) {
+    const struct few_lines to = few_at(out, f->head.b, f->head.h);
+    const size_t Tq = f->head.a->Tq, Tk = f->head.a->Tk;
+    const struct span all = f->reach.all;
+    const enum few_put put = few_gradient_put(f);
     if (!to.x) return;
     if (f->finite) {
-        few_add(f, 0, f->all.begin, 0, x, y, columns);
-        few_add(f, f->all.begin, f->all.end, Tq, x, y, columns);
-        few_add(f, f->all.end, Tk, 0, x, y, columns);
-    } else {
-        few_add_apart(f, f->sum, x, y, columns);
+        few_add(to, put, 0, all.begin, 0, x, y, columns, ld);
+        few_add(to, put, all.begin, all.end, Tq, x, y, columns, ld);
+        few_add(to, put, all.end, Tk, 0, x, y, columns, ld);
+        return;
     }
+    few_add_apart(f, f->sum, x, y, columns, ld);
     for (size_t j = 0; j < Tk; j++)
-        put_cells((struct cells){to.x + j * to.stride, QKV_F32}, f->plan->g->accumulate, f->sum + j * columns, columns);
+        put_cells((struct cells){to.x + j * to.stride, QKV_F32}, put == FEW_ADDED, f->sum + j * columns, columns);
 }
 
-static void few_queries(const struct few *f, struct few_lines dq, size_t r0, size_t rows) {
-    const size_t D = f->a->D;
-    few_times(f, r0, rows, f->sum, f->ds + r0 * f->ld, f->k, D);
-    for (size_t r = 0; r < rows; r++) {
-        float *to = dq.x + (r0 + r) * dq.stride;
-        for (size_t c = 0; c < D; c += W) {
-            const vf sum = vf_add(vf_zero(), vf_load(f->sum + r * D + c));
-            vf_store(to + c, f->plan->g->accumulate ? vf_add(vf_load(to + c), sum) : sum);
-        }
+QKV_INLINE void few_backward(const struct qkv_attend_plan *plan, size_t pair, float *scratch, const size_t ld) {
+    const struct qkv_attend *a = plan->a;
+    const struct qkv_attend_gradients *g = plan->g;
+    const size_t tile = few_tile(a->Tq, FEW_TILE);
+    struct few f;
+    few_start(&f, plan, pair, scratch);
+    const size_t b = f.head.b, h = f.head.h;
+    const struct few_lines y = few_at(&a->y, b, h), dy = few_at(&g->dy, b, h), dq = few_at(&g->dq, b, h);
+    few_ask(&f.head, &a->k, a->Tk, a->D);
+    few_reach(&f.head, 0, a->Tq, true, &f.reach);
+    f.finite =
+        f.reach.alike || (few_finite(f.k, a->Tk, a->D) && few_finite(f.q, a->Tq, a->D) && few_finite(dy, a->Tq, a->Dv));
+    few_ask(&f.head, &a->v, a->Tk, a->Dv);
+    few_turn(f.kt, ld, f.k, a->Tk, a->D);
+    few_ask(&f.head, &a->q, a->Tq, a->D);
+    few_turn(f.vt, ld, f.v, a->Tk, a->Dv);
+    few_ask(&f.head, &g->dy, a->Tq, a->Dv);
+    for (size_t r = 0, rows; r < a->Tq; r += rows) {
+        rows = qkv_min(a->Tq - r, tile);
+        float *p = f.p + r * ld, *ds = f.ds + r * ld;
+        few_product(rows, ld, FEW_SUM, p, ld, few_rows_of(f.q.x + r * f.q.stride, f.q.stride), f.kt, ld, a->D);
+        if (!r) few_ask(&f.head, &a->y, a->Tq, a->Dv);
+        few_product(rows, ld, FEW_SUM, ds, ld, few_rows_of(dy.x + r * dy.stride, dy.stride), f.vt, ld, a->Dv);
+        if (!r) few_ask(&f.head, &g->dq, a->Tq, a->D);
+        if (a->dropout > 0) few_keep(&f.head, r, rows, ld, mask_scale(a->dropout), f.keep, ld);
+        for (size_t i = 0; i < rows; i++) few_gradients(&f, r + i, few_delta(&f, y, dy, r + i), f.keep + i * ld, ld);
+        if (dq.x) few_times(&f, r, rows, few_gradient_put(&f), dq.x + r * dq.stride, dq.stride, ds, f.k, a->D, ld);
     }
+    few_ask(&f.head, &g->dv, a->Tk, a->Dv);
+    few_keys(&f, &g->dv, f.p, dy, a->Dv, ld);
+    few_ask(&f.head, &g->dk, a->Tk, a->D);
+    few_keys(&f, &g->dk, f.ds, f.q, a->D, ld);
 }
 
 void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
-    const struct qkv_attend *a = plan->a;
-    const struct qkv_attend_gradients *g = plan->g;
-    const size_t b = pair / a->Hkv, h = pair % a->Hkv, tile = few_tile(a->Tq, FEW_TILE);
-    const struct few_lines dy = few_at(&g->dy, b, h), dq = few_at(&g->dq, b, h);
-    struct few f;
-    few_start(&f, plan, b, h, scratch);
-    QKV_K(attend_delta)(plan, pair * a->Tq, (pair + 1) * a->Tq);
-    few_ask(&a->y, b, h, a->H, a->Tq, a->Dv);
-    few_ask(&g->dy, b, h, a->H, a->Tq, a->Dv);
-    few_ask(&a->q, b, h, a->H, a->Tq, a->D);
-    few_ask(&a->k, b, h, a->H, a->Tk, a->D);
-    few_ask(&a->v, b, h, a->H, a->Tk, a->Dv);
-    few_ask(&g->dq, b, h, a->H, a->Tq, a->D);
-    few_ask(&g->dk, b, h, a->H, a->Tk, a->D);
-    few_ask(&g->dv, b, h, a->H, a->Tk, a->Dv);
-    few_rows(&f, dy, b, h);
-    few_turn(f.kt, f.ld, f.k, a->Tk, a->D);
-    few_turn(f.vt, f.ld, f.v, a->Tk, a->Dv);
-    for (size_t r = 0, rows; r < a->Tq; r += rows) {
-        rows = a->Tq - r < tile ? a->Tq - r : tile;
-        float *p = f.p + r * f.ld, *ds = f.ds + r * f.ld;
-        few_product(rows, f.ld, p, f.ld, few_rows_of(f.q.x + r * f.q.stride, f.q.stride), f.kt, f.ld, a->D);
-        few_product(rows, f.ld, ds, f.ld, few_rows_of(dy.x + r * dy.stride, dy.stride), f.vt, f.ld, a->Dv);
-        if (a->dropout > 0) few_keep(plan, &f.rule, f.rows + r, rows, f.ld, mask_scale(a->dropout), f.keep, f.ld);
-        for (size_t i = 0; i < rows; i++) few_gradients(&f, r + i, f.keep + i * f.ld);
-        if (dq.x) few_queries(&f, dq, r, rows);
-    }
-    few_keys(&f, &g->dv, b, h, f.p, dy, a->Dv);
-    few_keys(&f, &g->dk, b, h, f.ds, f.q, a->D);
+    if (few_is_narrow(plan->a))
+        few_backward(plan, pair, scratch, W);
+    else
+        few_backward(plan, pair, scratch, padded(plan->a->Tk, W));
 }

@@ -3,6 +3,8 @@
  * FEW_TILE, the most rows: their sums of two vectors, two vectors of the right operand and one of the left fill the registers.
  *
  *   C[r][c] = Σ_n A[r][n] · B[n·ldb + c], one chain from 0 on
+ *
+ * As a gradient, 0 is added, which makes every zero of the sum a positive one (put_cells), and it may be added to what C holds.
  */
 #ifndef QKV_ISA_ATTEND_FEW_PRODUCT_H
 #define QKV_ISA_ATTEND_FEW_PRODUCT_H
@@ -17,8 +19,10 @@ static inline struct few_left few_from(struct few_left x, size_t r) {
     return x;
 }
 
-QKV_INLINE void few_product_of(const size_t R, const size_t V, float *c, size_t ldc, struct few_left a,
-                               const few_element *b, size_t ldb, size_t terms) {
+enum few_put { FEW_SUM, FEW_GRADIENT, FEW_ADDED };
+
+QKV_INLINE void few_product_of(const size_t R, const size_t V, enum few_put put, float *c, size_t ldc,
+                               struct few_left a, const few_element *b, size_t ldb, size_t terms) {
     vf sum[FEW_TILE][2];
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) {
@@ -42,21 +46,26 @@ QKV_INLINE void few_product_of(const size_t R, const size_t V, float *c, size_t 
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) {
         QKV_UNROLL
-        for (size_t v = 0; v < V; v++) vf_store(c + r * ldc + v * W, sum[r][v]);
+        for (size_t v = 0; v < V; v++) {
+            float *to = c + r * ldc + v * W;
+            if (put != FEW_SUM) sum[r][v] = vf_add(sum[r][v], vf_zero());
+            if (put == FEW_ADDED) sum[r][v] = vf_add(vf_load(to), sum[r][v]);
+            vf_store(to, sum[r][v]);
+        }
     }
 }
 
 #define FEW_CASE(R)                                                                                                    \
     case 2 * (R) + 0:                                                                                                  \
-        few_product_of(R, 1, c + done, ldc, a, b + done, ldb, terms);                                                  \
+        few_product_of(R, 1, put, c + done, ldc, a, b + done, ldb, terms);                                             \
         break;                                                                                                         \
     case 2 * (R) + 1:                                                                                                  \
-        few_product_of(R, 2, c + done, ldc, a, b + done, ldb, terms);                                                  \
+        few_product_of(R, 2, put, c + done, ldc, a, b + done, ldb, terms);                                             \
         break;
 
 /* c (rows <= FEW_TILE,columns) = a·b; columns are a multiple of W. */
-static void few_product(size_t rows, size_t columns, float *c, size_t ldc, struct few_left a, const few_element *b,
-                        size_t ldb, size_t terms) {
+static void few_product(size_t rows, size_t columns, enum few_put put, float *c, size_t ldc, struct few_left a,
+                        const few_element *b, size_t ldb, size_t terms) {
     for (size_t done = 0, step; done < columns; done += step) {
         step = columns - done >= 2 * W ? 2 * W : W;
         switch (2 * rows + (step > W)) {

@@ -48,7 +48,7 @@ QKV_INLINE float mask_scale(float p) {
 
 /* The words of the counters low + step, with the carry into high, those of a counter side by side: the first W in x, the others in y. The
  * words of one vector are one chain of instructions, so several streams hide each other's latency. On entry low is in x and high in y. */
-enum { MASK_STREAMS = 4 };
+enum { MASK_STREAMS = 4, MASK_ROW_STREAMS = 5 }; /* of long runs, where stores take their share; of rows of a vector each */
 QKV_INLINE void mask_words(const struct mask_rule *r, const size_t streams, vi step, vi *x, vi *y) {
     QKV_UNROLL
     for (size_t s = 0; s < streams; s++) {
@@ -103,7 +103,7 @@ QKV_INLINE void mask_rows(float *out, size_t ld, const struct mask_rule *r, cons
                           float kept) {
     const vf scale = vf_set(kept), zero = vf_zero();
     const vm half = vm_first(W / 2);
-    vi x[MASK_STREAMS], y[MASK_STREAMS];
+    vi x[MASK_ROW_STREAMS], y[MASK_ROW_STREAMS];
     QKV_UNROLL
     for (size_t s = 0; s < streams; s++) {
         const uint64_t a = at[2 * s] / 2, b = at[2 * s + 1] / 2;
@@ -122,7 +122,7 @@ QKV_INLINE void mask_rows(float *out, size_t ld, const struct mask_rule *r, cons
 QKV_INLINE void mask_rows_apart(float *out, size_t ld, const struct mask_rule *r, const size_t streams,
                                 const uint64_t *at, float kept) {
     const vf scale = vf_set(kept), zero = vf_zero();
-    vi x[MASK_STREAMS], y[MASK_STREAMS];
+    vi x[MASK_ROW_STREAMS], y[MASK_ROW_STREAMS];
     QKV_UNROLL
     for (size_t s = 0; s < streams; s++) {
         x[s] = vi_set((uint32_t)(at[s] / 2));
