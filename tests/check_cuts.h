@@ -29,10 +29,10 @@ static void run_elementwise(Table k, int which, const struct cut_arrays *c, size
         k->exp(y[0], x, n);
         break;
     case 3:
-        k->dropout(y[0], false, x, 0.3f, key, 7 + begin, n);
+        k->dropout(y[0], NULL, x, 0.3f, key, 7 + begin, n);
         break;
     case 4:
-        k->dropout(y[0], true, x, 0.3f, key, 1000 + begin, n);
+        k->dropout(y[0], NULL, x, 0.3f, key, 1000 + begin, n);
         break;
     case 5:
         k->softmax_scaled(y[0], x, 1.5f, 0.1f, n);

@@ -349,9 +349,16 @@ static void check_clip(Table k, struct qkv_random *random) {
 
 static void check_dropout_range(Table k, struct qkv_random *random, uint64_t first, size_t n, float p) {
     const uint32_t key[2] = {(uint32_t)qkv_random_bits(random), (uint32_t)qkv_random_bits(random)};
-    float *x = random_floats(random, n, 1), *y = guarded_new(n), *sum = copied(x, n);
-    k->dropout(y, false, x, p, key, first, n);
-    k->dropout(sum, true, x, p, key, first, n);
+    const size_t bytes = (n + 7) / 8;
+    float *x = random_floats(random, n, 1), *y = guarded_new(n), *back = guarded_new(n), *sum = copied(x, n);
+    uint8_t *bits = malloc(bytes + 1);
+    memset(bits, 0xa5, bytes + 1);
+    k->dropout(y, bits, x, p, key, first, n);
+    CHECK(bits[bytes] == 0xa5, "dropout writes past its %zu bytes", bytes);
+    uint8_t *exactly = malloc(bytes); /* where reading further is seen */
+    memcpy(exactly, bits, bytes);
+    k->dropout_backward(back, false, x, exactly, p, n);
+    k->dropout_backward(sum, true, x, exactly, p, n);
     for (size_t i = 0; i < n; i++) {
         const uint64_t e = first + i;
         const uint32_t counter[2] = {(uint32_t)(e / 2), (uint32_t)(e / 2 >> 32)};
@@ -360,24 +367,40 @@ static void check_dropout_range(Table k, struct qkv_random *random, uint64_t fir
         bool kept = words[e % 2] >= (uint32_t)((double)p * 4294967296.0);
         float want = kept ? x[i] * (1.0f / (1.0f - p)) : 0.0f;
         CHECK(y[i] == want, "dropout of element %llu", (unsigned long long)e);
-        CHECK(sum[i] == x[i] + want, "dropout accumulates");
+        CHECK((bits[i / 8] >> i % 8 & 1) == kept, "dropout's bit of element %llu", (unsigned long long)e);
+        CHECK(back[i] == want, "dropout backward of element %llu", (unsigned long long)e);
+        CHECK(sum[i] == x[i] + want, "dropout backward accumulates");
     }
-    k->dropout(x, false, x, p, key, first, n);
-    CHECK(same_bits(x, y, n), "dropout in place");
+    for (size_t i = n; i < 8 * bytes; i++) CHECK(!(bits[i / 8] >> i % 8 & 1), "a bit past the %zu elements", n);
+    memcpy(sum, x, n * sizeof *x);
+    k->dropout(sum, NULL, sum, p, key, first, n);
+    CHECK(same_bits(sum, y, n), "dropout in place without bits");
+    k->dropout_backward(x, false, x, exactly, p, n);
+    CHECK(same_bits(x, back, n), "dropout backward in place");
     guarded_free(x, n, "random");
     guarded_free(y, n, "dropout");
-    guarded_free(sum, n, "dropout");
+    guarded_free(back, n, "dropout backward");
+    guarded_free(sum, n, "dropout backward");
+    free(bits);
+    free(exactly);
 }
 
 static void check_dropout(Table k, struct qkv_random *random) {
     static const uint64_t starts[] = {0, 1, 6, 0xfffffffffull, 8589934591ull, 8589934592ull - 10, 0x1fffffff7ull};
     for (size_t n = 0; n <= 67; n++)
         for (size_t i = 0; i < 7; i++) check_dropout_range(k, random, starts[i], n, n % 2 ? 0.1f : 0.5f);
-    check_dropout_range(k, random, qkv_random_bits(random) >> 8, 1000, 0.0f);
+    for (uint64_t odd = 0; odd < 2; odd++) {
+        const uint64_t even = (qkv_random_bits(random) >> 8) * 2;
+        check_dropout_range(k, random, even + odd, 1000, 0.0f);
+        check_dropout_range(k, random, even + odd, between(random, 500, 1000), 0.3f);
+    }
     const uint32_t key[2] = {1, 2};
     float x[5] = {1, INFINITY, NAN, -1, 2}, y[5];
-    k->dropout(y, false, x, 1.0f, key, 0, 5);
+    uint8_t bits;
+    k->dropout(y, &bits, x, 1.0f, key, 0, 5);
     for (int i = 0; i < 5; i++) CHECK(y[i] == 0, "dropout of everything");
+    k->dropout_backward(y, false, x, &bits, 1.0f, 5);
+    for (int i = 0; i < 5; i++) CHECK(y[i] == 0, "dropout backward of everything");
 }
 
 /* ---- softmax ------------------------------------------------------------------------------------------------------ */

@@ -50,8 +50,9 @@ static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *
     expect(report, "norm", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 3 * N * C * float_);
     /* The activation forward, and the addition, are part of the products before them. */
     expect(report, "activation", QKV_PROFILE_BACKWARD, LAYERS, 0, L * N * F * (product + 2 * float_));
-    expect(report, "dropout", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * 2 * N * C * float_);
-    expect(report, "dropout", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * 2 * N * C * float_);
+    const double dropped = 2 * N * C * float_ + N * C / 8; /* a bit for each number says whether it stays */
+    expect(report, "dropout", QKV_PROFILE_FORWARD, 2 * n + 1, 0, (2 * L * r + 1) * dropped);
+    expect(report, "dropout", QKV_PROFILE_BACKWARD, 2 * LAYERS + 1, 0, (2 * L + 1) * dropped);
     assert_true(row_of(report, "optimizer", QKV_PROFILE_WHOLE)->bytes >=
                 (double)report->steps * 8 * float_ *
                     (double)qkv_array_elements(qkv_model_parameter(qkv_trainer_model(t), 0)));

@@ -168,7 +168,7 @@ static void weights_drop(struct qkv_context *ctx, const struct qkv_attend_plan *
     for (size_t r = 0; r < plan->count && !ctx->dry; r++) {
         const uint64_t row = ((plan->mask_b + plan->batch) * a->H + plan->head) * plan->mask_Tq + plan->first + r;
         float *w = plan->weights + r * a->Tk;
-        ctx->kernels->dropout(w, false, w, a->dropout, a->key, row * plan->mask_Tk, a->Tk);
+        ctx->kernels->dropout(w, NULL, w, a->dropout, a->key, row * plan->mask_Tk, a->Tk);
     }
 }
 

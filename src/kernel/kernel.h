@@ -61,10 +61,13 @@
       (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))                                      \
     /* Clamps x to ±limit in place, NaN staying NaN. inside: bit i % 8 of byte i / 8: |x[i]| <= limit; NULL: not wanted */                        \
     X(void, clip, (float *x, uint8_t *inside, float limit, size_t n))                                                                              \
-    /* y (+)= x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` names.      \
-     * y may be x. See random in base: Threefry on (e / 2, stream), word e % 2; kept when the word >= p·2^32 */                        \
+    /* y = x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` names; y may be x. \
+     * kept: bit i % 8 of byte i / 8: m of x[i] is not 0; NULL: not wanted. See random in base: Threefry on (e / 2, stream), \
+     * word e % 2; kept when the word >= p·2^32 */                    \
     X(void, dropout,                                                                                                                               \
-      (float *y, bool accumulate, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))                                       \
+      (float *y, uint8_t *kept, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))                                         \
+    /* dx (+)= dy·m/(1−p), with the m that dropout left in `kept`; dx may be dy */                                                              \
+    X(void, dropout_backward, (float *dx, bool accumulate, const float *dy, const uint8_t *kept, float p, size_t n))                               \
     /* log Σ exp(x) of a row of n >= 1 */                                                                                                         \
     X(float, log_sum_exp, (const float *x, size_t n))                                                                                              \
     /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                                              \

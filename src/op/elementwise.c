@@ -1,10 +1,11 @@
 /* add: y = x + s·f, the residual connection (He et al. 2016); dropout: y = x·m/(1 − p) (Srivastava et al. 2014).
  *
  * add's gradient goes to both sides, to f times s; unchanged where s is 1. dropout's mask is a function of its key and the element's number
- * (kernel.h), so backward makes it again instead of keeping it. Both write over an input that nobody needs again. */
+ * (kernel.h); forward keeps a bit of each element for backward, as reading it is much less work than to make the mask again. Both write
+ * over an input that nobody needs again. */
 #include "op/op.h"
 
-enum { ELEMENTS_A_PIECE = 16384, ROWS_A_PIECE = 16 };
+enum { ELEMENTS_A_PIECE = 16384 };
 
 struct add {
     struct qkv_context *ctx;
@@ -101,7 +102,7 @@ struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struc
     return qkv_tape_run(tape, &node);
 }
 
-/* In bf16, so many numbers at a time are widened. */
+/* In bf16, so many numbers at a time are widened: whole bytes of bits. */
 enum { PART = 512 };
 
 struct dropout {
@@ -109,33 +110,49 @@ struct dropout {
     float rate;
     uint32_t key[2];
     const int32_t *place; /* of each row, by which its elements are numbered; NULL: its own number */
+    uint8_t *kept;        /* (N, ceil(columns / 8)): which elements stay, for backward; NULL: it will not run */
+    /* while it runs */
     void *y;
     const void *x;
     enum qkv_dtype dtype; /* of x and y: fp32; forward, in place, also bf16 */
-    bool accumulate;
+    bool accumulate;      /* backward */
+    bool backward;
     const struct qkv_row_order *order; /* NULL: none */
     size_t columns;
 };
 
+static size_t dropout_bytes(size_t columns) {
+    return (columns + 7) / 8;
+}
+
 /* n elements from `at` on, whose numbers in the mask begin with `first`. */
-static void drop_run(const struct dropout *o, size_t at, size_t n, uint64_t first) {
+static void drop_run(const struct dropout *o, size_t at, uint8_t *kept, size_t n, uint64_t first) {
+    if (o->backward) {
+        o->kernels->dropout_backward((float *)o->y + at, o->accumulate, (const float *)o->x + at, kept, o->rate, n);
+        return;
+    }
     if (o->dtype == QKV_F32) {
-        o->kernels->dropout((float *)o->y + at, o->accumulate, (const float *)o->x + at, o->rate, o->key, first, n);
+        o->kernels->dropout((float *)o->y + at, kept, (const float *)o->x + at, o->rate, o->key, first, n);
         return;
     }
     float part[PART];
     for (size_t done = 0, count; done < n; done += count) {
         count = n - done < PART ? n - done : PART;
         o->kernels->widen(part, (const uint16_t *)o->x + at + done, count);
-        o->kernels->dropout(part, false, part, o->rate, o->key, first + done, count);
+        o->kernels->dropout(part, kept ? kept + done / 8 : NULL, part, o->rate, o->key, first + done, count);
         o->kernels->narrow((uint16_t *)o->y + at + done, part, count);
     }
 }
 
+/* Rows whose elements have numbers one after the other. Each row's bits begin with a byte: rows that fill their bytes are one run. */
+static void drop_rows(const struct dropout *o, size_t begin, size_t end, uint64_t first) {
+    const size_t C = o->columns, step = C % 8 ? 1 : end - begin;
+    for (size_t n = begin; n < end; n += step)
+        drop_run(o, n * C, o->kept ? o->kept + n * dropout_bytes(C) : NULL, step * C, first + (n - begin) * C);
+}
+
 /* Rows whose elements have numbers by their place in the larger batch: (row·2^20 + position)·columns + column. */
-static void drop_rows(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct dropout *o = argument;
+static void drop_ordered(const struct dropout *o, size_t begin, size_t end) {
     const struct qkv_order *order = &o->order->sums;
     size_t s = 0, last = order->sequences;
     while (last - s > 1) { /* the last sequence that begins at or before the first row */
@@ -149,33 +166,28 @@ static void drop_rows(void *argument, size_t begin, size_t end, int thread) {
     for (size_t n = begin, next; n < end; n = next, s++) {
         next = order->start[s + 1] < end ? order->start[s + 1] : end;
         const uint64_t row = ((o->order->first_row + s) << QKV_POSITION_BITS) + (n - order->start[s]);
-        drop_run(o, n * o->columns, (next - n) * o->columns, row * o->columns);
+        drop_rows(o, n, next, row * o->columns);
     }
 }
 
-static void drop_elements(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct dropout *o = argument;
-    drop_run(o, begin, end - begin, begin);
-}
-
-static void drop_places(void *argument, size_t begin, size_t end, int thread) {
+static void drop_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct dropout *o = argument;
     const size_t C = o->columns;
-    for (size_t n = begin; n < end; n++) drop_run(o, n * C, C, (uint64_t)o->place[n] * C);
+    if (o->backward || !(o->order || o->place)) {
+        drop_rows(o, begin, end, (uint64_t)begin * C);
+    } else if (o->order) {
+        drop_ordered(o, begin, end);
+    } else {
+        for (size_t n = begin; n < end; n++) drop_rows(o, n, n + 1, (uint64_t)o->place[n] * C);
+    }
 }
 
 static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, struct dropout *o) {
     o->kernels = ctx->kernels;
     o->order = node->inputs[0]->order;
     o->columns = node->output->columns;
-    if (o->order)
-        qkv_parallel_range(ctx, node->output->rows, ELEMENTS_A_PIECE / o->columns + 1, drop_rows, o);
-    else if (o->place)
-        qkv_parallel_range(ctx, node->output->rows, ROWS_A_PIECE, drop_places, o);
-    else
-        qkv_parallel_range(ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, drop_elements, o);
+    qkv_parallel_range(ctx, node->output->rows, ELEMENTS_A_PIECE / qkv_max(o->columns, 1) + 1, drop_piece, o);
 }
 
 enum qkv_status qkv_check_dropout(struct qkv_tape *tape, struct qkv_node *node) {
@@ -187,8 +199,14 @@ enum qkv_status qkv_check_dropout(struct qkv_tape *tape, struct qkv_node *node) 
 }
 
 enum qkv_status qkv_forward_dropout(struct qkv_tape *tape, struct qkv_node *node) {
-    struct dropout o = *(const struct dropout *)node->saved;
-    o.y = node->output->data;
+    struct dropout *saved = node->saved;
+    const struct qkv_tensor *y = node->output;
+    if (qkv_tape_records(tape, node)) {
+        saved->kept = qkv_tape_take(tape, y->rows, dropout_bytes(y->columns));
+        if (!saved->kept) return QKV_MEMORY;
+    }
+    struct dropout o = *saved;
+    o.y = y->data;
     o.x = node->inputs[0]->data;
     o.dtype = node->inputs[0]->dtype;
     dropout_run(tape->ctx, node, &o);
@@ -198,6 +216,7 @@ enum qkv_status qkv_forward_dropout(struct qkv_tape *tape, struct qkv_node *node
 enum qkv_status qkv_backward_dropout(struct qkv_tape *tape, struct qkv_node *node) {
     struct dropout o = *(const struct dropout *)node->saved;
     enum qkv_status status = QKV_OK;
+    o.backward = true;
     o.x = qkv_gradient_in(node);
     o.y = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
     if (o.y) {
@@ -208,8 +227,10 @@ enum qkv_status qkv_backward_dropout(struct qkv_tape *tape, struct qkv_node *nod
 
 struct qkv_cost qkv_cost_dropout(const struct qkv_node *node, bool backward) {
     const struct qkv_tensor *x = node->inputs[0], *y = node->output;
-    return (struct qkv_cost){.bytes = backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y)
-                                               : qkv_tensor_bytes(x) + qkv_tensor_bytes(y)};
+    const struct dropout *o = node->saved;
+    const double bits = o->kept ? (double)(y->rows * dropout_bytes(y->columns)) : 0;
+    return (struct qkv_cost){.bytes = bits + (backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y)
+                                                       : qkv_tensor_bytes(x) + qkv_tensor_bytes(y))};
 }
 
 void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]) {

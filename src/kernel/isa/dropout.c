@@ -1,57 +1,94 @@
-/* dropout.c: dropout (Srivastava et al. 2014) with the mask of mask.h: kept elements are divided by 1 − p. */
+/* dropout.c: dropout (Srivastava et al. 2014) with the mask of mask.h: kept elements are divided by 1 − p. What was kept is written as
+ * bits, which backward reads: the random numbers are some twenty times the work of reading them. */
 #include "kernel/isa/isa.h"
 #include "kernel/isa/mask.h"
 
-/* The first n lanes of y from x where `keep` holds. */
-QKV_INLINE void drop(float *y, bool accumulate, const float *x, vm keep, vf kept, size_t n) {
-    vf scaled = vf_select(keep, vf_mul(vf_load_n(x, n), kept), vf_zero());
-    vf_store_n(y, accumulate ? vf_add(vf_load_n(y, n), scaled) : scaled, n);
+/* The bits of the n first lanes, which are elements i … of a run; i is a multiple of W. */
+QKV_INLINE void put_bits(uint8_t *kept, size_t i, vm keep, size_t n) {
+    const uint32_t bits = QKV_WHOLE(n) ? vm_bits(keep) : vm_bits(keep) & ((1u << (n < W ? n : W)) - 1);
+    if (W < 8) { /* several vectors have a byte */
+        kept[i / 8] = (uint8_t)((i % 8 ? kept[i / 8] : 0u) | bits << i % 8);
+        return;
+    }
+    for (size_t b = 0; 8 * b < W && 8 * b < n; b++) kept[i / 8 + b] = (uint8_t)(bits >> 8 * b);
+}
+QKV_INLINE vm get_bits(const uint8_t *kept, size_t i, size_t n) {
+    if (W < 8) return vm_from_bits((uint32_t)kept[i / 8] >> i % 8);
+    uint32_t bits = 0;
+    for (size_t b = 0; 8 * b < W && 8 * b < n; b++) bits |= (uint32_t)kept[i / 8 + b] << 8 * b;
+    return vm_from_bits(bits);
 }
 
-/* The element at an odd place alone: its pair begins before the range. */
-static void drop_odd(float *y, bool accumulate, const float *x, const struct mask_rule *rule, uint64_t e, vf kept) {
-    float factor;
-    mask_fill(&factor, rule, e, 1, 1.0f);
-    drop(y, accumulate, x, vf_lt(vf_zero(), vf_set(factor)), kept, 1);
+/* The n first lanes from x where `keep` holds, else 0. */
+QKV_INLINE vf dropped(const float *x, vm keep, vf scale, size_t n) {
+    return vf_select(keep, vf_mul(vf_load_n(x, n), scale), vf_zero());
 }
 
-/* Whole pairs of vectors while there are enough of them for so many streams of words; returns how many elements those are. */
-QKV_INLINE size_t drop_streams(float *y, bool accumulate, const float *x, const struct mask_rule *rule,
-                               const size_t streams, vf kept, uint64_t first, size_t n) {
+/* A run of elements, whose numbers in the mask begin with `first`. */
+struct drop {
+    float *y;
+    uint8_t *kept;
+    const float *x;
+    struct mask_rule rule;
+    vf scale;
+    uint64_t first;
+    size_t n;
+};
+QKV_INLINE void drop_vector(const struct drop *d, bool keeps, size_t i, vm keep, size_t n) {
+    vf_store_n(d->y + i, dropped(d->x + i, keep, d->scale, n), n);
+    if (keeps) put_bits(d->kept, i, keep, n);
+}
+
+/* From i on whole pairs of vectors while there are enough of them for so many streams of words; returns where the others begin. */
+QKV_INLINE size_t drop_streams(const struct drop *d, bool keeps, const size_t streams, size_t i) {
     const size_t step = streams * 2 * W;
-    size_t i = 0;
-    for (; n - i >= step; i += step) {
+    for (; d->n - i >= step; i += step) {
         vm keep[2 * MASK_STREAMS];
-        mask_keep(rule, streams, first + i, keep);
+        mask_keep(&d->rule, streams, d->first + i, keep);
         QKV_UNROLL
-        for (size_t j = 0; j < 2 * streams; j++) drop(y + i + j * W, accumulate, x + i + j * W, keep[j], kept, W);
+        for (size_t j = 0; j < 2 * streams; j++) drop_vector(d, keeps, i + j * W, keep[j], W);
     }
     return i;
 }
 
-QKV_INLINE void drop_all(float *y, bool accumulate, const float *x, const struct mask_rule *rule, vf kept,
-                         uint64_t first, size_t n) {
-    size_t i = 0;
-    if (n && first % 2) {
-        drop_odd(y, accumulate, x, rule, first, kept);
-        i = 1;
-    }
-    i += drop_streams(y + i, accumulate, x + i, rule, MASK_STREAMS, kept, first + i, n - i);
-    i += drop_streams(y + i, accumulate, x + i, rule, 1, kept, first + i, n - i);
-    if (i < n) {
+QKV_INLINE void drop_even(const struct drop *d, bool keeps) {
+    size_t i = drop_streams(d, keeps, MASK_STREAMS, 0);
+    i = drop_streams(d, keeps, 1, i);
+    if (i < d->n) {
+        const size_t rest = d->n - i;
         vm keep[2];
-        mask_keep(rule, 1, first + i, keep);
-        drop(y + i, accumulate, x + i, keep[0], kept, n - i);
-        if (n - i > W) drop(y + i + W, accumulate, x + i + W, keep[1], kept, n - i - W);
+        mask_keep(&d->rule, 1, d->first + i, keep);
+        drop_vector(d, keeps, i, keep[0], rest < W ? rest : W);
+        if (rest > W) drop_vector(d, keeps, i + W, keep[1], rest - W);
     }
 }
 
-void QKV_K(dropout)(float *y, bool accumulate, const float *x, float p, const uint32_t key[2], uint64_t first,
-                    size_t n) {
-    const struct mask_rule rule = mask_rule(key, p);
-    vf kept = vf_set(mask_scale(p));
-    if (accumulate)
-        drop_all(y, true, x, &rule, kept, first, n);
+/* The pair of the first element begins before the run: no vector of the mask is one of x, as in rows of an odd width. */
+static void drop_odd(const struct drop *d) {
+    enum { PART = 256 };
+    float factors[PART];
+    for (size_t begin = 0, end; begin < d->n; begin = end) {
+        end = d->n - begin < PART ? d->n : begin + PART;
+        mask_fill(factors, &d->rule, d->first + begin, end - begin, 1.0f);
+        QKV_EACH(i, m, end - begin,
+                 { drop_vector(d, d->kept, begin + i, vf_lt(vf_zero(), vf_load_n(factors + i, m)), m); });
+    }
+}
+
+void QKV_K(dropout)(float *y, uint8_t *kept, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n) {
+    const struct drop d = {y, kept, x, mask_rule(key, p), vf_set(mask_scale(p)), first, n};
+    if (first % 2)
+        drop_odd(&d);
+    else if (kept)
+        drop_even(&d, true);
     else
-        drop_all(y, false, x, &rule, kept, first, n);
+        drop_even(&d, false);
+}
+
+void QKV_K(dropout_backward)(float *dx, bool accumulate, const float *dy, const uint8_t *kept, float p, size_t n) {
+    const vf scale = vf_set(mask_scale(p));
+    QKV_EACH(i, m, n, {
+        const vf some = dropped(dy + i, get_bits(kept, i, m), scale, m);
+        vf_store_n(dx + i, accumulate ? vf_add(vf_load_n(dx + i, m), some) : some, m);
+    });
 }

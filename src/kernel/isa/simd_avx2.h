@@ -30,6 +30,14 @@ QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     vi bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(bytes, _mm256_setzero_si256()));
 }
+/* The lanes as bits, the first one lowest; and back, from the lower W bits. */
+QKV_INLINE uint32_t vm_bits(vm m) {
+    return (uint32_t)_mm256_movemask_ps(m);
+}
+QKV_INLINE vm vm_from_bits(uint32_t bits) {
+    const vi lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(vi_set(bits), lanes), lanes));
+}
 QKV_INLINE vf vf_load(const float *p) {
     return _mm256_loadu_ps(p);
 }

@@ -34,6 +34,13 @@ QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
     return _mm_test_epi8_mask(bytes, bytes);
 }
+/* The lanes as bits, the first one lowest; and back, from the lower W bits. */
+QKV_INLINE uint32_t vm_bits(vm m) {
+    return m;
+}
+QKV_INLINE vm vm_from_bits(uint32_t bits) {
+    return (vm)bits;
+}
 QKV_INLINE vf vf_load(const float *p) {
     return _mm512_loadu_ps(p);
 }

@@ -33,6 +33,17 @@ QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     uint32x4_t bytes = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
     return vtstq_u32(bytes, bytes);
 }
+/* The lanes as bits, the first one lowest; and back, from the lower W bits. */
+QKV_INLINE vi vi_lane_bits(void) {
+    static const uint32_t bits[W] = {1, 2, 4, 8};
+    return vld1q_u32(bits);
+}
+QKV_INLINE uint32_t vm_bits(vm m) {
+    return vaddvq_u32(vandq_u32(m, vi_lane_bits()));
+}
+QKV_INLINE vm vm_from_bits(uint32_t bits) {
+    return vtstq_u32(vdupq_n_u32(bits), vi_lane_bits());
+}
 QKV_INLINE vf vf_load(const float *p) {
     return vld1q_f32(p);
 }

@@ -16,6 +16,13 @@ QKV_INLINE vf vf_set(float s) {
 QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     return *p != 0;
 }
+/* The lanes as bits, the first one lowest; and back, from the lower W bits. */
+QKV_INLINE uint32_t vm_bits(vm m) {
+    return m;
+}
+QKV_INLINE vm vm_from_bits(uint32_t bits) {
+    return bits & 1;
+}
 QKV_INLINE vf vf_load(const float *p) {
     return *p;
 }
