@@ -5,16 +5,19 @@ enum { SPECS = 12 };
 
 static const struct qkv_context_options mixed = {.precision = QKV_MIXED_BF16};
 
-enum rounding { AS_THEY_ARE, NEAREST, TOWARDS_ZERO, ROUNDINGS };
+/* Roundings of all weights: AS_THEY_ARE is none; from EITHER_WAY on each weight becomes the bf16 number above or below it, by chance. */
+enum { AS_THEY_ARE, NEAREST, TOWARDS_ZERO, EITHER_WAY, ROUNDINGS = EITHER_WAY + 32 };
 
 /* Every weight becomes a bf16 number next to it. */
-static void round_weights(struct qkv_model *model, enum rounding rounding) {
+static void round_weights(struct qkv_model *model, int rounding) {
+    struct qkv_random random = test_random(1000 + (uint64_t)rounding);
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         float *w = qkv_model_weights_mutable(model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, i)); k++) {
             uint32_t bits;
             memcpy(&bits, &w[k], sizeof bits);
             if (rounding == NEAREST) bits += 0x7FFFU + (bits >> 16 & 1);
+            if (rounding >= EITHER_WAY && qkv_random_below(&random, 2)) bits += 0xFFFFU;
             bits &= 0xFFFF0000U;
             memcpy(&w[k], &bits, sizeof bits);
         }
@@ -22,8 +25,8 @@ static void round_weights(struct qkv_model *model, enum rounding rounding) {
 }
 
 /* The same model, data and batch in another precision (and number of threads), or with weights rounded. */
-static double outputs(uint64_t stream, enum topology topology, const struct qkv_context_options *options,
-                      enum rounding rounding, float **out, size_t *count, float **gradients, size_t *gradient_count) {
+static double outputs(uint64_t stream, enum topology topology, const struct qkv_context_options *options, int rounding,
+                      float **out, size_t *count, float **gradients, size_t *gradient_count) {
     struct sample s;
     start(&s, stream, topology, options);
     if (rounding != AS_THEY_ARE) round_weights(s.model, rounding);
@@ -48,11 +51,13 @@ static double relative(const float *a, const float *b, size_t n) {
     return sqrt(difference / size);
 }
 
-/* How far the outputs and the gradients of a model in fp32 move when nothing but its weights is rounded to bf16. A model that
- * is steep (a norm of two channels is nearly a step) moves far, and no bf16 arithmetic is nearer to fp32 than that. */
-static void rounding_moves(uint64_t stream, enum topology topology, const float *y, const float *g, double moves[2]) {
+/* How far the outputs and the gradients of a model in fp32 move at most when nothing but its weights is rounded to bf16, by the
+ * roundings [first, last). A model that is steep (a norm of two channels is nearly a step) moves far, and no bf16 arithmetic is
+ * nearer to fp32 than that. */
+static void rounding_moves(uint64_t stream, enum topology topology, int first, int last, const float *y, const float *g,
+                           double moves[2]) {
     moves[0] = moves[1] = 0;
-    for (enum rounding rounding = NEAREST; rounding < ROUNDINGS; rounding++) {
+    for (int rounding = first; rounding < last; rounding++) {
         float *rounded_y, *rounded_g;
         size_t n, m;
         outputs(stream, topology, NULL, rounding, &rounded_y, &n, &rounded_g, &m);
@@ -60,6 +65,35 @@ static void rounding_moves(uint64_t stream, enum topology topology, const float 
         moves[1] = fmax(moves[1], relative(rounded_g, g, m));
         free(rounded_y), free(rounded_g);
     }
+}
+
+/* Another table to get the same from, by other code: the scalar one, where that is not the one in use; NULL: there is none. */
+static const char *other_table(void) {
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, &mixed), QKV_OK);
+    const bool scalar = !strcmp(qkv_context_isa(ctx), "scalar");
+    const char *best = qkv_isa_at(0);
+    qkv_context_free(ctx);
+    return !scalar ? "scalar" : strcmp(best, "scalar") ? best : NULL;
+}
+
+/* A model that is further from fp32 than what two roundings move allows is so steep: some of 32 other roundings moves it as far;
+ * and its numbers are those of another table, by a quarter of how far they are from fp32. (Of 4,800 models tables differ by
+ * 1e-5 of that at the median, and by a fifth for one of a hundred, where a number that is stored in bf16 is rounded otherwise.) */
+static void expect_steep(uint64_t stream, enum topology topology, const float *y, const float *g, const float *mixed_y,
+                         const float *mixed_g) {
+    const struct qkv_context_options other = {.isa = other_table(), .precision = QKV_MIXED_BF16};
+    float *other_y, *other_g;
+    size_t n, m;
+    double moves[2];
+    outputs(stream, topology, &other, AS_THEY_ARE, &other_y, &n, &other_g, &m);
+    rounding_moves(stream, topology, EITHER_WAY, ROUNDINGS, y, g, moves);
+    const double off[] = {relative(mixed_y, y, n), relative(mixed_g, g, m)},
+                 apart[] = {relative(other_y, mixed_y, n), relative(other_g, mixed_g, m)};
+    print_message("stream %d: off by %g and %g, roundings move by %g and %g, tables are %g and %g apart\n", (int)stream,
+                  off[0], off[1], moves[0], moves[1], apart[0], apart[1]);
+    for (int i = 0; i < 2; i++) assert_true(off[i] <= moves[i] && (!other.isa || apart[i] <= off[i] / 4));
+    free(other_y), free(other_g);
 }
 
 /* Near to fp32 but not the same numbers, and the same bits at any number of threads. */
@@ -75,12 +109,13 @@ static void test_near_fp32(void **state) {
         loss[0] = outputs(900 + i, topology, NULL, AS_THEY_ARE, &y[0], &n, &g[0], &m);
         loss[1] = outputs(900 + i, topology, &mixed, AS_THEY_ARE, &y[1], &n, &g[1], &m);
         loss[2] = outputs(900 + i, topology, &three, AS_THEY_ARE, &y[2], &n, &g[2], &m);
-        rounding_moves(900 + i, topology, y[0], g[0], moves);
+        rounding_moves(900 + i, topology, NEAREST, EITHER_WAY, y[0], g[0], moves);
         assert_true(fabs(loss[1] - loss[0]) <= 0.03 * fabs(loss[0]));
         const double off = relative(y[1], y[0], n), off_gradients = relative(g[1], g[0], m);
-        if (!(off > 1e-6 && off < 3 * moves[0] && off_gradients < 4 * moves[1]))
-            fail_msg("spec %d: outputs are off by %g, gradients by %g; rounding the weights moves them by %g and %g",
-                     (int)i, off, off_gradients, moves[0], moves[1]);
+        assert_true(off > 1e-6);
+        if (!(off < 3 * moves[0] && off_gradients < 4 * moves[1] && (off < 0.06 || moves[0] > 0.02) &&
+              (off_gradients < 0.12 || moves[1] > 0.06)))
+            expect_steep(900 + i, topology, y[0], g[0], y[1], g[1]);
         assert_memory_equal(y[1], y[2], n * sizeof(float));
         assert_memory_equal(g[1], g[2], m * sizeof(float));
         assert_true(loss[1] == loss[2]);
