@@ -6,8 +6,8 @@
  * sections are cut. The sums of a group are made in one of a few level buffers as high as an item; when it is whole, those of earlier
  * groups are added on the way to the level above, or to C.
  *
- * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. In fp32 A is not packed where a section
- * of both stays in the second cache: it has just been read for another product, while reading B from memory is what packing hides. */
+ * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. In fp32, where a section of both stays
+ * in the second cache, A is read where it lies, and the first tile of each panel of B packs it: no thread waits for others to pack. */
 #include <assert.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ struct ordered {
     float *level;
     size_t level_floats, run_columns;
     bool one_part;
-    bool a_across; /* A is read where it lies */
+    bool across; /* A is read where it lies, and so is B, once for each item */
 };
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -177,8 +177,14 @@ static void ordered_flush(const struct ordered *p, struct ordered_blocks *blocks
     blocks->count = 0;
 }
 
+/* What a section multiplies, packed; or where it lies, with the panel of B that comes next, and room for one. */
+struct ordered_sides {
+    const void *a, *b, *next;
+    float *panel;
+};
+
 static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks, const struct section *s, size_t rows,
-                          size_t columns, const void *a, const void *b, float *sums, size_t ld,
+                          size_t columns, const struct ordered_sides *sides, float *sums, size_t ld,
                           const struct qkv_bf16_out *out) {
     const size_t K = ordered_terms(p, s);
     const bool goes_on = !s->begins || !p->apart || (p->carry && p->carry->goes_on);
@@ -187,8 +193,8 @@ static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks
         blocks->list[blocks->count++] = (struct qkv_bf16_block){.rows = rows,
                                                                 .columns = columns,
                                                                 .K = K,
-                                                                .a = a,
-                                                                .b = b,
+                                                                .a = sides->a,
+                                                                .b = sides->b,
                                                                 .c = sums,
                                                                 .ldc = ld,
                                                                 .resume = goes_on,
@@ -200,10 +206,13 @@ static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks
     const struct qkv_gemm_block block = {.rows = rows,
                                          .columns = columns,
                                          .K = K,
-                                         .a = a,
-                                         .height = p->mr,
-                                         .a_across = p->a_across ? p->a.column_stride : 0,
-                                         .b = b,
+                                         .a = sides->a,
+                                         .height = p->across ? qkv_pieces(rows, qkv_pieces(rows, p->mr)) : p->mr,
+                                         .a_across = p->across ? p->a.column_stride : 0,
+                                         .b_across = p->across ? p->b.row_stride : 0,
+                                         .panel = sides->panel,
+                                         .next_panel = sides->next,
+                                         .b = sides->b,
                                          .c = sums,
                                          .ldc = ld,
                                          .chain = goes_on,
@@ -233,10 +242,30 @@ static float *level_at(const struct ordered *p, size_t level, const struct strip
     return p->level + (level * p->M + s->m + s->begin) * p->part_columns + n;
 }
 
+/* Where a section of an operand begins, at a row or column. In fp32 a section is one piece, or none. */
+static const void *ordered_begin(const struct ordered *p, const struct section *s, const struct qkv_operand *x,
+                                 size_t stride, size_t at) {
+    return ordered_at(x, (s->pieces ? p->pieces[s->piece].term * stride : 0) + at);
+}
+
+static struct ordered_sides ordered_sides(const struct ordered *p, const struct section *s, const struct strip *strip,
+                                          size_t n, const char *a, int thread) {
+    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr);
+    if (!p->across)
+        return (struct ordered_sides){.a = a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
+                                      .b = p->packed_b + (s->before * width + n * s->terms) * p->b_size};
+    const bool last = s + 1 == p->sections + p->s_end;
+    const struct section *then = last ? p->sections + p->s_begin : s + 1;
+    const size_t column = p->n_begin + n, behind = last && n + p->nr < width ? column + p->nr : column;
+    return (struct ordered_sides){.a = ordered_begin(p, s, &p->a, p->a.column_stride, strip->m + strip->begin),
+                                  .b = ordered_begin(p, s, &p->b, p->b.row_stride, column),
+                                  .next = ordered_begin(p, then, &p->b, p->b.row_stride, behind),
+                                  .panel = (float *)(void *)p->packed_b + (size_t)thread * p->run * p->nr};
+}
+
 /* One panel of columns, section after section. */
 static void ordered_strip(const struct ordered *p, const struct strip *strip, size_t n, size_t run, const char *a,
                           int thread) {
-    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr);
     const size_t columns = qkv_min(p->nr, p->n_end - p->n_begin - n);
     struct ordered_blocks blocks;
     blocks.count = 0;
@@ -252,14 +281,8 @@ static void ordered_strip(const struct ordered *p, const struct strip *strip, si
             for (size_t i = 0; i < out.earlier_count; i++)
                 out.earlier[i] = level_at(p, step->levels[i], strip, n, run, thread, &out.earlier_ld);
         }
-        const void *left; /* in fp32 a section is one piece */
-        if (p->a_across)
-            left = ordered_at(&p->a, (s->pieces ? p->pieces[s->piece].term * p->a.column_stride : 0) + strip->m +
-                                         strip->begin);
-        else
-            left = a + (strip->height * s->before + strip->begin * s->terms) * p->a_size;
-        ordered_block(p, &blocks, s, strip->rows, columns, left,
-                      p->packed_b + (s->before * width + n * s->terms) * p->b_size, sums, ld, &out);
+        const struct ordered_sides sides = ordered_sides(p, s, strip, n, a, thread);
+        ordered_block(p, &blocks, s, strip->rows, columns, &sides, sums, ld, &out);
     }
     ordered_flush(p, &blocks);
 }
@@ -316,7 +339,7 @@ static void block_item(void *argument, size_t item, int thread) {
     const size_t m = item % p->row_blocks * p->rows, rows = qkv_min(p->rows, p->M - m);
     const size_t n = item / p->row_blocks * p->panels * p->nr,
                  n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
-    char *a = p->a_across ? NULL : p->packed_a + (size_t)thread * p->a_bytes;
+    char *a = p->across ? NULL : p->packed_a + (size_t)thread * p->a_bytes;
     if (a) ordered_pack_rows(p, m, rows, a);
     for (size_t run = n, end; run < n_end; run = end) {
         end = qkv_min(run + p->run_columns, n_end);
@@ -371,12 +394,18 @@ static void ordered_plan(struct ordered *p) {
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
     size_t most = l2 / 2 / (p->part_terms * p->a_size);
     most = most < ROWS_LEAST ? ROWS_LEAST : qkv_min(most, ROWS_MOST);
-    const size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
+    size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
+    p->across = !p->mixed && qkv_gemm_across(p->ctx, p->a.column_stride, p->b.row_stride, p->N);
+    if (p->across) { /* each block of rows packs the panels anew, so there are only as many as give every thread an item */
+        p->panels = qkv_pieces(panels, qkv_min(wanted, panels));
+        blocks = qkv_pieces(qkv_min(wanted, threads), qkv_pieces(panels, p->panels));
+        blocks = qkv_max(qkv_min(blocks, p->M / ROWS_LEAST), 1);
+    }
     p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
     p->row_blocks = qkv_pieces(p->M, p->rows);
     /* Each run of panels packs the rows anew, so there are no more of them than give every thread an item. */
-    p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(qkv_min(wanted, threads), p->row_blocks), panels));
-    p->a_across = !p->mixed && qkv_gemm_across(p->ctx, p->a.column_stride, p->b.row_stride, p->N);
+    if (!p->across)
+        p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(qkv_min(wanted, threads), p->row_blocks), panels));
     p->a_bytes = qkv_round_up(p->rows * p->part_terms * p->a_size, QKV_CACHE_LINE);
 }
 
@@ -386,8 +415,9 @@ static bool ordered_take(struct ordered *p, struct qkv_arena *scratch) {
                  pieces = o->sequences + o->groups + 2 * ((o->terms + o->sequences * p->order_step) / p->run + 1);
     p->pieces = qkv_arena_take(scratch, pieces, sizeof *p->pieces);
     p->sections = qkv_arena_take(scratch, pieces + o->groups, sizeof *p->sections);
-    p->packed_a = qkv_arena_take(scratch, p->a_across ? 0 : threads, p->a_bytes);
-    p->packed_b = qkv_arena_take(scratch, p->part_columns * p->part_terms, p->b_size);
+    p->packed_a = qkv_arena_take(scratch, p->across ? 0 : threads, p->a_bytes);
+    p->packed_b =
+        qkv_arena_take(scratch, p->across ? threads * p->run * p->nr : p->part_columns * p->part_terms, p->b_size);
     p->run_columns = qkv_min(RUN_COLUMNS / p->nr * p->nr, p->part_columns);
     p->level_floats = p->levels ? p->rows * ((p->levels - 1) * p->nr + p->run_columns) : 0;
     const size_t floats = p->one_part ? threads * p->level_floats : p->levels * p->M * p->part_columns;
@@ -423,10 +453,13 @@ static void ordered_gather(struct ordered *p) {
     size_t all = 0;
     for (size_t s = 0; s < p->section_count; s++) all += p->sections[s].terms;
     if (p->one_part || !all || all > p->most_terms) return;
-    const size_t columns = qkv_min(p->part_columns * p->part_terms / all / p->nr * p->nr, qkv_round_up(p->N, p->nr));
     const size_t a_row = (p->levels - 1) * p->nr + p->run_columns, floats = p->levels * p->M * p->part_columns;
-    size_t rows = qkv_min(p->a_bytes / (all * p->a_size), floats / (threads * a_row));
-    rows = qkv_min(rows, p->rows) / group * group;
+    size_t columns = qkv_round_up(p->N, p->nr), rows = qkv_min(floats / (threads * a_row), p->rows);
+    if (!p->across) {
+        columns = qkv_min(p->part_columns * p->part_terms / all / p->nr * p->nr, columns);
+        rows = qkv_min(p->a_bytes / (all * p->a_size), rows);
+    }
+    rows = rows / group * group;
     if (!rows || !columns) return;
     p->one_part = true;
     p->part_terms = all;
@@ -448,7 +481,7 @@ static void ordered_run(struct ordered *p) {
         p->s_end = 0;
         while (p->s_end < p->section_count) {
             ordered_part(p);
-            qkv_parallel(p->ctx, (p->s_end - p->s_begin) * qkv_pieces(panels, PANELS), pack_b_item, p);
+            if (!p->across) qkv_parallel(p->ctx, (p->s_end - p->s_begin) * qkv_pieces(panels, PANELS), pack_b_item, p);
             qkv_parallel(p->ctx, p->row_blocks * qkv_pieces(panels, p->panels), block_item, p);
         }
     }

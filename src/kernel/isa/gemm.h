@@ -3,7 +3,7 @@
  * C is made tile by tile, `mr` rows by `nr` columns in registers. B is repacked into panels of nr columns: panel p holds
  * B[k][p·nr + j] at [k·nr + j], zero past the last column, panels K·nr apart. A is read in place where its rows
  * are contiguous, or repacked into panels of `height` <= mr rows: A[p·height + i][k] at [k·height + i], panels K·height apart; the last
- * panel is as high as what is left. Where both are contiguous across the terms and near, neither is repacked. */
+ * panel is as high as what is left. Where both are contiguous across the terms and near, neither is repacked ahead. */
 #ifndef QKV_ISA_GEMM_H
 #define QKV_ISA_GEMM_H
 
@@ -16,11 +16,14 @@ struct qkv_gemm_block {
     size_t rows, columns, K;
     const float *a; /* element (i, k) at a[i·a_stride + k], or packed in panels of `height` rows when a_stride is 0 */
     size_t a_stride, height;
-    /* Not 0: A, or A and B, are not packed either, but lie across the terms: elements (i, k) and (k, j) at a[k·a_across + i] and
+    /* Not 0: neither is packed, but both lie across the terms: elements (i, k) and (k, j) at a[k·a_across + i] and
      * b[k·b_across + j]. All panels of B are then whole. */
     size_t a_across, b_across;
-    bool row_by_row; /* the tiles of some rows one after the other, else those of some columns */
-    const float *b;  /* packed panels */
+    /* or NULL. Then the first tile of each panel of B packs it here, K rows of one panel, for the other tiles */
+    float *panel;
+    const float *next_panel; /* the panel of B that is wanted after those of the block */
+    bool row_by_row;         /* the tiles of some rows one after the other, else those of some columns */
+    const float *b;          /* packed panels */
     float *c;
     size_t ldc;
     bool resume;          /* the run's sums are added to what C holds; else they overwrite it */

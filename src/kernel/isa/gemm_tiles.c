@@ -76,13 +76,22 @@ QKV_INLINE void add_bias(const size_t rows, const size_t vectors, vf sum[MR][NV]
 enum { SHARED_ROWS = 3 };
 #define ROW_POINTERS ((MR + SHARED_ROWS - 1) / SHARED_ROWS)
 
+/* What a tile asks memory for while it multiplies: before every `step` terms `count` lines, `apart` bytes apart; then those `along` bytes
+ * further. */
+struct gemm_ask {
+    uintptr_t at;
+    size_t step, count, apart, along;
+};
+
 /* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded. `columns` of them are wanted.
- * Packed A: element (i, k) at a[k·rows + i], or where A lies across; else at a[i·stride + k]. */
-QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const struct qkv_gemm_block *block,
-                     const float *a, const float *b, size_t m, size_t n, size_t columns) {
+ * Packed A: element (i, k) at a[k·rows + i], or where A lies across; else at a[i·stride + k]. Row k of B is at b[k·ldb], and is stored
+ * in block->panel where the tile packs. */
+QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const bool packs,
+                     const struct qkv_gemm_block *block, const struct gemm_ask *ask, const float *a, const float *b,
+                     size_t ldb, size_t m, size_t n, size_t columns) {
     vf sum[MR][NV];
     const size_t ldc = block->ldc, stride = block->a_stride, K = block->K;
-    const size_t lda = block->a_across ? block->a_across : rows, ldb = block->b_across ? block->b_across : NR;
+    const size_t lda = block->a_across ? block->a_across : rows;
     float *c = block->c + m * ldc + n;
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
@@ -93,15 +102,23 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
     const float *row[ROW_POINTERS];
     QKV_UNROLL
     for (size_t g = 0; g * SHARED_ROWS < rows; g++) row[g] = a + g * SHARED_ROWS * stride;
-    for (size_t k = 0; k < K; k++) {
-        vf right[NV];
-        QKV_UNROLL
-        for (size_t j = 0; j < vectors; j++) right[j] = vf_load(b + k * ldb + j * W);
-        QKV_UNROLL
-        for (size_t i = 0; i < rows; i++) {
-            vf left = vf_set(packed ? a[k * lda + i] : row[i / SHARED_ROWS][i % SHARED_ROWS * stride + k]);
+    uintptr_t at = ask->at;
+    for (size_t k = 0, end; k < K; at += ask->along) {
+        for (size_t i = 0; i < ask->count; i++) QKV_PREFETCH((const void *)(at + i * ask->apart));
+        end = K - k < ask->step ? K : k + ask->step;
+        for (; k < end; k++) {
+            vf right[NV];
             QKV_UNROLL
-            for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
+            for (size_t j = 0; j < vectors; j++) {
+                right[j] = vf_load(b + k * ldb + j * W);
+                if (packs) vf_store(block->panel + k * NR + j * W, right[j]);
+            }
+            QKV_UNROLL
+            for (size_t i = 0; i < rows; i++) {
+                vf left = vf_set(packed ? a[k * lda + i] : row[i / SHARED_ROWS][i % SHARED_ROWS * stride + k]);
+                QKV_UNROLL
+                for (size_t j = 0; j < vectors; j++) sum[i][j] = vf_fma(left, right[j], sum[i][j]);
+            }
         }
     }
     if (block->resume) add_tile(rows, vectors, sum, c, ldc, columns);
@@ -111,10 +128,10 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
     store_tile(rows, vectors, sum, c, ldc, columns);
 }
 
-typedef void tile_function(const struct qkv_gemm_block *block, const float *a, const float *b, size_t m, size_t n,
-                           size_t columns);
+typedef void tile_function(const struct qkv_gemm_block *block, const struct gemm_ask *ask, const float *a,
+                           const float *b, size_t ldb, size_t m, size_t n, size_t columns);
 
-/* Tiles of each height, NV vectors wide and one vector wide, for packed A and for A in place. */
+/* Tiles of each height, NV vectors wide and one vector wide, for packed A and for A in place; and those that pack B. */
 #define TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) TILE_HEIGHTS_6(X) TILE_HEIGHTS_14(X)
 #if MR >= 6
 #define TILE_HEIGHTS_6(X) X(5) X(6)
@@ -126,16 +143,17 @@ typedef void tile_function(const struct qkv_gemm_block *block, const float *a, c
 #else
 #define TILE_HEIGHTS_14(X)
 #endif
-#define TILE_DEFINE(rows, vectors, packed)                                                                             \
-    static void tile_##rows##_##vectors##_##packed(const struct qkv_gemm_block *block, const float *a, const float *b, \
-                                                   size_t m, size_t n, size_t columns) {                               \
-        tile(rows, vectors, packed, block, a, b, m, n, columns);                                                       \
+#define TILE_DEFINE(name, rows, vectors, packed, packs)                                                                \
+    static void name(const struct qkv_gemm_block *block, const struct gemm_ask *ask, const float *a, const float *b,   \
+                     size_t ldb, size_t m, size_t n, size_t columns) {                                                 \
+        tile(rows, vectors, packed, packs, block, ask, a, b, ldb, m, n, columns);                                      \
     }
 #define TILE_DEFINE_ALL(rows)                                                                                          \
-    TILE_DEFINE(rows, 1, 0)                                                                                            \
-    TILE_DEFINE(rows, 1, 1)                                                                                            \
-    TILE_DEFINE(rows, NV, 0)                                                                                           \
-    TILE_DEFINE(rows, NV, 1)
+    TILE_DEFINE(tile_##rows##_1_0, rows, 1, false, false)                                                              \
+    TILE_DEFINE(tile_##rows##_1_1, rows, 1, true, false)                                                               \
+    TILE_DEFINE(tile_##rows##_NV_0, rows, NV, false, false)                                                            \
+    TILE_DEFINE(tile_##rows##_NV_1, rows, NV, true, false)                                                             \
+    TILE_DEFINE(tile_##rows##_packs, rows, NV, true, true)
 TILE_HEIGHTS(TILE_DEFINE_ALL)
 
 /* [packed][wide][height − 1] */
@@ -145,23 +163,36 @@ TILE_HEIGHTS(TILE_DEFINE_ALL)
 #define TILE_WIDE_1(rows)   tile_##rows##_NV_1,
 static tile_function *const tiles[2][2][MR] = {{{TILE_HEIGHTS(TILE_NARROW_0)}, {TILE_HEIGHTS(TILE_WIDE_0)}},
                                                {{TILE_HEIGHTS(TILE_NARROW_1)}, {TILE_HEIGHTS(TILE_WIDE_1)}}};
+#define TILE_PACKS(rows) tile_##rows##_packs,
+static tile_function *const packing_tiles[MR] = {TILE_HEIGHTS(TILE_PACKS)};
 
 /* The tile at row m and column n of the block. */
-QKV_INLINE void gemm_tile(const struct qkv_gemm_block *block, size_t m, size_t n) {
+QKV_INLINE void gemm_tile(const struct qkv_gemm_block *block, const struct gemm_ask *ask, size_t m, size_t n) {
     const size_t left = block->rows - m, here = left < block->height ? left : block->height;
     const size_t columns = block->columns - n;
     const bool packed = block->a_stride == 0;
     const size_t row = block->a_across ? 1 : packed ? block->K : block->a_stride;
-    tiles[packed][columns > W][here - 1](block, block->a + m * row, block->b + n * (block->b_across ? 1 : block->K), m,
+    const float *b = block->b + n * (block->b_across ? 1 : block->K);
+    tiles[packed][columns > W][here - 1](block, ask, block->a + m * row, b, block->b_across ? block->b_across : NR, m,
                                          n, columns);
 }
 
-/* Asks for a share of the rows of the panel of A behind that at row m, one for each panel of B. */
-QKV_INLINE void gemm_next_rows(const struct qkv_gemm_block *block, size_t m, size_t n) {
-    const size_t panels = (block->columns + NR - 1) / NR, share = (block->height + panels - 1) / panels;
-    const size_t first = m + block->height + n / NR * share;
-    for (size_t i = first; i < first + share && i < block->rows; i++)
-        for (size_t k = 0; k < block->K; k += LINE) QKV_PREFETCH(block->a + i * block->a_stride + k);
+static const struct gemm_ask ask_nothing = {.step = SIZE_MAX};
+
+/* All tiles of a block some rows at a time. Each asks for a share of the rows of the panel of A behind its own. */
+static void gemm_row_by_row(const struct qkv_gemm_block *block) {
+    const size_t panels = (block->columns + NR - 1) / NR, stride = block->a_stride * sizeof(float);
+    struct gemm_ask ask = {.step = LINE, .apart = panels * stride, .along = QKV_CACHE_LINE};
+    for (size_t m = 0, next; m < block->rows; m = next) {
+        next = m + block->height;
+        const size_t behind = next < block->rows ? block->rows - next : 0;
+        const size_t rows = behind < block->height ? behind : block->height;
+        for (size_t p = 0; p < panels; p++) {
+            ask.at = (uintptr_t)block->a + (next + p) * stride;
+            ask.count = (rows + panels - 1 - p) / panels;
+            gemm_tile(block, &ask, m, p * NR);
+        }
+    }
 }
 
 /* Asks for share t of `shares` of as many terms behind those of a block that lies across, which come next and may be past the end. */
@@ -181,26 +212,43 @@ static void gemm_across(const struct qkv_gemm_block *block) {
     const size_t count = (block->rows + block->height - 1) / block->height * panels;
     for (size_t t = 0; t < count; t++) {
         gemm_next_terms(block, t, count);
-        gemm_tile(block, t / panels * block->height, t % panels * NR);
+        gemm_tile(block, &ask_nothing, t / panels * block->height, t % panels * NR);
+    }
+}
+
+/* All tiles of a block whose B lies across and is packed by the first tile of each panel. Each of the others asks for a share of the panel
+ * that comes next. */
+static void gemm_packing(const struct qkv_gemm_block *block) {
+    const size_t row = block->b_across * sizeof(float), others = (block->rows - 1) / block->height;
+    struct gemm_ask ask = {.step = others, .count = NR / LINE, .apart = QKV_CACHE_LINE, .along = others * row};
+    for (size_t n = 0; n < block->columns; n += NR) {
+        const size_t first = block->rows < block->height ? block->rows : block->height;
+        const uintptr_t next = (uintptr_t)(n + NR < block->columns ? block->b + n + NR : block->next_panel);
+        packing_tiles[first - 1](block, &ask_nothing, block->a, block->b + n, block->b_across, 0, n, NR);
+        for (size_t m = block->height, i = 0; m < block->rows; m += block->height, i++) {
+            const size_t left = block->rows - m, here = left < block->height ? left : block->height;
+            ask.at = next + i * row;
+            tiles[true][true][here - 1](block, &ask, block->a + m, block->panel, NR, m, n, NR);
+        }
     }
 }
 
 /* A panel of B stays in the first cache while the panels of A go by, or the other way round. */
 static void gemm_block(const struct qkv_gemm_block *block) {
+    if (block->panel) {
+        gemm_packing(block);
+        return;
+    }
     if (block->b_across) {
         gemm_across(block);
         return;
     }
     if (block->row_by_row) {
-        for (size_t m = 0; m < block->rows; m += block->height)
-            for (size_t n = 0; n < block->columns; n += NR) {
-                gemm_next_rows(block, m, n);
-                gemm_tile(block, m, n);
-            }
+        gemm_row_by_row(block);
         return;
     }
     for (size_t n = 0; n < block->columns; n += NR)
-        for (size_t m = 0; m < block->rows; m += block->height) gemm_tile(block, m, n);
+        for (size_t m = 0; m < block->rows; m += block->height) gemm_tile(block, &ask_nothing, m, n);
 }
 
 /* ---- packing ---------------------------------------------------------------------------------------------------- */
