@@ -136,6 +136,7 @@ static void cut_shares(const struct qkv_context *ctx, struct qkv_attend_plan *pl
 
 static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_kernels *kernels,
                          const struct qkv_attend_bf16_kernels *bf16) {
+    plan->rounds_dy = bf16 != NULL;
     plan->block = bf16 ? bf16->backward_rows : BACKWARD_ROWS / kernels->tile * kernels->tile;
     plan->blocks = qkv_attend_divide_up(plan->rows, plan->block);
     plan->partial_rows = bf16 ? plan->blocks * plan->block : plan->rows;

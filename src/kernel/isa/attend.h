@@ -32,7 +32,8 @@ struct qkv_attend_plan {
     size_t chunk, chunks; /* cut into `chunks` runs of `chunk` blocks; dq is the sum of what each gives, in order */
     bool folds;           /* an item walks over all runs of a kv head, else over one of them */
     size_t shares;        /* sums of dq that each kv head has room for: of its runs, or of those so far and of one */
-    float *delta;         /* backward: (B,H,Tq) Σ dy·y − dlse */
+    bool rounds_dy;       /* backward: products are those of dy rounded to bf16, */
+    float *delta;         /* (B,H,Tq) Σ dy·y − dlse */
     float *norm;          /* backward: (B,H,Tq) what weights made from lse are multiplied by */
     bool
         apart; /* backward: an item walks over all keys of a head, packs its rows and gives its dq: partial, touched and

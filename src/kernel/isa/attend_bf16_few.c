@@ -209,13 +209,13 @@ bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t p
 
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
 
-/* dy·y of row r less the gradient of its log-sum-exp: as in attend_gradients.c. */
+static inline struct cells few_cells(const struct lines *x, size_t r) {
+    const size_t size = x->dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t);
+    return (struct cells){(char *)(uintptr_t)x->data + r * x->line_stride * size, x->dtype};
+}
+
 QKV_INLINE float few_delta(const struct few_words *f, const struct lines *y, const struct lines *dy, size_t r) {
-    const float *dlse = f->head.plan->g->dlse;
-    vf sum = vf_zero();
-    for (size_t c = 0; c < f->head.a->Dv; c += W)
-        sum = vf_fma(read_line(y, r * y->line_stride + c, W), read_line(dy, r * dy->line_stride + c, W), sum);
-    return vf_sum(sum) - (dlse ? dlse[f->head.at + r] : 0.0f);
+    return row_delta(f->head.plan, true, few_cells(y, r), few_cells(dy, r), f->head.at + r);
 }
 
 /* Products q·k in p and dy·v in ds, of row r of the tile, which has `lse` and `delta`, become weights and gradients of the products. */
@@ -287,11 +287,12 @@ static void few_keys(const struct few_words *f, const struct qkv_heads *out, con
 }
 
 /* The products of a head's rows and keys, and dq; f->p_words and f->ds_words are left for the other gradients. */
-QKV_INLINE void few_queries(struct few_words *f, struct few_left q, struct few_left dy, const struct lines *y_lines,
-                            const struct lines *dy_lines, const size_t columns) {
+QKV_INLINE void few_queries(struct few_words *f, struct few_left q, struct few_left dy, const size_t columns) {
     const struct qkv_attend *a = f->head.a;
     const struct qkv_attend_gradients *g = f->head.plan->g;
     const struct few_left ds = {f->halves, f->ld * sizeof *f->halves, sizeof(uint32_t)};
+    const struct lines y_lines = few_along(&a->y, f->head.b, f->head.h),
+                       dy_lines = few_along(&g->dy, f->head.b, f->head.h);
     const size_t tile = padded(few_tile(a->Tq, FEW_TILE), 2);
     for (size_t r = 0, rows; r < a->Tq; r += rows) {
         rows = qkv_min(a->Tq - r, tile);
@@ -302,7 +303,7 @@ QKV_INLINE void few_queries(struct few_words *f, struct few_left q, struct few_l
         if (!r) few_ask(&f->head, &g->dq, a->Tq, a->D);
         if (a->dropout > 0) few_keep(&f->head, r, rows, columns, mask_scale(a->dropout), f->keep, f->ld);
         for (size_t i = 0; i < rows; i++)
-            few_gradients(f, i, a->lse[f->head.at + r + i], few_delta(f, y_lines, dy_lines, r + i), columns);
+            few_gradients(f, i, a->lse[f->head.at + r + i], few_delta(f, &y_lines, &dy_lines, r + i), columns);
         few_round(f, r, rows, columns);
         if (g->dq.data) few_gradient(f, &g->dq, r, rows, a->D, ds, f->pairs, (a->Tk + 1) / 2);
     }
@@ -315,7 +316,7 @@ QKV_INLINE bool few_backward(const struct qkv_attend_plan *plan, size_t pair, fl
     few_start(&f, plan, pair, scratch);
     const size_t b = f.head.b, h = f.head.h;
     const struct lines q = few_along(&a->q, b, h), k = few_along(&a->k, b, h), v = few_along(&a->v, b, h),
-                       y = few_along(&a->y, b, h), dy = few_along(&g->dy, b, h);
+                       dy = few_along(&g->dy, b, h);
     if (!few_fits(&k, a->Tk, a->D) || !few_fits(&q, a->Tq, a->D) || !few_fits(&dy, a->Tq, a->Dv)) return false;
     few_ask(&f.head, &a->k, a->Tk, a->D);
     few_turn(f.kt, f.ld, &k, a->Tk, a->D);
@@ -326,8 +327,7 @@ QKV_INLINE bool few_backward(const struct qkv_attend_plan *plan, size_t pair, fl
     few_pairs(f.q_pairs, &q, a->Tq, a->D);
     few_ask(&f.head, &g->dy, a->Tq, a->Dv);
     few_pairs(f.dy_pairs, &dy, a->Tq, a->Dv);
-    few_queries(&f, few_rows_of(&q, a->Tq, a->D, f.q_rows), few_rows_of(&dy, a->Tq, a->Dv, f.dy_rows), &y, &dy,
-                columns);
+    few_queries(&f, few_rows_of(&q, a->Tq, a->D, f.q_rows), few_rows_of(&dy, a->Tq, a->Dv, f.dy_rows), columns);
     few_ask(&f.head, &g->dv, a->Tk, a->Dv);
     few_keys(&f, &g->dv, f.p_words, f.dy_pairs, a->Dv);
     few_ask(&f.head, &g->dk, a->Tk, a->D);

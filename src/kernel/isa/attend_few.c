@@ -184,13 +184,12 @@ static float few_norm(const struct few *f, const float *x, struct span span, flo
     return 1 / (sink_weight(a, f->head.h, lse) + sum);
 }
 
-/* dy·y of row r less the gradient of its log-sum-exp: as in attend_gradients.c. */
+static inline struct cells few_cells(struct few_lines x, size_t r) {
+    return (struct cells){x.x + r * x.stride, QKV_F32};
+}
+
 QKV_INLINE float few_delta(const struct few *f, struct few_lines y, struct few_lines dy, size_t r) {
-    const float *dlse = f->head.plan->g->dlse;
-    vf sum = vf_zero();
-    for (size_t c = 0; c < f->head.a->Dv; c += W)
-        sum = vf_fma(vf_load(y.x + r * y.stride + c), vf_load(dy.x + r * dy.stride + c), sum);
-    return vf_sum(sum) - (dlse ? dlse[f->head.at + r] : 0.0f);
+    return row_delta(f->head.plan, false, few_cells(y, r), few_cells(dy, r), f->head.at + r);
 }
 
 /* Products q·k in p and dy·v in ds, of row r, become weights and gradients of the products. */
@@ -252,8 +251,7 @@ static void few_keys(const struct few *f, const struct qkv_heads *out, const flo
         return;
     }
     few_add_apart(f, f->sum, x, y, columns, ld);
-    for (size_t j = 0; j < Tk; j++)
-        put_cells((struct cells){to.x + j * to.stride, QKV_F32}, put == FEW_ADDED, f->sum + j * columns, columns);
+    for (size_t j = 0; j < Tk; j++) put_cells(few_cells(to, j), put == FEW_ADDED, f->sum + j * columns, columns);
 }
 
 QKV_INLINE void few_backward(const struct qkv_attend_plan *plan, size_t pair, float *scratch, const size_t ld) {

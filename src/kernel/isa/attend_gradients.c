@@ -44,10 +44,7 @@ void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_
             prefetch_cells(cells_at(&a->y, b, i + SOON, h), a->Dv);
             prefetch_cells(cells_at(&plan->g->dy, b, i + SOON, h), a->Dv);
         }
-        vf sum = vf_zero();
-        for (size_t c = 0; c < a->Dv; c += W)
-            sum = vf_fma(load_cells(y, c, a->Dv - c), load_cells(dy, c, a->Dv - c), sum);
-        plan->delta[at] = vf_sum(sum) - (plan->g->dlse ? plan->g->dlse[at] : 0.0f);
+        plan->delta[at] = row_delta(plan, plan->rounds_dy, y, dy, at);
         if (++i < a->Tq) continue;
         i = 0;
         if (++h == a->H) h = 0, b++;

@@ -14,6 +14,10 @@ QKV_INLINE vi bf16_bits(vf v) {
     return vi_select(vf_eq(v, v), rounded, vi_or(upper, vi_set(0x40)));
 }
 
+QKV_INLINE vf rounded(vf v) {
+    return vf_from_bits(vi_shl(bf16_bits(v), 16));
+}
+
 QKV_INLINE void store_bf16(uint16_t *x, vf v, size_t n) {
     if (n >= W)
         vi_store_halves(x, bf16_bits(v));

@@ -19,10 +19,6 @@ enum { MR = 6, NR = 16 };
 enum { MR = 4, NR = 8 };
 #endif
 
-QKV_INLINE vf rounded(vf v) {
-    return vf_from_bits(vi_shl(bf16_bits(v), 16));
-}
-
 static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns) {
     pack_b_panels(out, NR, 2, bf16_pairs(K, 2), 0, b, K, columns);
 }
