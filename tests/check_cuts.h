@@ -80,31 +80,43 @@ static void check_cuts(Table k, struct qkv_random *random) {
     }
 }
 
-static void check_rows(Table k, struct qkv_random *random) {
-    for (size_t s = 1; s < RAGGED_COUNT; s++) {
-        const size_t C = ragged(s), rows = 5, n = rows * C;
-        float *x = random_floats(random, n, 1), *w = random_floats(random, C, 1), *dy = random_floats(random, n, 1);
-        float *y = guarded_new(n), *one = guarded_new(n), mean[5], rstd[5], alone[2];
-        for (int i = 0; i < 2 * QKV_NORM_COUNT; i++) {
-            const enum qkv_norm_kind kind = (enum qkv_norm_kind)(i / 2);
-            const float *gain = i % 2 ? w : NULL;
-            k->norm_forward(kind, y, mean, rstd, x, gain, NULL, 1e-5f, rows, C);
-            for (size_t r = 0; r < rows; r++) {
-                k->norm_forward(kind, one + r * C, alone + 1, alone, x + r * C, gain, NULL, 1e-5f, 1, C);
-                CHECK(same_bits(alone, rstd + r, 1), "norm of a row");
-                CHECK(!qkv_norm_centered(kind) || same_bits(alone + 1, mean + r, 1), "norm of a row");
-            }
-            CHECK(same_bits(y, one, n), "a row's norm depends on its neighbours at C = %zu", C);
-            k->norm_backward(kind, y, false, NULL, NULL, dy, x, mean, rstd, gain, rows, C);
-            for (size_t r = 0; r < rows; r++)
-                k->norm_backward(kind, one + r * C, false, NULL, NULL, dy + r * C, x + r * C, mean + r, rstd + r, gain,
-                                 1, C);
-            CHECK(same_bits(y, one, n), "a row's norm gradient depends on its neighbours at C = %zu", C);
+/* The norms of rows together and of each alone, and what the rows add to the gradients of the weights. */
+static void check_rows_of(Table k, struct qkv_random *random, size_t rows, size_t C) {
+    const size_t n = rows * C;
+    float *x = random_floats(random, n, 1), *w = random_floats(random, C, 1), *dy = random_floats(random, n, 1);
+    float *y = guarded_new(n), *one = guarded_new(n), *mean = guarded_new(rows), *rstd = guarded_new(rows), alone[2];
+    for (int i = 0; i < 2 * QKV_NORM_COUNT; i++) {
+        const enum qkv_norm_kind kind = (enum qkv_norm_kind)(i / 2);
+        const float *gain = i % 2 ? w : NULL;
+        k->norm_forward(kind, y, mean, rstd, x, gain, NULL, 1e-5f, rows, C);
+        for (size_t r = 0; r < rows; r++) {
+            k->norm_forward(kind, one + r * C, alone + 1, alone, x + r * C, gain, NULL, 1e-5f, 1, C);
+            CHECK(same_bits(alone, rstd + r, 1), "norm of a row");
+            CHECK(!qkv_norm_centered(kind) || same_bits(alone + 1, mean + r, 1), "norm of a row");
         }
-        float *all[] = {x, dy, y, one};
-        for (size_t i = 0; i < 4; i++) guarded_free(all[i], n, "norm");
-        guarded_free(w, C, "random");
+        CHECK(same_bits(y, one, n), "a row's norm depends on its neighbours at C = %zu", C);
+        float *dw[2] = {random_floats(random, C, 1)}, *db[2] = {random_floats(random, C, 1)};
+        dw[1] = copied(dw[0], C), db[1] = copied(db[0], C);
+        k->norm_backward(kind, y, false, dw[0], db[0], dy, x, mean, rstd, gain, rows, C);
+        for (size_t r = 0; r < rows; r++)
+            k->norm_backward(kind, one + r * C, false, dw[1], db[1], dy + r * C, x + r * C, mean + r, rstd + r, gain, 1,
+                             C);
+        CHECK(same_bits(y, one, n), "a row's norm gradient depends on its neighbours at C = %zu", C);
+        CHECK(same_bits(dw[0], dw[1], C) && same_bits(db[0], db[1], C),
+              "gradients of a norm's weights depend on the cut of %zu rows at C = %zu", rows, C);
+        for (int j = 0; j < 2; j++) guarded_free(dw[j], C, "norm"), guarded_free(db[j], C, "norm");
     }
+    float *all[] = {x, dy, y, one};
+    for (size_t i = 0; i < 4; i++) guarded_free(all[i], n, "norm");
+    guarded_free(w, C, "random");
+    guarded_free(mean, rows, "norm");
+    guarded_free(rstd, rows, "norm");
+}
+
+static void check_rows(Table k, struct qkv_random *random) {
+    for (size_t s = 1; s < RAGGED_COUNT; s++) check_rows_of(k, random, 1 + s % 11, ragged(s));
+    const size_t wide[] = {1020, 1024, 1027, 8190, 8200}; /* how many rows go side by side depends on the width */
+    for (size_t i = 0; i < 5; i++) check_rows_of(k, random, 6, wide[i]);
 }
 
 /* X(name): every check of a table's row and vector kernels. */

@@ -8,7 +8,7 @@
 #include "op/norm_sums.h"
 #include "op/weights.h"
 
-enum { ROWS_A_PIECE = 16 };
+enum { ROWS_A_PIECE = 16, ROWS_AT_ONCE = 4 };
 
 struct norm {
     enum qkv_norm_kind kind;
@@ -20,7 +20,7 @@ struct norm {
     const float *x, *w, *b;
     void *y;
     enum qkv_dtype dtype;
-    float *rows; /* bf16: of each thread, where a row is made before it is rounded */
+    float *rows; /* bf16: of each thread, where ROWS_AT_ONCE rows are made before they are rounded */
     /* backward */
     const float *dy;
     float *dx;
@@ -39,10 +39,11 @@ static void forward_rows(void *argument, size_t begin, size_t end, int thread) {
         norm_normalise(o, (float *)o->y + begin * o->C, begin, end - begin);
         return;
     }
-    float *row = o->rows + (size_t)thread * o->C;
-    for (size_t n = begin; n < end; n++) {
-        norm_normalise(o, row, n, 1);
-        o->kernels->narrow((uint16_t *)o->y + n * o->C, row, o->C);
+    float *rows = o->rows + (size_t)thread * ROWS_AT_ONCE * o->C;
+    for (size_t n = begin, count; n < end; n += count) {
+        count = qkv_min(end - n, ROWS_AT_ONCE);
+        norm_normalise(o, rows, n, count);
+        o->kernels->narrow((uint16_t *)o->y + n * o->C, rows, count * o->C);
     }
 }
 
@@ -91,7 +92,8 @@ enum qkv_status qkv_forward_norm(struct qkv_tape *tape, struct qkv_node *node) {
     size_t mark = qkv_arena_mark(tape->arena);
     o.y = y->data;
     o.dtype = y->dtype;
-    o.rows = y->dtype == QKV_F32 ? NULL : qkv_tape_take(tape, (size_t)tape->ctx->threads * o.C, sizeof(float));
+    const size_t scratch = (size_t)tape->ctx->threads * ROWS_AT_ONCE * o.C;
+    o.rows = y->dtype == QKV_F32 ? NULL : qkv_tape_take(tape, scratch, sizeof(float));
     if (tape->status != QKV_OK) {
         return tape->status;
     }
