@@ -88,4 +88,15 @@ static inline void expect_run(const struct run *run, int ranks) {
     if (run_ranks(run, ranks, message)) fail_msg("%d ranks: %s", ranks, message);
 }
 
+/* Makes the whole run on one rank, in a folder of its own, to compare with; the run's folder becomes `name`, not there yet. */
+static inline void make_run_of_one(struct run *run, const char *name) {
+    run->folder = fixture_run("one");
+    expect_run(run, 1);
+    run->folder = fixture_run(name);
+}
+
+static inline void assert_as_one(struct qkv_context *ctx, const struct run *run) {
+    assert_same_runs(ctx, test_path("one"), run->folder);
+}
+
 #endif

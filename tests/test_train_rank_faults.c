@@ -117,16 +117,15 @@ static void numbers_that_are_not_finite_on_one_rank_stop_all(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_spec spec;
-    struct run run = make_run(ctx, &spec, "whole");
-    expect_run(&run, 1);
-    run.folder = fixture_run("poisoned");
+    struct run run = make_run(ctx, &spec, "poisoned");
+    make_run_of_one(&run, "poisoned");
     run.disturbs = poison;
     expect_refused(&run, 3, QKV_NUMBER,
                    "step 4: the loss that rank 1 makes of rows 3 to 4 of the batch is not a finite");
     run.disturbs = NULL;
     run.again = true;
     expect_run(&run, 2);
-    assert_same_runs(ctx, test_path("whole"), test_path("poisoned"));
+    assert_as_one(ctx, &run);
     qkv_context_free(ctx);
 }
 

@@ -123,14 +123,13 @@ static void divided_matrices_keep_the_bits_of_one_rank(void **state) {
     for (size_t form = 0; form < FORMS; form++) {
         struct qkv_spec spec;
         struct run run = form_run(ctx, form, &spec);
-        run.folder = fixture_run("one");
-        expect_run(&run, 1);
+        make_run_of_one(&run, "several");
+        run.disturbs = look_at_weights;
         for (int ranks = 2; ranks <= 4; ranks++) {
             run.folder = fixture_run("several");
-            run.disturbs = look_at_weights;
             expect_run(&run, ranks);
             expect_divided(form, ranks);
-            assert_same_runs(ctx, test_path("one"), run.folder);
+            assert_as_one(ctx, &run);
         }
     }
     qkv_context_free(ctx);
@@ -143,15 +142,13 @@ static void another_number_of_ranks_goes_on(void **state) {
     for (size_t form = 0; form < FORMS; form++) {
         struct qkv_spec spec;
         struct run run = form_run(ctx, form, &spec);
-        run.folder = fixture_run("one");
-        expect_run(&run, 1);
-        run.folder = fixture_run("several");
+        make_run_of_one(&run, "several");
         for (int64_t step = 1; step <= 3; step++) {
             run.until = step;
             run.again = step > 1;
             expect_run(&run, (int[]){3, 1, 2}[step - 1]);
         }
-        assert_same_runs(ctx, test_path("one"), run.folder);
+        assert_as_one(ctx, &run);
     }
     qkv_context_free(ctx);
 }
@@ -178,9 +175,7 @@ static void a_share_that_is_not_finite_is_not_saved(void **state) {
     struct qkv_spec spec;
     struct run run = form_run(ctx, 0, &spec);
     fixture_no_validation(&run.options);
-    run.folder = fixture_run("whole");
-    expect_run(&run, 1);
-    run.folder = fixture_run("poisoned");
+    make_run_of_one(&run, "poisoned");
     run.disturbs = poison_master;
     assert_int_equal(run_ranks(&run, 3, message), QKV_NUMBER);
     assert_non_null(strstr(message, "rank 1: step 3: "));
@@ -189,7 +184,7 @@ static void a_share_that_is_not_finite_is_not_saved(void **state) {
     run.disturbs = NULL;
     run.again = true;
     expect_run(&run, 2);
-    assert_same_runs(ctx, test_path("whole"), test_path("poisoned"));
+    assert_as_one(ctx, &run);
     qkv_context_free(ctx);
 }
 
@@ -219,12 +214,10 @@ static void divided_weights_are_not_taken_for_whole_ones(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_spec spec;
     struct run run = form_run(ctx, 0, &spec);
-    run.folder = fixture_run("whole");
-    expect_run(&run, 1);
-    run.folder = fixture_run("misuse");
+    make_run_of_one(&run, "misuse");
     run.disturbs = misuse;
     expect_run(&run, 2);
-    assert_same_runs(ctx, test_path("whole"), test_path("misuse"));
+    assert_as_one(ctx, &run);
     qkv_context_free(ctx);
 }
 
@@ -236,7 +229,7 @@ static void a_run_that_lost_its_best_model_goes_on(void **state) {
     struct qkv_spec spec;
     struct run run = form_run(ctx, 0, &spec);
     for (int ranks = 1; ranks <= 3; ranks += 2) {
-        run.folder = fixture_run(ranks == 1 ? "lost one" : "lost three");
+        run.folder = fixture_run(ranks == 1 ? "one" : "three");
         run.until = 2, run.again = false;
         expect_run(&run, ranks);
         snprintf(path, sizeof path, "%s/model.safetensors", run.folder);
@@ -244,7 +237,7 @@ static void a_run_that_lost_its_best_model_goes_on(void **state) {
         run.until = 3, run.again = true;
         expect_run(&run, ranks);
     }
-    assert_same_runs(ctx, test_path("lost one"), test_path("lost three"));
+    assert_as_one(ctx, &run);
     qkv_context_free(ctx);
 }
 

@@ -35,13 +35,12 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
             const int64_t groups = (int64_t[]){8, 5, 4, 4, 7}[form];
             struct qkv_spec spec;
             struct run run = make_run(ctx, form, bf16, groups, &spec);
-            run.folder = fixture_run("one");
-            expect_run(&run, 1);
+            make_run_of_one(&run, "several");
             for (int ranks = 2; ranks <= 4; ranks++) {
                 run.folder = fixture_run("several");
                 expect_run(&run, ranks);
                 print_message("form %zu, %s, %d ranks\n", form, bf16 ? "bf16" : "fp32", ranks);
-                assert_same_runs(ctx, test_path("one"), run.folder);
+                assert_as_one(ctx, &run);
             }
         }
     }
@@ -53,15 +52,13 @@ static void another_number_of_ranks_goes_on(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_spec spec;
     struct run run = make_run(ctx, 2, false, 4, &spec);
-    run.folder = fixture_run("one");
-    expect_run(&run, 1);
-    run.folder = fixture_run("several");
+    make_run_of_one(&run, "several");
     for (int64_t step = 1; step <= 4; step++) {
         run.until = step;
         run.again = step > 1;
         expect_run(&run, (int[]){4, 1, 3, 2}[step - 1]);
     }
-    assert_same_runs(ctx, test_path("one"), run.folder);
+    assert_as_one(ctx, &run);
     qkv_context_free(ctx);
 }
 
