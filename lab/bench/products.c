@@ -13,11 +13,14 @@ static const char *const form_names[] = {"x.wT", "dy.w", "dyT.x"};
 
 static const struct shape {
     size_t M, N, K;
+    bool big;
 } shapes[] = {
-    {4096, 768, 768}, {4096, 3072, 768}, {4096, 768, 3072}, {2048, 2048, 2048}, {1024, 4096, 1024},
-    {256, 768, 768},  {64, 384, 384},    {1, 4096, 4096},   {8, 4096, 4096},
+    {4096, 768, 768, false},   {4096, 3072, 768, false}, {4096, 768, 3072, false}, {2048, 2048, 2048, false},
+    {1024, 4096, 1024, false}, {256, 768, 768, false},   {64, 384, 384, false},    {1, 4096, 4096, false},
+    {8, 4096, 4096, false},    {1, 512, 256, true},      {1, 768, 768, true},      {1, 1024, 512, true},
+    {1, 512, 1024, true},      {1, 1024, 1280, true},    {1, 2048, 2048, true},    {1, 2048, 5632, true},
 };
-enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_TOKENS = 16, COPIES_MOST = 64 };
+enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_TOKENS = 16 };
 #define SCRATCH ((size_t)256 << 20) /* backed only where it is touched */
 
 bool qkv_bench_products_case(size_t i, struct qkv_bench_row *row) {
@@ -25,6 +28,7 @@ bool qkv_bench_products_case(size_t i, struct qkv_bench_row *row) {
     const struct shape *s = &shapes[i / FORMS];
     snprintf(row->name, sizeof row->name, "%zux%zux%zu", s->M, s->N, s->K);
     row->form = form_names[i % FORMS];
+    row->big = s->big;
     return true;
 }
 
@@ -32,9 +36,10 @@ struct work {
     struct qkv_context *ctx;
     struct qkv_arena memory, scratch;
     struct qkv_bench_product product;
-    const void *b[COPIES_MOST];
-    float *c[COPIES_MOST];
-    void *panels[COPIES_MOST]; /* in bf16: weights packed ahead, as a model keeps them */
+    /* One of each for every copy: */
+    const void **b;
+    float **c;
+    void **panels; /* in bf16: weights packed ahead, as a model keeps them */
 };
 
 /* This library's product in fp32. */
@@ -77,8 +82,11 @@ static struct qkv_bench_product make_product(const struct shape *s, enum form fo
 static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, bool many_c) {
     struct qkv_bench_product *p = &w->product;
     const size_t size = qkv_dtype_size(dtype);
+    w->b = qkv_arena_take(&w->memory, p->count, sizeof *w->b);
+    w->c = qkv_arena_take(&w->memory, p->count, sizeof *w->c);
+    w->panels = qkv_arena_take(&w->memory, p->count, sizeof *w->panels);
     void *a = qkv_arena_take(&w->memory, p->M * p->K, size);
-    if (!a) return false;
+    if (!w->b || !w->c || !w->panels || !a) return false;
     qkv_bench_fill(w->ctx, a, dtype, p->M * p->K);
     for (size_t i = 0; i < p->count; i++) {
         void *b = i == 0 || many_b ? qkv_arena_take(&w->memory, p->K * p->N, size) : NULL;
@@ -86,6 +94,7 @@ static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, boo
         if (b) qkv_bench_fill(w->ctx, b, dtype, p->K * p->N);
         w->b[i] = b ? b : w->b[0];
         w->c[i] = c;
+        w->panels[i] = NULL;
         if (!w->b[i] || !c) return false;
     }
     p->a = a, p->b = w->b, p->c = w->c;
@@ -151,11 +160,10 @@ enum qkv_status qkv_bench_products(struct qkv_bench *b, size_t i, struct qkv_ben
     p->bf16 = dtype == QKV_BF16;
     p->threads = b->ctx->threads;
     p->count = few ? qkv_bench_copies(ws_bytes) : 1;
-    if (p->count > COPIES_MOST) p->count = COPIES_MOST;
     row->flops = 2.0 * (double)(s->M * s->N) * (double)s->K;
     if (few) row->bytes = (double)ws_bytes + (double)(s->M * (s->N + s->K) * size);
     size_t bytes = p->count * ws_bytes + (s->M * (s->N + s->K) + ws) * sizeof(float) + 4 * p->count * QKV_CACHE_LINE;
-    bytes += p->count * (panel_bytes(&w) + QKV_CACHE_LINE);
+    bytes += p->count * (panel_bytes(&w) + QKV_CACHE_LINE + 3 * sizeof(void *)) + 3 * QKV_CACHE_LINE;
     if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;
     enum qkv_status status = qkv_arena_create(b->ctx, &w.memory, bytes, "operands");
     if (status == QKV_OK) status = qkv_arena_create(b->ctx, &w.scratch, SCRATCH, "scratch");
