@@ -35,7 +35,7 @@ static void run_elementwise(Table k, int which, const struct cut_arrays *c, size
         k->dropout(y[0], NULL, x, 0.3f, key, 1000 + begin, n);
         break;
     case 5:
-        k->softmax_scaled(y[0], x, 1.5f, 0.1f, n);
+        k->softmax_scaled(y[0], x, 1.5f, 0.1f, 0.01f, n);
         break;
     case 6:
         k->adamw(y[0], y[1], y[2], y[3], 0.9f, 0.1f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 0.4f, false, n);

@@ -418,12 +418,16 @@ static void check_softmax(Table k, struct qkv_random *random) {
         float got = k->log_sum_exp(x, n);
         CHECK(near(got, lse, 2e-7, 1), "log_sum_exp of %zu: %g, not %g", n, (double)got, lse);
         if (isfinite(got)) {
-            k->softmax_scaled(y, x, got, 0.25f, n);
+            float *less = guarded_new(n);
+            k->softmax_scaled(y, x, got, 0.25f, 0, n);
+            k->softmax_scaled(less, x, got, 0.25f, 0.03f, n);
             for (size_t i = 0; i < n; i++) {
                 double want = 0.25 * exp((double)x[i] - (double)got);
                 CHECK(near(y[i], want, 3e-7 + 6e-8 * fabs((double)x[i] - (double)got), 1e-37),
                       "softmax of %zu at %zu: %g, not %g", n, i, (double)y[i], want);
+                CHECK(less[i] == y[i] - 0.03f, "softmax of %zu at %zu, less a number", n, i);
             }
+            guarded_free(less, n, "softmax");
         } else {
             CHECK(n == 1, "log_sum_exp is not finite");
         }

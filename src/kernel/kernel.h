@@ -70,8 +70,8 @@
     X(void, dropout_backward, (float *dx, bool accumulate, const float *dy, const uint8_t *kept, float p, size_t n))                               \
     /* log Σ exp(x) of a row of n >= 1 */                                                                                                         \
     X(float, log_sum_exp, (const float *x, size_t n))                                                                                              \
-    /* y = s·exp(x − lse), a row of softmax times s; y may be x */                                                                              \
-    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, size_t n))                                                              \
+    /* y = s·exp(x − lse) − less, a row of softmax times s, less a number; y may be x */                                                      \
+    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, float less, size_t n))                                                  \
     /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + decay·w) with      \
      * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. dw becomes 0 */                 \
     X(void, adamw,                                                                                                                                 \

@@ -51,23 +51,26 @@ static void cap_scores(const struct qkv_epilogue *epilogue, size_t row, size_t r
     }
 }
 
-/* lse − Σ q·scores of one row. */
-static float row_loss(const struct chunk *c, const float *scores, size_t target, float lse) {
-    if (c->smoothing == 0) {
-        return lse - scores[target];
-    }
-    double sum = 0, e = (double)c->smoothing;
-    for (size_t v = 0; v < c->V; v++) sum += (double)scores[v];
+/* The sums of the scores of a piece's rows from n on, the last one perhaps several times. The additions of one row wait for each other. */
+static void sum_scores(const struct chunk *c, size_t n, size_t rows, double sums[ROWS_A_PIECE]) {
+    const float *scores[ROWS_A_PIECE];
+    double sum[ROWS_A_PIECE] = {0};
+    for (size_t r = 0; r < ROWS_A_PIECE; r++) scores[r] = c->scores + (n + qkv_min(r, rows - 1)) * c->V;
+    for (size_t v = 0; v < c->V; v++)
+        for (size_t r = 0; r < ROWS_A_PIECE; r++) sum[r] += (double)scores[r][v];
+    memcpy(sums, sum, sizeof sum);
+}
+
+/* lse − Σ q·scores of one row; sum: of its scores, with smoothing. */
+static float row_loss(const struct chunk *c, const float *scores, size_t target, float lse, double sum) {
+    if (c->smoothing == 0) return lse - scores[target];
+    const double e = (double)c->smoothing;
     return (float)((double)lse - (1 - e) * (double)scores[target] - e * sum / (double)c->V);
 }
 
 /* s·(softmax − q) of one row; in place of its scores, perhaps. */
 static void row_gradient(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
-    c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->V);
-    float share = c->smoothing / (float)c->V * c->scale;
-    for (size_t v = 0; share != 0 && v < c->V; v++) {
-        dscores[v] -= share;
-    }
+    c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->smoothing / (float)c->V * c->scale, c->V);
     dscores[target] -= (1 - c->smoothing) * c->scale;
 }
 
@@ -78,8 +81,7 @@ static void row_gradient_capped(const struct chunk *c, const float *scores, floa
     for (size_t v = 0, n; v < c->V; v += n) {
         n = c->V - v < COLUMNS_A_PART ? c->V - v : COLUMNS_A_PART;
         memcpy(capped, scores + v, n * sizeof *capped);
-        c->kernels->softmax_scaled(dscores + v, capped, lse, c->scale, n);
-        for (size_t i = 0; share != 0 && i < n; i++) dscores[v + i] -= share;
+        c->kernels->softmax_scaled(dscores + v, capped, lse, c->scale, share, n);
         if (target >= v && target < v + n) dscores[target] -= (1 - c->smoothing) * c->scale;
         qkv_softcap_slope(c->softcap, dscores + v, false, dscores + v, capped, n);
     }
@@ -88,24 +90,24 @@ static void row_gradient_capped(const struct chunk *c, const float *scores, floa
 static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct chunk *c = argument;
+    double sums[ROWS_A_PIECE] = {0};
     for (size_t n = begin; n < end; n++) {
+        const size_t r = (n - begin) % ROWS_A_PIECE;
+        if (r == 0 && c->smoothing != 0) sum_scores(c, n, end - n, sums);
         const float *scores = c->scores + n * c->V;
         float *dscores = c->dscores ? c->dscores + n * c->V : NULL;
         if (c->targets[n] == QKV_IGNORE) {
             c->losses[n] = 0;
-            if (dscores) {
-                memset(dscores, 0, c->V * sizeof(float));
-            }
+            if (dscores) memset(dscores, 0, c->V * sizeof(float));
             continue;
         }
         size_t target = (size_t)c->targets[n];
         float lse = c->kernels->log_sum_exp(scores, c->V);
-        c->losses[n] = row_loss(c, scores, target, lse);
-        if (dscores && c->softcap) {
+        c->losses[n] = row_loss(c, scores, target, lse, sums[r]);
+        if (dscores && c->softcap)
             row_gradient_capped(c, scores, dscores, target, lse);
-        } else if (dscores) {
+        else if (dscores)
             row_gradient(c, scores, dscores, target, lse);
-        }
     }
 }
 

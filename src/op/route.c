@@ -39,7 +39,7 @@ static void route_scores(const struct route *o, float *p, const float *logits) {
     if (o->options.scores == QKV_EXPERT_SCORES_SIGMOID)
         route_sigmoids(o->kernels, p, logits, E);
     else if (o->options.scores == QKV_EXPERT_SCORES_SOFTMAX)
-        o->kernels->softmax_scaled(p, logits, o->kernels->log_sum_exp(logits, E), 1, E);
+        o->kernels->softmax_scaled(p, logits, o->kernels->log_sum_exp(logits, E), 1, 0, E);
     else
         memcpy(p, logits, E * sizeof *p);
 }
@@ -90,7 +90,7 @@ static float route_weigh(const struct route *o, const float *p, const int32_t *c
     float sum = 0;
     for (size_t j = 0; j < k; j++) weights[j] = p[chosen[j]];
     if (o->options.scores == QKV_EXPERT_SCORES_CHOSEN) {
-        o->kernels->softmax_scaled(weights, weights, o->kernels->log_sum_exp(weights, k), 1, k);
+        o->kernels->softmax_scaled(weights, weights, o->kernels->log_sum_exp(weights, k), 1, 0, k);
         return 1;
     }
     if (!o->options.normalize) return 1;
@@ -195,7 +195,7 @@ static void route_losses(const struct route *o, size_t n, float *dlogits, float 
     const float lse = o->kernels->log_sum_exp(logits, E);
     const bool sigmoid = o->options.scores == QKV_EXPERT_SCORES_SIGMOID;
     if (n - (size_t)rows->start[b] >= length) return;
-    o->kernels->softmax_scaled(q, logits, lse, 1, E);
+    o->kernels->softmax_scaled(q, logits, lse, 1, 0, E);
     if (o->options.z != 0) o->kernels->scale(dlogits, true, q, 2 * o->options.z * lse / T, E);
     if (o->options.balance == 0) return;
     const float factor = o->options.balance * (float)E / (float)o->routing.top_k / T / T;

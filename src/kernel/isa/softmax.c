@@ -17,7 +17,10 @@ float QKV_K(log_sum_exp)(const float *x, size_t n) {
     return (float)(shift + log(vd_sum(sum)));
 }
 
-void QKV_K(softmax_scaled)(float *y, const float *x, float lse, float s, size_t n) {
-    vf shift = vf_set(lse), factor = vf_set(s);
-    QKV_EACH(i, m, n, { vf_store_n(y + i, vf_mul(factor, vf_exp(vf_sub(vf_load_n(x + i, m), shift))), m); });
+void QKV_K(softmax_scaled)(float *y, const float *x, float lse, float s, float less, size_t n) {
+    const vf shift = vf_set(lse), factor = vf_set(s), minus = vf_set(less);
+    QKV_EACH(i, m, n, {
+        const vf e = vf_mul(factor, vf_exp(vf_sub(vf_load_n(x + i, m), shift)));
+        vf_store_n(y + i, vf_sub(e, minus), m);
+    });
 }
