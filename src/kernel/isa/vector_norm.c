@@ -136,6 +136,7 @@ QKV_INLINE void rows_backward(enum gain gain, bool centered, const struct backwa
     for (size_t r = 0; r < R; r++) {
         center[r] = centered ? vf_set(o->mean[row + r]) : vf_zero();
         inverse[r] = vf_set(o->rstd[row + r]);
+        g_mean[r] = gx_mean[r] = vf_zero();
     }
     if (dx) rows_terms(gain, centered, o, R, row, center, inverse, g_mean, gx_mean);
     QKV_EACH(i, m, C, {
