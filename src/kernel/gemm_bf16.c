@@ -176,7 +176,7 @@ void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x
 
 static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
-    const size_t group = 2 * kernels->mr, threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
+    const size_t group = kernels->group, threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
     const double work = 2.0 * (double)p->M * (double)p->N * (double)p->K / ITEM_FLOPS;
     size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;

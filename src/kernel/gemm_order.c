@@ -55,8 +55,8 @@ struct ordered {
     const struct qkv_order *order;
     const struct qkv_order_carry *carry;                        /* NULL: to C */
     size_t mr, nr, run, step, order_step, unit, a_size, b_size; /* unit: of the kernels' tiles; 0: theirs */
-    size_t rows, row_blocks, panels, panel_blocks;              /* of an item; panels of the columns of a part */
-    size_t part_terms, part_columns, most_terms;                /* most_terms: of one part */
+    size_t group, rows, row_blocks, panels; /* of an item: rows at most, in groups; panels of the columns of a part */
+    size_t part_terms, part_columns, most_terms; /* most_terms: of one part */
     struct piece *pieces;
     struct section *sections;
     struct qkv_order_step steps[QKV_GROUPS_MAX]; /* of each group by itself */
@@ -334,9 +334,15 @@ static void ordered_store(const struct ordered *p, size_t m, size_t rows, size_t
     }
 }
 
+/* Where a block of rows begins: all have as many groups of rows, or one less. */
+static size_t ordered_row(const struct ordered *p, size_t block) {
+    const size_t groups = qkv_pieces(p->M, p->group), more = groups % p->row_blocks;
+    return qkv_min((groups / p->row_blocks * block + qkv_min(block, more)) * p->group, p->M);
+}
+
 static void block_item(void *argument, size_t item, int thread) {
     const struct ordered *p = argument;
-    const size_t m = item % p->row_blocks * p->rows, rows = qkv_min(p->rows, p->M - m);
+    const size_t m = ordered_row(p, item % p->row_blocks), rows = ordered_row(p, item % p->row_blocks + 1) - m;
     const size_t n = item / p->row_blocks * p->panels * p->nr,
                  n_end = qkv_min(n + p->panels * p->nr, p->n_end - p->n_begin);
     char *a = p->across ? NULL : p->packed_a + (size_t)thread * p->a_bytes;
@@ -360,6 +366,7 @@ static void ordered_tables(struct ordered *p, enum qkv_precision precision) {
     p->mixed = precision != QKV_FP32;
     p->mr = p->mixed ? p->kernels->mr : p->floats->mr;
     p->nr = p->mixed ? p->kernels->nr : p->floats->nr;
+    p->group = p->mixed ? p->kernels->group : p->floats->mr;
     p->step = p->mixed ? p->kernels->step : 1;
     p->order_step = p->mixed ? p->kernels->order_step : 1;
     p->a_size = p->mixed ? p->kernels->a_size : sizeof(float);
@@ -388,7 +395,7 @@ static void ordered_plan(struct ordered *p) {
         qkv_max(qkv_min(qkv_round_up(p->N, p->nr), PACKED_NUMBERS / p->part_terms / p->nr * p->nr), p->nr);
     if (!p->one_part)
         p->part_columns = qkv_max(qkv_min(p->part_columns, LEVEL_FLOATS / p->levels / p->M / p->nr * p->nr), p->nr);
-    const size_t group = 2 * p->mr, panels = p->part_columns / p->nr;
+    const size_t panels = p->part_columns / p->nr, groups = qkv_pieces(p->M, p->group);
     const double work = 2.0 * (double)p->M * (double)p->part_columns * (double)qkv_min(all, p->part_terms) / ITEM_FLOPS;
     size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
@@ -401,8 +408,9 @@ static void ordered_plan(struct ordered *p) {
         blocks = qkv_pieces(qkv_min(wanted, threads), qkv_pieces(panels, p->panels));
         blocks = qkv_max(qkv_min(blocks, p->M / ROWS_LEAST), 1);
     }
-    p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
-    p->row_blocks = qkv_pieces(p->M, p->rows);
+    if (blocks > 1) blocks = qkv_round_up(blocks, qkv_min(threads, blocks));
+    p->row_blocks = qkv_min(blocks, groups);
+    p->rows = qkv_pieces(groups, p->row_blocks) * p->group;
     /* Each run of panels packs the rows anew, so there are no more of them than give every thread an item. */
     if (!p->across)
         p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(qkv_min(wanted, threads), p->row_blocks), panels));
@@ -449,7 +457,7 @@ static void ordered_narrow(struct ordered *p) {
 
 /* Sections that are shorter than the plan had to expect go in one part, if what they need fits into what there is. */
 static void ordered_gather(struct ordered *p) {
-    const size_t threads = (size_t)p->ctx->threads, group = 2 * p->mr;
+    const size_t threads = (size_t)p->ctx->threads;
     size_t all = 0;
     for (size_t s = 0; s < p->section_count; s++) all += p->sections[s].terms;
     if (p->one_part || !all || all > p->most_terms) return;
@@ -459,14 +467,14 @@ static void ordered_gather(struct ordered *p) {
         columns = qkv_min(p->part_columns * p->part_terms / all / p->nr * p->nr, columns);
         rows = qkv_min(p->a_bytes / (all * p->a_size), rows);
     }
-    rows = rows / group * group;
+    rows = rows / p->group * p->group;
     if (!rows || !columns) return;
     p->one_part = true;
     p->part_terms = all;
     p->part_columns = columns;
     p->rows = rows;
     p->level_floats = rows * a_row;
-    p->row_blocks = qkv_pieces(p->M, rows);
+    p->row_blocks = qkv_pieces(p->M, rows); /* none is higher */
     p->panels = qkv_min(p->panels, columns / p->nr);
 }
 

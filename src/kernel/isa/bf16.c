@@ -32,6 +32,7 @@ const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
     .native = NATIVE,
     .in_place = IN_PLACE,
     .mr = MR,
+    .group = GROUP,
     .nr = NR,
     .step = STEP,
     .run = RUN,

@@ -54,6 +54,7 @@ struct qkv_bf16_kernels {
     bool native;      /* the machine multiplies bf16 itself */
     bool in_place;    /* whole groups of rows of bf16 can be read where they lie */
     size_t mr, nr;    /* rows a group of A, columns a panel of B */
+    size_t group;     /* rows of A that the kernels multiply together: of one or two of those */
     size_t step;      /* terms are padded to a multiple of this */
     size_t run;       /* most terms a run */
     size_t a_size;    /* bytes a term of packed A */

@@ -482,6 +482,7 @@ static double peak(size_t iterations) {
 }
 
 #define UNIT       "amx"
+#define GROUP      (2 * MR)
 #define NATIVE     true
 #define IN_PLACE   true
 #define A_SIZE     sizeof(uint16_t)

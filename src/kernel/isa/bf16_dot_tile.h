@@ -22,13 +22,37 @@ QKV_INLINE void pack_a_lines(uint32_t *to, const size_t height, const struct lin
     }
 }
 
-/* MR lines that lie along. What a whole vector writes behind a pair the next pair writes over, so that only the last ones need the square. */
+/* Whole squares of MR lines that lie along, whose terms all exist. What a whole vector writes behind a pair the next pair writes over.
+ * `halves` is a constant where this is expanded. */
+QKV_INLINE void pack_a_squares(uint32_t *to, const bool halves, const struct lines *x, size_t m, size_t pairs) {
+    for (size_t p = 0; p < pairs; p += W, to += W * MR) {
+        vi r[W];
+        QKV_UNROLL
+        for (size_t i = 0; i < W; i++) {
+            const size_t at = (m + i) * x->line_stride + 2 * p;
+            if (i >= MR)
+                r[i] = vi_set(0);
+            else if (halves)
+                r[i] = vi_load_words((const uint16_t *)x->data + at);
+            else
+                r[i] = rounded_words(vf_load((const float *)x->data + at), vf_load((const float *)x->data + at + W));
+        }
+        turn_words(r);
+        QKV_UNROLL
+        for (size_t i = 0; i + 1 < W; i++) vi_store(to + i * MR, r[i]);
+        vf_store_n((float *)(void *)(to + (W - 1) * MR), vf_from_bits(r[W - 1]), MR);
+    }
+}
+
+/* MR lines that lie along. */
 static void pack_a_along(uint32_t *to, const struct lines *x, size_t m, size_t K, size_t pairs) {
-    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float),
-                 whole = pairs ? (pairs - 1) / W * W : 0;
+    const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float), whole = K / (2 * W) * W;
     struct lines rest = *x;
-    rest.data = (const char *)x->data + 2 * whole * x->k_stride * size;
-    pack_pairs(to, MR, x, m, MR, K, whole);
+    rest.data = (const char *)x->data + 2 * whole * size;
+    if (x->dtype == QKV_BF16)
+        pack_a_squares(to, true, x, m, whole);
+    else
+        pack_a_squares(to, false, x, m, whole);
     pack_a_lines(to + whole * MR, MR, &rest, m, K - 2 * whole, pairs - whole);
 }
 
@@ -198,6 +222,7 @@ static double peak(size_t iterations) {
 }
 
 #define UNIT       "bf16 dot products"
+#define GROUP      MR
 #define NATIVE     true
 #define IN_PLACE   false
 #define A_SIZE     sizeof(uint16_t)

@@ -142,6 +142,7 @@ static double peak(size_t iterations) {
 }
 
 #define UNIT       "fp32"
+#define GROUP      MR
 #define NATIVE     false
 #define IN_PLACE   false
 #define STEP       2
