@@ -115,8 +115,8 @@ static void check_rows_of(Table k, struct qkv_random *random, size_t rows, size_
 
 static void check_rows(Table k, struct qkv_random *random) {
     for (size_t s = 1; s < RAGGED_COUNT; s++) check_rows_of(k, random, 1 + s % 11, ragged(s));
-    const size_t wide[] = {1020, 1024, 1027, 8190, 8200}; /* how many rows go side by side depends on the width */
-    for (size_t i = 0; i < 5; i++) check_rows_of(k, random, 6, wide[i]);
+    const size_t wide[] = {8190, 8192, 8193}; /* how many rows go side by side depends on the width */
+    for (size_t i = 0; i < 3; i++) check_rows_of(k, random, 6, wide[i]);
 }
 
 /* X(name): every check of a table's row and vector kernels. */

@@ -54,11 +54,13 @@ static void cap_scores(const struct qkv_epilogue *epilogue, size_t row, size_t r
 /* The sums of the scores of a piece's rows from n on, the last one perhaps several times. The additions of one row wait for each other. */
 static void sum_scores(const struct chunk *c, size_t n, size_t rows, double sums[ROWS_A_PIECE]) {
     const float *scores[ROWS_A_PIECE];
-    double sum[ROWS_A_PIECE] = {0};
+    double a = 0, b = 0, d = 0, e = 0;
     for (size_t r = 0; r < ROWS_A_PIECE; r++) scores[r] = c->scores + (n + qkv_min(r, rows - 1)) * c->V;
-    for (size_t v = 0; v < c->V; v++)
-        for (size_t r = 0; r < ROWS_A_PIECE; r++) sum[r] += (double)scores[r][v];
-    memcpy(sums, sum, sizeof sum);
+    for (size_t v = 0; v < c->V; v++) {
+        a += (double)scores[0][v], b += (double)scores[1][v];
+        d += (double)scores[2][v], e += (double)scores[3][v];
+    }
+    sums[0] = a, sums[1] = b, sums[2] = d, sums[3] = e;
 }
 
 /* lse − Σ q·scores of one row; sum: of its scores, with smoothing. */

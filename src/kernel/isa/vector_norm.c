@@ -1,13 +1,14 @@
-/* norm.c: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019), some rows at a time.
+/* norm.c: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019), several rows at a time forward.
  *   y = xhat·w + b,  xhat = (x − mean)·rstd (RMSNorm: x·rstd, no b)
  *   dx = rstd·(g − mean(g) − xhat·mean(g·xhat)),  g = dy·w (RMSNorm: without mean(g));  dw = Σ dy·xhat;  db = Σ dy
  * What multiplies xhat may also be 1 + w (Gemma), or nothing (OLMo): each way is compiled for itself.
  * Sums over a row are kept in double, so they are right at any C; the variance takes a second pass. */
 #include "kernel/isa/isa.h"
 
-/* So many rows go side by side, as the sums of one are chains of instructions that wait for each other; the last ones of a call, and
- * rows too long for the caches to hold several, go alone. A row's sums have one order everywhere. */
-enum { ROWS = 4, FORWARD_MOST = 8192, BACKWARD_MOST = 1024 };
+/* So many rows go side by side forward, as the sums of one are chains of instructions that wait for each other; the last ones of a
+ * call, and rows too long for the caches to hold several, go alone. So do all rows backward: they come from memory then, which is
+ * read ahead row after row only. A row's sums have one order everywhere. */
+enum { ROWS = 4, FORWARD_MOST = 8192 };
 
 QKV_INLINE void rows_sums(double *sums, const size_t R, const float *x, size_t C) {
     vd sum[ROWS];
@@ -93,76 +94,53 @@ QKV_INLINE void forward_all(enum gain gain, bool centered, const struct forward 
     for (; row < o->rows; row++) rows_forward(gain, centered, o, 1, row);
 }
 
-/* All of a backward call. */
-struct backward {
-    float *dx;
-    bool accumulate;
-    float *dw, *db;
-    const float *dy, *x, *mean, *rstd, *w;
-    size_t rows, C;
+/* The sums over a row that dx needs: of g = dy·gain and of g·xhat. */
+struct row_terms {
+    double g, gx;
 };
-
-/* The means over rows that dx needs: of g = dy·gain and of g·xhat. */
-QKV_INLINE void rows_terms(enum gain gain, bool centered, const struct backward *o, const size_t R, size_t row,
-                           const vf *center, const vf *inverse, vf *g_mean, vf *gx_mean) {
-    const size_t C = o->C;
-    const float *dy = o->dy + row * C, *x = o->x + row * C;
-    vd g_sum[ROWS], gx_sum[ROWS];
-    QKV_UNROLL
-    for (size_t r = 0; r < R; r++) g_sum[r] = gx_sum[r] = vd_zero();
+QKV_INLINE struct row_terms row_terms(enum gain gain, const float *dy, const float *x, const float *w, vf center,
+                                      vf inverse, size_t C) {
+    vd g_sum = vd_zero(), gx_sum = vd_zero();
     QKV_EACH(i, m, C, { /* lanes past the row have g = 0 */
-                        QKV_UNROLL
-                        for (size_t r = 0; r < R; r++) {
-                            const vf xhat = vf_mul(vf_sub(vf_load_n(x + r * C + i, m), center[r]), inverse[r]);
-                            const vd g = vd_from_float(gained(gain, vf_load_n(dy + r * C + i, m), o->w, i, m));
-                            if (centered) g_sum[r] = vd_add(g_sum[r], g);
-                            gx_sum[r] = vd_fma(g, vd_from_float(xhat), gx_sum[r]);
-                        }
+                        vf g = gained(gain, vf_load_n(dy + i, m), w, i, m);
+                        vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
+                        g_sum = vd_add(g_sum, vd_from_float(g));
+                        gx_sum = vd_fma(vd_from_float(g), vd_from_float(xhat), gx_sum);
     });
-    QKV_UNROLL
-    for (size_t r = 0; r < R; r++) {
-        g_mean[r] = centered ? vf_set((float)(vd_sum(g_sum[r]) / (double)C)) : vf_zero();
-        gx_mean[r] = vf_set((float)(vd_sum(gx_sum[r]) / (double)C));
-    }
+    return (struct row_terms){vd_sum(g_sum), vd_sum(gx_sum)};
 }
 
-/* RMSNorm is the case center = 0 without the mean of g. */
-QKV_INLINE void rows_backward(enum gain gain, bool centered, const struct backward *o, const size_t R, size_t row) {
-    const size_t C = o->C;
-    const float *dy = o->dy + row * C, *x = o->x + row * C;
-    float *dx = o->dx ? o->dx + row * C : NULL;
-    vf center[ROWS], inverse[ROWS], g_mean[ROWS], gx_mean[ROWS];
-    QKV_UNROLL
-    for (size_t r = 0; r < R; r++) {
-        center[r] = centered ? vf_set(o->mean[row + r]) : vf_zero();
-        inverse[r] = vf_set(o->rstd[row + r]);
-        g_mean[r] = gx_mean[r] = vf_zero();
+/* One row of all norms; RMSNorm is the case center = 0 without the mean of g. */
+QKV_INLINE void row_backward(enum gain gain, float *dx, bool accumulate, float *dw, float *db, const float *dy,
+                             const float *x, const float *w, float mean, float rstd, bool centered, size_t C) {
+    vf center = vf_set(mean), inverse = vf_set(rstd);
+    if (dx) {
+        struct row_terms terms = row_terms(gain, dy, x, w, center, inverse, C);
+        vf g_mean = vf_set(centered ? (float)(terms.g / (double)C) : 0.0f);
+        vf gx_mean = vf_set((float)(terms.gx / (double)C));
+        QKV_EACH(i, m, C, {
+            vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
+            vf g = gained(gain, vf_load_n(dy + i, m), w, i, m);
+            if (centered) g = vf_sub(g, g_mean);
+            g = vf_mul(inverse, vf_fnma(xhat, gx_mean, g));
+            vf_store_n(dx + i, accumulate ? vf_add(vf_load_n(dx + i, m), g) : g, m);
+        });
     }
-    if (dx) rows_terms(gain, centered, o, R, row, center, inverse, g_mean, gx_mean);
-    QKV_EACH(i, m, C, {
-        vf dw = o->dw ? vf_load_n(o->dw + i, m) : vf_zero();
-        vf db = o->db ? vf_load_n(o->db + i, m) : vf_zero();
-        QKV_UNROLL
-        for (size_t r = 0; r < R; r++) {
-            const vf d = vf_load_n(dy + r * C + i, m);
-            const vf xhat = vf_mul(vf_sub(vf_load_n(x + r * C + i, m), center[r]), inverse[r]);
-            dw = vf_fma(d, xhat, dw);
-            db = vf_add(db, d);
-            if (!dx) continue;
-            vf g = gained(gain, d, o->w, i, m);
-            if (centered) g = vf_sub(g, g_mean[r]);
-            g = vf_mul(inverse[r], vf_fnma(xhat, gx_mean[r], g));
-            vf_store_n(dx + r * C + i, o->accumulate ? vf_add(vf_load_n(dx + r * C + i, m), g) : g, m);
-        }
-        if (o->dw) vf_store_n(o->dw + i, dw, m);
-        if (o->db) vf_store_n(o->db + i, db, m);
-    });
+    if (dw)
+        QKV_EACH(i, m, C, {
+            vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
+            vf_store_n(dw + i, vf_fma(vf_load_n(dy + i, m), xhat, vf_load_n(dw + i, m)), m);
+        });
+    if (db) QKV_EACH(i, m, C, { vf_store_n(db + i, vf_add(vf_load_n(db + i, m), vf_load_n(dy + i, m)), m); });
 }
 
-QKV_INLINE void backward_all(enum gain gain, bool centered, const struct backward *o) {
-    size_t row = 0;
-    for (; o->C <= BACKWARD_MOST && o->rows - row >= ROWS; row += ROWS) rows_backward(gain, centered, o, ROWS, row);
-    for (; row < o->rows; row++) rows_backward(gain, centered, o, 1, row);
+QKV_INLINE void rows_backward(enum gain gain, bool centered, float *dx, bool accumulate, float *dw, float *db,
+                              const float *dy, const float *x, const float *mean, const float *rstd, const float *w,
+                              size_t rows, size_t C) {
+    for (size_t row = 0; row < rows; row++, dy += C, x += C) {
+        float *out = dx ? dx + row * C : NULL;
+        row_backward(gain, out, accumulate, dw, db, dy, x, w, centered ? mean[row] : 0.0f, rstd[row], centered, C);
+    }
 }
 
 static enum gain gain_of(enum qkv_norm_kind kind, const float *w) {
@@ -191,14 +169,13 @@ void QKV_K(norm_forward)(enum qkv_norm_kind kind, float *y, float *mean, float *
 void QKV_K(norm_backward)(enum qkv_norm_kind kind, float *dx, bool accumulate, float *dw, float *db, const float *dy,
                           const float *x, const float *mean, const float *rstd, const float *w, size_t rows, size_t C) {
     const bool centered = qkv_norm_centered(kind);
-    const struct backward o = {dx, accumulate, dw, centered ? db : NULL, dy, x, mean, rstd, w, rows, C};
     switch (gain_of(kind, w)) {
 #define BACKWARD(gain)                                                                                                 \
     case gain:                                                                                                         \
         if (centered)                                                                                                  \
-            backward_all(gain, true, &o);                                                                              \
+            rows_backward(gain, true, dx, accumulate, dw, db, dy, x, mean, rstd, w, rows, C);                          \
         else                                                                                                           \
-            backward_all(gain, false, &o);                                                                             \
+            rows_backward(gain, false, dx, accumulate, dw, NULL, dy, x, NULL, rstd, w, rows, C);                       \
         return;
         BACKWARD(GAIN_NONE)
         BACKWARD(GAIN_WEIGHT)
