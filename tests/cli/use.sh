@@ -191,6 +191,7 @@ has out '^  memory to train +[0-9.]+ [KM]iB'
 has out '^  memory to run '
 # 2 layers x (32 + 32) x 4 bytes; in bf16 half of it, or as much as kernels take for heads of 8 as for 32
 has out '^  cache a token +((256|384|512|640) bytes|1\.0 KiB)'
+has out '^  pages +[1-9][0-9]*  of [0-9]+ positions, .* each, hold a context of [0-9]+$'
 has out '^  FLOPs a token '
 try 0 "$QKV" info run --threads 3
 has out '^  threads +3  as --threads says$'
