@@ -10,7 +10,7 @@
 struct arguments {
     const char *preset, *spec;
     struct cli_texts set;
-    int64_t batch, context, ranks, groups;
+    int64_t batch, context, prefix, continuations, ranks, groups;
     double network;
     bool json;
     struct cli_common common;
@@ -28,6 +28,10 @@ static const struct cli_option options[] = {
      1 << 20, "1; with --ranks as training has it"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "positions a sequence, for the costs", 0,
      1 << 24, "the model's"},
+    {CLI_COUNT, 0, "continuations", "N", offsetof(struct arguments, continuations),
+     "count the pages of N sequences that go on from one prefix", 0, 1 << 20, "none"},
+    {CLI_COUNT, 0, "prefix", "N", offsetof(struct arguments, prefix),
+     "with --continuations: positions of the prefix, which are stored once", 0, 1 << 24, NULL},
     {CLI_COUNT, 0, "ranks", "N", offsetof(struct arguments, ranks),
      "plan the memory and the traffic of N ranks that train the model together (mpirun)", 0, QKV_RANKS_MOST, "none"},
     {CLI_COUNT, 0, "groups", "N", offsetof(struct arguments, groups),
@@ -41,7 +45,13 @@ static const struct cli_option options[] = {
 
 CLI_CONDITION(has_one_rank, struct arguments, !a->ranks)
 
-static const struct cli_rule rules[] = {{"groups network", has_one_rank, "it is for --ranks"}};
+CLI_CONDITION(has_no_continuations, struct arguments, !a->continuations)
+CLI_CONDITION(has_no_prefix, struct arguments, !a->prefix)
+
+static const struct cli_rule rules[] = {
+    {"groups network", has_one_rank, "it is for --ranks"},
+    {"prefix", has_no_continuations, "it is for --continuations"},
+    {"continuations", has_no_prefix, "it needs --prefix, the positions that they share"}};
 
 /* ---- text and JSON --------------------------------------------------------------------------------------------------- */
 
@@ -50,7 +60,7 @@ struct subject {
     struct qkv_spec spec;
     struct qkv_model *plan;
     struct qkv_costs costs;
-    size_t batch, context;
+    size_t batch, context, prefix, continuations;
     const char *precision;
     int threads;
     char threads_why[160];         /* why so many */
@@ -127,6 +137,24 @@ static void print_scalings(const struct qkv_spec *spec) {
         }
 }
 
+/* Pages of a prefix that are whole, which its continuations share; and of them all: each has the rest of its context for itself. */
+static size_t whole_pages(const struct subject *s) {
+    return s->prefix / s->costs.page_positions;
+}
+static size_t shared_pages(const struct subject *s) {
+    return whole_pages(s) + s->continuations * (s->costs.pages - whole_pages(s));
+}
+
+static void print_shared_pages(const struct subject *s) {
+    char number[CLI_NUMBER], apart[CLI_NUMBER], bytes[CLI_NUMBER], remark[300];
+    const size_t pages = shared_pages(s);
+    snprintf(remark, sizeof remark,
+             "hold %zu such contexts that share a prefix of %zu: %zu once, %zu for each, %s; %s if they shared nothing",
+             s->continuations, s->prefix, whole_pages(s), s->costs.pages - whole_pages(s),
+             cli_bytes(bytes, pages * s->costs.page_bytes), cli_grouped(apart, s->continuations * s->costs.pages));
+    print_row("with a shared prefix", cli_grouped(number, pages), remark);
+}
+
 static int print_text(const struct subject *s, struct qkv_context *ctx) {
     char number[CLI_NUMBER], remark[128];
     const int code = cli_info_print_tree(s->plan, s->name);
@@ -163,6 +191,7 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
                  cli_bytes(bytes, s->costs.page_bytes), s->context);
         print_row("pages", cli_grouped(number, s->costs.pages), remark);
     }
+    if (s->continuations) print_shared_pages(s);
     snprintf(remark, sizeof remark, "forward, in a context of %zu; multiply and add are two", s->context);
     print_row("FLOPs a token", cli_short(number, s->costs.forward_flops), remark);
     print_row("", cli_short(number, s->costs.train_flops), "forward and backward");
@@ -225,6 +254,11 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_text(&out, "precision", s->precision);
     qkv_json_put_count(&out, "batch", s->batch);
     qkv_json_put_count(&out, "context", s->context);
+    if (s->continuations) {
+        qkv_json_put_count(&out, "prefix", s->prefix);
+        qkv_json_put_count(&out, "continuations", s->continuations);
+        qkv_json_put_count(&out, "shared_pages", shared_pages(s));
+    }
     qkv_json_put_integer(&out, "threads", s->threads);
     qkv_json_put_text(&out, "threads_why", s->threads_why);
     qkv_json_line(&out, 0);
@@ -323,7 +357,16 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         return a->preset ? CLI_USAGE : CLI_FAILED;
     }
     s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
+    s.prefix = (size_t)a->prefix, s.continuations = (size_t)a->continuations;
+    if (s.prefix > s.context) {
+        cli_say("--prefix %zu is more than a context of %zu positions (--context)", s.prefix, s.context);
+        return CLI_USAGE;
+    }
     if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs)) code = cli_broken(ctx);
+    if (!code && s.continuations && !s.costs.pages) {
+        cli_say("--continuations: %s has no decoder, so nothing goes on from a prefix", s.name);
+        code = CLI_USAGE;
+    }
     if (!code) code = info_ranks(ctx, a, &s);
     if (!code) code = a->json ? print_json(&s, ctx) : print_text(&s, ctx);
     qkv_model_free(s.plan);

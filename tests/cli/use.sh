@@ -225,6 +225,14 @@ has out '"name": "decoder.layers.3.ffn.down.weight", "shape": \[128, 512\]'
 try 0 "$QKV" info --spec spec.json --set decoder.attention.kv_heads=1
 has out 'k\.weight +8 x 32 +256'
 refuse 2 'context' "$QKV" info --preset gpt2-small --context 4096
+try 0 "$QKV" info --preset gpt2-small --prefix 1000 --continuations 50
+has out '^  with a shared prefix +57  hold 50 such contexts that share a prefix of 1000: 7 once, 1 for each'
+try 0 "$QKV" info --preset gpt2-small --set context=1200 --context 1030 --prefix 1000 --continuations 50 --json
+has out '"shared_pages": 107'
+refuse 2 'context of 1024' "$QKV" info --preset gpt2-small --prefix 1025 --continuations 2
+refuse 2 'continuations' "$QKV" info --preset gpt2-small --prefix 1000
+refuse 2 'prefix' "$QKV" info --preset gpt2-small --continuations 50
+refuse 2 'no decoder' "$QKV" info --preset bert-base --set vocab=100 --prefix 10 --continuations 2
 refuse 2 'decoder\.attention\.heads' "$QKV" info --preset gpt2-small --set decoder.attention.heads=7
 refuse 2 'gpt2-smal' "$QKV" info --preset gpt2-smal
 
