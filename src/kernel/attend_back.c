@@ -24,6 +24,14 @@ static void ragged_delta_body(void *argument, size_t b, int thread) {
     work->kernels->delta(&own.plan, 0, own.a.H * own.a.Tq);
 }
 
+static void make_delta(struct qkv_context *ctx, struct qkv_attend_work *work) {
+    const struct qkv_attend *a = work->plan.a;
+    if (a->q_start)
+        qkv_parallel(ctx, a->B, ragged_delta_body, work);
+    else
+        qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
+}
+
 /* Before the gradients: see norm in struct qkv_attend_plan. */
 static void norm_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item, int thread) {
     work->kernels->norm(plan, item, qkv_attend_scratch(work, thread));
@@ -242,10 +250,7 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
         qkv_attend_each(ctx, work, heads, qkv_attend_pairs, few_item);
         return;
     }
-    if (a->q_start)
-        qkv_parallel(ctx, a->B, ragged_delta_body, work);
-    else
-        qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
+    make_delta(ctx, work);
     if (!work->bf16 || g->dattention_bias || g->dsinks)
         qkv_attend_each(ctx, &norm, a->B * a->H * norm.plan.blocks, qkv_attend_head_blocks, norm_item);
     if (past || g->dq.data || g->dk.data || g->dv.data || g->ddistance_bias) {
@@ -255,6 +260,7 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
     }
     if (g->dq.data && !plan->apart) qkv_attend_each(ctx, work, heads * plan->blocks, qkv_attend_units, gather_item);
     if (g->ddistance_bias && !plan->folds && plan->chunks > 1) qkv_parallel(ctx, heads, distances_body, work);
+    if (work->bf16 && (g->dsinks || g->dattention_bias)) make_delta(ctx, &attention_bias); /* theirs are sums of fp32 */
     if (g->dsinks) qkv_parallel(ctx, a->B * a->H, sinks_body, work);
     if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);
 }
