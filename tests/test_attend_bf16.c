@@ -184,6 +184,33 @@ static void test_single_keys(void **state) {
     }
 }
 
+/* That of the attention bias is 0 there too, which is made with products of fp32, where v is what bf16 holds. */
+static void test_single_keys_with_a_bias(void **state) {
+    struct fixture f;
+    struct qkv_context *ctx;
+    (void)state;
+    FOR_BF16_TABLES(f, ctx) {
+        struct attend_case c;
+        small_case(&c, 60);
+        const size_t T = c.a.Tq, pairs = c.a.H * T * T;
+        for (size_t e = 0; e < T * c.a.Dv; e++) {
+            float v = attend_get(&c.a.v, 0, e / c.a.Dv, 0, e % c.a.Dv);
+            uint16_t half;
+            qkv_from_float(&half, &v, QKV_BF16, 1);
+            qkv_to_float(&v, &half, QKV_BF16, 1);
+            attend_set(&c.a.v, 0, e / c.a.Dv, 0, e % c.a.Dv, v);
+        }
+        for (size_t j = 0; j < T; j++) c.lo[j] = (int32_t)j, c.hi[j] = (int32_t)j + 1;
+        c.a.attention_bias = c.attention_bias = attend_memory(pairs, sizeof(float));
+        c.a.attention_bias_strides = (struct qkv_pairs){c.a.H * T * T, T * T, T, 0};
+        c.g.dattention_bias = attend_memory(pairs, sizeof(float)), c.addend_floats = pairs;
+        c.g.accumulate = false, c.g.dlse = NULL;
+        assert_true(attend_run(ctx, &c, true));
+        for (size_t e = 0; e < pairs; e++) assert_true(fabsf(c.g.dattention_bias[e]) < 1e-4f);
+        attend_case_free(&c);
+    }
+}
+
 /* Which kernels run is decided by precision, table and channels, not by how many rows there are: bits differ from fp32 where
  * they should, and only there. */
 static void test_choice(void **state) {
@@ -213,10 +240,17 @@ static void test_choice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_cases), cmocka_unit_test(test_threads),        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_poison),       cmocka_unit_test(test_twins),          cmocka_unit_test(test_long),
-        cmocka_unit_test(test_choice),       cmocka_unit_test(test_spoilt_channel), cmocka_unit_test(test_hopeless_row),
+        cmocka_unit_test(test_random_cases),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_spoilt_channel),
+        cmocka_unit_test(test_hopeless_row),
         cmocka_unit_test(test_single_keys),
+        cmocka_unit_test(test_single_keys_with_a_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
