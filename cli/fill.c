@@ -25,18 +25,15 @@ static void print_plain(const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) putchar((unsigned char)text[i] < 32 || text[i] == 127 ? ' ' : text[i]);
 }
 
-/* The text with its m-th mask filled. A token that brings its space along replaces the one that is there. */
-static void print_filled(const char *text, size_t m, const char *token, size_t size) {
-    const char *mask = text;
-    for (size_t i = 0; (mask = strstr(mask, QKV_TOKEN_MASK)) && i < m; i++) mask += strlen(QKV_TOKEN_MASK);
-    size_t before = (size_t)(mask - text);
-    if (size > 1 && token[0] == ' ' && (before == 0 || text[before - 1] == ' ')) {
+/* The text with a mask filled. A token that brings its space along replaces the one that is there. */
+static void print_filled(const char *text, const struct qkv_filling *f, const char *token, size_t size) {
+    if (size > 1 && token[0] == ' ' && (f->begin == 0 || text[f->begin - 1] == ' ')) {
         token++;
         size--;
     }
-    print_plain(text, before);
+    print_plain(text, f->begin);
     print_plain(token, size);
-    print_plain(mask + strlen(QKV_TOKEN_MASK), strlen(mask + strlen(QKV_TOKEN_MASK)));
+    print_plain(text + f->end, strlen(text + f->end));
 }
 
 static int fill_all(struct qkv_model *model, const char *text, size_t top, enum qkv_long kind) {
@@ -58,7 +55,7 @@ static int fill_all(struct qkv_model *model, const char *text, size_t top, enum 
             printf("%zu\t%.4f\t", m + 1, f->probability);
             cli_print_quoted(token, size);
             putchar('\t');
-            print_filled(text, m, token, size);
+            print_filled(text, f, token, size);
             putchar('\n');
         }
     qkv_free(fillings);
@@ -91,7 +88,8 @@ const struct cli_command *cli_fill(void) {
         .summary = "the likeliest tokens in place of the masks of a text",
         .usage = "MODEL TEXT [options]",
         .description =
-            "Each <mask> in the text hides one token of a model that was trained with --task mlm. Writes lines of four "
+            "Each <mask> in the text hides one token of a model that was trained with --task mlm; a mask may also be "
+            "written as the model's tokenizer does, [MASK]. Writes lines of four "
             "fields with tabs between them: which mask (from 1), the probability, the token in quotes, and the text "
             "with "
             "this mask filled. Where tokens bring their leading space along, the space before a mask is part of what "

@@ -35,8 +35,8 @@ QKV_API enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struc
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                           size_t size, bool begin, bool end, int32_t **ids, size_t *count);
-/* The ids of a text in which each QKV_TOKEN_MASK becomes the id `mask`; no other special is looked for, and the tokenizer's template
- * is placed around it. Where tokens bring their leading space along (words, bpe), spaces before a mask belong to what it hides.
+/* The ids of a text in which each QKV_TOKEN_MASK, and each writing of the token `mask` ("[MASK]"), becomes the id `mask`; no other
+ * special is looked for, and the tokenizer's template is placed around the text. Where tokens bring their leading space along (words, bpe), spaces before a mask belong to what it hides.
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                           size_t size, int32_t mask, int32_t **ids, size_t *count);
@@ -214,11 +214,13 @@ QKV_API enum qkv_status qkv_classify_words(struct qkv_model *model, const char *
                                            size_t sentences, const struct qkv_line_options *options,
                                            float *probabilities);
 
-/* The likeliest tokens in place of each QKV_TOKEN_MASK of a text, best first: `top` of them for each mask. Where tokens bring
- * their leading space along (words, bpe), spaces before a mask belong to what it hides. */
+/* The likeliest tokens in place of each mask of a text, best first: `top` of them for each mask. A mask is QKV_TOKEN_MASK, or as the
+ * tokenizer writes its own ("[MASK]"). Where tokens bring their leading space along (words, bpe), spaces before a mask belong to what
+ * it hides. */
 struct qkv_filling {
     int32_t id;
     double probability;
+    size_t begin, end; /* the mask is bytes [begin, end) of the text */
 };
 /* fillings (masks,top), freed with qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,

@@ -13,6 +13,7 @@ struct filler {
     const struct qkv_tokenizer *tokenizer;
     struct qkv_long_rule rule;
     int32_t mask, *ids;
+    struct qkv_mask_place *places;         /* of the masks of the text */
     size_t count, masks, first, kept, top; /* masks of the text; of what is read of it: the first, and how many */
     bool skipped;
     struct qkv_filling *fillings; /* (masks,top) */
@@ -74,9 +75,15 @@ static enum qkv_status fill_fit(struct filler *f) {
 
 static enum qkv_status fill_read(struct filler *f, const char *text) {
     struct qkv_context *ctx = qkv_model_context(f->model);
-    enum qkv_status status = qkv_masked_encode(ctx, f->tokenizer, text, strlen(text), f->mask, &f->ids, &f->count);
+    enum qkv_status status = qkv_masked_encode_places(ctx, f->tokenizer, text, strlen(text), f->mask, &f->ids,
+                                                      &f->count, &f->places, &f->masks);
     if (status) return status;
-    f->masks = fill_count(f);
+    for (size_t m = 0; m < f->masks; m++)
+        while (f->places[m].begin < f->places[m].end && qkv_is_blank(text + f->places[m].begin, 1))
+            f->places[m].begin++;
+    for (size_t m = 0; m < f->masks; m++)
+        while (f->places[m].begin < f->places[m].end && qkv_is_blank(text + f->places[m].end - 1, 1))
+            f->places[m].end--;
     if (f->masks == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "there is no " QKV_TOKEN_MASK " in the text; write one where a token is to be found");
@@ -127,6 +134,10 @@ static enum qkv_status fill_all(struct filler *f) {
         memcpy(to, all, f->top * sizeof *to);
         to += f->top;
     }
+    for (size_t i = 0; i < n && !status; i++) {
+        f->fillings[i].begin = f->places[i / f->top].begin;
+        f->fillings[i].end = f->places[i / f->top].end;
+    }
     qkv_pass_free(pass);
     free(all);
     return status;
@@ -146,6 +157,7 @@ enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t 
     if (!status) status = fill_read(&f, text);
     if (!status && !f.skipped) status = fill_all(&f);
     qkv_free(f.ids);
+    free(f.places);
     if (status) {
         free(f.fillings);
         return status;

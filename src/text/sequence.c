@@ -81,50 +81,142 @@ struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool b
     return qkv_sequence_frame(t, begin, end);
 }
 
-/* A chain reads the whole text at once, the mask in the file's own writing, so that its token takes the white space that it asks
- * for. */
-static enum qkv_status masked_chain(struct qkv_context *ctx, struct sequence *s, const struct qkv_tokenizer *t,
-                                    const char *text, size_t size, int32_t mask) {
-    struct qkv_buffer own = {0};
-    size_t mask_size, n = 0;
-    const char *written = qkv_tokenizer_token(t, mask, &mask_size);
-    enum qkv_status status =
-        written ? qkv_buffer_append(ctx, &own, "", 0)
-                : qkv_fail(ctx, QKV_ARGUMENT, "there is no token %d to stand for " QKV_TOKEN_MASK, (int)mask);
+/* ---- texts with masks ---------------------------------------------------------------------------------------------- */
+
+/* The next mask at `from` or behind, in either writing: QKV_TOKEN_MASK, or the token's own. */
+struct mask_writing {
+    const char *own;
+    size_t own_size;
+};
+static const char *mask_next(const struct mask_writing *w, const char *text, size_t size, size_t from, size_t *length) {
+    const char *ours = memmem(text + from, size - from, QKV_TOKEN_MASK, strlen(QKV_TOKEN_MASK));
+    const char *own = w->own_size ? memmem(text + from, size - from, w->own, w->own_size) : NULL;
+    const bool first = ours && (!own || ours <= own);
+    *length = first ? strlen(QKV_TOKEN_MASK) : w->own_size;
+    return first ? ours : own;
+}
+
+struct masked {
+    struct sequence ids;
+    struct qkv_mask_place *places;
+    size_t count, capacity;
+};
+
+static enum qkv_status masked_place(struct qkv_context *ctx, struct masked *m, size_t begin, size_t end) {
+    struct qkv_mask_place *grown = qkv_list_room(ctx, m->places, &m->capacity, m->count, 1, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    m->places = grown;
+    m->places[m->count++] = (struct qkv_mask_place){begin, end};
+    return QKV_OK;
+}
+
+/* The text with every QKV_TOKEN_MASK in the token's own writing. */
+static enum qkv_status masked_rewrite(struct qkv_context *ctx, const struct mask_writing *w, const char *text,
+                                      size_t size, struct qkv_buffer *out) {
+    enum qkv_status status = qkv_buffer_append(ctx, out, "", 0);
     for (size_t at = 0; at < size && !status;) {
         const char *next = memmem(text + at, size - at, QKV_TOKEN_MASK, strlen(QKV_TOKEN_MASK));
         const size_t end = next ? (size_t)(next - text) : size;
-        status = qkv_buffer_append(ctx, &own, text + at, end - at);
-        if (!status && next) status = qkv_buffer_append(ctx, &own, written, mask_size);
+        status = qkv_buffer_append(ctx, out, text + at, end - at);
+        if (!status && next) status = qkv_buffer_append(ctx, out, w->own, w->own_size);
         at = end + (next ? strlen(QKV_TOKEN_MASK) : 0);
     }
+    return status;
+}
+
+/* Goes over a text and the rewritten one side by side, forward only. */
+struct masked_walk {
+    const char *text;
+    size_t size, own_size;
+    size_t text_at, at; /* where both are */
+    size_t next;        /* where in the text the next QKV_TOKEN_MASK stands, or its size */
+};
+static void masked_look(struct masked_walk *w) {
+    const char *next = memmem(w->text + w->text_at, w->size - w->text_at, QKV_TOKEN_MASK, strlen(QKV_TOKEN_MASK));
+    w->next = next ? (size_t)(next - w->text) : w->size;
+}
+/* The byte of the text that byte `to` of the rewritten one is. */
+static size_t masked_source(struct masked_walk *w, size_t to) {
+    while (w->next < w->size && to >= w->at + (w->next - w->text_at) + w->own_size) {
+        w->at += w->next - w->text_at + w->own_size;
+        w->text_at = w->next + strlen(QKV_TOKEN_MASK);
+        masked_look(w);
+    }
+    const size_t source = w->text_at + (to - w->at);
+    return source < w->next ? source : w->next;
+}
+
+/* A chain reads the whole text at once, the mask in the file's own writing, so that its token takes the white space that it asks
+ * for. */
+static enum qkv_status masked_chain(struct qkv_context *ctx, struct masked *m, const struct qkv_tokenizer *t,
+                                    const struct mask_writing *w, const char *text, size_t size, int32_t mask) {
+    struct qkv_buffer own = {0};
+    struct chain_span *spans = NULL;
     int32_t *ids = NULL;
-    if (!status) status = qkv_chain_encode(ctx, t, own.data ? own.data : "", own.size, false, mask, &ids, NULL, &n);
-    if (!status) status = sequence_append(ctx, s, ids, n);
+    size_t n = 0;
+    struct masked_walk walk = {.text = text, .size = size, .own_size = w->own_size};
+    masked_look(&walk);
+    enum qkv_status status = masked_rewrite(ctx, w, text, size, &own);
+    if (!status) status = qkv_chain_encode(ctx, t, own.data ? own.data : "", own.size, false, mask, &ids, &spans, &n);
+    if (!status) status = sequence_append(ctx, &m->ids, ids, n);
+    for (size_t i = 0; i < n && !status; i++) {
+        if (ids[i] != mask) continue;
+        const size_t begin = masked_source(&walk, spans[i].begin);
+        status = masked_place(ctx, m, begin, masked_source(&walk, spans[i].end));
+    }
     qkv_free(ids);
+    free(spans);
     qkv_buffer_free(&own);
     return status;
+}
+
+static enum qkv_status masked_pieces(struct qkv_context *ctx, struct masked *m, const struct qkv_tokenizer *t,
+                                     const struct mask_writing *w, const char *text, size_t size, int32_t mask) {
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0, length; !status;) {
+        const char *next = mask_next(w, text, size, at, &length);
+        size_t end = next ? (size_t)(next - text) : size, stop = end;
+        while (next && t->pattern && stop > at && text[stop - 1] == ' ') stop--;
+        if (stop > at) status = append_text(ctx, &m->ids, t, text + at, stop - at);
+        if (!next) break;
+        if (!status) status = sequence_append(ctx, &m->ids, &mask, 1);
+        if (!status) status = masked_place(ctx, m, end, end + length);
+        at = end + length;
+    }
+    return status;
+}
+
+enum qkv_status qkv_masked_encode_places(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                         size_t size, int32_t mask, int32_t **ids, size_t *count,
+                                         struct qkv_mask_place **places, size_t *masks) {
+    struct masked m = {0};
+    const int32_t *before, *after;
+    size_t before_count, after_count;
+    struct mask_writing w;
+    w.own = qkv_tokenizer_token(t, mask, &w.own_size);
+    *ids = NULL;
+    *places = NULL;
+    *count = *masks = 0;
+    if (!w.own) return qkv_fail(ctx, QKV_ARGUMENT, "there is no token %d to stand for " QKV_TOKEN_MASK, (int)mask);
+    qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
+    enum qkv_status status = sequence_append(ctx, &m.ids, before, before_count);
+    if (!status) status = (t->chain ? masked_chain : masked_pieces)(ctx, &m, t, &w, text, size, mask);
+    if (!status) status = sequence_append(ctx, &m.ids, after, after_count);
+    if (status) {
+        free(m.places);
+        return sequence_give(status, &m.ids, ids, count);
+    }
+    *places = m.places;
+    *masks = m.count;
+    return sequence_give(status, &m.ids, ids, count);
 }
 
 enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   int32_t mask, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
-    const size_t mark = strlen(QKV_TOKEN_MASK);
-    struct sequence s = {0};
-    const int32_t *before, *after;
-    size_t before_count, after_count;
-    qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
-    enum qkv_status status = sequence_append(ctx, &s, before, before_count);
-    if (!status && t->chain) status = masked_chain(ctx, &s, t, text, size, mask);
-    for (size_t at = 0; !status && !t->chain;) {
-        const char *next = memmem(text + at, size - at, QKV_TOKEN_MASK, mark);
-        size_t end = next ? (size_t)(next - text) : size, stop = end;
-        while (next && t->pattern && stop > at && text[stop - 1] == ' ') stop--;
-        if (stop > at) status = append_text(ctx, &s, t, text + at, stop - at);
-        if (!next) break;
-        if (!status) status = sequence_append(ctx, &s, &mask, 1);
-        at = end + mark;
-    }
-    if (!status) status = sequence_append(ctx, &s, after, after_count);
-    return sequence_give(status, &s, ids, count);
+    struct qkv_mask_place *places;
+    size_t masks;
+    enum qkv_status status = qkv_masked_encode_places(ctx, t, text, size, mask, ids, count, &places, &masks);
+    free(places);
+    return status;
 }

@@ -16,6 +16,15 @@ struct qkv_sequence_frame {
 struct qkv_sequence_frame qkv_sequence_frame(const struct qkv_tokenizer *t, bool begin, bool end);
 struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool begin, bool end);
 
+/* qkv_masked_encode, and where in the text each mask stands: bytes [begin, end), the white space that its token takes among them.
+ * Both lists are the caller's; places are freed with free(). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+struct qkv_mask_place {
+    size_t begin, end;
+};
+enum qkv_status qkv_masked_encode_places(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                         size_t size, int32_t mask, int32_t **ids, size_t *count,
+                                         struct qkv_mask_place **places, size_t *masks);
+
 /* ---- sentences as words (words.c) ---- */
 struct qkv_word {
     const char *text;

@@ -89,6 +89,34 @@ refuse 2 'say which text' "$QKV" fill encoder
 refuse 2 'say which model folder' "$QKV" fill
 refuse 2 'one argument too many' "$QKV" fill encoder the "<mask>"
 
+# The mask of a published tokenizer has a writing of its own, which stands for it as <mask> does, wherever the file finds it.
+cp -r encoder wordpiece
+awk 'BEGIN {
+    for (i = 0; i < 270; i++) key[i] = i < 26 ? sprintf("%c", 97 + i) : i < 52 ? sprintf("##%c", 71 + i) : "word" i
+    key[0] = "[UNK]"; key[1] = "[MASK]"; key[2] = "the"; key[3] = "of"; key[4] = "england"
+    printf "{\"added_tokens\": [{\"id\": 1, \"content\": \"[MASK]\", \"single_word\": false, \"lstrip\": true, "
+    printf "\"rstrip\": false, \"normalized\": false, \"special\": true}], \"normalizer\": {\"type\": \"Lowercase\"}, "
+    printf "\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"post_processor\": null, \"decoder\": null, "
+    printf "\"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": \"##\", "
+    printf "\"max_input_chars_per_word\": 100, \"vocab\": {"
+    for (i = 0; i < 270; i++) printf "%s\"%s\": %d", i ? ", " : "", key[i], i
+    print "}}}"
+}' >wordpiece/tokenizer.json
+echo '{"tokenizer_class": "BertTokenizer", "mask_token": "[MASK]"}' >wordpiece/tokenizer_config.json
+try 0 "$QKV" fill wordpiece "the <mask> of  <mask>, of England <mask>"
+cp out angles
+try 0 "$QKV" fill wordpiece "the [MASK] of  [MASK], of England [MASK]"
+same "$(cut -f1-3 out)" "$(cut -f1-3 angles)" "masks in the tokenizer's own writing"
+same "$(wc -l <out)" 15 "lines of fill with three masks"
+sed -E 's/^1\t.*" (.*)"\t/the \1 of  [MASK], of England [MASK]\t/; s/^2\t.*" (.*)"\t/the [MASK] of  \1, of England [MASK]\t/;
+    s/^3\t.*" (.*)"\t/the [MASK] of  [MASK], of England \1\t/' out >pairs.txt
+same "$(cut -f1 pairs.txt)" "$(cut -f2 pairs.txt)" "texts with [MASK] filled"
+try 0 "$QKV" fill wordpiece "<mask> [MASK]<mask>[MASK]" --top 1
+has out '^1	.*	[^][<>]+ \[MASK\]<mask>\[MASK\]$'
+has out '^2	.*	<mask> [^][<>]+<mask>\[MASK\]$'
+has out '^3	.*	<mask> \[MASK\][^][<>]+\[MASK\]$'
+has out '^4	.*	<mask> \[MASK\]<mask>[^][<>]+$'
+
 # ---- embed ----
 try 0 "$QKV" embed encoder --input lines.txt --text
 same "$(wc -l <out)" 3 "lines of embed --text"
