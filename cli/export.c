@@ -116,8 +116,8 @@ const struct cli_command *cli_export(void) {
             "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32. With --to "
             "huggingface "
             "the folder is one that transformers opens: the configuration and tensors of a published family, all "
-            "numbers in the format. A model that no family has exactly is refused, with what the nearest one has "
-            "otherwise.",
+            "numbers in the format. Where a family has more than the model, a bias, it is written as zeros. A model that "
+            "no family has exactly is refused, with each setting (--set) by which a new one would be of the nearest.",
         .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"
                     "qkv export run/ --to huggingface --dtype bf16 --out run-hf/",

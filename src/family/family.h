@@ -52,7 +52,8 @@
     X(bart)                                                                                                            \
     X(marian)                                                                                                          \
     X(vit)                                                                                                             \
-    X(whisper)
+    X(whisper)                                                                                                         \
+    X(gpt_bigcode)
 
 /* What a config.json says in one way of several. */
 struct qkv_family_rule {
@@ -189,7 +190,7 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "                                      \
     "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "                                \
     "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "                        \
-    "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "           \
+    "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "           \
     "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "                                    \
     "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps"
 #define QKV_FAMILY_BERT_EMBEDDINGS(stem)                                                                               \
@@ -224,6 +225,8 @@ struct qkv_family_config {
     json_t *keys;
     size_t block[2]; /* rows and columns that have one scale, of matrices in 8 bits; 0: there are none */
     bool packed;     /* experts may be in MXFP4 */
+    /* written for a model that has less, biases of zeros or the like: what the family has of it; NULL: the same. Owned */
+    struct qkv_spec *whole;
 };
 void qkv_family_config_free(struct qkv_family_config *config);
 
@@ -234,8 +237,9 @@ typedef bool qkv_family_has(const void *user, const char *name);
 /* The spec of a config.json, whose name is for messages. QKV_FORMAT: no known family; QKV_SPEC: what cannot be read, with the key. */
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec);
-/* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it. QKV_SPEC: there is none; the
- * sentence says what the nearest one has otherwise. */
+/* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it, else of one that has more which
+ * weights of zeros or copies fill (config->whole). QKV_SPEC: there is none; the sentence says what the nearest one has otherwise, each
+ * difference with the setting that avoids it. */
 enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
                                  struct qkv_family_config *config);
 /* Its text: `format` is the number format of the matrices, "bfloat16". The caller's, freed with free(); NULL: no memory. */
@@ -295,6 +299,24 @@ bool qkv_family_holds(const json_t *config, const char *when);
 json_t *qkv_family_value(const json_t *config, const char *value, const char **why);
 /* The other way round: the value of the key for what the spec has; NULL: there is none. */
 json_t *qkv_family_back(const struct qkv_spec *spec, const char *transform, const json_t *value);
+/* Keys that have of a spec what the family can say; a new object. */
+json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const struct qkv_spec *spec);
+/* Settings that make of one spec another. */
+enum { QKV_FAMILY_SETTINGS = 40 };
+struct qkv_family_setting {
+    char path[96], value[64], was[64]; /* "head.bias", "true", "false" */
+    bool exact;                        /* weights that are added, zeros or copies, give the same model */
+};
+struct qkv_family_settings {
+    size_t count;
+    struct qkv_family_setting list[QKV_FAMILY_SETTINGS];
+};
+/* Adds the settings that a spec lacks to be `theirs`, and counts them; false: settings cannot make it so. */
+bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs,
+                            struct qkv_family_settings *settings, size_t *count);
+/* The spec with settings. QKV_SPEC, QKV_ARGUMENT: they are refused. */
+enum qkv_status qkv_family_apply(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                 const struct qkv_family_settings *settings, struct qkv_spec *out);
 /* What a spec has at a path, kind `kind` of its stacks; NULL: nothing, or no memory. */
 json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind);
 

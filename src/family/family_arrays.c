@@ -67,19 +67,25 @@ static void rows_copy(const struct qkv_family_view *view, const float *ours, siz
     }
 }
 
+/* What the family has of the model. */
+static const struct qkv_spec *spec_of(const struct qkv_model *model, const struct qkv_family_config *config) {
+    return config->whole ? config->whole : &model->spec;
+}
+
 static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_family_config *config, size_t i,
                                   bool gradients, struct filled *f) {
     const struct qkv_weight *weight = &model->weights.list[i];
+    const struct qkv_spec *spec = spec_of(model, config);
     const struct qkv_array *ours = &weight->array;
     const size_t rows = ours->shape[0], elements = qkv_array_elements(ours);
     struct qkv_family_view view;
     struct qkv_array theirs;
     /* it does not learn, or not by a gradient */
     if (gradients && (!weight->gradient || weight->role == QKV_ROLE_CORRECTION)) return QKV_OK;
-    if (!qkv_family_view(config, &model->spec, ours->name, rows, &view))
+    if (!qkv_family_view(config, spec, ours->name, rows, &view))
         return qkv_fail(model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be", config->family->type,
                         ours->name);
-    qkv_family_shape(&view, ours, &model->spec, &theirs);
+    qkv_family_shape(&view, ours, spec, &theirs);
     const bool whole = !gradients && view.parts == 1 && !(view.flags & (QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED));
     struct qkv_family_array *to = array_find(f, view.name);
     if (to && whole && (to->array.bytes != ours->bytes || memcmp(to->array.data, ours->data, ours->bytes) != 0))
@@ -98,6 +104,48 @@ static enum qkv_status array_fill(struct qkv_model *model, const struct qkv_fami
     return QKV_OK;
 }
 
+static const struct qkv_weight *weight_named(const struct qkv_weights *weights, const char *name) {
+    for (size_t i = 0; i < weights->count; i++)
+        if (!strcmp(weights->list[i].array.name, name)) return &weights->list[i];
+    return NULL;
+}
+
+/* The table that a head shares. */
+static const struct qkv_weight *table_of_head(const struct qkv_model *model) {
+    static const char *const names[] = {"decoder.embed.token.weight", "encoder.embed.token.weight",
+                                        "embed.token.weight"};
+    const struct qkv_weight *table = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !table; i++) table = weight_named(&model->weights, names[i]);
+    return table;
+}
+
+/* A weight that the family has and the model has not: a head is a copy of the table that it shares, anything else is zeros. */
+static enum qkv_status array_invent(struct qkv_model *model, const struct qkv_family_config *config,
+                                    const struct qkv_array *ours, struct filled *f) {
+    const struct qkv_weight *table = strcmp(ours->name, "head.weight") ? NULL : table_of_head(model);
+    struct qkv_family_view view;
+    struct qkv_array theirs;
+    if (!qkv_family_view(config, config->whole, ours->name, ours->shape[0], &view))
+        return qkv_fail(model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be", config->family->type,
+                        ours->name);
+    if (array_find(f, view.name)) return QKV_OK; /* zeros beside other parts */
+    qkv_family_shape(&view, ours, config->whole, &theirs);
+    return array_add(model->ctx, f, &theirs, table ? &table->array : NULL) ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status arrays_invent(struct qkv_model *model, const struct qkv_family_config *config,
+                                     struct filled *f) {
+    struct qkv_model *whole;
+    enum qkv_status status = qkv_model_allocate(model->ctx, config->whole, true, NULL, &whole);
+    if (status) return status;
+    for (size_t i = 0; i < whole->weights.count && !status; i++) {
+        const struct qkv_array *ours = &whole->weights.list[i].array;
+        if (!weight_named(&model->weights, ours->name)) status = array_invent(model, config, ours, f);
+    }
+    qkv_model_free(whole);
+    return status;
+}
+
 /* Sinusoids are no weight with us; a family may have them as a tensor that does not learn. */
 static enum qkv_status array_sinusoids(struct qkv_model *model, const struct qkv_stack *stack, const char *of,
                                        const struct qkv_family_config *config, struct filled *f) {
@@ -109,8 +157,8 @@ static enum qkv_status array_sinusoids(struct qkv_model *model, const struct qkv
     ours.shape[1] = (size_t)qkv_spec_width(&model->spec);
     ours.bytes = ours.shape[0] * ours.shape[1] * sizeof(float);
     snprintf(name, sizeof name, "%s.embed.position.weight", of);
-    if (!qkv_family_view(config, &model->spec, name, ours.shape[0], &view)) return QKV_OK;
-    qkv_family_shape(&view, &ours, &model->spec, &theirs);
+    if (!qkv_family_view(config, spec_of(model, config), name, ours.shape[0], &view)) return QKV_OK;
+    qkv_family_shape(&view, &ours, spec_of(model, config), &theirs);
     return array_add(model->ctx, f, &theirs, &ours) ? QKV_OK : QKV_MEMORY;
 }
 
@@ -126,10 +174,12 @@ enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_fami
                                   struct qkv_family_array **arrays, size_t *count) {
     struct filled f = {0};
     enum qkv_status status = gradients ? qkv_model_check_file(model) : qkv_model_check_whole(model);
-    if (!status && !slots_make(model->ctx, &f, model->weights.count + 2)) status = QKV_MEMORY;
+    /* a weight may have a bias that is invented; a head, a table and two tables of positions come besides */
+    if (!status && !slots_make(model->ctx, &f, 2 * model->weights.count + 8)) status = QKV_MEMORY;
     for (size_t i = 0; i < model->weights.count && !status; i++) status = array_fill(model, config, i, gradients, &f);
     if (!status && !gradients) status = array_sinusoids(model, &model->encoder, "encoder", config, &f);
     if (!status && !gradients) status = array_sinusoids(model, &model->decoder, "decoder", config, &f);
+    if (!status && !gradients && config->whole) status = arrays_invent(model, config, &f);
     free(f.slots);
     *arrays = f.list;
     *count = f.count;

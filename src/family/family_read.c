@@ -13,6 +13,7 @@ struct reading {
 
 void qkv_family_config_free(struct qkv_family_config *config) {
     json_decref(config->keys);
+    free(config->whole);
     *config = (struct qkv_family_config){0};
 }
 

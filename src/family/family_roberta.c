@@ -69,7 +69,7 @@ const struct qkv_family qkv_family_roberta = {
     .spec = "context=$max_position_embeddings:less_two; encoder.embed.position.offset=2; vocab=$vocab_size; "
             "d_model=$hidden_size; encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
             "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
-            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size; "
+            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "
             "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
             "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps",
     .choices = choices,

@@ -4,6 +4,7 @@
 static const struct qkv_family_rule feed_forwards[] = {
     {"'relu'", "*.ffn.kind='relu'"},
     {"'gated-gelu'", "*.ffn.kind='geglu_tanh'"},
+    {"'gated-gelu_python'", "*.ffn.kind='geglu'"}, /* the one that is exact */
     {"'gated-silu'", "*.ffn.kind='swiglu'"},
     {"'gated-relu'", "*.ffn.kind='reglu'"},
     {NULL, NULL},
@@ -12,6 +13,7 @@ static const struct qkv_family_rule feed_forwards[] = {
 /* A head of its own is taken where files have one, whatever tie_word_embeddings says. */
 static const struct qkv_family_rule ties[] = {
     {"@lm_head.weight=false; tie_word_embeddings=true", "tie='all'; head.scale=$d_model:rsqrt"},
+    {"@lm_head.weight=true; tie_word_embeddings=false", "tie='stacks'; head.scale=1.0"},
     {"@lm_head.weight=true", "tie='stacks'; head.scale=1.0"},
     {NULL, NULL},
 };

@@ -204,10 +204,12 @@ static json_t *back_number(double x) {
     return fabs(x - whole) <= 1e-9 * fabs(x) ? json_integer((json_int_t)whole) : json_real(x);
 }
 
+/* Without a scale, 0, it is that of the width of a head. */
 static json_t *back_rsqrt(const struct qkv_spec *spec, const json_t *x) {
-    (void)spec;
     const double y = json_number_value(x);
-    return y > 0 ? back_number(1 / (y * y)) : NULL;
+    if (y > 0) return back_number(1 / (y * y));
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    return json_integer(stack->kinds[0].attention.head_dim);
 }
 
 static json_t *back_sqrt(const struct qkv_spec *spec, const json_t *x) {
@@ -223,6 +225,12 @@ static json_t *back_reciprocal(const struct qkv_spec *spec, const json_t *x) {
 static json_t *back_zero(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
     return json_number_value(x) == 0 ? json_null() : json_incref((json_t *)(uintptr_t)x);
+}
+
+/* Classes with types look one up for each token: there is one at least. */
+static json_t *back_types(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_integer((json_int_t)fmax(json_number_value(x), 1));
 }
 
 static json_t *back_rotary(const struct qkv_spec *spec, const json_t *x) {
@@ -309,6 +317,7 @@ static const struct {
     {"zero", there_zero, back_zero},
     {"rule", there_rule, back_zero},
     {"rotary", there_rotary, back_rotary},
+    {"types", there_rule, back_types},
     {"expansion", there_expansion, back_expansion},
     {"less_two", there_less_two, back_less_two},
     {"sides", there_sides, back_sides},

@@ -420,13 +420,13 @@ enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
 }
 
 /* What an older model left there would be taken for this one's. */
-enum qkv_status qkv_folder_check_left(struct qkv_model *m, const char *folder) {
+enum qkv_status qkv_folder_check_left(struct qkv_model *m, bool published, const char *folder) {
     const struct {
         const char *name;
         bool written;
     } files[] = {{"tokenizer.json", m->tokenizer},
                  {"source_tokenizer.json", m->source_tokenizer},
-                 {QKV_ROLES_FILE, m->tokenizer && qkv_tokenizer_has_roles(m->tokenizer)},
+                 {QKV_ROLES_FILE, m->tokenizer && (published || qkv_tokenizer_has_roles(m->tokenizer))},
                  {QKV_SOURCE_ROLES_FILE, m->source_tokenizer && qkv_tokenizer_has_roles(m->source_tokenizer)},
                  {QKV_MODULES_FILE, m->pooling.given},
                  {QKV_GENERATION_FILE, m->generation.given},
@@ -461,6 +461,6 @@ enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const 
     QKV_CALL(m->ctx);
     const struct qkv_format *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
-    if (!status) status = qkv_folder_check_left(m, folder);
+    if (!status) status = qkv_folder_check_left(m, false, folder);
     return status ? status : write_folder(m, folder, numbers);
 }

@@ -27,7 +27,7 @@ enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint
 enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format);
 /* QKV_FILE: what an older model left in the folder would be taken for this one's. */
 struct qkv_model;
-enum qkv_status qkv_folder_check_left(struct qkv_model *model, const char *folder);
+enum qkv_status qkv_folder_check_left(struct qkv_model *model, bool published, const char *folder);
 /* Writes what a model has besides its spec, its weights and its labels: tokenizers, what is said of generating and of vectors. */
 enum qkv_status qkv_folder_write_texts(struct qkv_model *model, const char *folder);
 

@@ -159,6 +159,7 @@ static enum qkv_status write_published(struct qkv_model *m, const struct qkv_fam
     if (!status) status = qkv_make_folder(m->ctx, folder);
     if (!status) status = qkv_write_file(m->ctx, json, text, strlen(text));
     if (!status) status = qkv_folder_write_texts(m, folder);
+    if (!status && m->tokenizer) status = qkv_tokenizer_write_class(m->ctx, m->tokenizer, folder, QKV_ROLES_FILE);
     if (!status) status = write_tensors(m, config, format, weights);
     free(text);
     free(json);
@@ -194,6 +195,34 @@ static enum qkv_status name_classes(const struct qkv_model *m, struct qkv_family
     return QKV_OK;
 }
 
+/* Gives a config.json that is written anew the tokens of its tokenizer, as classes count on ones of their own vocabulary elsewise: one
+ * that is missing is null. A family whose positions are counted from its padding keeps that. */
+static enum qkv_status name_tokens(const struct qkv_model *m, struct qkv_family_config *config) {
+    static const struct {
+        const char *key;
+        enum qkv_token_role role;
+    } roles[] = {{"bos_token_id", QKV_TOKEN_ROLE_BEGIN},
+                 {"eos_token_id", QKV_TOKEN_ROLE_END},
+                 {"pad_token_id", QKV_TOKEN_ROLE_PAD}};
+    const bool two = m->spec.encoder.layers && m->spec.decoder.layers;
+    const bool counted = strstr(config->family->spec, ":less_two") != NULL;
+    if (config->family == (model_config(m) ? model_config(m)->family : NULL)) return QKV_OK;
+    json_t *keys = json_copy(config->keys);
+    bool made = keys != NULL;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && made; i++) {
+        const int id = m->tokenizer ? qkv_tokenizer_role(m->tokenizer, roles[i].role) : -1;
+        if (roles[i].role == QKV_TOKEN_ROLE_PAD && counted) continue;
+        if (!json_object_get(keys, roles[i].key))
+            made = !json_object_set_new(keys, roles[i].key, id < 0 ? json_null() : json_integer(id));
+    }
+    if (made && two && qkv_model_target_begin(m) >= 0)
+        made = !json_object_set_new(keys, "decoder_start_token_id", json_integer(qkv_model_target_begin(m)));
+    json_decref(made ? config->keys : keys);
+    if (!made) return qkv_fail_memory(m->ctx, 0, "the names of tokens");
+    config->keys = keys;
+    return QKV_OK;
+}
+
 enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type, const char *format,
                                            const char *folder) {
     QKV_CALL(m->ctx);
@@ -201,8 +230,9 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
     const struct qkv_format *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
-    if (!status) status = qkv_folder_check_left(m, folder);
+    if (!status) status = qkv_folder_check_left(m, true, folder);
     if (!status) status = find_config(m, type, &config);
+    if (!status) status = name_tokens(m, &config);
     if (!status) status = name_classes(m, &config);
     if (!status) status = write_published(m, &config, numbers, folder);
     qkv_family_config_free(&config);

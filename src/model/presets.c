@@ -28,6 +28,12 @@ struct preset {
     "batch=256", "steps=200", "rate=1e-3", "schedule=constant", "warmup=0", "optimizer=adam", "beta2=0.999",           \
         "weight_decay=0", "clip=0", "valid_fraction=0", "eval_every=0", "precision=fp32"
 
+/* What BERT has around its layers: types of tokens, a norm behind the embedding, and one more layer before the scores. */
+#define BERT                                                                                                           \
+    "\"embed\": {\"types\": 2, \"norm\": {\"kind\": \"layernorm\", \"eps\": 1e-12}},"                                  \
+    " \"head\": {\"kind\": \"lm\", \"bias\": true, \"transform\": {\"activation\": \"gelu\","                          \
+    " \"norm\": {\"kind\": \"layernorm\", \"eps\": 1e-12}}},"
+
 static const struct preset presets[] = {
     {.name = "nano-gpt",
      .summary = "a GPT that trains in minutes on a CPU: 4 layers, 4 heads, d_model 128, context 64 (nanoGPT's CPU "
@@ -230,19 +236,19 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=whitespace", "source_tokenizer=shared", TINY_RECIPE)},
     {.name = "bert-base",
      .summary = "BERT with 12 layers, 12 heads, d_model 768, context 512 (Devlin et al. 2019)",
-     .json =
-         START "\"d_model\": 768, \"context\": 512, \"dropout\": 0.1, \"head\": {\"kind\": \"lm\", \"bias\": true},"
-               " \"encoder\": {\"layers\": 12, \"attention\": {\"heads\": 12},"
-               " \"norm\": {\"placement\": \"post\", \"eps\": 1e-12}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 3072}}}",
+     .json = START_2
+     "\"d_model\": 768, \"context\": 512, \"dropout\": 0.1, " BERT
+     " \"encoder\": {\"layers\": 12, \"attention\": {\"heads\": 12},"
+     " \"norm\": {\"placement\": \"post\", \"eps\": 1e-12}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 3072}}}",
      .recipe = RECIPE("task=mlm", "tokenizer=bpe:30522", "batch=256", "accumulate=64", "steps=1000000", "rate=1e-4",
                       "schedule=linear", "min_rate=0", "warmup=10000", "beta2=0.999", "weight_decay=0.01",
                       "eval_every=5000", "save_every=1000")},
     {.name = "bert-tiny",
      .summary = "BERT with 2 layers, 2 heads, d_model 128, context 128 (after Turc et al. 2019)",
      .json =
-         START "\"d_model\": 128, \"context\": 128, \"dropout\": 0.1, \"head\": {\"kind\": \"lm\", \"bias\": true},"
-               " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 2},"
-               " \"norm\": {\"placement\": \"post\", \"eps\": 1e-12}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 512}}}",
+         START_2 "\"d_model\": 128, \"context\": 128, \"dropout\": 0.1, " BERT
+                 " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 2},"
+                 " \"norm\": {\"placement\": \"post\", \"eps\": 1e-12}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": 512}}}",
      .recipe = RECIPE("task=mlm", "tokenizer=words:4096", "batch=32", "steps=5000", "rate=1e-3", "schedule=linear",
                       "min_rate=0", "warmup=500", "beta2=0.98", "weight_decay=0.01", "eval_every=500")},
     {.name = "text-classifier",

@@ -189,6 +189,10 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
                                          const char *file);
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
+/* For transformers: the class that opens any tokenizer.json, and the roles of tokens by their usual names, where write_roles writes
+ * nothing: without it the class is that of the family, which may ask for tokens that there are not. */
+enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
+                                          const char *file);
 /* Whether there is something to write. */
 bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t);
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);

@@ -353,12 +353,14 @@ static json_t *roles_token(struct qkv_context *ctx, const struct qkv_tokenizer *
     return text;
 }
 
-static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t) {
+/* `usual`: roles that no configuration names, too, of tokens as they are usually written. */
+static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t, bool usual) {
     json_t *root = json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast"), *ends = json_array();
     bool made = root && ends;
-    for (size_t i = 0; i < QKV_TOKEN_ROLES && made; i++)
-        if (t->has_role[i] && t->roles[i] >= 0)
-            made = !json_object_set_new(root, role_keys[i], roles_token(ctx, t, t->roles[i]));
+    for (size_t i = 0; i < QKV_TOKEN_ROLES && made; i++) {
+        const int id = usual || t->has_role[i] ? qkv_tokenizer_role(t, (enum qkv_token_role)i) : -1;
+        if (id >= 0) made = !json_object_set_new(root, role_keys[i], roles_token(ctx, t, id));
+    }
     for (size_t i = 0; i < t->end_count && made; i++)
         made = !json_array_append_new(ends, roles_token(ctx, t, t->ends[i]));
     if (made && t->end_count) made = !json_object_set(root, ENDS_KEY, ends);
@@ -371,7 +373,12 @@ static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file) {
     if (!qkv_tokenizer_has_roles(t)) return QKV_OK;
-    return qkv_json_save(ctx, folder, file, roles_json(ctx, t));
+    return qkv_json_save(ctx, folder, file, roles_json(ctx, t, false));
+}
+
+enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
+                                          const char *file) {
+    return qkv_tokenizer_has_roles(t) ? QKV_OK : qkv_json_save(ctx, folder, file, roles_json(ctx, t, true));
 }
 
 enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {

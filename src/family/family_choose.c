@@ -1,0 +1,233 @@
+/* Which family has a model: what is written for each of them is read again, and only a config.json that gives the very spec is one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "family/family.h"
+#include "model/spec.h"
+
+/* What trains a model and what it starts from are no part of it there. */
+static void spec_strip(struct qkv_spec *spec) {
+    struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
+    spec->dropout = 0;
+    spec->init = (struct qkv_init_spec){0};
+    for (size_t i = 0; i < 2; i++)
+        for (int k = 0; k < stacks[i]->kind_count; k++) {
+            struct qkv_experts_spec *experts = &stacks[i]->kinds[k].ffn.experts;
+            stacks[i]->kinds[k].ffn.dropout = 0;
+            experts->balance_loss = experts->z_loss = 0;
+            if (experts->given) experts->correction_rate = 0.001;
+        }
+}
+
+/* ---- one family ------------------------------------------------------------------------------------------------------ */
+
+/* A family, and what a spec must set to be one of its models. */
+struct nearest {
+    const struct qkv_family *family; /* NULL: none */
+    struct qkv_family_settings settings;
+    size_t obstacles; /* of the settings those that make another model, */
+    size_t distance;  /* and how much that changes */
+    struct qkv_spec whole;
+    json_t *config;
+    char why[400]; /* why settings do not make it one */
+};
+
+/* Counts what the config.json of n->whole has otherwise; false: it cannot be read, or settings cannot make it the same. */
+static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qkv_family_settings *settings,
+                           size_t *count) {
+    struct qkv_family_config config;
+    struct qkv_spec again;
+    json_decref(n->config);
+    n->config = qkv_family_keys(ctx, n->family, &n->whole);
+    if (qkv_family_read(ctx, "config.json", n->config, NULL, NULL, &config, &again)) {
+        snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
+        qkv_forgive(ctx);
+        return false;
+    }
+    qkv_family_config_free(&config);
+    spec_strip(&again);
+    snprintf(n->why, sizeof n->why, "its layers differ in another way");
+    return qkv_family_differences(&n->whole, &again, settings, count);
+}
+
+static bool apply_settings(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
+    const bool good = !qkv_family_apply(ctx, spec, &n->settings, &n->whole);
+    if (!good) snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
+    qkv_forgive(ctx);
+    if (good) spec_strip(&n->whole);
+    return good;
+}
+
+static size_t count_obstacles(const struct qkv_family_settings *settings) {
+    size_t count = 0;
+    for (size_t i = 0; i < settings->count; i++) count += settings->list[i].exact ? 0 : 1;
+    return count;
+}
+
+/* A part that goes, experts or a latent, and another kind of position change more than a number does. */
+static size_t settings_distance(const struct qkv_family_settings *settings) {
+    size_t distance = 0;
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct qkv_family_setting *one = &settings->list[i];
+        if (one->exact) continue;
+        distance += !strcmp(one->value, "null") ? 8 : strstr(one->path, "position.kind") ? 3 : 1;
+    }
+    return distance;
+}
+
+static bool gives_spec(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
+    struct qkv_family_settings more = {0};
+    size_t others = 0;
+    return apply_settings(ctx, spec, n) && config_differs(ctx, n, &more, &others) && !others;
+}
+
+/* Leaves out what follows from the others. */
+static void drop_settings(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
+    for (size_t i = n->settings.count; i-- > 0;) {
+        const struct qkv_family_settings all = n->settings;
+        n->settings.count--;
+        memmove(&n->settings.list[i], &n->settings.list[i + 1], (n->settings.count - i) * sizeof *n->settings.list);
+        if (!gives_spec(ctx, spec, n)) n->settings = all;
+    }
+    gives_spec(ctx, spec, n);
+}
+
+/* Settings after settings, as those of one round may let more be said. */
+static bool approach(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
+    enum { ROUNDS = 8 };
+    size_t others = 0;
+    n->whole = *spec;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (n->settings.count && !apply_settings(ctx, spec, n)) return false;
+        if (!config_differs(ctx, n, &n->settings, &others)) return false;
+        if (others) continue;
+        if (count_obstacles(&n->settings)) drop_settings(ctx, spec, n);
+        n->obstacles = count_obstacles(&n->settings);
+        n->distance = settings_distance(&n->settings);
+        return true;
+    }
+    snprintf(n->why, sizeof n->why, "its settings exclude one another");
+    return false;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------------- */
+
+static bool has_stack(const struct qkv_family *family, const char *stack) {
+    return strstr(family->stacks, stack) != NULL;
+}
+
+static bool has_type(const struct qkv_family *family, const char *type) {
+    const size_t n = strcspn(family->type, ",");
+    return !type || (!strncmp(type, family->type, n) && !type[n]);
+}
+
+static bool has_stacks(const struct qkv_family *family, const struct qkv_spec *spec) {
+    return has_stack(family, "encoder") == (spec->encoder.layers > 0) &&
+           has_stack(family, "decoder") == (spec->decoder.layers > 0);
+}
+
+static bool is_nearer(const struct nearest *a, const struct nearest *b) {
+    if (!b->family || a->distance != b->distance) return !b->family || a->distance < b->distance;
+    return a->settings.count < b->settings.count;
+}
+
+/* The nearest of the families that settings lead to. `failed` is the first of the others. */
+static void choose(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec, struct nearest *work,
+                   struct nearest *best, struct nearest *failed) {
+    for (size_t i = 0; qkv_families[i]; i++) {
+        const bool untied = spec->tie == QKV_TIE_ALL;
+        for (int tied = 1; tied >= (untied ? 0 : 1); tied--) { /* a head may be a copy of the table that it shares */
+            *work = (struct nearest){.family = qkv_families[i]};
+            if (!has_type(work->family, type) || !has_stacks(work->family, spec)) continue;
+            if (!tied) work->settings = (struct qkv_family_settings){1, {{"tie", "stacks", "all", true}}};
+            const bool there = approach(ctx, spec, work);
+            struct nearest *to = there ? best : failed;
+            if (!there && failed->family) to = NULL;
+            if (to && (!there || is_nearer(work, best))) {
+                json_decref(to->config);
+                *to = *work;
+            } else {
+                json_decref(work->config);
+            }
+        }
+        if (best->family && !best->settings.count) return;
+    }
+}
+
+static enum qkv_status unknown_type(struct qkv_context *ctx, const char *type) {
+    const struct qkv_family *nearest = qkv_families[0];
+    for (size_t i = 0; qkv_families[i]; i++) {
+        if (has_type(qkv_families[i], type))
+            return qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model: they have other stacks",
+                            type);
+        if (qkv_name_distance(type, qkv_families[i]->type) < qkv_name_distance(type, nearest->type))
+            nearest = qkv_families[i];
+    }
+    return qkv_fail(ctx, QKV_ARGUMENT, "there is no family of models \"%.40s\"; the nearest known one is %s", type,
+                    nearest->type);
+}
+
+/* Each obstacle with the setting that avoids it. */
+static enum qkv_status fail_obstacles(struct qkv_context *ctx, const char *type, const struct nearest *n) {
+    struct qkv_buffer text = {0};
+    const int name = (int)strcspn(n->family->type, ",");
+    for (size_t i = 0; i < n->settings.count; i++) {
+        const struct qkv_family_setting *one = &n->settings.list[i];
+        if (one->exact) continue;
+        if (qkv_buffer_print(ctx, &text, "%s%s is %s (--set %s=%s)", text.size ? ", " : "", one->path,
+                             *one->was ? one->was : "given", one->path, one->value))
+            return QKV_MEMORY;
+    }
+    if (type)
+        qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model; a new one can avoid that: %s", type,
+                 text.data);
+    else
+        qkv_fail(
+            ctx, QKV_SPEC,
+            "no published family has all of this model; what the nearest, %.*s, does not have, and how a new model "
+            "avoids it: %s",
+            name, n->family->type, text.data);
+    qkv_buffer_free(&text);
+    return QKV_SPEC;
+}
+
+static enum qkv_status fail_nearest(struct qkv_context *ctx, const char *type, const struct nearest *best,
+                                    const struct nearest *failed) {
+    if (best->family) return fail_obstacles(ctx, type, best);
+    if (!failed->family && type) return unknown_type(ctx, type);
+    if (!failed->family) return qkv_fail(ctx, QKV_SPEC, "no published family has such stacks");
+    if (type) return qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model: %s", type, failed->why);
+    return qkv_fail(ctx, QKV_SPEC,
+                    "no published family has all of this model, and no settings make it one; of %.*s: %s",
+                    (int)strcspn(failed->family->type, ","), failed->family->type, failed->why);
+}
+
+/* Settings that weights of zeros or copies say make the spec whole. */
+static enum qkv_status take_nearest(struct qkv_context *ctx, const struct nearest *n,
+                                    struct qkv_family_config *config) {
+    struct qkv_spec *whole = NULL;
+    if (n->settings.count && !(whole = qkv_allocate(ctx, 1, sizeof *whole))) return QKV_MEMORY;
+    if (whole) *whole = n->whole;
+    *config = (struct qkv_family_config){.family = n->family, .keys = json_incref(n->config), .whole = whole};
+    return QKV_OK;
+}
+
+enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
+                                 struct qkv_family_config *config) {
+    enum { WORK, BEST, FAILED, COUNT };
+    struct nearest *n = qkv_allocate(ctx, COUNT, sizeof *n);
+    struct qkv_spec *stripped = qkv_allocate(ctx, 1, sizeof *stripped);
+    enum qkv_status status = n && stripped ? QKV_OK : QKV_MEMORY;
+    if (!status) {
+        *stripped = *spec;
+        spec_strip(stripped);
+        choose(ctx, type, stripped, &n[WORK], &n[BEST], &n[FAILED]);
+        const bool found = n[BEST].family && !n[BEST].obstacles;
+        status = found ? take_nearest(ctx, &n[BEST], config) : fail_nearest(ctx, type, &n[BEST], &n[FAILED]);
+        json_decref(n[BEST].config);
+        json_decref(n[FAILED].config);
+    }
+    free(n);
+    free(stripped);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* GPTBigCode (Ben Allal et al. 2023): SantaCoder, StarCoder: GPT-2 with one head of keys and values for all. */
+#include "family/family.h"
+
+static const struct qkv_family_rule key_values[] = {
+    {"true", "decoder.attention.kv_heads=1"},
+    {"false", "decoder.attention.kv_heads=$n_head"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"activation_function", qkv_family_activations},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"multi_query", key_values},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "transformer.wte", 0, 0, NULL},
+    {"embed.position", "transformer.wpe", 0, 0, NULL},
+    {"attn_norm", "transformer.h.{N}.ln_1", 0, 0, NULL},
+    {"attn.q,attn.k,attn.v", "transformer.h.{N}.attn.c_attn", QKV_FAMILY_PARTS, 0, "multi_query=true"},
+    {"attn.q,attn.k,attn.v", "transformer.h.{N}.attn.c_attn", QKV_FAMILY_HEADS, 0, NULL},
+    {"attn.o", "transformer.h.{N}.attn.c_proj", 0, 0, NULL},
+    {"ffn_norm", "transformer.h.{N}.ln_2", 0, 0, NULL},
+    {"ffn.up", "transformer.h.{N}.mlp.c_fc", 0, 0, NULL},
+    {"ffn.down", "transformer.h.{N}.mlp.c_proj", 0, 0, NULL},
+    {"norm", "transformer.ln_f", 0, 0, NULL},
+    {"head", "lm_head", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_gpt_bigcode = {
+    .type = "gpt_bigcode",
+    .architectures = "GPTBigCodeForCausalLM",
+    .stacks = "decoder",
+    .aliases = "hidden_size=n_embd; num_hidden_layers=n_layer; num_attention_heads=n_head; "
+               "max_position_embeddings=n_positions",
+    .defaults = "vocab_size=50257; n_positions=1024; n_embd=768; n_layer=12; n_head=12; n_inner=null; "
+                "activation_function='gelu_pytorch_tanh'; layer_norm_epsilon=1e-5; tie_word_embeddings=true; "
+                "multi_query=true",
+    .needs = "scale_attn_weights=true; add_cross_attention=false",
+    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; decoder.layers=$n_layer; "
+            "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
+            "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "
+            "decoder.norm.eps=$layer_norm_epsilon; decoder.embed.position.kind='learned'; decoder.embed.scale=1.0",
+    .choices = choices,
+    .tensors = tensors,
+    .prefix = "transformer.",
+    .tied = "lm_head.weight",
+};
