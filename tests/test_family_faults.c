@@ -51,10 +51,10 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
         {"\"n_layer\": 2", "\"n_layer\": 2, \"quantization_config\": {}", QKV_SPEC, "quantization_config"},
         {"\"n_layer\": 2", "\"n_layer\": 3", QKV_FORMAT, "no tensor transformer.h.2."},
         {"\"n_layer\": 2", "\"n_layer\": 1", QKV_FORMAT, "transformer.h.1."},
-        {"\"n_layer\": 2", "\"n_layer\": -2", QKV_SPEC, "layers"},
-        {"\"n_layer\": 2", "\"n_layer\": 1e300", QKV_SPEC, "layers"},
+        {"\"n_layer\": 2", "\"n_layer\": -2", QKV_SPEC, "n_layer is -2; it must be"},
+        {"\"n_layer\": 2", "\"n_layer\": 1e300", QKV_SPEC, "n_layer is"},
         {"\"vocab_size\": 128", "\"vocab_size\": 200", QKV_SHAPE, "transformer.wte.weight is (128, 32)"},
-        {"\"n_head\": 4", "\"n_head\": \"four\"", QKV_SPEC, "heads"},
+        {"\"n_head\": 4", "\"n_head\": \"four\"", QKV_SPEC, "n_head is \"four\""},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         const char *folder = config_changed("changed", GPT2, cases[i].from, cases[i].to);

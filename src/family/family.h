@@ -75,9 +75,11 @@ struct qkv_family_layers {
     const struct qkv_family_kind *kinds;
     /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as listed, or 0 */
     int (*kind)(const json_t *config, int layer, int listed);
-    /* without a list: sets the keys that say what is one, of the values of all layers; what they cannot say is found out later */
+    /* sets the keys that say what is one, beside a list or without, of the values of all layers, or, beside a list, of their names;
+     * what they cannot say is found out later */
     void (*write)(json_t *config, const json_t *values);
-    const char *number, *layers; /* keys that `kind` reads: a whole number, and a list of layers; NULL: none */
+    /* keys that `kind` reads: whole numbers, and a list, of layers or of a type for each; NULL: none */
+    const char *numbers[2], *layers;
 };
 
 /* How rows of several of our weights stand in one tensor of theirs. */
@@ -110,12 +112,18 @@ struct qkv_family_tensor {
 struct qkv_family {
     const char *type; /* model_type, with commas where there are several */
     const char
-        *architectures;   /* the classes that it reads, the first one being that of a config.json without; commas */
-    const char *stacks;   /* "decoder", "encoder" or "encoder decoder" */
-    const char *aliases;  /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have */
+        *architectures; /* the classes that it reads, the first one being that of a config.json without; commas */
+    const char *stacks; /* "decoder", "encoder" or "encoder decoder" */
+    const char *
+        aliases; /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have; "!": theirs wins over it */
     const char *defaults; /* what a key is where config.json has none */
     const char *needs;    /* keys with the only value that can be read */
+    const char *idle;     /* keys that change nothing, beside those of all families: patterns with spaces; NULL: none */
     const char *spec;     /* what all of them have */
+    /* where layers with and without a window are rotated each in their own way, the keys of their bases; NULL: all in one way */
+    const char *rotations[2];
+    bool
+        scaling_of_all; /* the rope_scaling of older files is for both of them, not for layers without a window alone */
     const struct qkv_family_choice *choices; /* NULL: none */
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
     const struct qkv_family_tensor *tensors; /* its own; NULL: none */
@@ -134,13 +142,15 @@ extern const struct qkv_family *const qkv_families[]; /* in the order of the lis
 /* Tables that families share (family_shared.c). */
 extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
     qkv_family_flags[], /* what kinds of layers ask for: true or false */
-    qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_gemma_gates[], qkv_family_latent_biases[];
+    qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
     qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
 /* Every second layer with a window. Of Qwen: layers with a window; which layers have experts, and how that is said. */
 extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_qwen_layers;
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
 void qkv_family_write_qwen_sparse(json_t *config, const json_t *values);
+/* use_sliding_window: whether the name of a kind has "sliding" in it. */
+void qkv_family_write_windows(json_t *config, const json_t *names);
 /* Of DeepSeek: the first layers have no experts. */
 bool qkv_family_first_dense(const json_t *config, int layer);
 void qkv_family_write_first_dense(json_t *config, const json_t *values);
@@ -190,7 +200,7 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "                                      \
     "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "                                \
     "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "                        \
-    "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "           \
+    "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "     \
     "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "                                    \
     "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps"
 #define QKV_FAMILY_BERT_EMBEDDINGS(stem)                                                                               \
@@ -209,12 +219,24 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
         {"ffn.down", stem ".encoder.layer.{N}.output.dense", 0, 0, NULL}, {                                            \
         "ffn_norm", stem ".encoder.layer.{N}.output.LayerNorm", 0, 0, NULL                                             \
     }
-#define QKV_FAMILY_BERT_TRANSFORMS(class)                                                                              \
-    {"architecture='" class "'; hidden_act='gelu'", "head.transform.activation='gelu'"},                               \
-        {"architecture='" class "'; hidden_act='gelu_new'", "head.transform.activation='gelu_tanh'"},                  \
-        {"architecture='" class "'; hidden_act='relu'", "head.transform.activation='relu'"},                           \
-        {"architecture='" class "'; hidden_act='silu'", "head.transform.activation='silu'"}, {                         \
+#define QKV_FAMILY_BERT_TRANSFORMS(class, key)                                                                         \
+    {"architecture='" class "'", "head.transform.activation=$" key ":activation"}, {                                   \
         "architecture=!'" class "'", ""                                                                                \
+    }
+/* A masked language model whose scores have a table of their own. */
+#define QKV_FAMILY_UNTIED(class)                                                                                       \
+    { "architecture='" class "'; tie_word_embeddings=false", "tie='none'" }
+#define QKV_FAMILY_UNTIED_END                                                                                          \
+    {"tie_word_embeddings=true", ""}, {"tie_word_embeddings=false", ""}, {                                             \
+        NULL, NULL                                                                                                     \
+    }
+/* Its tensors, under the names that the scores have, with the bias of the masked language model where the table has none of its own. */
+#define QKV_FAMILY_UNTIED_TENSORS(class, scores, bias_)                                                                \
+    {"head.weight", scores, 0, 0, "architecture='" class "'; tie_word_embeddings=false"},                              \
+        {"head.bias", "=" bias_, 0, 0,                                                                                 \
+         "architecture='" class "'; tie_word_embeddings=false; @" scores ".bias=false; @" bias_ "=true"},              \
+    {                                                                                                                  \
+        "head.bias", scores, 0, 0, "architecture='" class "'; tie_word_embeddings=false"                               \
     }
 #define QKV_FAMILY_CHOICES_END                                                                                         \
     { "", NULL }
@@ -279,6 +301,38 @@ enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_fami
 void qkv_family_arrays_free(struct qkv_family_array *arrays, size_t count);
 
 /* ---- for the files of this room ---- */
+/* A config.json on its way to a spec. */
+struct qkv_family_reading {
+    struct qkv_context *ctx;
+    const char *name; /* of the file, for messages */
+    const struct qkv_family *family;
+    const json_t *root; /* the file, */
+    json_t *config;     /* and its keys under the names that tables have */
+    json_t *spec;
+    json_t *paths; /* the key that a path of the spec has its value of, for messages */
+};
+/* QKV_SPEC: a sentence with the key, its value, and what models of the family can have instead. */
+enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead);
+/* The same of a choice of which no rule holds: the values that it asks about, and those that rules have. */
+enum qkv_status qkv_family_refuse_choice(const struct qkv_family_reading *r, const struct qkv_family_choice *choice);
+/* Whether a table reads a key of config.json. */
+bool qkv_family_reads(const struct qkv_family *family, const char *key);
+/* Whether it reads a key, or the key is known to change nothing. */
+bool qkv_family_knows(const struct qkv_family *family, const char *key);
+/* Refuses a key that is neither read nor known to change nothing, but those whose names are about something else: QKV_SPEC. */
+enum qkv_status qkv_family_check_keys(const struct qkv_family_reading *r);
+/* A message about a spec in the words of the config.json that it came of. Freed with free(); NULL: no memory. */
+char *qkv_family_reword(const struct qkv_family_reading *r, const char *message);
+/* Rotations become the keys of tables; those of layers with and without a window, where each have their own, these two. */
+#define QKV_FAMILY_FULL_SCALING  "@full_scaling"
+#define QKV_FAMILY_LOCAL_SCALING "@local_scaling"
+enum qkv_status qkv_family_spell_rotations(const struct qkv_family_reading *r);
+/* The other way round, for a file. */
+void qkv_family_write_rotations(const struct qkv_family *family, json_t *config);
+/* Whether a key is one of a scaled rotation; and the other way round, the key for one of a scaling of a spec. NULL: there is none. */
+bool qkv_family_scaling_has(const char *key);
+const char *qkv_family_scaling_key(const char *ours);
+
 /* The next "KEY=VALUE" of a list; false at its end. */
 struct qkv_family_piece {
     char key[96], value[160];

@@ -11,14 +11,20 @@ static const struct qkv_family_rule heads[] = {
 };
 
 static const struct qkv_family_rule transforms[] = {
-    QKV_FAMILY_BERT_TRANSFORMS("AlbertForMaskedLM"),
+    QKV_FAMILY_BERT_TRANSFORMS("AlbertForMaskedLM", "hidden_act"),
     {NULL, NULL},
+};
+
+static const struct qkv_family_rule ties[] = {
+    QKV_FAMILY_UNTIED("AlbertForMaskedLM"),
+    QKV_FAMILY_UNTIED_END,
 };
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
     {"architecture", heads},
     {NULL, transforms},
+    {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -36,6 +42,7 @@ static const struct qkv_family_tensor tensors[] = {
     {"head.transform", "albert.pooler", 0, 0, "architecture='AlbertForSequenceClassification'"},
     {"head.transform", "predictions.dense", 0, 0, NULL},
     {"head.norm", "predictions.LayerNorm", 0, 0, NULL},
+    QKV_FAMILY_UNTIED_TENSORS("AlbertForMaskedLM", "predictions.decoder", "predictions.bias"),
     {"head", "classifier", 0, 0, "architecture=!'AlbertForMaskedLM'"},
     {"head.bias", "=predictions.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
@@ -50,13 +57,13 @@ const struct qkv_family qkv_family_albert = {
         "hidden_act='gelu_new'; max_position_embeddings=512; type_vocab_size=2; layer_norm_eps=1e-12; "
         "tie_word_embeddings=true; embedding_size=128; num_hidden_groups=1; id2label={'0':'LABEL_0','1':'LABEL_1'}",
     .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; inner_group_num=1; "
-             "num_hidden_groups=!0; "
-             "tie_word_embeddings=true",
+             "num_hidden_groups=!0",
+    .idle = "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep",
     .spec = QKV_FAMILY_BERT_SPEC
     "; encoder.share=$num_hidden_groups; encoder.embed.width=$embedding_size; encoder.embed.bias=true",
     .choices = choices,
     .tensors = tensors,
     .prefix = "albert.",
-    .ignored = "albert.pooler.* pooler.* predictions.decoder.* sop_classifier.*",
+    .ignored = "albert.pooler.* pooler.* predictions.decoder.* predictions.bias sop_classifier.*",
     .tied = "predictions.decoder.*",
 };

@@ -1,13 +1,24 @@
 /* BART (Lewis et al. 2019). */
 #include "family/family.h"
 
+/* Apart, both stacks and the head have tables of their own. */
+static const struct qkv_family_rule ties[] = {
+    {"true", "tie='all'"},
+    {"false", "tie='none'"},
+    {NULL, NULL},
+};
+
 static const struct qkv_family_choice choices[] = {
+    {"tie_word_embeddings", ties},
+    {"scale_embedding", qkv_family_flags},
     {"activation_function", qkv_family_activations},
     QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {
+    {"embed.token", "model.{S}.embed_tokens", 0, 0, "tie_word_embeddings=false"},
     {"embed.token", "model.shared", 0, 0, NULL},
+    {"head.weight", "lm_head", 0, 0, NULL},
     {"embed.position", "model.{S}.embed_positions", 0, 0, NULL},
     {"embed.norm", "model.{S}.layernorm_embedding", 0, 0, NULL},
     {"head.bias", "=final_logits_bias", 0, QKV_FAMILY_LEADING | QKV_FAMILY_BUFFER, NULL},
@@ -18,18 +29,19 @@ const struct qkv_family qkv_family_bart = {
     .type = "bart",
     .architectures = "BartForConditionalGeneration,BartModel",
     .stacks = "encoder decoder",
+    .aliases = "num_hidden_layers=!encoder_layers; num_attention_heads=!encoder_attention_heads; hidden_size=!d_model",
     .defaults = "encoder_layers=12; decoder_layers=12; encoder_attention_heads=16; decoder_attention_heads=16; "
                 "encoder_ffn_dim=4096; decoder_ffn_dim=4096; d_model=1024; activation_function='gelu'; "
                 "scale_embedding=false; tie_word_embeddings=true; vocab_size=50265; max_position_embeddings=1024",
-    .needs = "tie_word_embeddings=true",
+    .idle = "add_bias_logits extra_pos_embeddings save_step",
     .spec = QKV_FAMILY_BART_SPEC
     "source_vocab=$vocab_size; "
-    "context=$max_position_embeddings; tie='all'; head.bias=true; *.attention.bias=true; "
+    "context=$max_position_embeddings; head.bias=true; *.attention.bias=true; "
     "*.embed.position.kind='learned'; *.embed.position.offset=2; *.embed.scale=$scale_embedding:scaled; "
     "*.embed.norm.kind='layernorm'; *.embed.norm.eps=1e-5; *.norm.placement='post'",
     .choices = choices,
     .tensors = tensors,
     .others = qkv_family_bart_tensors,
     .prefix = "model.",
-    .ignored = "model.encoder.embed_tokens.weight model.decoder.embed_tokens.weight lm_head.weight",
+    .ignored = "model.shared.weight model.encoder.embed_tokens.weight model.decoder.embed_tokens.weight lm_head.weight",
 };

@@ -13,14 +13,20 @@ static const struct qkv_family_rule heads[] = {
 };
 
 static const struct qkv_family_rule transforms[] = {
-    QKV_FAMILY_BERT_TRANSFORMS("BertForMaskedLM"),
+    QKV_FAMILY_BERT_TRANSFORMS("BertForMaskedLM", "hidden_act"),
     {NULL, NULL},
+};
+
+static const struct qkv_family_rule ties[] = {
+    QKV_FAMILY_UNTIED("BertForMaskedLM"),
+    QKV_FAMILY_UNTIED_END,
 };
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
     {"architecture", heads},
     {NULL, transforms},
+    {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -30,6 +36,7 @@ static const struct qkv_family_tensor tensors[] = {
     {"head.transform", "bert.pooler.dense", 0, 0, "architecture='BertForSequenceClassification'"},
     {"head.transform", "cls.predictions.transform.dense", 0, 0, NULL},
     {"head.norm", "cls.predictions.transform.LayerNorm", 0, 0, NULL},
+    QKV_FAMILY_UNTIED_TENSORS("BertForMaskedLM", "cls.predictions.decoder", "cls.predictions.bias"),
     {"head", "classifier", 0, 0, "architecture=!'BertForMaskedLM'"},
     {"head.bias", "=cls.predictions.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
@@ -42,12 +49,12 @@ const struct qkv_family qkv_family_bert = {
     .defaults = "vocab_size=30522; hidden_size=768; num_hidden_layers=12; num_attention_heads=12; "
                 "intermediate_size=3072; hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; "
                 "layer_norm_eps=1e-12; tie_word_embeddings=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
-    .needs =
-        "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; tie_word_embeddings=true",
+    .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false",
+    .idle = "directionality pooler_*",
     .spec = QKV_FAMILY_BERT_SPEC,
     .choices = choices,
     .tensors = tensors,
     .prefix = "bert.",
-    .ignored = "*pooler.dense.* cls.seq_relationship.* cls.predictions.decoder.*",
+    .ignored = "*pooler.dense.* cls.seq_relationship.* cls.predictions.decoder.* cls.predictions.bias",
     .tied = "cls.predictions.decoder.*",
 };

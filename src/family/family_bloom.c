@@ -28,6 +28,8 @@ const struct qkv_family qkv_family_bloom = {
     .defaults = "vocab_size=250880; hidden_size=64; n_layer=2; n_head=8; layer_norm_epsilon=1e-5; seq_length=2048; "
                 "tie_word_embeddings=true",
     .needs = "apply_residual_connection_post_layernorm=false",
+    .idle = "attention_softmax_in_fp32 masked_softmax_fusion offset_alibi skip_bias_add skip_bias_add_qkv "
+            "slow_but_exact",
     .spec = "vocab=$vocab_size; context=$seq_length; d_model=$hidden_size; head.kind='lm'; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.attention.position.kind='alibi'; "
             "decoder.ffn.kind='gelu_tanh'; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "

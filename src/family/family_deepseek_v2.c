@@ -40,7 +40,7 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {NULL, kinds, kind_of, kinds_write, "first_k_dense_replace", NULL};
+static const struct qkv_family_layers layers = {NULL, kinds, kind_of, kinds_write, {"first_k_dense_replace"}, NULL};
 
 const struct qkv_family qkv_family_deepseek_v2 = {
     .type = "deepseek_v2",
@@ -55,6 +55,7 @@ const struct qkv_family qkv_family_deepseek_v2 = {
         "n_routed_experts=64; n_shared_experts=2; qk_nope_head_dim=128; qk_rope_head_dim=64; v_head_dim=128; "
         "routed_scaling_factor=1.0; topk_method='greedy'; moe_intermediate_size=1407",
     .needs = "norm_topk_prob=false; mlp_bias=false; moe_layer_freq=1; scoring_func='softmax'",
+    .idle = "head_dim qk_head_dim num_nextn_predict_layers",
     .spec = QKV_FAMILY_DEEPSEEK_SPEC "decoder.attention.position.pairing='interleaved'",
     .choices = choices,
     .layers = &layers,

@@ -29,14 +29,14 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_layers layers = {
-    NULL, kinds, kind_of, qkv_family_write_first_dense, "first_k_dense_replace", NULL};
+    NULL, kinds, kind_of, qkv_family_write_first_dense, {"first_k_dense_replace"}, NULL};
 
 /* The layer behind the last one predicts a second token, and is none of the model. */
 const struct qkv_family qkv_family_deepseek_v3 = {
     .type = "deepseek_v3",
     .architectures = "DeepseekV3ForCausalLM",
     .stacks = "decoder",
-    .aliases = "num_local_experts=n_routed_experts; num_mtp_layers=num_nextn_predict_layers",
+    .aliases = "num_local_experts=n_routed_experts",
     .defaults =
         "vocab_size=129280; hidden_size=7168; intermediate_size=18432; num_hidden_layers=61; num_attention_heads=128; "
         "num_key_value_heads=128; hidden_act='silu'; max_position_embeddings=4096; rms_norm_eps=1e-6; "
@@ -45,6 +45,7 @@ const struct qkv_family qkv_family_deepseek_v3 = {
         "n_shared_experts=1; qk_nope_head_dim=128; qk_rope_head_dim=64; v_head_dim=128; routed_scaling_factor=2.5; "
         "norm_topk_prob=true; num_experts_per_tok=8; moe_intermediate_size=2048; rope_interleave=true",
     .needs = "moe_layer_freq=1; scoring_func='sigmoid'; topk_method='noaux_tc'",
+    .idle = "head_dim qk_head_dim num_nextn_predict_layers num_mtp_layers",
     .spec = QKV_FAMILY_DEEPSEEK_SPEC,
     .choices = choices,
     .layers = &layers,

@@ -14,18 +14,20 @@ static const struct qkv_family_rule heads[] = {
 };
 
 static const struct qkv_family_rule transforms[] = {
-    {"architecture='DistilBertForMaskedLM'; activation='gelu'", "head.transform.activation='gelu'"},
-    {"architecture='DistilBertForMaskedLM'; activation='gelu_new'", "head.transform.activation='gelu_tanh'"},
-    {"architecture='DistilBertForMaskedLM'; activation='relu'", "head.transform.activation='relu'"},
-    {"architecture='DistilBertForMaskedLM'; activation='silu'", "head.transform.activation='silu'"},
-    {"architecture=!'DistilBertForMaskedLM'", ""},
+    QKV_FAMILY_BERT_TRANSFORMS("DistilBertForMaskedLM", "activation"),
     {NULL, NULL},
+};
+
+static const struct qkv_family_rule ties[] = {
+    QKV_FAMILY_UNTIED("DistilBertForMaskedLM"),
+    QKV_FAMILY_UNTIED_END,
 };
 
 static const struct qkv_family_choice choices[] = {
     {"activation", qkv_family_activations},
     {"architecture", heads},
     {NULL, transforms},
+    {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -44,6 +46,7 @@ static const struct qkv_family_tensor tensors[] = {
     {"head.transform", "pre_classifier", 0, 0, "architecture='DistilBertForSequenceClassification'"},
     {"head.transform", "vocab_transform", 0, 0, NULL},
     {"head.norm", "vocab_layer_norm", 0, 0, NULL},
+    {"head.weight", "vocab_projector", 0, 0, "architecture='DistilBertForMaskedLM'"},
     {"head", "classifier", 0, 0, "architecture=!'DistilBertForMaskedLM'"},
     {"head.bias", "=vocab_projector.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
@@ -54,9 +57,10 @@ const struct qkv_family qkv_family_distilbert = {
     .architectures =
         "DistilBertForMaskedLM,DistilBertForSequenceClassification,DistilBertForTokenClassification,DistilBertModel",
     .stacks = "encoder",
+    .aliases = "hidden_size=!dim; num_hidden_layers=!n_layers; num_attention_heads=!n_heads",
     .defaults = "vocab_size=30522; dim=768; n_layers=6; n_heads=12; hidden_dim=3072; activation='gelu'; "
                 "max_position_embeddings=512; tie_word_embeddings=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
-    .needs = "tie_word_embeddings=true",
+    .idle = "sinusoidal_pos_embds tie_weights_",
     .spec = "context=$max_position_embeddings; vocab=$vocab_size; d_model=$dim; encoder.layers=$n_layers; "
             "encoder.attention.heads=$n_heads; encoder.attention.bias=true; encoder.ffn.d_ff=$hidden_dim; "
             "encoder.ffn.bias=true; encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; "

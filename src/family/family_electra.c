@@ -20,10 +20,16 @@ static const struct qkv_family_rule widths[] = {
     {NULL, NULL},
 };
 
+static const struct qkv_family_rule ties[] = {
+    QKV_FAMILY_UNTIED("ElectraForMaskedLM"),
+    QKV_FAMILY_UNTIED_END,
+};
+
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
     {"architecture", heads},
     {NULL, widths},
+    {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -34,6 +40,7 @@ static const struct qkv_family_tensor tensors[] = {
     {"head.transform", "classifier.dense", 0, 0, "architecture='ElectraForSequenceClassification'"},
     {"head.transform", "generator_predictions.dense", 0, 0, NULL},
     {"head.norm", "generator_predictions.LayerNorm", 0, 0, NULL},
+    {"head.weight", "generator_lm_head", 0, 0, "architecture='ElectraForMaskedLM'"},
     {"head", "classifier.out_proj", 0, 0, "architecture='ElectraForSequenceClassification'"},
     {"head", "classifier", 0, 0, "architecture='ElectraForTokenClassification'"},
     {"head.bias", "=generator_lm_head.bias", 0, 0, NULL},
@@ -48,8 +55,8 @@ const struct qkv_family qkv_family_electra = {
         "vocab_size=30522; hidden_size=256; num_hidden_layers=12; num_attention_heads=4; intermediate_size=1024; "
         "hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; layer_norm_eps=1e-12; "
         "tie_word_embeddings=true; embedding_size=128; id2label={'0':'LABEL_0','1':'LABEL_1'}",
-    .needs =
-        "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; tie_word_embeddings=true",
+    .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false",
+    .idle = "summary_* directionality pooler_*",
     .spec = QKV_FAMILY_BERT_SPEC,
     .choices = choices,
     .tensors = tensors,

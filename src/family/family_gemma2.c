@@ -2,8 +2,9 @@
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_activation", qkv_family_gemma_gates},
+    {"hidden_activation", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -12,12 +13,15 @@ const struct qkv_family qkv_family_gemma2 = {
     .architectures = "Gemma2ForCausalLM",
     .stacks = "decoder",
     .defaults = "vocab_size=256000; hidden_size=2304; intermediate_size=9216; num_hidden_layers=26; "
-                "num_attention_heads=8; num_key_value_heads=4; head_dim=256; hidden_act='gelu_pytorch_tanh'; "
+                "num_attention_heads=8; num_key_value_heads=4; head_dim=256; "
                 "max_position_embeddings=8192; rms_norm_eps=1e-6; rope_theta=10000.0; rope_scaling=null; "
-                "tie_word_embeddings=true; hidden_activation='gelu_pytorch_tanh'; query_pre_attn_scalar=256; "
+                "tie_word_embeddings=true; attention_bias=false; hidden_activation='gelu_pytorch_tanh'; "
+                "query_pre_attn_scalar=256; "
                 "sliding_window=4096; attn_logit_softcapping=50.0; final_logit_softcapping=30.0",
-    .needs = "attention_bias=false; use_bidirectional_attention=null",
-    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_NO_BIASES
+    .needs = "use_bidirectional_attention=!true",
+    .idle = "hidden_act",
+    .spec = QKV_FAMILY_LLAMA_SPEC
+    "decoder.ffn.bias=false; "
     "decoder.embed.scale=$hidden_size:sqrt; decoder.norm.kind='rmsnorm_plus_one'; decoder.norm.eps=$rms_norm_eps; "
     "decoder.norm.placement='sandwich'; decoder.attention.scale=$query_pre_attn_scalar:rsqrt; "
     "decoder.attention.softcap=$attn_logit_softcapping:zero; head.softcap=$final_logit_softcapping:zero",

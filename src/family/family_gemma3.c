@@ -2,10 +2,13 @@
 #include "family/family.h"
 
 static const struct qkv_family_kind kinds[] = {
-    {"'full_attention'", "full", QKV_FAMILY_ROPE("") "attention.window=0"},
+    {"'full_attention'", "full",
+     "attention.window=0; attention.position.kind='rope'; attention.position.theta=$rope_theta; "
+     "attention.position.scaling=$" QKV_FAMILY_FULL_SCALING ":scaling"},
     {"'sliding_attention'", "sliding",
      "attention.window=$sliding_window; attention.position.kind='rope'; "
-     "attention.position.theta=$rope_local_base_freq; attention.position.scaling=null"},
+     "attention.position.theta=$rope_local_base_freq; "
+     "attention.position.scaling=$" QKV_FAMILY_LOCAL_SCALING ":scaling"},
     {NULL, NULL, NULL},
 };
 
@@ -16,30 +19,34 @@ static int kind_of(const json_t *config, int layer, int listed) {
 }
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_activation", qkv_family_gemma_gates},
+    {"hidden_activation", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, "sliding_window_pattern", NULL};
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, {"sliding_window_pattern"}, NULL};
 
 const struct qkv_family qkv_family_gemma3 = {
     .type = "gemma3_text",
     .architectures = "Gemma3ForCausalLM",
     .stacks = "decoder",
-    .aliases = "_sliding_window_pattern=sliding_window_pattern",
     .defaults = "vocab_size=262208; hidden_size=2304; intermediate_size=9216; num_hidden_layers=26; "
-                "num_attention_heads=8; num_key_value_heads=4; head_dim=256; hidden_act='gelu_pytorch_tanh'; "
-                "max_position_embeddings=131072; rms_norm_eps=1e-6; rope_theta=1000000.0; rope_scaling=null; "
-                "tie_word_embeddings=true; hidden_activation='gelu_pytorch_tanh'; query_pre_attn_scalar=256; "
-                "sliding_window=4096; sliding_window_pattern=6; attn_logit_softcapping=null; "
+                "num_attention_heads=8; num_key_value_heads=4; head_dim=256; "
+                "max_position_embeddings=131072; rms_norm_eps=1e-6; rope_theta=1000000.0; "
+                "tie_word_embeddings=true; attention_bias=false; hidden_activation='gelu_pytorch_tanh'; "
+                "query_pre_attn_scalar=256; "
+                "sliding_window=4096; sliding_window_pattern=6; "
                 "final_logit_softcapping=null; rope_local_base_freq=10000.0",
-    .needs = "attention_bias=false; use_bidirectional_attention=false",
-    .spec = QKV_FAMILY_LLAMA_BASE QKV_FAMILY_NO_BIASES
+    .needs = "attn_logit_softcapping=null; use_bidirectional_attention=!true",
+    .idle = "hidden_act _sliding_window_pattern",
+    .rotations = {"rope_theta", "rope_local_base_freq"},
+    .spec = QKV_FAMILY_LLAMA_BASE
+    "decoder.ffn.bias=false; "
     "decoder.embed.scale=$hidden_size:sqrt; decoder.norm.kind='rmsnorm_plus_one'; decoder.norm.eps=$rms_norm_eps; "
     "decoder.attention.qk_norm.kind='rmsnorm_plus_one'; decoder.attention.qk_norm.eps=$rms_norm_eps; "
     "decoder.attention.qk_norm.over='head'; decoder.norm.placement='sandwich'; "
-    "decoder.attention.scale=$query_pre_attn_scalar:rsqrt; decoder.attention.softcap=$attn_logit_softcapping:zero; "
+    "decoder.attention.scale=$query_pre_attn_scalar:rsqrt; decoder.attention.softcap=0; "
     "head.softcap=$final_logit_softcapping:zero",
     .choices = choices,
     .layers = &layers,

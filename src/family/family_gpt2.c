@@ -1,7 +1,14 @@
 /* GPT-2 (Radford et al. 2019): DistilGPT-2, DialoGPT. Its matrices are stored (in, out). */
 #include "family/family.h"
 
+static const struct qkv_family_rule scales[] = {
+    {"true", "decoder.attention.scale=null"},
+    {"false", "decoder.attention.scale=1.0"},
+    {NULL, NULL},
+};
+
 static const struct qkv_family_choice choices[] = {
+    {"scale_attn_weights", scales},
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
     QKV_FAMILY_CHOICES_END,
@@ -25,11 +32,13 @@ const struct qkv_family qkv_family_gpt2 = {
     .type = "gpt2",
     .architectures = "GPT2LMHeadModel",
     .stacks = "decoder",
-    .aliases = "n_ctx=n_positions; hidden_size=n_embd; num_hidden_layers=n_layer; num_attention_heads=n_head; "
-               "max_position_embeddings=n_positions",
+    .aliases = "n_ctx=n_positions; hidden_size=!n_embd; num_hidden_layers=!n_layer; num_attention_heads=!n_head; "
+               "max_position_embeddings=!n_positions",
     .defaults = "vocab_size=50257; n_positions=1024; n_embd=768; n_layer=12; n_head=12; n_inner=null; "
-                "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=true",
-    .needs = "scale_attn_weights=true; scale_attn_by_inverse_layer_idx=false; add_cross_attention=false",
+                "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=true; "
+                "scale_attn_weights=true",
+    .needs = "scale_attn_by_inverse_layer_idx=false; add_cross_attention=false",
+    .idle = "summary_* reorder_and_upcast_attn n_special predict_special_tokens afn",
     .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
             "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "

@@ -33,12 +33,14 @@ const struct qkv_family qkv_family_gpt_bigcode = {
     .type = "gpt_bigcode",
     .architectures = "GPTBigCodeForCausalLM",
     .stacks = "decoder",
-    .aliases = "hidden_size=n_embd; num_hidden_layers=n_layer; num_attention_heads=n_head; "
-               "max_position_embeddings=n_positions",
+    .aliases = "hidden_size=!n_embd; num_hidden_layers=!n_layer; num_attention_heads=!n_head; "
+               "max_position_embeddings=!n_positions",
     .defaults = "vocab_size=50257; n_positions=1024; n_embd=768; n_layer=12; n_head=12; n_inner=null; "
                 "activation_function='gelu_pytorch_tanh'; layer_norm_epsilon=1e-5; tie_word_embeddings=true; "
                 "multi_query=true",
     .needs = "scale_attn_weights=true; add_cross_attention=false",
+    .idle = "summary_* reorder_and_upcast_attn *softmax_in_fp32 inference_runner validate_runner_input "
+            "pre_allocate_kv_cache pad_key_length max_batch_size n_special predict_special_tokens",
     .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
             "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "

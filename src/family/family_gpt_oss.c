@@ -32,6 +32,7 @@ const struct qkv_family qkv_family_gpt_oss = {
         "'original_max_position_embeddings':4096}; tie_word_embeddings=false; sliding_window=128; "
         "num_experts_per_tok=4; num_local_experts=128; swiglu_limit=7.0; attention_bias=true",
     .needs = "hidden_act='silu'; swiglu_alpha=1.702",
+    .idle = "initial_context_length experts_per_token",
     .spec = QKV_FAMILY_LLAMA_BASE QKV_FAMILY_RMSNORM
     "decoder.norm.placement='pre'; decoder.attention.sinks=true; decoder.attention.position.kind='rope'; "
     "decoder.attention.position.theta=$rope_theta; decoder.attention.position.scaling=$rope_scaling:scaling_said; "

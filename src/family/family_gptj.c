@@ -25,9 +25,11 @@ const struct qkv_family qkv_family_gptj = {
     .type = "gptj",
     .architectures = "GPTJForCausalLM",
     .stacks = "decoder",
-    .aliases = "n_ctx=n_positions",
+    .aliases = "max_position_embeddings=!n_positions; hidden_size=!n_embd; num_hidden_layers=!n_layer; "
+               "num_attention_heads=!n_head; n_ctx=n_positions",
     .defaults = "vocab_size=50400; n_positions=2048; n_embd=4096; n_layer=28; n_head=16; rotary_dim=64; n_inner=null; "
                 "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=false",
+    .idle = "summary_* rotary scale_attn_weights n_special predict_special_tokens",
     .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; head.bias=true; "
             "decoder.layers=$n_layer; decoder.attention.heads=$n_head; decoder.attention.bias=false; "
             "decoder.ffn.d_ff=$n_inner; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "

@@ -16,29 +16,35 @@ static const struct qkv_family_rule heads[] = {
 };
 
 static const struct qkv_family_rule details[] = {
-    {"architecture='ModernBertForMaskedLM'; classifier_activation='gelu'", "head.transform.activation='gelu'"},
-    {"architecture='ModernBertForMaskedLM'; classifier_activation='gelu_new'", "head.transform.activation='gelu_tanh'"},
-    {"architecture='ModernBertForMaskedLM'; classifier_activation='relu'", "head.transform.activation='relu'"},
-    {"architecture='ModernBertForMaskedLM'; classifier_activation='silu'", "head.transform.activation='silu'"},
-    {"architecture=!'ModernBertForMaskedLM'", ""},
+    QKV_FAMILY_BERT_TRANSFORMS("ModernBertForMaskedLM", "classifier_activation"),
     {NULL, NULL},
 };
 
-#define GLOBAL "attention.window=0; attention.position.kind='rope'; attention.position.theta=$global_rope_theta; "
+#define GLOBAL                                                                                                         \
+    "attention.window=0; attention.position.kind='rope'; attention.position.theta=$global_rope_theta; "                \
+    "attention.position.scaling=$" QKV_FAMILY_FULL_SCALING ":scaling; "
+#define LOCAL                                                                                                          \
+    "attention.window=$local_attention:sides; attention.position.kind='rope'; "                                        \
+    "attention.position.theta=$local_rope_theta; "                                                                     \
+    "attention.position.scaling=$" QKV_FAMILY_LOCAL_SCALING ":scaling; "
 static const struct qkv_family_kind kinds[] = {
     {"'full_attention'", "full", GLOBAL "norm.attention=true"},
-    {"'sliding_attention'", "sliding",
-     "attention.window=$local_attention:sides; attention.position.kind='rope'; "
-     "attention.position.theta=$local_rope_theta; norm.attention=true"},
+    {"'sliding_attention'", "sliding", LOCAL "norm.attention=true"},
     {"'full_attention'", "first", GLOBAL "norm.attention=false"},
+    {"'sliding_attention'", "first_sliding", LOCAL "norm.attention=false"},
     {NULL, NULL, NULL},
 };
 
 static int kind_of(const json_t *config, int layer, int listed) {
     const json_int_t every = json_integer_value(json_object_get(config, "global_attn_every_n_layers"));
     const int kind = listed >= 0 ? listed : every > 0 && layer % every != 0;
-    return layer == 0 && kind == 0 ? 2 : kind;
+    return layer == 0 ? kind + 2 : kind;
 }
+
+static const struct qkv_family_rule ties[] = {
+    QKV_FAMILY_UNTIED("ModernBertForMaskedLM"),
+    QKV_FAMILY_UNTIED_END,
+};
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_activation", qkv_family_gates},
@@ -47,6 +53,7 @@ static const struct qkv_family_choice choices[] = {
     {"norm_bias", norms},
     {"architecture", heads},
     {NULL, details},
+    {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -62,24 +69,27 @@ static const struct qkv_family_tensor tensors[] = {
     {"norm", "model.final_norm", 0, 0, NULL},
     {"head.transform", "head.dense", 0, 0, NULL},
     {"head.norm", "head.norm", 0, 0, NULL},
+    {"head.weight", "decoder", 0, 0, "architecture='ModernBertForMaskedLM'"},
     {"head.bias", "=decoder.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, "global_attn_every_n_layers",
+static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, {"global_attn_every_n_layers"},
                                                 NULL};
 
 const struct qkv_family qkv_family_modernbert = {
     .type = "modernbert",
     .architectures = "ModernBertForMaskedLM,ModernBertModel",
     .stacks = "encoder",
-    .aliases = "rope_theta=global_rope_theta; rope_local_base_freq=local_rope_theta",
     .defaults = "vocab_size=50368; hidden_size=768; intermediate_size=1152; num_hidden_layers=22; "
                 "num_attention_heads=12; hidden_activation='gelu'; classifier_activation='gelu'; "
                 "max_position_embeddings=8192; norm_eps=1e-5; norm_bias=false; attention_bias=false; mlp_bias=false; "
                 "classifier_bias=false; decoder_bias=true; global_attn_every_n_layers=3; local_attention=128; "
                 "global_rope_theta=160000.0; local_rope_theta=10000.0; tie_word_embeddings=true",
-    .needs = "tie_word_embeddings=true",
+    .idle = "deterministic_flash_attn reference_compile sparse_* repad_logits_with_grad classifier_pooling "
+            "position_embedding_type layer_norm_eps",
+    .rotations = {"global_rope_theta", "local_rope_theta"},
+    .scaling_of_all = true,
     .spec =
         "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; encoder.layers=$num_hidden_layers; "
         "encoder.attention.heads=$num_attention_heads; encoder.ffn.d_ff=$intermediate_size; "

@@ -23,11 +23,14 @@ const struct qkv_family qkv_family_mpt = {
     .type = "mpt",
     .architectures = "MptForCausalLM,MPTForCausalLM",
     .stacks = "decoder",
+    .aliases = "hidden_size=!d_model; num_hidden_layers=!n_layers; num_attention_heads=!n_heads",
     .defaults = "vocab_size=50368; d_model=2048; n_heads=16; n_layers=24; expansion_ratio=4; max_seq_len=2048; "
                 "layer_norm_epsilon=1e-5; attn_config.alibi=true; attn_config.alibi_bias_max=8; "
                 "attn_config.clip_qkv=null; attn_config.softmax_scale=null; tie_word_embeddings=true",
     .needs =
         "no_bias=true; attn_config.alibi=true; attn_config.qk_ln=false; attn_config.prefix_lm=false; logit_scale=null",
+    .idle = "learned_pos_emb norm_type embedding_fraction init_config verbose attn_config.attn_type "
+            "attn_config.attn_impl attn_config.attn_uses_sequence_id",
     .spec = QKV_FAMILY_NO_BIASES
     "vocab=$vocab_size; context=$max_seq_len; d_model=$d_model; head.kind='lm'; decoder.layers=$n_layers; "
     "decoder.attention.heads=$n_heads; decoder.attention.clip=$attn_config.clip_qkv:zero; "

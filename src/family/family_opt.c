@@ -10,6 +10,18 @@ static const struct qkv_family_rule norms[] = {
     {NULL, NULL},
 };
 
+static const struct qkv_family_rule biases[] = {
+    {"true", "decoder.attention.bias=true; decoder.ffn.bias=true"},
+    {"false", "decoder.attention.bias=false; decoder.ffn.bias=false"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_rule affine[] = {
+    {"true", "decoder.norm.weight=true; decoder.norm.bias=true"},
+    {"false", "decoder.norm.weight=false; decoder.norm.bias=false"},
+    {NULL, NULL},
+};
+
 static const struct qkv_family_rule widths[] = {
     {"@model.decoder.project_in.weight=true",
      "decoder.embed.width=$word_embed_proj_dim; decoder.embed.project='token'; decoder.embed.bias=false; "
@@ -21,6 +33,8 @@ static const struct qkv_family_rule widths[] = {
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"enable_bias", biases},
+    {"layer_norm_elementwise_affine", affine},
     {NULL, norms},
     {NULL, widths},
     QKV_FAMILY_CHOICES_END,
@@ -50,13 +64,13 @@ const struct qkv_family qkv_family_opt = {
     .stacks = "decoder",
     .defaults = "vocab_size=50272; hidden_size=768; num_hidden_layers=12; ffn_dim=3072; max_position_embeddings=2048; "
                 "do_layer_norm_before=true; _remove_final_layer_norm=false; num_attention_heads=12; "
-                "activation_function='relu'; tie_word_embeddings=true",
-    .needs = "enable_bias=true; layer_norm_elementwise_affine=true",
-    .spec = QKV_FAMILY_BIASES
-    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "
-    "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; decoder.ffn.d_ff=$ffn_dim; "
-    "decoder.embed.position.kind='learned'; decoder.embed.position.offset=2; decoder.embed.scale=1.0; "
-    "decoder.norm.kind='layernorm'; decoder.norm.eps=1e-5",
+                "activation_function='relu'; tie_word_embeddings=true; enable_bias=true; "
+                "layer_norm_elementwise_affine=true",
+    .spec =
+        "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "
+        "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; decoder.ffn.d_ff=$ffn_dim; "
+        "decoder.embed.position.kind='learned'; decoder.embed.position.offset=2; decoder.embed.scale=1.0; "
+        "decoder.norm.kind='layernorm'; decoder.norm.eps=1e-5",
     .choices = choices,
     .tensors = tensors,
     .prefix = "model.",

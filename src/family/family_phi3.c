@@ -29,6 +29,7 @@ const struct qkv_family qkv_family_phi3 = {
         "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=4096; rms_norm_eps=1e-5; "
         "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; sliding_window=null; "
         "partial_rotary_factor=1.0; original_max_position_embeddings=4096",
+    .idle = "full_attn_mod interpolate_factor",
     .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_NO_BIASES
     "decoder.norm.placement='pre'; decoder.attention.window=$sliding_window:zero; "
     "decoder.attention.position.fraction=$partial_rotary_factor",

@@ -22,7 +22,7 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_layers layers = {
-    NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse, "decoder_sparse_step", "mlp_only_layers"};
+    NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse, {"decoder_sparse_step"}, "mlp_only_layers"};
 
 const struct qkv_family qkv_family_qwen3_moe = {
     .type = "qwen3_moe",
@@ -35,6 +35,7 @@ const struct qkv_family qkv_family_qwen3_moe = {
         "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; use_sliding_window=false; "
         "sliding_window=4096; attention_bias=false; decoder_sparse_step=1; mlp_only_layers=[]; "
         "moe_intermediate_size=768; num_experts_per_tok=8; num_experts=128; norm_topk_prob=false",
+    .idle = "max_window_layers",
     .spec = QKV_FAMILY_LLAMA_STEM QKV_FAMILY_ROPE("decoder.") QKV_FAMILY_RMSNORM
     "decoder.norm.placement='pre'; decoder.attention.qk_norm.kind='rmsnorm'; "
     "decoder.attention.qk_norm.eps=$rms_norm_eps; decoder.attention.qk_norm.over='head'; decoder.ffn.bias=false",

@@ -4,13 +4,6 @@
 
 #include "family/family.h"
 
-struct reading {
-    struct qkv_context *ctx;
-    const char *name; /* of the file, for messages */
-    const struct qkv_family *family;
-    json_t *config, *spec;
-};
-
 void qkv_family_config_free(struct qkv_family_config *config) {
     json_decref(config->keys);
     free(config->whole);
@@ -32,7 +25,7 @@ static bool names_have(const char *names, const char *name) {
     return false;
 }
 
-static enum qkv_status unknown_family(const struct reading *r, const char *type) {
+static enum qkv_status unknown_family(const struct qkv_family_reading *r, const char *type) {
     const struct qkv_family *best[3] = {NULL};
     for (size_t k = 0; k < 3; k++)
         for (size_t i = 0; qkv_families[i]; i++) {
@@ -49,7 +42,7 @@ static enum qkv_status unknown_family(const struct reading *r, const char *type)
         r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
 }
 
-static enum qkv_status find_family(struct reading *r) {
+static enum qkv_status find_family(struct qkv_family_reading *r) {
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
     for (size_t i = 0; type && qkv_families[i] && !r->family; i++)
         if (names_have(qkv_families[i]->type, type)) r->family = qkv_families[i];
@@ -57,7 +50,7 @@ static enum qkv_status find_family(struct reading *r) {
 }
 
 /* architectures[0] becomes the key architecture. */
-static enum qkv_status find_architecture(const struct reading *r) {
+static enum qkv_status find_architecture(const struct qkv_family_reading *r) {
     const char *first = json_string_value(json_array_get(json_object_get(r->config, "architectures"), 0));
     char text[96];
     snprintf(text, sizeof text, "%.*s", (int)strcspn(r->family->architectures, ","), r->family->architectures);
@@ -70,38 +63,14 @@ static enum qkv_status find_architecture(const struct reading *r) {
 
 /* ---- spellings ------------------------------------------------------------------------------------------------------ */
 
-static void move_key(json_t *from, const char *key, json_t *to, const char *name) {
-    json_t *value = json_object_get(from, key);
-    if (!value || json_is_null(value)) return;
-    json_object_set(to, name, value);
-    if (from != to) json_object_del(from, key);
-}
-
-/* rope_parameters, as version 5 of transformers writes it, in the words of before. */
-static void spell_rotation(json_t *config, json_t *rope, const char *theta) {
-    const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    move_key(rope, "rope_theta", config, theta);
-    move_key(rope, "partial_rotary_factor", config, "partial_rotary_factor");
-    const bool none = !type || !strcmp(type, "default");
-    json_object_set_new(config, "rope_scaling", none ? json_null() : json_incref(rope));
-}
-
-static void spell_rotations(json_t *config) {
-    json_t *rope = json_object_get(config, "rope_parameters");
-    json_t *full = json_object_get(rope, "full_attention"), *local = json_object_get(rope, "sliding_attention");
-    if (json_is_null(json_object_get(config, "rope_scaling"))) json_object_del(config, "rope_scaling");
-    if (json_is_object(full)) spell_rotation(config, full, "rope_theta");
-    if (json_is_object(local)) move_key(local, "rope_theta", config, "rope_local_base_freq");
-    if (json_is_object(rope) && !full && !local) spell_rotation(config, rope, "rope_theta");
-    json_object_del(config, "rope_parameters");
-}
-
 static void spell_aliases(json_t *config, const char *aliases) {
     struct qkv_family_piece piece;
     while (qkv_family_next(&aliases, &piece)) {
-        json_t *value = qkv_family_get(config, piece.key), *known = qkv_family_get(config, piece.value);
-        if (!value || (known && !json_is_null(known))) continue;
-        qkv_family_put(config, piece.value, json_incref(value));
+        const bool wins = *piece.value == '!';
+        const char *name = piece.value + wins;
+        json_t *value = qkv_family_get(config, piece.key), *known = qkv_family_get(config, name);
+        if (!value || json_is_null(value) || (known && !json_is_null(known) && !wins)) continue;
+        qkv_family_put(config, name, json_incref(value));
     }
 }
 
@@ -113,49 +82,47 @@ static bool fill_defaults(json_t *config, const char *defaults) {
     return true;
 }
 
-/* What a table asks of the tensors becomes keys. */
-static void find_tensors(json_t *config, const char *when, qkv_family_has *has, const void *user) {
-    struct qkv_family_piece piece;
-    while (qkv_family_next(&when, &piece))
-        if (piece.key[0] == '@' && (has || !json_object_get(config, piece.key)))
-            json_object_set_new(config, piece.key, json_boolean(has && has(user, piece.key + 1)));
+/* Files of the base model leave out the beginning of names. */
+static bool files_have(const struct qkv_family_reading *r, const char *name, qkv_family_has *has, const void *user) {
+    const size_t n = r->family->prefix ? strlen(r->family->prefix) : 0;
+    return has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
 }
 
-static void find_all_tensors(const struct reading *r, qkv_family_has *has, const void *user) {
+/* What a table asks of the tensors becomes keys. */
+static void find_tensors(const struct qkv_family_reading *r, const char *when, qkv_family_has *has, const void *user) {
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&when, &piece))
+        if (piece.key[0] == '@' && (has || !json_object_get(r->config, piece.key)))
+            json_object_set_new(r->config, piece.key, json_boolean(files_have(r, piece.key + 1, has, user)));
+}
+
+static void find_all_tensors(const struct qkv_family_reading *r, qkv_family_has *has, const void *user) {
     for (const struct qkv_family_choice *c = r->family->choices; c && (!c->key || *c->key); c++)
         for (const struct qkv_family_rule *rule = c->rules; rule->when && !c->key; rule++)
-            find_tensors(r->config, rule->when, has, user);
-    for (const struct qkv_family_tensor *t = r->family->tensors; t && t->ours; t++)
-        find_tensors(r->config, t->when, has, user);
-    for (const struct qkv_family_tensor *t = r->family->others; t && t->ours; t++)
-        find_tensors(r->config, t->when, has, user);
+            find_tensors(r, rule->when, has, user);
+    for (const struct qkv_family_tensor *t = r->family->tensors; t && t->ours; t++) find_tensors(r, t->when, has, user);
+    for (const struct qkv_family_tensor *t = r->family->others; t && t->ours; t++) find_tensors(r, t->when, has, user);
 }
 
 /* ---- what must be so -------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status refuse_value(const struct reading *r, const char *key, const char *instead) {
-    char *text = NULL;
-    const json_t *value = qkv_family_get(r->config, key);
-    if (value) text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const enum qkv_status status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; of models of type %s can be read: %s",
-                                            r->name, key, text ? text : "missing", r->family->type, instead);
-    free(text);
-    return status;
-}
-
-static enum qkv_status check_needs(const struct reading *r, const char *needs) {
+static enum qkv_status check_needs(const struct qkv_family_reading *r, const char *needs) {
     struct qkv_family_piece piece;
     while (qkv_family_next(&needs, &piece)) {
         char one[sizeof piece.key + sizeof piece.value + 1];
         snprintf(one, sizeof one, "%s=%s", piece.key, piece.value);
         const json_t *value = qkv_family_get(r->config, piece.key);
-        if (value && !qkv_family_holds(r->config, one)) return refuse_value(r, piece.key, piece.value);
+        if (!value || qkv_family_holds(r->config, one)) continue;
+        char other[sizeof piece.value + 16];
+        snprintf(other, sizeof other, "%s%s", *piece.value == '!' ? "other than " : "",
+                 piece.value + (*piece.value == '!'));
+        return qkv_family_refuse(r, piece.key, other);
     }
     return QKV_OK;
 }
 
 /* Weights in few bits, which are read as floats: those of DeepSeek in 8, and of gpt-oss in 4. */
-static enum qkv_status read_quantization(const struct reading *r, struct qkv_family_config *config) {
+static enum qkv_status read_quantization(const struct qkv_family_reading *r, struct qkv_family_config *config) {
     const json_t *quantization = json_object_get(r->config, "quantization_config");
     if (!quantization || json_is_null(quantization)) return QKV_OK;
     const char *method = json_string_value(json_object_get(quantization, "quant_method"));
@@ -163,12 +130,14 @@ static enum qkv_status read_quantization(const struct reading *r, struct qkv_fam
     const json_t *block = json_object_get(quantization, "weight_block_size");
     config->packed = method && !strcmp(method, "mxfp4");
     if (!config->packed && (!method || strcmp(method, "fp8")))
-        return refuse_value(r, "quantization_config.quant_method", "\"fp8\", \"mxfp4\", or no quantization_config");
-    if (!config->packed && fmt && strcmp(fmt, "e4m3")) return refuse_value(r, "quantization_config.fmt", "\"e4m3\"");
+        return qkv_family_refuse(r, "quantization_config.quant_method",
+                                 "\"fp8\", \"mxfp4\", or no quantization_config");
+    if (!config->packed && fmt && strcmp(fmt, "e4m3"))
+        return qkv_family_refuse(r, "quantization_config.fmt", "\"e4m3\"");
     for (size_t i = 0; i < 2 && !config->packed; i++) {
         const json_int_t size = json_integer_value(json_array_get(block, i));
         if (size < 1 || size > 1 << 20 || json_array_size(block) != 2)
-            return refuse_value(r, "quantization_config.weight_block_size", "[ROWS, COLUMNS], \"[128, 128]\"");
+            return qkv_family_refuse(r, "quantization_config.weight_block_size", "[ROWS, COLUMNS], \"[128, 128]\"");
         config->block[i] = (size_t)size;
     }
     json_object_del(r->config, "quantization_config");
@@ -178,7 +147,7 @@ static enum qkv_status read_quantization(const struct reading *r, struct qkv_fam
 /* ---- the spec ---------------------------------------------------------------------------------------------------------- */
 
 /* Sets a path in all the stacks that it stands for. */
-static bool put_all(const struct reading *r, const char *path, json_t *value) {
+static bool put_all(const struct qkv_family_reading *r, const char *path, json_t *value) {
     char whole[320];
     bool made = true;
     if (*path != '*') return qkv_family_put(r->spec, path, json_incref(value));
@@ -189,29 +158,47 @@ static bool put_all(const struct reading *r, const char *path, json_t *value) {
     return made;
 }
 
+/* Remembers the key that a path has its value of. */
+static bool name_path(const struct qkv_family_reading *r, const char *path, const char *value) {
+    char whole[320];
+    if (*path != '*') return json_object_set_new(r->paths, path, json_string(value)) == 0;
+    bool named = true;
+    for (const char *at = r->family->stacks; *at && named; at += strcspn(at, " "), at += *at == ' ') {
+        snprintf(whole, sizeof whole, "%.*s%s", (int)strcspn(at, " "), at, path + 1);
+        named = json_object_set_new(r->paths, whole, json_string(value)) == 0;
+    }
+    return named;
+}
+
 /* Puts the settings of a list under a path. */
-static enum qkv_status put_list(const struct reading *r, const char *under, const char *list) {
+static enum qkv_status put_list(const struct qkv_family_reading *r, const char *under, const char *list) {
     struct qkv_family_piece piece;
+    enum qkv_status status;
     char path[224];
     while (qkv_family_next(&list, &piece)) {
         const char *why;
         json_t *value = qkv_family_value(r->config, piece.value, &why);
         if (why) {
             json_decref(value);
-            return qkv_fail(r->ctx, QKV_SPEC, "%s: the key %.*s %s", r->name, (int)strcspn(piece.value + 1, ":"),
-                            piece.value + 1, why);
+            char key[sizeof piece.value];
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(piece.value + 1, ":"), piece.value + 1);
+            char *text = json_dumps(qkv_family_get(r->config, key), JSON_ENCODE_ANY | JSON_COMPACT);
+            status = qkv_fail(r->ctx, QKV_SPEC, "%s: the key %s %s%.60s%s%s", r->name, key, text ? "(" : "",
+                              text ? text : "", text ? ") " : "", why);
+            free(text);
+            return status;
         }
         if (!value) return QKV_MEMORY;
         snprintf(path, sizeof path, "%s%s", under, piece.key);
-        const bool own = json_is_null(value) && *piece.value == '$'; /* the spec's own default */
-        const bool made = own || put_all(r, path, value);
+        const bool taken = *piece.value == '$', own = taken && json_is_null(value); /* the spec's own default */
+        const bool made = (!taken || name_path(r, path, piece.value + 1)) && (own || put_all(r, path, value));
         json_decref(value);
         if (!made) return QKV_MEMORY;
     }
     return QKV_OK;
 }
 
-static bool rule_holds(const struct reading *r, const char *key, const char *when) {
+static bool rule_holds(const struct qkv_family_reading *r, const char *key, const char *when) {
     if (!key) return qkv_family_holds(r->config, when);
     json_t *value = qkv_family_constant(when);
     const bool same = qkv_family_same(qkv_family_get(r->config, key), value);
@@ -219,28 +206,15 @@ static bool rule_holds(const struct reading *r, const char *key, const char *whe
     return same;
 }
 
-static enum qkv_status put_choice(const struct reading *r, const struct qkv_family_choice *choice) {
-    struct qkv_buffer known = {0};
-    for (const struct qkv_family_rule *rule = choice->rules; rule->when; rule++) {
-        if (rule_holds(r, choice->key, rule->when)) {
-            qkv_buffer_free(&known);
-            return put_list(r, "", rule->then);
-        }
-        if (qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? (choice->key ? ", " : ", or ") : "", rule->when))
-            break;
-    }
-    enum qkv_status status = known.data ? QKV_SPEC : QKV_MEMORY;
-    if (known.data && choice->key) status = refuse_value(r, choice->key, known.data);
-    if (known.data && !choice->key)
-        status = qkv_fail(r->ctx, QKV_SPEC, "%s: of models of type %s those can be read that have %s", r->name,
-                          r->family->type, known.data);
-    qkv_buffer_free(&known);
-    return status;
+static enum qkv_status put_choice(const struct qkv_family_reading *r, const struct qkv_family_choice *choice) {
+    for (const struct qkv_family_rule *rule = choice->rules; rule->when; rule++)
+        if (rule_holds(r, choice->key, rule->when)) return put_list(r, "", rule->then);
+    return qkv_family_refuse_choice(r, choice);
 }
 
 /* ---- kinds of layers -------------------------------------------------------------------------------------------------------- */
 
-static int kind_listed(const struct reading *r, const json_t *value) {
+static int kind_listed(const struct qkv_family_reading *r, const json_t *value) {
     const struct qkv_family_kind *kinds = r->family->layers->kinds;
     for (int k = 0; value && kinds[k].value; k++) {
         json_t *wanted = qkv_family_constant(kinds[k].value);
@@ -251,7 +225,7 @@ static int kind_listed(const struct reading *r, const json_t *value) {
     return -1;
 }
 
-static enum qkv_status kind_of(const struct reading *r, int layer, int *kind) {
+static enum qkv_status kind_of(const struct qkv_family_reading *r, int layer, int *kind) {
     const struct qkv_family_layers *layers = r->family->layers;
     const json_t *list = layers->list ? qkv_family_get(r->config, layers->list) : NULL;
     const json_t *value = json_array_get(list, (size_t)layer);
@@ -263,27 +237,47 @@ static enum qkv_status kind_of(const struct reading *r, int layer, int *kind) {
     return QKV_OK;
 }
 
-/* What says the kinds of layers; null is nothing. */
-static enum qkv_status check_layers(const struct reading *r) {
-    const char *number = r->family->layers->number, *layers = r->family->layers->layers;
-    const json_t *value = number ? qkv_family_get(r->config, number) : NULL;
-    if (value && !json_is_null(value) && !json_is_integer(value)) return refuse_value(r, number, "a whole number");
-    value = layers ? qkv_family_get(r->config, layers) : NULL;
-    bool good = !value || json_is_null(value) || json_is_array(value);
-    for (size_t i = 0; i < json_array_size(value) && good; i++) good = json_is_integer(json_array_get(value, i));
-    return good ? QKV_OK : refuse_value(r, layers, "a list of layers, [0, 2]");
+static bool is_type(const json_t *value) {
+    const char *type = json_string_value(value);
+    return type && (!strcmp(type, "full_attention") || !strcmp(type, "sliding_attention"));
 }
 
-static enum qkv_status put_layers(const struct reading *r) {
+/* What says the kinds of layers; null is nothing. */
+static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int_t count) {
+    const struct qkv_family_layers *of = r->family->layers;
+    const bool types = of->layers && !strcmp(of->layers, "layer_types");
+    const char *const lists[] = {of->list, types ? of->layers : NULL};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *list = lists[i] ? qkv_family_get(r->config, lists[i]) : NULL;
+        if (list && !json_is_null(list) && (!json_is_array(list) || (json_int_t)json_array_size(list) != count))
+            return qkv_family_refuse(r, lists[i], "a list with a value for each layer");
+    }
+    for (size_t i = 0; i < 2 && of->numbers[i]; i++) {
+        const json_t *value = qkv_family_get(r->config, of->numbers[i]);
+        if (value && !json_is_null(value) && !json_is_integer(value))
+            return qkv_family_refuse(r, of->numbers[i], "a whole number");
+    }
+    const json_t *value = of->layers ? qkv_family_get(r->config, of->layers) : NULL;
+    bool good = !value || json_is_null(value) || json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value) && good; i++)
+        good = types ? is_type(json_array_get(value, i)) : json_is_integer(json_array_get(value, i));
+    if (good) return QKV_OK;
+    return qkv_family_refuse(r, of->layers,
+                             types ? "a list of full_attention and sliding_attention" : "a list of layers, [0, 2]");
+}
+
+static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     const struct qkv_family_kind *kinds = r->family->layers->kinds;
     const char *stack = strchr(r->family->stacks, ' ') ? strchr(r->family->stacks, ' ') + 1 : r->family->stacks;
     char path[96];
     snprintf(path, sizeof path, "%s.layers", stack);
     const json_t *count = qkv_family_get(r->spec, path);
+    enum qkv_status status = json_is_integer(count) ? check_layers(r, json_integer_value(count)) : QKV_OK;
+    if (status || !json_is_integer(count)) return status; /* that it is no number is said where all keys are read */
     json_t *pattern = json_array();
     bool has[QKV_KINDS_MAX] = {false}, several = false;
     int kind = 0, first = 0;
-    enum qkv_status status = pattern ? QKV_OK : QKV_MEMORY;
+    status = pattern ? QKV_OK : QKV_MEMORY;
     for (int i = 0; i < (int)json_integer_value(count) && i < QKV_LAYERS_MAX && !status; i++) {
         status = kind_of(r, i, &kind);
         if (status) break;
@@ -308,30 +302,40 @@ static enum qkv_status put_layers(const struct reading *r) {
 
 /* ---- all of it ----------------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status make_spec(struct reading *r, struct qkv_spec *spec) {
+/* The sentence about a value that a spec cannot have is about the key that it came of. */
+static enum qkv_status parse_spec(const struct qkv_family_reading *r, struct qkv_spec *spec, const char *text) {
+    const enum qkv_status status = qkv_spec_parse(r->ctx, spec, r->name, text, strlen(text), NULL, 0);
+    char *message = status ? qkv_family_reword(r, qkv_message(r->ctx)) : NULL;
+    if (message) qkv_fail(r->ctx, status, "%s", message);
+    free(message);
+    return status;
+}
+
+static enum qkv_status make_spec(struct qkv_family_reading *r, struct qkv_spec *spec) {
     static const char start[] = "format='qkv'; version=2";
     r->spec = json_object();
-    enum qkv_status status = r->spec ? put_list(r, "", start) : QKV_MEMORY;
+    r->paths = json_object();
+    enum qkv_status status = r->spec && r->paths ? put_list(r, "", start) : QKV_MEMORY;
     if (!status) status = put_list(r, "", r->family->spec);
     for (const struct qkv_family_choice *c = r->family->choices; c && (!c->key || *c->key) && !status; c++)
         status = put_choice(r, c);
-    if (!status && r->family->layers) status = check_layers(r);
     if (!status && r->family->layers) status = put_layers(r);
     char *text = status ? NULL : json_dumps(r->spec, JSON_REAL_PRECISION(17));
     if (!status && !text) status = QKV_MEMORY;
-    if (!status) status = qkv_spec_parse(r->ctx, spec, r->name, text, strlen(text), NULL, 0);
+    if (!status) status = parse_spec(r, spec, text);
     free(text);
     json_decref(r->spec);
+    json_decref(r->paths);
     return status;
 }
 
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec) {
-    struct reading r = {.ctx = ctx, .name = name, .config = json_deep_copy(root)};
+    struct qkv_family_reading r = {.ctx = ctx, .name = name, .root = root, .config = json_deep_copy(root)};
     enum qkv_status status = r.config ? find_family(&r) : QKV_MEMORY;
     if (!status) status = find_architecture(&r);
+    if (!status) status = qkv_family_spell_rotations(&r);
     if (!status) {
-        spell_rotations(r.config);
         spell_aliases(r.config, r.family->aliases);
         find_all_tensors(&r, has, user);
         if (!fill_defaults(r.config, r.family->defaults)) status = QKV_MEMORY;
@@ -340,6 +344,7 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     if (!status) status = read_quantization(&r, config);
     if (!status) status = check_needs(&r, r.family->needs);
     if (!status) status = make_spec(&r, spec);
+    if (!status) status = qkv_family_check_keys(&r);
     config->family = r.family;
     config->keys = r.config;
     if (status) qkv_family_config_free(config);

@@ -24,9 +24,17 @@ static const struct qkv_family_rule heads[] = {
     {NULL, NULL},
 };
 
+static const struct qkv_family_rule ties[] = {
+    QKV_FAMILY_UNTIED("RobertaForMaskedLM"),
+    QKV_FAMILY_UNTIED("XLMRobertaForMaskedLM"),
+    QKV_FAMILY_UNTIED("CamembertForMaskedLM"),
+    QKV_FAMILY_UNTIED_END,
+};
+
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
     {"architecture", heads},
+    {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -47,6 +55,9 @@ static const struct qkv_family_tensor tensors[] = {
     {"head.transform", "classifier.dense", 0, 0, "architecture='XLMRobertaForSequenceClassification'"},
     {"head.transform", "lm_head.dense", 0, 0, NULL},
     {"head.norm", "lm_head.layer_norm", 0, 0, NULL},
+    QKV_FAMILY_UNTIED_TENSORS("RobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"),
+    QKV_FAMILY_UNTIED_TENSORS("XLMRobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"),
+    QKV_FAMILY_UNTIED_TENSORS("CamembertForMaskedLM", "lm_head.decoder", "lm_head.bias"),
     {"head", "classifier.out_proj", 0, 0, "architecture='RobertaForSequenceClassification'"},
     {"head", "classifier.out_proj", 0, 0, "architecture='XLMRobertaForSequenceClassification'"},
     {"head", "classifier", 0, 0, "architecture='RobertaForTokenClassification'"},
@@ -61,20 +72,23 @@ const struct qkv_family qkv_family_roberta = {
                      "XLMRobertaForMaskedLM,XLMRobertaForSequenceClassification,XLMRobertaForTokenClassification,"
                      "XLMRobertaModel,CamembertForMaskedLM,CamembertModel",
     .stacks = "encoder",
-    .defaults = "vocab_size=50265; hidden_size=768; num_hidden_layers=12; num_attention_heads=12; "
-                "intermediate_size=3072; hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; "
-                "layer_norm_eps=1e-12; tie_word_embeddings=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
-    .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; pad_token_id=1; "
-             "tie_word_embeddings=true",
-    .spec = "context=$max_position_embeddings:less_two; encoder.embed.position.offset=2; vocab=$vocab_size; "
-            "d_model=$hidden_size; encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
-            "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
-            "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "
-            "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
-            "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps",
+    .defaults =
+        "vocab_size=50265; hidden_size=768; num_hidden_layers=12; num_attention_heads=12; "
+        "intermediate_size=3072; hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; "
+        "layer_norm_eps=1e-12; tie_word_embeddings=true; pad_token_id=1; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false",
+    .idle = "directionality pooler_*",
+    .spec =
+        "context=$max_position_embeddings:behind_pad; encoder.embed.position.offset=$pad_token_id:next; "
+        "vocab=$vocab_size; "
+        "d_model=$hidden_size; encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "
+        "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
+        "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "
+        "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
+        "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps",
     .choices = choices,
     .tensors = tensors,
     .prefix = "roberta.",
-    .ignored = "*pooler.dense.* lm_head.decoder.*",
+    .ignored = "*pooler.dense.* lm_head.decoder.* lm_head.bias",
     .tied = "lm_head.decoder.*",
 };

@@ -24,7 +24,10 @@ const struct qkv_family_rule qkv_family_gates[] = {
     {"'swish'", "*.ffn.kind='swiglu'"},
     {"'gelu_pytorch_tanh'", "*.ffn.kind='geglu_tanh'"},
     {"'gelu_new'", "*.ffn.kind='geglu_tanh'"},
+    {"'gelu_fast'", "*.ffn.kind='geglu_tanh'"},
+    {"'gelu_accurate'", "*.ffn.kind='geglu_tanh'"},
     {"'gelu'", "*.ffn.kind='geglu'"},
+    {"'gelu_python'", "*.ffn.kind='geglu'"},
     {"'relu'", "*.ffn.kind='reglu'"},
     {"'relu2'", "*.ffn.kind='relu2_glu'"},
     {"'tanh'", "*.ffn.kind='tanh_glu'"},
@@ -111,17 +114,9 @@ static int even_window(const json_t *config, int layer, int listed) {
     return listed >= 0 ? listed : layer % 2 == 0;
 }
 
-const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL, NULL, NULL};
+const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL, {NULL}, NULL};
 
 /* ---- Gemma ---------------------------------------------------------------------------------------------------- */
-
-const struct qkv_family_rule qkv_family_gemma_gates[] = {
-    {"'gelu_pytorch_tanh'", "decoder.ffn.kind='geglu_tanh'"},
-    {"null", "decoder.ffn.kind='geglu_tanh'"},
-    {"'gelu'", "decoder.ffn.kind='geglu'"},
-    {"'silu'", "decoder.ffn.kind='swiglu'"},
-    {NULL, NULL},
-};
 
 const struct qkv_family_tensor qkv_family_gemma_tensors[] = {
     {"attn_out_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
@@ -139,8 +134,15 @@ static int qwen_window(const json_t *config, int layer, int listed) {
     return layer >= (int)json_integer_value(json_object_get(config, "max_window_layers"));
 }
 
-const struct qkv_family_layers qkv_family_qwen_layers = {"layer_types",       windows, qwen_window, NULL,
-                                                         "max_window_layers", NULL};
+void qkv_family_write_windows(json_t *config, const json_t *names) {
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(names); i++)
+        any = any || strstr(json_string_value(json_array_get(names, i)), "sliding");
+    json_object_set_new(config, "use_sliding_window", json_boolean(any));
+}
+
+const struct qkv_family_layers qkv_family_qwen_layers = {
+    "layer_types", windows, qwen_window, qkv_family_write_windows, {"max_window_layers"}, NULL};
 
 static bool qwen_lists(const json_t *list, int layer) {
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -158,7 +160,7 @@ int qkv_family_qwen_sparse(const json_t *config, int layer, int listed) {
 void qkv_family_write_qwen_sparse(json_t *config, const json_t *values) {
     json_t *dense = json_array();
     for (size_t i = 0; i < json_array_size(values); i++)
-        if (!strcmp(json_string_value(json_array_get(values, i)), "dense"))
+        if (!strncmp(json_string_value(json_array_get(values, i)), "dense", 5))
             json_array_append_new(dense, json_integer((json_int_t)i));
     json_object_set_new(config, "mlp_only_layers", dense);
     json_object_set_new(config, "decoder_sparse_step", json_integer(1));

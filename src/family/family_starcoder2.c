@@ -28,6 +28,7 @@ const struct qkv_family qkv_family_starcoder2 = {
                 "num_attention_heads=24; num_key_value_heads=2; head_dim=null; hidden_act='gelu_pytorch_tanh'; "
                 "max_position_embeddings=4096; norm_epsilon=1e-5; rope_theta=10000.0; rope_scaling=null; "
                 "tie_word_embeddings=true; use_bias=true; sliding_window=null",
+    .idle = "activation_function mlp_type norm_type scale_attn_weights *softmax_in_fp32",
     .spec = QKV_FAMILY_LLAMA_SPEC "decoder.norm.placement='pre'; decoder.norm.kind='layernorm'; "
                                   "decoder.norm.eps=$norm_epsilon; decoder.attention.window=$sliding_window:zero",
     .choices = choices,

@@ -1,29 +1,55 @@
 /* T5 (Raffel et al. 2020), 1.0 and 1.1, Flan-T5, mT5: biases by buckets of distances, no scale of scores. */
 #include "family/family.h"
 
+/* Newer files say the activation, and whether there are gates, a second time: the same. */
+#define FEED_FORWARD(text, activation, gated, kind)                                                                    \
+    {"feed_forward_proj='" text "'; dense_act_fn=null; is_gated_act=null", "*.ffn.kind='" kind "'"}, {                 \
+        "feed_forward_proj='" text "'; dense_act_fn='" activation "'; is_gated_act=" gated, "*.ffn.kind='" kind "'"    \
+    }
 static const struct qkv_family_rule feed_forwards[] = {
-    {"'relu'", "*.ffn.kind='relu'"},
-    {"'gated-gelu'", "*.ffn.kind='geglu_tanh'"},
-    {"'gated-gelu_python'", "*.ffn.kind='geglu'"}, /* the one that is exact */
-    {"'gated-silu'", "*.ffn.kind='swiglu'"},
-    {"'gated-relu'", "*.ffn.kind='reglu'"},
+    FEED_FORWARD("relu", "relu", "false", "relu"),
+    FEED_FORWARD("gated-gelu", "gelu_new", "true", "geglu_tanh"),
+    FEED_FORWARD("gated-silu", "silu", "true", "swiglu"),
+    FEED_FORWARD("gated-relu", "relu", "true", "reglu"),
+    FEED_FORWARD("gelu", "gelu", "false", "gelu"),
+    FEED_FORWARD("gelu_new", "gelu_new", "false", "gelu_tanh"),
+    FEED_FORWARD("silu", "silu", "false", "silu"),
+    FEED_FORWARD("tanh", "tanh", "false", "tanh"),
+    FEED_FORWARD("gated-gelu_python", "gelu_python", "true", "geglu"), /* the one that is exact */
+    FEED_FORWARD("gated-gelu_new", "gelu_new", "true", "geglu_tanh"),
+    FEED_FORWARD("gated-tanh", "tanh", "true", "tanh_glu"),
     {NULL, NULL},
 };
 
-/* A head of its own is taken where files have one, whatever tie_word_embeddings says. */
+/* A head of its own is taken where files have one, whatever tie_word_embeddings says: that says whether the head is scaled, where
+ * scale_decoder_outputs does not. mT5 has no scale. */
+static const struct qkv_family_rule scales[] = {
+    {"model_type='mt5'", "head.scale=1.0"},
+    {"scale_decoder_outputs=null; tie_word_embeddings=false", "head.scale=1.0"},
+    {"scale_decoder_outputs=null; tie_word_embeddings=true", "head.scale=$d_model:rsqrt"},
+    {"scale_decoder_outputs=null; tie_word_embeddings=null", "head.scale=$d_model:rsqrt"},
+    {"scale_decoder_outputs=true", "head.scale=$d_model:rsqrt"},
+    {"scale_decoder_outputs=false", "head.scale=1.0"},
+    {NULL, NULL},
+};
+
 static const struct qkv_family_rule ties[] = {
-    {"@lm_head.weight=false; tie_word_embeddings=true", "tie='all'; head.scale=$d_model:rsqrt"},
-    {"@lm_head.weight=true; tie_word_embeddings=false", "tie='stacks'; head.scale=1.0"},
-    {"@lm_head.weight=true", "tie='stacks'; head.scale=1.0"},
+    {"@lm_head.weight=false", "tie='all'"},
+    {"@lm_head.weight=true", "tie='stacks'"},
     {NULL, NULL},
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"feed_forward_proj", feed_forwards},
+    {NULL, feed_forwards},
     {NULL, ties},
+    {NULL, scales},
     QKV_FAMILY_CHOICES_END,
 };
 
+/* The matrix of a feed-forward has another name beside gates. */
+#define NOT_GATED                                                                                                      \
+    "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
+    "feed_forward_proj=!'gated-relu'; feed_forward_proj=!'gated-tanh'; feed_forward_proj=!'gated-gelu_python'"
 static const struct qkv_family_tensor tensors[] = {
     {"embed.token", "shared", 0, 0, NULL},
     {"position.buckets", "{S}.block.0.layer.0.SelfAttention.relative_attention_bias", 0, 0, NULL},
@@ -38,12 +64,12 @@ static const struct qkv_family_tensor tensors[] = {
     {"cross.v", "decoder.block.{N}.layer.1.EncDecAttention.v", 0, 0, NULL},
     {"cross.o", "decoder.block.{N}.layer.1.EncDecAttention.o", 0, 0, NULL},
     {"encoder:ffn_norm", "encoder.block.{N}.layer.1.layer_norm", 0, 0, NULL},
-    {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi", 0, 0, "feed_forward_proj='relu'"},
+    {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi", 0, 0, NOT_GATED},
     {"encoder:ffn.gate", "encoder.block.{N}.layer.1.DenseReluDense.wi_0", 0, 0, NULL},
     {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi_1", 0, 0, NULL},
     {"encoder:ffn.down", "encoder.block.{N}.layer.1.DenseReluDense.wo", 0, 0, NULL},
     {"decoder:ffn_norm", "decoder.block.{N}.layer.2.layer_norm", 0, 0, NULL},
-    {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi", 0, 0, "feed_forward_proj='relu'"},
+    {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi", 0, 0, NOT_GATED},
     {"decoder:ffn.gate", "decoder.block.{N}.layer.2.DenseReluDense.wi_0", 0, 0, NULL},
     {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi_1", 0, 0, NULL},
     {"decoder:ffn.down", "decoder.block.{N}.layer.2.DenseReluDense.wo", 0, 0, NULL},
@@ -56,10 +82,12 @@ const struct qkv_family qkv_family_t5 = {
     .type = "t5,mt5",
     .architectures = "T5ForConditionalGeneration,MT5ForConditionalGeneration",
     .stacks = "encoder decoder",
-    .aliases = "num_layers=num_decoder_layers",
+    .aliases = "hidden_size=!d_model; num_hidden_layers=!num_layers; num_attention_heads=!num_heads; head_dim=!d_kv; "
+               "num_layers=num_decoder_layers",
     .defaults = "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; "
                 "relative_attention_num_buckets=32; relative_attention_max_distance=128; layer_norm_epsilon=1e-6; "
-                "feed_forward_proj='relu'; n_positions=512; tie_word_embeddings=true",
+                "feed_forward_proj='relu'; n_positions=512; tie_word_embeddings=null; "
+                "scale_decoder_outputs=null; dense_act_fn=null; is_gated_act=null",
     .spec = QKV_FAMILY_NO_BIASES
     "vocab=$vocab_size; source_vocab=$vocab_size; context=$n_positions; d_model=$d_model; head.kind='lm'; "
     "head.bias=false; encoder.layers=$num_layers; decoder.layers=$num_decoder_layers; *.attention.heads=$num_heads; "

@@ -119,17 +119,49 @@ static json_t *there_expansion(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) * config_number(config, "d_model"));
 }
 
-/* Rows of a table of positions that begins with two of no position. */
-static json_t *there_less_two(const json_t *config, const json_t *x) {
+/* Positions begin behind that of the padding. */
+static json_t *there_next(const json_t *config, const json_t *x) {
     (void)config;
-    return there_whole(json_number_value(x) - 2);
+    return json_is_integer(x) ? there_whole(json_number_value(x) + 1) : json_incref((json_t *)(uintptr_t)x);
+}
+
+static json_t *there_behind_pad(const json_t *config, const json_t *x) {
+    return there_whole(json_number_value(x) - config_number(config, "pad_token_id") - 1);
+}
+
+/* The height and the width of an image, [HEIGHT, WIDTH] or one number for both. */
+static const json_t *side_of(const json_t *x, size_t i) {
+    return json_array_size(x) == 2 ? json_array_get(x, i) : x;
+}
+
+/* Patches cover it. */
+static json_t *image_side(const json_t *config, const json_t *side) {
+    const json_t *patch = side_of(qkv_family_get(config, "patch_size"), 0);
+    const bool cut = json_is_integer(side) && json_is_integer(patch) && json_integer_value(patch) > 0 &&
+                     json_integer_value(side) % json_integer_value(patch);
+    return cut ? NULL : json_incref((json_t *)(uintptr_t)side);
+}
+
+static json_t *there_down(const json_t *config, const json_t *x) {
+    return image_side(config, side_of(x, 0));
+}
+
+static json_t *there_across(const json_t *config, const json_t *x) {
+    return image_side(config, side_of(x, 1));
+}
+
+/* A patch is a square. */
+static json_t *there_side(const json_t *config, const json_t *x) {
+    const json_t *down = side_of(x, 0);
+    (void)config;
+    return json_incref((json_t *)(uintptr_t)(qkv_family_same(down, side_of(x, 1)) ? down : x));
 }
 
 /* Positions of an image in patches, behind a class token. */
 static json_t *there_patches(const json_t *config, const json_t *x) {
-    const double patch = config_number(config, "patch_size"),
-                 side = patch > 0 ? floor(json_number_value(x) / patch) : 0;
-    return there_whole(side * side + 1);
+    const double patch = json_number_value(side_of(qkv_family_get(config, "patch_size"), 0));
+    const double down = json_number_value(side_of(x, 0)), across = json_number_value(side_of(x, 1));
+    return there_whole(patch > 0 ? floor(down / patch) * floor(across / patch) + 1 : 1);
 }
 
 /* A window to both sides: so many positions in all. */
@@ -148,6 +180,20 @@ static json_t *there_scaled(const json_t *config, const json_t *x) {
     return json_real(json_is_true(x) ? sqrt(config_number(config, "d_model")) : 1);
 }
 
+/* The rules of qkv_family_activations, which have the word of config.json, 'gelu_new', and the spec's after the "=", 'gelu_tanh'. */
+static bool word_is(const char *quoted, const char *word) {
+    const size_t n = strlen(word);
+    return quoted[0] == '\'' && !strncmp(quoted + 1, word, n) && !strcmp(quoted + 1 + n, "'");
+}
+
+static json_t *there_activation(const json_t *config, const json_t *x) {
+    const char *word = json_string_value(x);
+    (void)config;
+    for (const struct qkv_family_rule *rule = qkv_family_activations; word && rule->when; rule++)
+        if (word_is(rule->when, word)) return qkv_family_constant(strchr(rule->then, '=') + 1);
+    return NULL;
+}
+
 /* All channels of a head of latent attention, of those that are not rotated. */
 static json_t *there_with_turned(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) + config_number(config, "qk_rope_head_dim"));
@@ -158,41 +204,57 @@ static json_t *there_shared(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) * config_number(config, "moe_intermediate_size"));
 }
 
+/* A key that others have is not read. */
 static const struct {
-    const char *theirs, *ours;
+    const char *theirs, *ours, *kinds;
 } scaling_keys[] = {
-    {"factor", "factor"},
-    {"original_max_position_embeddings", "original_context"},
-    {"beta_fast", "beta_fast"},
-    {"beta_slow", "beta_slow"},
-    {"truncate", "truncate"},
-    {"mscale", "mscale"},
-    {"mscale_all_dim", "mscale_all_dim"},
-    {"low_freq_factor", "low_freq"},
-    {"high_freq_factor", "high_freq"},
-    {"attention_factor", "attention_factor"},
-    {"short_factor", "short"},
-    {"long_factor", "long"},
+    {"factor", "factor", "linear dynamic ntk yarn llama3 longrope"},
+    {"original_max_position_embeddings", "original_context", "yarn llama3 longrope"},
+    {"beta_fast", "beta_fast", "yarn"},
+    {"beta_slow", "beta_slow", "yarn"},
+    {"truncate", "truncate", "yarn"},
+    {"mscale", "mscale", "yarn"},
+    {"mscale_all_dim", "mscale_all_dim", "yarn"},
+    {"low_freq_factor", "low_freq", "llama3"},
+    {"high_freq_factor", "high_freq", "llama3"},
+    {"attention_factor", "attention_factor", "yarn longrope"},
+    {"short_factor", "short", "longrope"},
+    {"long_factor", "long", "longrope"},
 };
+enum { SCALING_KEYS = sizeof scaling_keys / sizeof *scaling_keys };
 
+bool qkv_family_scaling_has(const char *key) {
+    for (size_t i = 0; i < SCALING_KEYS; i++)
+        if (!strcmp(scaling_keys[i].theirs, key)) return true;
+    return false;
+}
+
+const char *qkv_family_scaling_key(const char *ours) {
+    for (size_t i = 0; i < SCALING_KEYS; i++)
+        if (!strcmp(scaling_keys[i].ours, ours)) return scaling_keys[i].theirs;
+    return strcmp(ours, "kind") ? NULL : "rope_type";
+}
+
+/* The length that the model was trained with is that of config.json, where it has one, and else that of the scaling or the context. */
 static json_t *there_scaling(const json_t *config, const json_t *x) {
     if (!json_is_object(x)) return json_null();
     const json_t *type = json_object_get(x, "rope_type");
-    if (!type) type = json_object_get(x, "type");
+    if (!type || json_is_null(type)) type = json_object_get(x, "type");
     const char *kind = json_string_value(type) ? json_string_value(type) : "";
     if (!strcmp(kind, "default")) return json_null();
-    const bool longrope = !strcmp(kind, "longrope") || !strcmp(kind, "su") || json_object_get(x, "long_factor");
+    if (!strcmp(kind, "su") || json_object_get(x, "long_factor")) kind = "longrope";
     json_t *out = json_object(), *whole = qkv_family_get(config, "original_max_position_embeddings");
-    json_object_set_new(out, "kind", json_string(longrope ? "longrope" : kind));
-    for (size_t i = 0; i < sizeof scaling_keys / sizeof *scaling_keys; i++) {
+    json_t *context = qkv_family_get(config, "max_position_embeddings");
+    json_object_set_new(out, "kind", json_string(kind));
+    for (size_t i = 0; i < SCALING_KEYS; i++) {
         json_t *value = json_object_get(x, scaling_keys[i].theirs);
-        if (value && !json_is_null(value)) json_object_set(out, scaling_keys[i].ours, value);
+        if (!value || json_is_null(value) || !strstr(scaling_keys[i].kinds, kind)) continue;
+        json_object_set(out, scaling_keys[i].ours, value);
     }
-    if (json_is_number(whole) && longrope) json_object_set(out, "original_context", whole);
-    if (longrope && json_is_number(whole)) json_object_del(out, "factor"); /* it is context / original */
-    const json_t *most = qkv_family_get(config, "max_position_embeddings");
-    if (!json_object_get(out, "original_context") && strcmp(kind, "linear") && json_is_number(most))
-        json_object_set(out, "original_context", (json_t *)(uintptr_t)most);
+    const bool trained = !strcmp(kind, "yarn") || !strcmp(kind, "llama3") || !strcmp(kind, "longrope");
+    if (trained && json_is_number(whole)) json_object_set(out, "original_context", whole);
+    if ((trained || !strcmp(kind, "dynamic")) && json_is_number(context) && !json_object_get(out, "original_context"))
+        json_object_set(out, "original_context", context);
     return out;
 }
 
@@ -241,9 +303,30 @@ static json_t *back_expansion(const struct qkv_spec *spec, const json_t *x) {
     return back_number(json_number_value(x) / spec->d_model);
 }
 
-static json_t *back_less_two(const struct qkv_spec *spec, const json_t *x) {
+static json_t *back_next(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
-    return json_integer((json_int_t)json_number_value(x) + 2);
+    return json_integer((json_int_t)json_number_value(x) - 1);
+}
+
+static json_t *back_behind_pad(const struct qkv_spec *spec, const json_t *x) {
+    return json_integer((json_int_t)json_number_value(x) + spec->encoder.embed.position.offset);
+}
+
+/* One number where both sides are alike. */
+static json_t *back_down(const struct qkv_spec *spec, const json_t *x) {
+    const int width = spec->encoder.embed.input.width;
+    if (json_number_value(x) == width) return json_incref((json_t *)(uintptr_t)x);
+    return json_pack("[O,i]", x, width);
+}
+
+static json_t *back_across(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec, (void)x;
+    return NULL; /* beside the height */
+}
+
+static json_t *back_side(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_incref((json_t *)(uintptr_t)x);
 }
 
 /* The size of the image is known better. */
@@ -280,6 +363,14 @@ static json_t *back_shared(const struct qkv_spec *spec, const json_t *x) {
     return back_number(json_number_value(x) / stack->kinds[k].ffn.d_ff);
 }
 
+static json_t *back_activation(const struct qkv_spec *spec, const json_t *x) {
+    const char *word = json_string_value(x);
+    (void)spec;
+    for (const struct qkv_family_rule *rule = qkv_family_activations; word && rule->when; rule++)
+        if (word_is(strchr(rule->then, '=') + 1, word)) return qkv_family_constant(rule->when);
+    return NULL;
+}
+
 static json_t *back_scaled(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
     return json_boolean(json_number_value(x) != 1);
@@ -290,7 +381,7 @@ static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
     if (!json_is_object(x)) return json_null();
     json_t *out = json_object();
     json_object_set(out, "rope_type", json_object_get(x, "kind"));
-    for (size_t i = 0; i < sizeof scaling_keys / sizeof *scaling_keys; i++) {
+    for (size_t i = 0; i < SCALING_KEYS; i++) {
         json_t *value = json_object_get(x, scaling_keys[i].ours);
         const bool own = (!strcmp(scaling_keys[i].ours, "attention_factor") ||
                           !strcmp(scaling_keys[i].ours, "factor") || !strncmp(scaling_keys[i].ours, "mscale", 6)) &&
@@ -305,29 +396,35 @@ static json_t *back_scaling_said(const struct qkv_spec *spec, const json_t *x) {
     return json_is_object(x) ? back_scaling(spec, x) : json_pack("{s:s}", "rope_type", "default");
 }
 
-/* What "$KEY:NAME" means. */
+/* What "$KEY:NAME" means; `there` gives NULL for what the sentence says of the key. */
 static const struct {
     const char *name;
     json_t *(*there)(const json_t *config, const json_t *value);
     json_t *(*back)(const struct qkv_spec *spec, const json_t *value);
+    const char *refused;
 } transforms[] = {
-    {"rsqrt", there_rsqrt, back_rsqrt},
-    {"sqrt", there_sqrt, back_sqrt},
-    {"reciprocal", there_reciprocal, back_reciprocal},
-    {"zero", there_zero, back_zero},
-    {"rule", there_rule, back_zero},
-    {"rotary", there_rotary, back_rotary},
-    {"types", there_rule, back_types},
-    {"expansion", there_expansion, back_expansion},
-    {"less_two", there_less_two, back_less_two},
-    {"sides", there_sides, back_sides},
-    {"patches", there_patches, back_patches},
-    {"count", there_count, back_count},
-    {"scaled", there_scaled, back_scaled},
-    {"scaling", there_scaling, back_scaling},
-    {"scaling_said", there_scaling, back_scaling_said},
-    {"with_turned", there_with_turned, back_with_turned},
-    {"shared", there_shared, back_shared},
+    {"rsqrt", there_rsqrt, back_rsqrt, "is out of range"},
+    {"sqrt", there_sqrt, back_sqrt, "is out of range"},
+    {"reciprocal", there_reciprocal, back_reciprocal, "is out of range"},
+    {"activation", there_activation, back_activation, "is no activation that can be read"},
+    {"zero", there_zero, back_zero, "is out of range"},
+    {"rule", there_rule, back_zero, "is out of range"},
+    {"rotary", there_rotary, back_rotary, "is out of range"},
+    {"types", there_rule, back_types, "is out of range"},
+    {"expansion", there_expansion, back_expansion, "is out of range"},
+    {"next", there_next, back_next, "is out of range"},
+    {"behind_pad", there_behind_pad, back_behind_pad, "is out of range"},
+    {"down", there_down, back_down, "is no multiple of patch_size"},
+    {"across", there_across, back_across, "is no multiple of patch_size"},
+    {"side", there_side, back_side, "is out of range"},
+    {"sides", there_sides, back_sides, "is out of range"},
+    {"patches", there_patches, back_patches, "is out of range"},
+    {"count", there_count, back_count, "is out of range"},
+    {"scaled", there_scaled, back_scaled, "is out of range"},
+    {"scaling", there_scaling, back_scaling, "is out of range"},
+    {"scaling_said", there_scaling, back_scaling_said, "is out of range"},
+    {"with_turned", there_with_turned, back_with_turned, "is out of range"},
+    {"shared", there_shared, back_shared, "is out of range"},
 };
 
 json_t *qkv_family_value(const json_t *config, const char *value, const char **why) {
@@ -345,7 +442,7 @@ json_t *qkv_family_value(const json_t *config, const char *value, const char **w
     for (size_t i = 0; i < sizeof transforms / sizeof *transforms; i++) {
         if (strcmp(transforms[i].name, value + n + 1)) continue;
         json_t *made = transforms[i].there(config, x);
-        if (!made) *why = "is out of range"; /* JSON has no infinities */
+        if (!made) *why = transforms[i].refused; /* JSON has no infinities */
         return made;
     }
     *why = "has an unknown transform";

@@ -45,11 +45,12 @@ const struct qkv_family qkv_family_vit = {
     .defaults = "hidden_size=768; num_hidden_layers=12; num_attention_heads=12; intermediate_size=3072; "
                 "hidden_act='gelu'; layer_norm_eps=1e-12; image_size=224; patch_size=16; num_channels=3; "
                 "qkv_bias=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .idle = "encoder_stride pooler_*",
     .spec = "context=$image_size:patches; d_model=$hidden_size; encoder.layers=$num_hidden_layers; "
             "encoder.attention.heads=$num_attention_heads; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "
             "encoder.embed.input.kind='patches'; encoder.embed.input.channels=$num_channels; "
-            "encoder.embed.input.height=$image_size; encoder.embed.input.width=$image_size; "
-            "encoder.embed.input.patch=$patch_size; encoder.embed.input.class_token=true; "
+            "encoder.embed.input.height=$image_size:down; encoder.embed.input.width=$image_size:across; "
+            "encoder.embed.input.patch=$patch_size:side; encoder.embed.input.class_token=true; "
             "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.norm.kind='layernorm'; "
             "encoder.norm.placement='pre'; encoder.norm.eps=$layer_norm_eps",
     .choices = choices,

@@ -110,7 +110,8 @@ static void write_layers(const struct writing *w) {
     const struct qkv_stack_spec *stack = last ? &w->spec->decoder : &w->spec->encoder;
     const char *under = last ? "decoder." : "encoder.";
     const struct qkv_family_kind *kinds = w->family->layers->kinds;
-    json_t *list = json_array();
+    const struct qkv_family_layers *layers = w->family->layers;
+    json_t *list = json_array(), *names = json_array();
     for (int i = 0; i < stack->layers; i++) {
         const int kind = stack->kind_of[i];
         int k = 0;
@@ -118,13 +119,12 @@ static void write_layers(const struct writing *w) {
             if (list_misses(w, under, kinds[other].then, kind) < list_misses(w, under, kinds[k].then, kind)) k = other;
         list_bind(w, under, kinds[k].then, kind);
         json_array_append_new(list, qkv_family_constant(kinds[k].value));
+        json_array_append_new(names, json_string(kinds[k].name));
     }
-    if (w->family->layers->list) {
-        qkv_family_put(w->config, w->family->layers->list, list);
-        return;
-    }
-    w->family->layers->write(w->config, list);
+    if (layers->list) qkv_family_put(w->config, layers->list, json_incref(list));
+    if (layers->write) layers->write(w->config, layers->list ? names : list);
     json_decref(list);
+    json_decref(names);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------- */
@@ -165,6 +165,7 @@ char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *c
     json_t *keys = json_deep_copy(config->keys), *copy = keys ? json_object() : NULL;
     const char *key;
     json_t *value;
+    if (keys) qkv_family_write_rotations(config->family, keys);
     json_object_foreach(keys, key, value) {
         if (!write_own_key(key) && !write_default_null(config->family, key, value)) json_object_set(copy, key, value);
     }

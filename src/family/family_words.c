@@ -1,0 +1,137 @@
+/* What is said of a config.json that cannot be read: sentences with its keys and values. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "family/family.h"
+
+/* ---- a value ------------------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead) {
+    char *text = NULL;
+    const json_t *value = qkv_family_get(r->config, key);
+    if (value) text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    const enum qkv_status status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; of models of type %s can be read: %s",
+                                            r->name, key, text ? text : "missing", r->family->type, instead);
+    free(text);
+    return status;
+}
+
+/* ---- a choice ------------------------------------------------------------------------------------------------------------ */
+
+/* A rule in words: "tie_word_embeddings true and a tensor lm_head.weight". */
+static enum qkv_status rule_print(const struct qkv_family_reading *r, const char *when, struct qkv_buffer *text) {
+    struct qkv_family_piece piece;
+    enum qkv_status status = QKV_OK;
+    for (bool first = true; !status && qkv_family_next(&when, &piece); first = false) {
+        const bool tensor = piece.key[0] == '@', other = piece.value[0] == '!';
+        const char *key = strcmp(piece.key, "architecture") ? piece.key : "architectures";
+        status = qkv_buffer_print(r->ctx, text, "%s", first ? "" : " and ");
+        if (!status && tensor)
+            status = qkv_buffer_print(r->ctx, text, "%s tensor %s", piece.value[0] == 't' ? "a" : "no", key + 1);
+        if (!status && !tensor)
+            status = qkv_buffer_print(r->ctx, text, "%s %s%s", key, other ? "other than " : "", piece.value + other);
+    }
+    return status;
+}
+
+/* What the rules of a choice ask about, as it is. */
+static enum qkv_status rule_print_found(const struct qkv_family_reading *r, const char *when, struct qkv_buffer *text) {
+    struct qkv_family_piece piece;
+    enum qkv_status status = QKV_OK;
+    while (!status && qkv_family_next(&when, &piece)) {
+        const bool tensor = piece.key[0] == '@';
+        const json_t *value = qkv_family_get(r->config, piece.key);
+        char *found = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+        const char *key = strcmp(piece.key, "architecture") ? piece.key : "architectures";
+        if (tensor)
+            status = qkv_buffer_print(r->ctx, text, "%s%s tensor %s", text->size ? ", " : "",
+                                      json_is_true(value) ? "a" : "no", key + 1);
+        else
+            status =
+                qkv_buffer_print(r->ctx, text, "%s%s is %.60s", text->size ? ", " : "", key, found ? found : "missing");
+        free(found);
+    }
+    return status;
+}
+
+enum qkv_status qkv_family_refuse_choice(const struct qkv_family_reading *r, const struct qkv_family_choice *choice) {
+    struct qkv_buffer known = {0}, found = {0};
+    enum qkv_status status = QKV_OK;
+    for (const struct qkv_family_rule *rule = choice->rules; rule->when && !status; rule++) {
+        if (known.size) status = qkv_buffer_print(r->ctx, &known, choice->key ? ", " : ", or ");
+        if (!status && choice->key) status = qkv_buffer_print(r->ctx, &known, "%s", rule->when);
+        if (!status && !choice->key) status = rule_print(r, rule->when, &known);
+        if (!status && !choice->key && rule == choice->rules) status = rule_print_found(r, rule->when, &found);
+    }
+    if (!status && choice->key) status = qkv_family_refuse(r, choice->key, known.data);
+    if (!status)
+        status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s; of models of type %s can be read: %s", r->name, found.data,
+                          r->family->type, known.data);
+    qkv_buffer_free(&known);
+    qkv_buffer_free(&found);
+    return status;
+}
+
+/* ---- what a spec of it cannot be ------------------------------------------------------------------------------------- */
+
+/* The key as the file has it: by another name, where it is there by that alone. */
+static const char *key_spelled(const struct qkv_family_reading *r, const char *key, char text[96]) {
+    const char *aliases = r->family->aliases ? r->family->aliases : "";
+    struct qkv_family_piece piece;
+    while (r->root && !qkv_family_get(r->root, key) && qkv_family_next(&aliases, &piece)) {
+        if (strcmp(piece.value + (*piece.value == '!'), key) || !qkv_family_get(r->root, piece.key)) continue;
+        snprintf(text, 96, "%s", piece.key);
+        return text;
+    }
+    if (!strcmp(key, "rope_scaling") && json_object_size(json_object_get(r->root, "rope_parameters")) &&
+        !json_object_size(json_object_get(r->root, key)))
+        return "rope_parameters";
+    if (!strcmp(key, QKV_FAMILY_FULL_SCALING)) return "rope_parameters.full_attention";
+    return strcmp(key, QKV_FAMILY_LOCAL_SCALING) ? key : "rope_parameters.sliding_attention";
+}
+
+/* Of a path of a spec, or of the last word of one before a number, the key that has its value; false: none has. */
+static bool word_key(const struct qkv_family_reading *r, const char *word, bool last, char key[192]) {
+    const char *path;
+    json_t *value;
+    json_object_foreach(r->paths, path, value) {
+        char name[96], spelled[96];
+        const size_t n = strlen(path);
+        const char *dot = strrchr(path, '.'), *from = json_string_value(value), *more = "";
+        if (last ? !dot || strcmp(dot + 1, word) : strncmp(path, word, n) || (word[n] && word[n] != '.')) continue;
+        if (!last && word[n] == '.' && !(more = qkv_family_scaling_key(word + n + 1))) continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(from, ":"), from);
+        snprintf(key, 192, "%s%s%s", key_spelled(r, name, spelled), *more ? "." : "", more);
+        return true;
+    }
+    return false;
+}
+
+static bool is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
+
+char *qkv_family_reword(const struct qkv_family_reading *r, const char *message) {
+    struct qkv_buffer text = {0};
+    const size_t name = strlen(r->name);
+    enum qkv_status status = QKV_OK;
+    const char *at = message;
+    if (!strncmp(message, r->name, name)) at += name; /* a path of words */
+    status = qkv_buffer_print(r->ctx, &text, "%.*s", (int)(at - message), message);
+    while (*at && !status) {
+        char word[192], key[192];
+        size_t n = 0;
+        while (is_word(at[n])) n++;
+        while (n && at[n - 1] == '.') n--; /* the end of a sentence */
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        const bool number = at[n] == ' ' && strchr("-0123456789", at[n + 1]) && at[n + 1];
+        const bool found =
+            n && n < sizeof word && (word_key(r, word, false, key) || (number && word_key(r, word, true, key)));
+        status = found ? qkv_buffer_print(r->ctx, &text, "%s", key)
+                       : qkv_buffer_print(r->ctx, &text, "%.*s", (int)(n ? n : 1), at);
+        at += n ? n : 1;
+    }
+    if (!status) return text.data;
+    qkv_buffer_free(&text);
+    return NULL;
+}
