@@ -3,6 +3,8 @@
 
 #include "family_fixture.h"
 
+#include "model/spec.h"
+
 #define GPT2 TEST_SOURCE_DIR "/tests/golden/hf/gpt2"
 
 /* A folder with a changed config.json: the first text `from` in it is `to`. */
@@ -45,6 +47,8 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
         {"\"gpt2\"", "\"gtp2\"", QKV_FORMAT, "the nearest known ones are gpt2"},
         {"\"model_type\": \"gpt2\",", "", QKV_FORMAT, "no model_type"},
         {"GPT2LMHeadModel", "GPT2DoubleHeadsModel", QKV_SPEC, "GPT2LMHeadModel"},
+        {"GPT2LMHeadModel", "GPT2ForMultipleChoice", QKV_SPEC,
+         "architectures is \"GPT2ForMultipleChoice\"; of gpt2 can be read: GPT2LMHeadModel,GPT2Model,"},
         {"gelu_new", "mish", QKV_SPEC, "activation_function is \"mish\""},
         {"\"n_layer\": 2", "\"n_layer\": 2, \"scale_attn_by_inverse_layer_idx\": true", QKV_SPEC,
          "scale_attn_by_inverse_layer_idx is true"},
@@ -59,6 +63,37 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         const char *folder = config_changed("changed", GPT2, cases[i].from, cases[i].to);
         expect_refused(folder, cases[i].status, cases[i].says);
+        test_remove_tree(folder);
+    }
+}
+
+/* Other names of what is known: the same spec. */
+static void a_family_is_read_under_its_other_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *golden, *from, *to;
+    } cases[] = {
+        {"deepseek_v3_plain", "\"deepseek_v3\"", "\"kimi_k2\""},
+        {"bart_small", "BartForConditionalGeneration", "BartModel"},
+        {"bert_pretraining", "BertForPreTraining", "BertForMaskedLM"},
+        {"t5_encoder", "T5EncoderModel", "MT5EncoderModel"},
+        {"qwen3_classify", "\"Qwen3ForSequenceClassification\"", "\"Qwen3ForSequenceClassification\", \"Qwen3Model\""},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_context *ctx;
+        struct qkv_model *one, *other;
+        char golden[600], a[QKV_DIGEST_TEXT], b[QKV_DIGEST_TEXT];
+        snprintf(golden, sizeof golden, TEST_SOURCE_DIR "/tests/golden/hf/%s", cases[i].golden);
+        const char *folder = config_changed("names", golden, cases[i].from, cases[i].to);
+        assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+        load_or_fail(ctx, golden, &one);
+        load_or_fail(ctx, folder, &other);
+        assert_int_equal(qkv_spec_digest(ctx, qkv_model_spec(one), a), QKV_OK);
+        assert_int_equal(qkv_spec_digest(ctx, qkv_model_spec(other), b), QKV_OK);
+        assert_string_equal(a, b);
+        qkv_model_free(one);
+        qkv_model_free(other);
+        qkv_context_free(ctx);
         test_remove_tree(folder);
     }
 }
@@ -316,6 +351,7 @@ static int make_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_family_cannot_be_is_refused_by_its_key),
+        cmocka_unit_test(a_family_is_read_under_its_other_names),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
         cmocka_unit_test(weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor),

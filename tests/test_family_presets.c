@@ -36,7 +36,7 @@ static const char *family_of(struct qkv_context *ctx, const char *name, const ch
     struct qkv_family_config config = {0};
     struct qkv_spec spec;
     if (qkv_spec_preset(ctx, &spec, name, settings, n)) fail_msg("%s: %s", name, qkv_message(ctx));
-    if (qkv_family_write(ctx, NULL, &spec, &config)) return NULL;
+    if (qkv_family_write(ctx, NULL, NULL, &spec, &config)) return NULL;
     const char *type = config.family->type;
     qkv_family_config_free(&config);
     return type;
@@ -53,7 +53,7 @@ static void presets_are_of_the_family_whose_shape_they_have(void **state) {
         {"llama-style", "llama"},
         {"mqa-style", "gpt_bigcode"},
         {"mla-tiny", "deepseek_v2"},
-        {"deepseek-style", "deepseek_v3"},
+        {"deepseek-style", "deepseek_v3,kimi_k2"},
         {"neox-style", "gpt_neox"},
         {"qwen3-style", "qwen3"},
         {"mixtral-style", "mixtral"},
@@ -104,10 +104,10 @@ static void obstacles_are_told_without_what_zeros_can_say(void **state) {
     struct qkv_family_config config = {0};
     struct qkv_spec spec;
     assert_int_equal(qkv_spec_preset(ctx, &spec, "nano-gpt", settings, TEST_COUNT(settings)), QKV_OK);
-    assert_int_equal(qkv_family_write(ctx, "gpt2", &spec, &config), QKV_SPEC);
+    assert_int_equal(qkv_family_write(ctx, "gpt2", NULL, &spec, &config), QKV_SPEC);
     assert_non_null(strstr(qkv_message(ctx), "decoder.attention.window is 3 (--set decoder.attention.window=0)"));
     assert_null(strstr(qkv_message(ctx), "bias"));
-    assert_int_equal(qkv_family_write(ctx, "bert", &spec, &config), QKV_SPEC);
+    assert_int_equal(qkv_family_write(ctx, "bert", NULL, &spec, &config), QKV_SPEC);
     assert_non_null(strstr(qkv_message(ctx), "other stacks"));
     qkv_context_free(ctx);
 }

@@ -111,7 +111,17 @@ static void check_learns(const char *folder, const char *name) {
     snprintf(run, sizeof run, "%s", fixture_run("learns"));
     snprintf(out, sizeof out, "%s", fixture_run("exported"));
     const struct qkv_train_options o = published_options(ctx, folder, path, 2, TEST_COUNT(losses));
-    struct qkv_trainer *t = published_begin(ctx, &o, run);
+    struct qkv_spec spec;
+    struct qkv_trainer *t;
+    assert_ok(ctx, qkv_folder_spec(ctx, folder, NULL, 0, &spec));
+    if (spec.head.kind == QKV_HEAD_NONE || (spec.head.kind != QKV_HEAD_LM && spec.head.classes == 1)) {
+        assert_status(ctx, qkv_trainer_create(ctx, NULL, &o, run, NULL, NULL, &t), QKV_SPEC);
+        assert_non_null(
+            strstr(qkv_message(ctx), spec.head.kind == QKV_HEAD_NONE ? "without a head" : "head.classes is 1"));
+        qkv_context_free(ctx);
+        return;
+    }
+    t = published_begin(ctx, &o, run);
     published_losses(ctx, t, TEST_COUNT(losses), losses);
     if (!(losses[7] < losses[0] - 0.01)) fail_msg("%s: the loss goes from %g to %g", name, losses[0], losses[7]);
     /* Exported and read again it is the same to the bit: what is tied, shared or fused there is one here. */

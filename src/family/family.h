@@ -17,6 +17,7 @@
     X(gpt2)                                                                                                            \
     X(llama)                                                                                                           \
     X(mistral)                                                                                                         \
+    X(ministral)                                                                                                       \
     X(mixtral)                                                                                                         \
     X(qwen2)                                                                                                           \
     X(qwen2_moe)                                                                                                       \
@@ -49,6 +50,7 @@
     X(electra)                                                                                                         \
     X(modernbert)                                                                                                      \
     X(t5)                                                                                                              \
+    X(t5_encoder)                                                                                                      \
     X(bart)                                                                                                            \
     X(marian)                                                                                                          \
     X(vit)                                                                                                             \
@@ -111,9 +113,11 @@ struct qkv_family_tensor {
 
 struct qkv_family {
     const char *type; /* model_type, with commas where there are several */
-    const char
-        *architectures; /* the classes that it reads, the first one being that of a config.json without; commas */
-    const char *stacks; /* "decoder", "encoder" or "encoder decoder" */
+    /* the classes that it reads, the first one being that of a config.json without; commas. What a name ends with is the key `class`
+     * of tables: "ForTokenClassification" of BertForTokenClassification, "Model" of BertModel (family_classes.c) */
+    const char *architectures;
+    const char *classes; /* of that key: classes that are read as another one, "ForPreTraining=ForMaskedLM" */
+    const char *stacks;  /* "decoder", "encoder" or "encoder decoder" */
     const char *
         aliases; /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have; "!": theirs wins over it */
     const char *defaults; /* what a key is where config.json has none */
@@ -128,8 +132,9 @@ struct qkv_family {
     const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
     const struct qkv_family_tensor *tensors; /* its own; NULL: none */
     const struct qkv_family_tensor
-        *others;        /* those of a table that it shares, for what its own do not have; NULL: none */
-    const char *prefix; /* begins names that files of the base model do not begin with; NULL: none */
+        *others;                 /* those of a table that it shares, for what its own do not have; NULL: none */
+    const char *prefix;          /* begins names that files of the base model do not begin with; NULL: none */
+    const char *question_prefix; /* what stands there in files of the class that answers questions; NULL: the same */
     const char
         *ignored; /* patterns of tensors that are no weights, with spaces; "$KEY" in one is a number; NULL: none */
     bool hidden_before_norm; /* what it calls its last hidden states is before the final norm */
@@ -145,8 +150,38 @@ extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[]
     qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
     qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
-/* Every second layer with a window. Of Qwen: layers with a window; which layers have experts, and how that is said. */
-extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_qwen_layers;
+extern const struct qkv_family_rule qkv_family_t5_feed_forwards[], qkv_family_head_biases[];
+/* The classes that are made of any decoder: a language model, classifiers of texts by their last token and of tokens, answers to questions
+ * (two classes of tokens: where an answer begins, and where it ends), and the decoder alone. */
+extern const struct qkv_family_rule qkv_family_decoder_classes[];
+/* Their heads: a classifier of tokens is called `tokens`, the language model's `lm`. */
+#define QKV_FAMILY_DECODER_HEADS(tokens, lm)                                                                           \
+    {"head", "score", 0, 0, "class='ForSequenceClassification'"},                                                      \
+        {"head", tokens, 0, 0, "class='ForTokenClassification'"},                                                      \
+        {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"}, {                                                \
+        "head", lm, 0, 0, NULL                                                                                         \
+    }
+/* The heads of encoders that have no layer before the scores: of tokens, of two classes of them, and none. */
+#define QKV_FAMILY_CLASSIFY_TOKENS                                                                                     \
+    "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"
+#define QKV_FAMILY_ANSWER "head.kind='classify_tokens'; head.classes=2; head.bias=true; head.transform=null"
+#define QKV_FAMILY_BARE   "head.kind='none'; tie='none'"
+/* The class that answers questions, and the names of its two classes of tokens. */
+#define QKV_FAMILY_ANSWERS "ForQuestionAnswering"
+extern const char *const qkv_family_answer[2];
+/* What a language model alone has of a head: a classifier's scores are as they come. */
+#define QKV_FAMILY_SCORES "tie='none'; head.scale=1.0; head.softcap=0.0"
+/* The key `class` of an architecture; NULL: it ends with nothing that is known. And the first architecture of a family that has a class,
+ * n bytes of its list; that of a config.json without where none has it. */
+const char *qkv_family_class(const struct qkv_family *family, const char *architecture);
+const char *qkv_family_architecture(const struct qkv_family *family, const char *class, size_t *n);
+/* The matrix of a feed-forward has another name beside gates. */
+#define QKV_FAMILY_T5_UNGATED                                                                                          \
+    "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
+    "feed_forward_proj=!'gated-relu'; feed_forward_proj=!'gated-tanh'; feed_forward_proj=!'gated-gelu_python'"
+/* Every second layer with a window; those that a list names, all without one. Of Qwen: layers with a window; which layers have experts, and
+ * how that is said. */
+extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_listed_windows, qkv_family_qwen_layers;
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
 void qkv_family_write_qwen_sparse(json_t *config, const json_t *values);
 /* use_sliding_window: whether the name of a kind has "sliding" in it. */
@@ -156,7 +191,7 @@ bool qkv_family_first_dense(const json_t *config, int layer);
 void qkv_family_write_first_dense(json_t *config, const json_t *values);
 /* What LLaMA and those that came of it have in common, and their rotation, of a stack or of a kind of layer. */
 #define QKV_FAMILY_LLAMA_STEM                                                                                          \
-    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "                      \
+    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "                                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
     "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.head_dim=$head_dim; "                          \
     "decoder.embed.position.kind='none'; "
@@ -178,7 +213,7 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     "ffn.d_ff=$moe_intermediate_size; ffn.experts.count=$n_routed_experts; "                                           \
     "ffn.experts.scale=$routed_scaling_factor; ffn.experts.shared=$n_shared_experts:shared; "
 #define QKV_FAMILY_DEEPSEEK_SPEC                                                                                       \
-    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "                      \
+    "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "                                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
     "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.latent.rope_dim=$qk_rope_head_dim; "           \
     "decoder.attention.head_dim=$qk_nope_head_dim:with_turned; decoder.attention.value_dim=$v_head_dim; "              \
@@ -220,23 +255,23 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
         "ffn_norm", stem ".encoder.layer.{N}.output.LayerNorm", 0, 0, NULL                                             \
     }
 #define QKV_FAMILY_BERT_TRANSFORMS(class, key)                                                                         \
-    {"architecture='" class "'", "head.transform.activation=$" key ":activation"}, {                                   \
-        "architecture=!'" class "'", ""                                                                                \
+    {"class='" class "'", "head.transform.activation=$" key ":activation"}, {                                          \
+        "class=!'" class "'", ""                                                                                       \
     }
 /* A masked language model whose scores have a table of their own. */
 #define QKV_FAMILY_UNTIED(class)                                                                                       \
-    { "architecture='" class "'; tie_word_embeddings=false", "tie='none'" }
+    { "class='" class "'; tie_word_embeddings=false", "tie='none'" }
 #define QKV_FAMILY_UNTIED_END                                                                                          \
     {"tie_word_embeddings=true", ""}, {"tie_word_embeddings=false", ""}, {                                             \
         NULL, NULL                                                                                                     \
     }
 /* Its tensors, under the names that the scores have, with the bias of the masked language model where the table has none of its own. */
 #define QKV_FAMILY_UNTIED_TENSORS(class, scores, bias_)                                                                \
-    {"head.weight", scores, 0, 0, "architecture='" class "'; tie_word_embeddings=false"},                              \
+    {"head.weight", scores, 0, 0, "class='" class "'; tie_word_embeddings=false"},                                     \
         {"head.bias", "=" bias_, 0, 0,                                                                                 \
-         "architecture='" class "'; tie_word_embeddings=false; @" scores ".bias=false; @" bias_ "=true"},              \
+         "class='" class "'; tie_word_embeddings=false; @" scores ".bias=false; @" bias_ "=true"},                     \
     {                                                                                                                  \
-        "head.bias", scores, 0, 0, "architecture='" class "'; tie_word_embeddings=false"                               \
+        "head.bias", scores, 0, 0, "class='" class "'; tie_word_embeddings=false"                                      \
     }
 #define QKV_FAMILY_CHOICES_END                                                                                         \
     { "", NULL }
@@ -260,10 +295,10 @@ typedef bool qkv_family_has(const void *user, const char *name);
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec);
 /* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it, else of one that has more which
- * weights of zeros or copies fill (config->whole). QKV_SPEC: there is none; the sentence says what the nearest one has otherwise, each
- * difference with the setting that avoids it. */
-enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
-                                 struct qkv_family_config *config);
+ * weights of zeros or copies fill (config->whole); of the class where one has it as that (NULL: of any). QKV_SPEC: there is none; the
+ * sentence says what the nearest one has otherwise, each difference with the setting that avoids it. */
+enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const char *class,
+                                 const struct qkv_spec *spec, struct qkv_family_config *config);
 /* Its text: `format` is the number format of the matrices, "bfloat16". The caller's, freed with free(); NULL: no memory. */
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype);
 
@@ -288,6 +323,8 @@ void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array
                       struct qkv_array *theirs);
 /* Whether a tensor of a file is none of the weights, and to be left out. */
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name);
+/* Another name that a tensor may have in files, of those with number i; false: there is none. */
+bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
 
 /* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that learn. `memory` is
  * what an array has of its own; others show the model's. */
@@ -353,8 +390,9 @@ bool qkv_family_holds(const json_t *config, const char *when);
 json_t *qkv_family_value(const json_t *config, const char *value, const char **why);
 /* The other way round: the value of the key for what the spec has; NULL: there is none. */
 json_t *qkv_family_back(const struct qkv_spec *spec, const char *transform, const json_t *value);
-/* Keys that have of a spec what the family can say; a new object. */
-json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const struct qkv_spec *spec);
+/* Keys that have of a spec what the family can say, as that class or as any (NULL); a new object. */
+json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const char *class,
+                        const struct qkv_spec *spec);
 /* Settings that make of one spec another. */
 enum { QKV_FAMILY_SETTINGS = 40 };
 struct qkv_family_setting {

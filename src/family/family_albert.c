@@ -2,30 +2,29 @@
 #include "family/family.h"
 
 static const struct qkv_family_rule heads[] = {
-    {"'AlbertForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.width=$embedding_size; "
-                            "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
-    {"'AlbertForSequenceClassification'", "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; "
-                                          "head.bias=true; head.transform.activation='tanh'; head.transform.norm=null"},
-    {"'AlbertModel'", "head.kind='none'; tie='none'"},
+    {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.width=$embedding_size; "
+                      "head.transform.norm.kind='layernorm'; "
+                      "head.transform.norm.eps=$layer_norm_eps"},
+    {"'ForSequenceClassification'", "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; "
+                                    "head.bias=true; head.transform.activation='tanh'; head.transform.norm=null"},
+    {"'ForTokenClassification'", QKV_FAMILY_CLASSIFY_TOKENS},
+    {"'ForQuestionAnswering'", QKV_FAMILY_ANSWER},
+    {"'Model'", QKV_FAMILY_BARE},
     {NULL, NULL},
 };
 
 static const struct qkv_family_rule transforms[] = {
-    QKV_FAMILY_BERT_TRANSFORMS("AlbertForMaskedLM", "hidden_act"),
+    QKV_FAMILY_BERT_TRANSFORMS("ForMaskedLM", "hidden_act"),
     {NULL, NULL},
 };
 
 static const struct qkv_family_rule ties[] = {
-    QKV_FAMILY_UNTIED("AlbertForMaskedLM"),
+    QKV_FAMILY_UNTIED("ForMaskedLM"),
     QKV_FAMILY_UNTIED_END,
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_activations},
-    {"architecture", heads},
-    {NULL, transforms},
-    {NULL, ties},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_act", qkv_family_activations}, {"class", heads}, {NULL, transforms}, {NULL, ties}, QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {
@@ -39,23 +38,26 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.ffn", 0, 0, NULL},
     {"ffn.down", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.ffn_output", 0, 0, NULL},
     {"ffn_norm", "albert.encoder.albert_layer_groups.{G}.albert_layers.0.full_layer_layer_norm", 0, 0, NULL},
-    {"head.transform", "albert.pooler", 0, 0, "architecture='AlbertForSequenceClassification'"},
+    {"head.transform", "albert.pooler", 0, 0, "class='ForSequenceClassification'"},
     {"head.transform", "predictions.dense", 0, 0, NULL},
     {"head.norm", "predictions.LayerNorm", 0, 0, NULL},
-    QKV_FAMILY_UNTIED_TENSORS("AlbertForMaskedLM", "predictions.decoder", "predictions.bias"),
-    {"head", "classifier", 0, 0, "architecture=!'AlbertForMaskedLM'"},
+    QKV_FAMILY_UNTIED_TENSORS("ForMaskedLM", "predictions.decoder", "predictions.bias"),
+    {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"},
+    {"head", "classifier", 0, 0, "class=!'ForMaskedLM'"},
     {"head.bias", "=predictions.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_albert = {
     .type = "albert",
-    .architectures = "AlbertForMaskedLM,AlbertForSequenceClassification,AlbertModel",
+    .architectures = "AlbertForMaskedLM,AlbertForPreTraining,AlbertForSequenceClassification,"
+                     "AlbertForTokenClassification,AlbertForQuestionAnswering,AlbertModel",
+    .classes = "ForPreTraining=ForMaskedLM",
     .stacks = "encoder",
     .defaults =
         "vocab_size=30000; hidden_size=4096; num_hidden_layers=12; num_attention_heads=64; intermediate_size=16384; "
         "hidden_act='gelu_new'; max_position_embeddings=512; type_vocab_size=2; layer_norm_eps=1e-12; "
-        "tie_word_embeddings=true; embedding_size=128; num_hidden_groups=1; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+        "tie_word_embeddings=true; embedding_size=128; num_hidden_groups=1",
     .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false; inner_group_num=1; "
              "num_hidden_groups=!0",
     .idle = "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep",

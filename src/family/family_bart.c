@@ -1,4 +1,4 @@
-/* BART (Lewis et al. 2019). */
+/* BART (Lewis et al. 2019). The base model is read as the language model, whose head is its embedding. */
 #include "family/family.h"
 
 /* Apart, both stacks and the head have tables of their own. */
@@ -12,6 +12,7 @@ static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", ties},
     {"scale_embedding", qkv_family_flags},
     {"activation_function", qkv_family_activations},
+    {NULL, qkv_family_head_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -28,6 +29,7 @@ static const struct qkv_family_tensor tensors[] = {
 const struct qkv_family qkv_family_bart = {
     .type = "bart",
     .architectures = "BartForConditionalGeneration,BartModel",
+    .classes = "Model=ForConditionalGeneration",
     .stacks = "encoder decoder",
     .aliases = "num_hidden_layers=!encoder_layers; num_attention_heads=!encoder_attention_heads; hidden_size=!d_model",
     .defaults = "encoder_layers=12; decoder_layers=12; encoder_attention_heads=16; decoder_attention_heads=16; "
@@ -36,7 +38,7 @@ const struct qkv_family qkv_family_bart = {
     .idle = "add_bias_logits extra_pos_embeddings save_step",
     .spec = QKV_FAMILY_BART_SPEC
     "source_vocab=$vocab_size; "
-    "context=$max_position_embeddings; head.bias=true; *.attention.bias=true; "
+    "context=$max_position_embeddings; *.attention.bias=true; "
     "*.embed.position.kind='learned'; *.embed.position.offset=2; *.embed.scale=$scale_embedding:scaled; "
     "*.embed.norm.kind='layernorm'; *.embed.norm.eps=1e-5; *.norm.placement='post'",
     .choices = choices,

@@ -3,6 +3,7 @@
 
 static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -16,13 +17,14 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "transformer.h.{N}.mlp.dense_h_to_4h", 0, 0, NULL},
     {"ffn.down", "transformer.h.{N}.mlp.dense_4h_to_h", 0, 0, NULL},
     {"norm", "transformer.ln_f", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("classifier", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_bloom = {
     .type = "bloom",
-    .architectures = "BloomForCausalLM",
+    .architectures = "BloomForCausalLM,BloomModel,BloomForSequenceClassification,BloomForTokenClassification,"
+                     "BloomForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "n_embed=hidden_size; num_attention_heads=n_head; num_hidden_layers=n_layer",
     .defaults = "vocab_size=250880; hidden_size=64; n_layer=2; n_head=8; layer_norm_epsilon=1e-5; seq_length=2048; "
@@ -30,7 +32,7 @@ const struct qkv_family qkv_family_bloom = {
     .needs = "apply_residual_connection_post_layernorm=false",
     .idle = "attention_softmax_in_fp32 masked_softmax_fusion offset_alibi skip_bias_add skip_bias_add_qkv "
             "slow_but_exact",
-    .spec = "vocab=$vocab_size; context=$seq_length; d_model=$hidden_size; head.kind='lm'; decoder.layers=$n_layer; "
+    .spec = "vocab=$vocab_size; context=$seq_length; d_model=$hidden_size; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.attention.position.kind='alibi'; "
             "decoder.ffn.kind='gelu_tanh'; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "
             "decoder.embed.norm.kind='layernorm'; decoder.embed.norm.eps=$layer_norm_epsilon; "

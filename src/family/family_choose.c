@@ -24,6 +24,7 @@ static void spec_strip(struct qkv_spec *spec) {
 /* A family, and what a spec must set to be one of its models. */
 struct nearest {
     const struct qkv_family *family; /* NULL: none */
+    const char *class;               /* as which it is tried; NULL: any */
     struct qkv_family_settings settings;
     size_t obstacles; /* of the settings those that make another model, */
     size_t distance;  /* and how much that changes */
@@ -38,7 +39,7 @@ static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qk
     struct qkv_family_config config;
     struct qkv_spec again;
     json_decref(n->config);
-    n->config = qkv_family_keys(ctx, n->family, &n->whole);
+    n->config = qkv_family_keys(ctx, n->family, n->class, &n->whole);
     if (qkv_family_read(ctx, "config.json", n->config, NULL, NULL, &config, &again)) {
         snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
         qkv_forgive(ctx);
@@ -132,13 +133,14 @@ static bool is_nearer(const struct nearest *a, const struct nearest *b) {
 }
 
 /* The nearest of the families that settings lead to. `failed` is the first of the others. */
-static void choose(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec, struct nearest *work,
-                   struct nearest *best, struct nearest *failed) {
+static void choose(struct qkv_context *ctx, const char *type, const char *class, const struct qkv_spec *spec,
+                   struct nearest *work, struct nearest *best, struct nearest *failed) {
     for (size_t i = 0; qkv_families[i]; i++) {
         const bool untied = spec->tie == QKV_TIE_ALL;
         for (int tied = 1; tied >= (untied ? 0 : 1); tied--) { /* a head may be a copy of the table that it shares */
-            *work = (struct nearest){.family = qkv_families[i]};
+            *work = (struct nearest){.family = qkv_families[i], .class = class};
             if (!has_type(work->family, type) || !has_stacks(work->family, spec)) continue;
+            if (class && !strstr(work->family->architectures, class)) continue;
             if (!tied) work->settings = (struct qkv_family_settings){1, {{"tie", "stacks", "all", true}}};
             const bool there = approach(ctx, spec, work);
             struct nearest *to = there ? best : failed;
@@ -212,8 +214,8 @@ static enum qkv_status take_nearest(struct qkv_context *ctx, const struct neares
     return QKV_OK;
 }
 
-enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const struct qkv_spec *spec,
-                                 struct qkv_family_config *config) {
+enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const char *class,
+                                 const struct qkv_spec *spec, struct qkv_family_config *config) {
     enum { WORK, BEST, FAILED, COUNT };
     struct nearest *n = qkv_allocate(ctx, COUNT, sizeof *n);
     struct qkv_spec *stripped = qkv_allocate(ctx, 1, sizeof *stripped);
@@ -221,8 +223,15 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
     if (!status) {
         *stripped = *spec;
         spec_strip(stripped);
-        choose(ctx, type, stripped, &n[WORK], &n[BEST], &n[FAILED]);
-        const bool found = n[BEST].family && !n[BEST].obstacles;
+        if (class) choose(ctx, type, class, stripped, &n[WORK], &n[BEST], &n[FAILED]);
+        bool found = n[BEST].family && !n[BEST].obstacles;
+        if (!found) {
+            json_decref(n[BEST].config);
+            json_decref(n[FAILED].config);
+            n[BEST] = n[FAILED] = (struct nearest){0};
+            choose(ctx, type, NULL, stripped, &n[WORK], &n[BEST], &n[FAILED]);
+            found = n[BEST].family && !n[BEST].obstacles;
+        }
         status = found ? take_nearest(ctx, &n[BEST], config) : fail_nearest(ctx, type, &n[BEST], &n[FAILED]);
         json_decref(n[BEST].config);
         json_decref(n[FAILED].config);

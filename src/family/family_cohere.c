@@ -9,16 +9,14 @@ static const struct qkv_family_rule query_norms[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_gates},
-    {"tie_word_embeddings", qkv_family_ties},
-    {"attention_bias", qkv_family_attention_biases},
-    {"use_qk_norm", query_norms},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes}, {"attention_bias", qkv_family_attention_biases},
+    {"use_qk_norm", query_norms},          QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_cohere = {
     .type = "cohere",
-    .architectures = "CohereForCausalLM",
+    .architectures = "CohereForCausalLM,CohereModel",
     .stacks = "decoder",
     .defaults = "vocab_size=256000; hidden_size=8192; intermediate_size=22528; num_hidden_layers=40; "
                 "num_attention_heads=64; num_key_value_heads=null; head_dim=null; hidden_act='silu'; "

@@ -35,8 +35,11 @@ static const struct qkv_family_rule methods[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_gates}, {"tie_word_embeddings", qkv_family_ties},
-    {NULL, qkv_family_latent_biases}, {"topk_method", methods},
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
+    {NULL, qkv_family_latent_biases},
+    {"topk_method", methods},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -44,7 +47,7 @@ static const struct qkv_family_layers layers = {NULL, kinds, kind_of, kinds_writ
 
 const struct qkv_family qkv_family_deepseek_v2 = {
     .type = "deepseek_v2",
-    .architectures = "DeepseekV2ForCausalLM",
+    .architectures = "DeepseekV2ForCausalLM,DeepseekV2Model,DeepseekV2ForSequenceClassification",
     .stacks = "decoder",
     .aliases = "num_experts=n_routed_experts",
     .defaults =

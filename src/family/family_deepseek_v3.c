@@ -1,4 +1,4 @@
-/* DeepSeek V3 and R1 (DeepSeek-AI 2024): latent attention, and experts that are chosen by corrected scores. */
+/* DeepSeek V3 and R1 (DeepSeek-AI 2024), Kimi K2: latent attention, and experts that are chosen by corrected scores. */
 #include "family/family.h"
 
 static const struct qkv_family_rule pairings[] = {
@@ -23,9 +23,9 @@ static int kind_of(const json_t *config, int layer, int listed) {
 }
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_gates}, {"tie_word_embeddings", qkv_family_ties},
-    {NULL, qkv_family_latent_biases}, {"rope_interleave", pairings},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes}, {NULL, qkv_family_latent_biases},
+    {"rope_interleave", pairings},         QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_layers layers = {
@@ -33,8 +33,9 @@ static const struct qkv_family_layers layers = {
 
 /* The layer behind the last one predicts a second token, and is none of the model. */
 const struct qkv_family qkv_family_deepseek_v3 = {
-    .type = "deepseek_v3",
-    .architectures = "DeepseekV3ForCausalLM",
+    .type = "deepseek_v3,kimi_k2",
+    .architectures =
+        "DeepseekV3ForCausalLM,DeepseekV3Model,DeepseekV3ForSequenceClassification,DeepseekV3ForTokenClassification",
     .stacks = "decoder",
     .aliases = "num_local_experts=n_routed_experts",
     .defaults =

@@ -33,6 +33,7 @@ static const struct qkv_family_rule positions[] = {
 static const struct qkv_family_choice choices[] = {
     {"activation", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"bias", biases},
     {NULL, blocks},
     {NULL, keys},
@@ -55,13 +56,14 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "transformer.h.{N}.mlp.dense_h_to_4h", 0, 0, NULL},
     {"ffn.down", "transformer.h.{N}.mlp.dense_4h_to_h", 0, 0, NULL},
     {"norm", "transformer.ln_f", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("classifier", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_falcon = {
     .type = "falcon,RefinedWeb,RefinedWebModel",
-    .architectures = "FalconForCausalLM,RWForCausalLM",
+    .architectures = "FalconForCausalLM,RWForCausalLM,FalconModel,FalconForSequenceClassification,"
+                     "FalconForTokenClassification,FalconForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "n_head=num_attention_heads; n_head_kv=num_kv_heads; n_layer=num_hidden_layers; n_embed=hidden_size",
     .defaults =
@@ -69,7 +71,7 @@ const struct qkv_family qkv_family_falcon = {
         "alibi=false; new_decoder_architecture=false; multi_query=true; parallel_attn=true; bias=false; "
         "rope_theta=10000.0; rope_scaling=null; ffn_hidden_size=null; activation='gelu'; num_ln_in_parallel_attn=null; "
         "layer_norm_epsilon=1e-5; max_position_embeddings=2048; tie_word_embeddings=true",
-    .spec = "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "
+    .spec = "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "
             "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "
             "decoder.ffn.d_ff=$ffn_hidden_size; decoder.embed.position.kind='none'; decoder.norm.kind='layernorm'; "
             "decoder.norm.eps=$layer_norm_epsilon",

@@ -21,13 +21,14 @@ static const struct qkv_family_rule gates[] = {
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_gemma = {
     .type = "gemma",
-    .architectures = "GemmaForCausalLM",
+    .architectures = "GemmaForCausalLM,GemmaModel,GemmaForSequenceClassification,GemmaForTokenClassification",
     .stacks = "decoder",
     .defaults =
         "vocab_size=256000; hidden_size=3072; intermediate_size=24576; num_hidden_layers=28; num_attention_heads=16; "

@@ -4,13 +4,14 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_activation", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_gemma2 = {
     .type = "gemma2",
-    .architectures = "Gemma2ForCausalLM",
+    .architectures = "Gemma2ForCausalLM,Gemma2Model,Gemma2ForSequenceClassification,Gemma2ForTokenClassification",
     .stacks = "decoder",
     .defaults = "vocab_size=256000; hidden_size=2304; intermediate_size=9216; num_hidden_layers=26; "
                 "num_attention_heads=8; num_key_value_heads=4; head_dim=256; "

@@ -6,10 +6,18 @@ static const struct qkv_family_kind kinds[] = {
      "attention.window=0; attention.position.kind='rope'; attention.position.theta=$rope_theta; "
      "attention.position.scaling=$" QKV_FAMILY_FULL_SCALING ":scaling"},
     {"'sliding_attention'", "sliding",
-     "attention.window=$sliding_window; attention.position.kind='rope'; "
+     "attention.window=$sliding_window:reach; attention.position.kind='rope'; "
      "attention.position.theta=$rope_local_base_freq; "
      "attention.position.scaling=$" QKV_FAMILY_LOCAL_SCALING ":scaling"},
     {NULL, NULL, NULL},
+};
+
+/* EmbeddingGemma sees both ways. */
+static const struct qkv_family_rule directions[] = {
+    {"false", "decoder.attention.causal=true"},
+    {"null", "decoder.attention.causal=true"},
+    {"true", "decoder.attention.causal=false"},
+    {NULL, NULL},
 };
 
 /* Every so-manieth layer sees everything. */
@@ -19,17 +27,16 @@ static int kind_of(const json_t *config, int layer, int listed) {
 }
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_activation", qkv_family_gates},
-    {"tie_word_embeddings", qkv_family_ties},
-    {"attention_bias", qkv_family_attention_biases},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_activation", qkv_family_gates},         {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},           {"use_bidirectional_attention", directions},
+    {"attention_bias", qkv_family_attention_biases}, QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, {"sliding_window_pattern"}, NULL};
 
 const struct qkv_family qkv_family_gemma3 = {
     .type = "gemma3_text",
-    .architectures = "Gemma3ForCausalLM",
+    .architectures = "Gemma3ForCausalLM,Gemma3TextModel,Gemma3TextForSequenceClassification",
     .stacks = "decoder",
     .defaults = "vocab_size=262208; hidden_size=2304; intermediate_size=9216; num_hidden_layers=26; "
                 "num_attention_heads=8; num_key_value_heads=4; head_dim=256; "
@@ -37,8 +44,8 @@ const struct qkv_family qkv_family_gemma3 = {
                 "tie_word_embeddings=true; attention_bias=false; hidden_activation='gelu_pytorch_tanh'; "
                 "query_pre_attn_scalar=256; "
                 "sliding_window=4096; sliding_window_pattern=6; "
-                "final_logit_softcapping=null; rope_local_base_freq=10000.0",
-    .needs = "attn_logit_softcapping=null; use_bidirectional_attention=!true",
+                "final_logit_softcapping=null; rope_local_base_freq=10000.0; use_bidirectional_attention=false",
+    .needs = "attn_logit_softcapping=null",
     .idle = "hidden_act _sliding_window_pattern",
     .rotations = {"rope_theta", "rope_local_base_freq"},
     .spec = QKV_FAMILY_LLAMA_BASE

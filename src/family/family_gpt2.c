@@ -11,6 +11,7 @@ static const struct qkv_family_choice choices[] = {
     {"scale_attn_weights", scales},
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -24,13 +25,14 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "transformer.h.{N}.mlp.c_fc", 0, QKV_FAMILY_TRANSPOSED, NULL},
     {"ffn.down", "transformer.h.{N}.mlp.c_proj", 0, QKV_FAMILY_TRANSPOSED, NULL},
     {"norm", "transformer.ln_f", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("classifier", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_gpt2 = {
     .type = "gpt2",
-    .architectures = "GPT2LMHeadModel",
+    .architectures =
+        "GPT2LMHeadModel,GPT2Model,GPT2ForSequenceClassification,GPT2ForTokenClassification,GPT2ForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "n_ctx=n_positions; hidden_size=!n_embd; num_hidden_layers=!n_layer; num_attention_heads=!n_head; "
                "max_position_embeddings=!n_positions",
@@ -39,7 +41,7 @@ const struct qkv_family qkv_family_gpt2 = {
                 "scale_attn_weights=true",
     .needs = "scale_attn_by_inverse_layer_idx=false; add_cross_attention=false",
     .idle = "summary_* reorder_and_upcast_attn n_special predict_special_tokens afn",
-    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; decoder.layers=$n_layer; "
+    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
             "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "
             "decoder.norm.eps=$layer_norm_epsilon; decoder.embed.position.kind='learned'; decoder.embed.scale=1.0",

@@ -10,6 +10,7 @@ static const struct qkv_family_rule key_values[] = {
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"multi_query", key_values},
     QKV_FAMILY_CHOICES_END,
 };
@@ -25,13 +26,14 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "transformer.h.{N}.mlp.c_fc", 0, 0, NULL},
     {"ffn.down", "transformer.h.{N}.mlp.c_proj", 0, 0, NULL},
     {"norm", "transformer.ln_f", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("classifier", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_gpt_bigcode = {
     .type = "gpt_bigcode",
-    .architectures = "GPTBigCodeForCausalLM",
+    .architectures =
+        "GPTBigCodeForCausalLM,GPTBigCodeModel,GPTBigCodeForSequenceClassification,GPTBigCodeForTokenClassification",
     .stacks = "decoder",
     .aliases = "hidden_size=!n_embd; num_hidden_layers=!n_layer; num_attention_heads=!n_head; "
                "max_position_embeddings=!n_positions",
@@ -41,7 +43,7 @@ const struct qkv_family qkv_family_gpt_bigcode = {
     .needs = "scale_attn_weights=true; add_cross_attention=false",
     .idle = "summary_* reorder_and_upcast_attn *softmax_in_fp32 inference_runner validate_runner_input "
             "pre_allocate_kv_cache pad_key_length max_batch_size n_special predict_special_tokens",
-    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; decoder.layers=$n_layer; "
+    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
             "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "
             "decoder.norm.eps=$layer_norm_epsilon; decoder.embed.position.kind='learned'; decoder.embed.scale=1.0",

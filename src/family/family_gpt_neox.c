@@ -8,11 +8,9 @@ static const struct qkv_family_rule residuals[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_activations},
-    {"tie_word_embeddings", qkv_family_ties},
-    {"attention_bias", qkv_family_attention_biases},
-    {"use_parallel_residual", residuals},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_act", qkv_family_activations}, {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},  {"attention_bias", qkv_family_attention_biases},
+    {"use_parallel_residual", residuals},   QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {
@@ -24,13 +22,14 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "gpt_neox.layers.{N}.mlp.dense_h_to_4h", 0, 0, NULL},
     {"ffn.down", "gpt_neox.layers.{N}.mlp.dense_4h_to_h", 0, 0, NULL},
     {"norm", "gpt_neox.final_layer_norm", 0, 0, NULL},
-    {"head", "embed_out", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("classifier", "embed_out"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_gpt_neox = {
     .type = "gpt_neox",
-    .architectures = "GPTNeoXForCausalLM",
+    .architectures = "GPTNeoXForCausalLM,GPTNeoXModel,GPTNeoXForSequenceClassification,GPTNeoXForTokenClassification,"
+                     "GPTNeoXForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "rope_theta=rotary_emb_base; partial_rotary_factor=rotary_pct",
     .defaults =
@@ -38,7 +37,7 @@ const struct qkv_family qkv_family_gpt_neox = {
         "hidden_act='gelu'; rotary_pct=0.25; rotary_emb_base=10000; max_position_embeddings=2048; layer_norm_eps=1e-5; "
         "use_parallel_residual=true; attention_bias=true; rope_scaling=null; tie_word_embeddings=false",
     .spec =
-        "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "
+        "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "
         "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "
         "decoder.ffn.d_ff=$intermediate_size; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "
         "decoder.attention.position.kind='rope'; decoder.attention.position.theta=$rotary_emb_base; "

@@ -3,6 +3,7 @@
 
 static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
@@ -22,7 +23,7 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_gpt_oss = {
     .type = "gpt_oss",
-    .architectures = "GptOssForCausalLM",
+    .architectures = "GptOssForCausalLM,GptOssModel,GptOssForSequenceClassification,GptOssForTokenClassification",
     .stacks = "decoder",
     .aliases = "num_experts=num_local_experts",
     .defaults =

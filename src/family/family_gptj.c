@@ -4,6 +4,7 @@
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -17,20 +18,20 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "transformer.h.{N}.mlp.fc_in", 0, 0, NULL},
     {"ffn.down", "transformer.h.{N}.mlp.fc_out", 0, 0, NULL},
     {"norm", "transformer.ln_f", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("score", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_gptj = {
     .type = "gptj",
-    .architectures = "GPTJForCausalLM",
+    .architectures = "GPTJForCausalLM,GPTJModel,GPTJForSequenceClassification,GPTJForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "max_position_embeddings=!n_positions; hidden_size=!n_embd; num_hidden_layers=!n_layer; "
                "num_attention_heads=!n_head; n_ctx=n_positions",
     .defaults = "vocab_size=50400; n_positions=2048; n_embd=4096; n_layer=28; n_head=16; rotary_dim=64; n_inner=null; "
                 "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=false",
     .idle = "summary_* rotary scale_attn_weights n_special predict_special_tokens",
-    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.kind='lm'; head.bias=true; "
+    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.bias=true; "
             "decoder.layers=$n_layer; decoder.attention.heads=$n_head; decoder.attention.bias=false; "
             "decoder.ffn.d_ff=$n_inner; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "
             "decoder.attention.position.kind='rope'; decoder.attention.position.pairing='interleaved'; "

@@ -2,16 +2,15 @@
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_gates},
-    {"tie_word_embeddings", qkv_family_ties},
-    {"attention_bias", qkv_family_attention_biases},
-    {"mlp_bias", qkv_family_ffn_biases},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes}, {"attention_bias", qkv_family_attention_biases},
+    {"mlp_bias", qkv_family_ffn_biases},   QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_llama = {
     .type = "llama",
-    .architectures = "LlamaForCausalLM",
+    .architectures = "LlamaForCausalLM,LlamaModel,LlamaForSequenceClassification,LlamaForTokenClassification,"
+                     "LlamaForQuestionAnswering",
     .stacks = "decoder",
     .defaults =
         "vocab_size=32000; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; num_attention_heads=32; "
@@ -21,5 +20,6 @@ const struct qkv_family qkv_family_llama = {
     .choices = choices,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
+    .question_prefix = "transformer.",
     .tied = "lm_head.weight",
 };

@@ -20,6 +20,7 @@ static const struct qkv_family_choice choices[] = {
     {NULL, vocabularies},
     {"scale_embedding", qkv_family_flags},
     {"activation_function", qkv_family_activations},
+    {NULL, qkv_family_head_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -33,7 +34,8 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_marian = {
     .type = "marian",
-    .architectures = "MarianMTModel",
+    .architectures = "MarianMTModel,MarianModel",
+    .classes = "Model=ForConditionalGeneration",
     .stacks = "encoder decoder",
     .aliases = "num_hidden_layers=!encoder_layers; num_attention_heads=!encoder_attention_heads; hidden_size=!d_model",
     .defaults = "encoder_layers=12; decoder_layers=12; encoder_attention_heads=16; decoder_attention_heads=16; "
@@ -43,10 +45,10 @@ const struct qkv_family qkv_family_marian = {
     .needs = "normalize_before=false; "
              "normalize_embedding=false; add_final_layer_norm=false",
     .idle = "add_bias_logits extra_pos_embeddings",
-    .spec = "source_vocab=$vocab_size; " QKV_FAMILY_BART_SPEC
-            "context=$max_position_embeddings; head.bias=true; *.attention.bias=true; "
-            "*.embed.position.kind='sinusoidal'; *.embed.position.layout='halves'; "
-            "*.embed.scale=$scale_embedding:scaled; *.norm.placement='post'",
+    .spec =
+        "source_vocab=$vocab_size; " QKV_FAMILY_BART_SPEC "context=$max_position_embeddings; *.attention.bias=true; "
+        "*.embed.position.kind='sinusoidal'; *.embed.position.layout='halves'; "
+        "*.embed.scale=$scale_embedding:scaled; *.norm.placement='post'",
     .choices = choices,
     .tensors = tensors,
     .others = qkv_family_bart_tensors,

@@ -4,12 +4,14 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_mistral = {
-    .type = "mistral,ministral",
-    .architectures = "MistralForCausalLM",
+    .type = "mistral",
+    .architectures = "MistralForCausalLM,MistralModel,MistralForSequenceClassification,MistralForTokenClassification,"
+                     "MistralForQuestionAnswering",
     .stacks = "decoder",
     .defaults =
         "vocab_size=32000; hidden_size=4096; intermediate_size=14336; num_hidden_layers=32; num_attention_heads=32; "

@@ -4,6 +4,7 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -17,7 +18,8 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_mixtral = {
     .type = "mixtral",
-    .architectures = "MixtralForCausalLM",
+    .architectures = "MixtralForCausalLM,MixtralModel,MixtralForSequenceClassification,MixtralForTokenClassification,"
+                     "MixtralForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "num_experts=num_local_experts",
     .defaults =

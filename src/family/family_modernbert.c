@@ -7,16 +7,23 @@ static const struct qkv_family_rule norms[] = {
     {NULL, NULL},
 };
 
+/* The layer before the scores, which all heads have; a classifier of texts has it behind the pooling. */
+#define LAYER                                                                                                          \
+    "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$norm_eps; head.transform.norm.bias=$norm_bias; "   \
+    "head.transform.bias=$classifier_bias; head.transform.activation=$classifier_activation:activation; "
 static const struct qkv_family_rule heads[] = {
-    {"'ModernBertForMaskedLM'",
-     "head.kind='lm'; tie='head'; head.transform.norm.kind='layernorm'; head.transform.norm.eps=$norm_eps; "
-     "head.transform.norm.bias=$norm_bias; head.transform.bias=$classifier_bias; head.bias=$decoder_bias"},
-    {"'ModernBertModel'", "head.kind='none'; tie='none'"},
+    {"'ForMaskedLM'", "head.kind='lm'; tie='head'; " LAYER "head.bias=$decoder_bias"},
+    {"'ForSequenceClassification'", "head.kind='classify'; head.classes=$id2label:count; " LAYER "head.bias=true"},
+    {"'ForTokenClassification'", "head.kind='classify_tokens'; head.classes=$id2label:count; " LAYER "head.bias=true"},
+    {"'ForQuestionAnswering'", "head.kind='classify_tokens'; head.classes=2; " LAYER "head.bias=true"},
+    {"'Model'", QKV_FAMILY_BARE},
     {NULL, NULL},
 };
 
-static const struct qkv_family_rule details[] = {
-    QKV_FAMILY_BERT_TRANSFORMS("ModernBertForMaskedLM", "classifier_activation"),
+static const struct qkv_family_rule pools[] = {
+    {"class='ForSequenceClassification'; classifier_pooling='cls'", "head.pool='first'"},
+    {"class='ForSequenceClassification'; classifier_pooling='mean'", "head.pool='mean'"},
+    {"class=!'ForSequenceClassification'", ""},
     {NULL, NULL},
 };
 
@@ -42,7 +49,7 @@ static int kind_of(const json_t *config, int layer, int listed) {
 }
 
 static const struct qkv_family_rule ties[] = {
-    QKV_FAMILY_UNTIED("ModernBertForMaskedLM"),
+    QKV_FAMILY_UNTIED("ForMaskedLM"),
     QKV_FAMILY_UNTIED_END,
 };
 
@@ -51,8 +58,8 @@ static const struct qkv_family_choice choices[] = {
     {"attention_bias", qkv_family_attention_biases},
     {"mlp_bias", qkv_family_ffn_biases},
     {"norm_bias", norms},
-    {"architecture", heads},
-    {NULL, details},
+    {"class", heads},
+    {NULL, pools},
     {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
@@ -69,7 +76,8 @@ static const struct qkv_family_tensor tensors[] = {
     {"norm", "model.final_norm", 0, 0, NULL},
     {"head.transform", "head.dense", 0, 0, NULL},
     {"head.norm", "head.norm", 0, 0, NULL},
-    {"head.weight", "decoder", 0, 0, "architecture='ModernBertForMaskedLM'"},
+    {"head.weight", "decoder", 0, 0, "class='ForMaskedLM'"},
+    {"head", "classifier", 0, 0, "class=!'ForMaskedLM'"},
     {"head.bias", "=decoder.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
@@ -79,14 +87,16 @@ static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, N
 
 const struct qkv_family qkv_family_modernbert = {
     .type = "modernbert",
-    .architectures = "ModernBertForMaskedLM,ModernBertModel",
+    .architectures = "ModernBertForMaskedLM,ModernBertForSequenceClassification,ModernBertForTokenClassification,"
+                     "ModernBertForQuestionAnswering,ModernBertModel",
     .stacks = "encoder",
     .defaults = "vocab_size=50368; hidden_size=768; intermediate_size=1152; num_hidden_layers=22; "
                 "num_attention_heads=12; hidden_activation='gelu'; classifier_activation='gelu'; "
                 "max_position_embeddings=8192; norm_eps=1e-5; norm_bias=false; attention_bias=false; mlp_bias=false; "
                 "classifier_bias=false; decoder_bias=true; global_attn_every_n_layers=3; local_attention=128; "
-                "global_rope_theta=160000.0; local_rope_theta=10000.0; tie_word_embeddings=true",
-    .idle = "deterministic_flash_attn reference_compile sparse_* repad_logits_with_grad classifier_pooling "
+                "global_rope_theta=160000.0; local_rope_theta=10000.0; tie_word_embeddings=true; "
+                "classifier_pooling='cls'",
+    .idle = "deterministic_flash_attn reference_compile sparse_* repad_logits_with_grad"
             "position_embedding_type layer_norm_eps",
     .rotations = {"global_rope_theta", "local_rope_theta"},
     .scaling_of_all = true,

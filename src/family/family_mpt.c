@@ -3,6 +3,7 @@
 
 static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -15,13 +16,14 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "transformer.blocks.{N}.ffn.up_proj", 0, 0, NULL},
     {"ffn.down", "transformer.blocks.{N}.ffn.down_proj", 0, 0, NULL},
     {"norm", "transformer.norm_f", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("classifier", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_mpt = {
     .type = "mpt",
-    .architectures = "MptForCausalLM,MPTForCausalLM",
+    .architectures = "MptForCausalLM,MPTForCausalLM,MptModel,MptForSequenceClassification,MptForTokenClassification,"
+                     "MptForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "hidden_size=!d_model; num_hidden_layers=!n_layers; num_attention_heads=!n_heads",
     .defaults = "vocab_size=50368; d_model=2048; n_heads=16; n_layers=24; expansion_ratio=4; max_seq_len=2048; "
@@ -32,7 +34,7 @@ const struct qkv_family qkv_family_mpt = {
     .idle = "learned_pos_emb norm_type embedding_fraction init_config verbose attn_config.attn_type "
             "attn_config.attn_impl attn_config.attn_uses_sequence_id",
     .spec = QKV_FAMILY_NO_BIASES
-    "vocab=$vocab_size; context=$max_seq_len; d_model=$d_model; head.kind='lm'; decoder.layers=$n_layers; "
+    "vocab=$vocab_size; context=$max_seq_len; d_model=$d_model; decoder.layers=$n_layers; "
     "decoder.attention.heads=$n_heads; decoder.attention.clip=$attn_config.clip_qkv:zero; "
     "decoder.attention.scale=$attn_config.softmax_scale:rule; decoder.attention.position.kind='alibi'; "
     "decoder.attention.position.form='mpt'; decoder.attention.position.max=$attn_config.alibi_bias_max; "

@@ -4,6 +4,7 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
@@ -16,7 +17,7 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_olmo2 = {
     .type = "olmo2",
-    .architectures = "Olmo2ForCausalLM",
+    .architectures = "Olmo2ForCausalLM,Olmo2Model,Olmo2ForSequenceClassification",
     .stacks = "decoder",
     .defaults =
         "vocab_size=50304; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; num_attention_heads=32; "

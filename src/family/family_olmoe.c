@@ -4,13 +4,14 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_olmoe = {
     .type = "olmoe",
-    .architectures = "OlmoeForCausalLM",
+    .architectures = "OlmoeForCausalLM,OlmoeModel",
     .stacks = "decoder",
     .aliases = "num_local_experts=num_experts",
     .defaults =

@@ -33,6 +33,7 @@ static const struct qkv_family_rule widths[] = {
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"enable_bias", biases},
     {"layer_norm_elementwise_affine", affine},
     {NULL, norms},
@@ -54,20 +55,20 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "model.decoder.layers.{N}.fc1", 0, 0, NULL},
     {"ffn.down", "model.decoder.layers.{N}.fc2", 0, 0, NULL},
     {"norm", "model.decoder.final_layer_norm", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("score", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 const struct qkv_family qkv_family_opt = {
     .type = "opt",
-    .architectures = "OPTForCausalLM",
+    .architectures = "OPTForCausalLM,OPTModel,OPTForSequenceClassification,OPTForQuestionAnswering",
     .stacks = "decoder",
     .defaults = "vocab_size=50272; hidden_size=768; num_hidden_layers=12; ffn_dim=3072; max_position_embeddings=2048; "
                 "do_layer_norm_before=true; _remove_final_layer_norm=false; num_attention_heads=12; "
                 "activation_function='relu'; tie_word_embeddings=true; enable_bias=true; "
                 "layer_norm_elementwise_affine=true",
     .spec =
-        "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; head.kind='lm'; "
+        "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "
         "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; decoder.ffn.d_ff=$ffn_dim; "
         "decoder.embed.position.kind='learned'; decoder.embed.position.offset=2; decoder.embed.scale=1.0; "
         "decoder.norm.kind='layernorm'; decoder.norm.eps=1e-5",

@@ -12,6 +12,7 @@ static const struct qkv_family_choice choices[] = {
     {"qk_layernorm", query_norms},
     {"hidden_act", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -27,7 +28,7 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_phi = {
     .type = "phi",
-    .architectures = "PhiForCausalLM",
+    .architectures = "PhiForCausalLM,PhiModel,PhiForSequenceClassification,PhiForTokenClassification",
     .stacks = "decoder",
     .defaults = "vocab_size=51200; hidden_size=2048; intermediate_size=8192; num_hidden_layers=24; "
                 "num_attention_heads=32; num_key_value_heads=null; head_dim=null; hidden_act='gelu_new'; "

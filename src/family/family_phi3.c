@@ -10,6 +10,7 @@ static const struct qkv_family_rule stretched[] = {
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {NULL, stretched},
     QKV_FAMILY_CHOICES_END,
 };
@@ -22,7 +23,7 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_phi3 = {
     .type = "phi3",
-    .architectures = "Phi3ForCausalLM",
+    .architectures = "Phi3ForCausalLM,Phi3Model,Phi3ForSequenceClassification,Phi3ForTokenClassification",
     .stacks = "decoder",
     .defaults =
         "vocab_size=32064; hidden_size=3072; intermediate_size=8192; num_hidden_layers=32; num_attention_heads=32; "

@@ -4,13 +4,15 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"use_sliding_window", qkv_family_flags},
     QKV_FAMILY_CHOICES_END,
 };
 
 const struct qkv_family qkv_family_qwen2 = {
     .type = "qwen2",
-    .architectures = "Qwen2ForCausalLM",
+    .architectures = "Qwen2ForCausalLM,Qwen2Model,Qwen2ForSequenceClassification,Qwen2ForTokenClassification,"
+                     "Qwen2ForQuestionAnswering",
     .stacks = "decoder",
     .defaults = "vocab_size=151936; hidden_size=4096; intermediate_size=22016; num_hidden_layers=32; "
                 "num_attention_heads=32; num_key_value_heads=32; head_dim=null; hidden_act='silu'; "
@@ -22,5 +24,6 @@ const struct qkv_family qkv_family_qwen2 = {
     .layers = &qkv_family_qwen_layers,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
+    .question_prefix = "transformer.",
     .tied = "lm_head.weight",
 };

@@ -32,11 +32,9 @@ static const struct qkv_family_rule biases[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"hidden_act", qkv_family_gates},
-    {"tie_word_embeddings", qkv_family_ties},
-    {"qkv_bias", biases},
-    {"use_sliding_window", qkv_family_flags},
-    QKV_FAMILY_CHOICES_END,
+    {"hidden_act", qkv_family_gates},         {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},    {"qkv_bias", biases},
+    {"use_sliding_window", qkv_family_flags}, QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {
@@ -52,7 +50,8 @@ static const struct qkv_family_layers layers = {
 
 const struct qkv_family qkv_family_qwen2_moe = {
     .type = "qwen2_moe",
-    .architectures = "Qwen2MoeForCausalLM",
+    .architectures = "Qwen2MoeForCausalLM,Qwen2MoeModel,Qwen2MoeForSequenceClassification,"
+                     "Qwen2MoeForTokenClassification,Qwen2MoeForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "num_local_experts=num_experts",
     .defaults =

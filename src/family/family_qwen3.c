@@ -4,6 +4,7 @@
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"use_sliding_window", qkv_family_flags},
     {"attention_bias", qkv_family_attention_biases},
     QKV_FAMILY_CHOICES_END,
@@ -11,7 +12,8 @@ static const struct qkv_family_choice choices[] = {
 
 const struct qkv_family qkv_family_qwen3 = {
     .type = "qwen3",
-    .architectures = "Qwen3ForCausalLM",
+    .architectures = "Qwen3ForCausalLM,Qwen3Model,Qwen3ForSequenceClassification,Qwen3ForTokenClassification,"
+                     "Qwen3ForQuestionAnswering",
     .stacks = "decoder",
     .defaults =
         "vocab_size=151936; hidden_size=4096; intermediate_size=22016; num_hidden_layers=32; num_attention_heads=32; "
@@ -25,5 +27,6 @@ const struct qkv_family qkv_family_qwen3 = {
     .layers = &qkv_family_qwen_layers,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
+    .question_prefix = "transformer.",
     .tied = "lm_head.weight",
 };

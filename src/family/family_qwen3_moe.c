@@ -16,6 +16,7 @@ static const struct qkv_family_rule windows[] = {
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     {NULL, windows},
     QKV_FAMILY_CHOICES_END,
@@ -26,7 +27,8 @@ static const struct qkv_family_layers layers = {
 
 const struct qkv_family qkv_family_qwen3_moe = {
     .type = "qwen3_moe",
-    .architectures = "Qwen3MoeForCausalLM",
+    .architectures = "Qwen3MoeForCausalLM,Qwen3MoeModel,Qwen3MoeForSequenceClassification,"
+                     "Qwen3MoeForTokenClassification,Qwen3MoeForQuestionAnswering",
     .stacks = "decoder",
     .aliases = "num_local_experts=num_experts",
     .defaults =
@@ -43,5 +45,6 @@ const struct qkv_family qkv_family_qwen3_moe = {
     .layers = &layers,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
+    .question_prefix = "transformer.",
     .tied = "lm_head.weight",
 };

@@ -42,23 +42,45 @@ static enum qkv_status unknown_family(const struct qkv_family_reading *r, const 
         r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
 }
 
-static enum qkv_status find_family(struct qkv_family_reading *r) {
+/* The families of a type: the one that has the class, else the first. */
+static enum qkv_status find_family(struct qkv_family_reading *r, const char *class) {
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
-    for (size_t i = 0; type && qkv_families[i] && !r->family; i++)
-        if (names_have(qkv_families[i]->type, type)) r->family = qkv_families[i];
+    for (size_t i = 0; type && qkv_families[i]; i++) {
+        if (!names_have(qkv_families[i]->type, type)) continue;
+        const bool has = class && names_have(qkv_families[i]->architectures, class);
+        if (!r->family || has) r->family = qkv_families[i];
+        if (has) break;
+    }
     return r->family ? QKV_OK : unknown_family(r, type ? type : "");
 }
 
-/* architectures[0] becomes the key architecture. */
-static enum qkv_status find_architecture(const struct qkv_family_reading *r) {
+/* All classes of the families of a type. */
+static enum qkv_status unknown_class(const struct qkv_family_reading *r, const char *class) {
+    const char *type = json_string_value(json_object_get(r->config, "model_type"));
+    struct qkv_buffer known = {0};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; qkv_families[i] && !status; i++)
+        if (names_have(qkv_families[i]->type, type))
+            status = qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? "," : "", qkv_families[i]->architectures);
+    if (!status)
+        status = qkv_fail(r->ctx, QKV_SPEC, "%s: architectures is \"%.80s\"; of %s can be read: %s", r->name, class,
+                          r->family->type, known.data);
+    qkv_buffer_free(&known);
+    return status;
+}
+
+/* architectures[0] becomes the keys architecture and class. */
+static enum qkv_status find_architecture(struct qkv_family_reading *r) {
     const char *first = json_string_value(json_array_get(json_object_get(r->config, "architectures"), 0));
     char text[96];
+    enum qkv_status status = find_family(r, first);
+    if (status) return status;
     snprintf(text, sizeof text, "%.*s", (int)strcspn(r->family->architectures, ","), r->family->architectures);
     if (!first) first = text;
-    if (!names_have(r->family->architectures, first))
-        return qkv_fail(r->ctx, QKV_SPEC, "%s: architectures is \"%.80s\"; of %s can be read: %s", r->name, first,
-                        r->family->type, r->family->architectures);
-    return json_object_set_new(r->config, "architecture", json_string(first)) ? QKV_MEMORY : QKV_OK;
+    if (!names_have(r->family->architectures, first)) return unknown_class(r, first);
+    const bool made = !json_object_set_new(r->config, "architecture", json_string(first)) &&
+                      !json_object_set_new(r->config, "class", json_string(qkv_family_class(r->family, first)));
+    return made ? QKV_OK : QKV_MEMORY;
 }
 
 /* ---- spellings ------------------------------------------------------------------------------------------------------ */
@@ -86,6 +108,12 @@ static bool fill_defaults(json_t *config, const char *defaults) {
 static bool files_have(const struct qkv_family_reading *r, const char *name, qkv_family_has *has, const void *user) {
     const size_t n = r->family->prefix ? strlen(r->family->prefix) : 0;
     return has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
+}
+
+/* A classifier has two classes where config.json does not say. */
+static bool fill_labels(json_t *config) {
+    const char *class = json_string_value(json_object_get(config, "class"));
+    return !strstr(class, "Classification") || fill_defaults(config, "id2label={'0':'LABEL_0','1':'LABEL_1'}");
 }
 
 /* What a table asks of the tensors becomes keys. */
@@ -332,13 +360,12 @@ static enum qkv_status make_spec(struct qkv_family_reading *r, struct qkv_spec *
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec) {
     struct qkv_family_reading r = {.ctx = ctx, .name = name, .root = root, .config = json_deep_copy(root)};
-    enum qkv_status status = r.config ? find_family(&r) : QKV_MEMORY;
-    if (!status) status = find_architecture(&r);
+    enum qkv_status status = r.config ? find_architecture(&r) : QKV_MEMORY;
     if (!status) status = qkv_family_spell_rotations(&r);
     if (!status) {
         spell_aliases(r.config, r.family->aliases);
         find_all_tensors(&r, has, user);
-        if (!fill_defaults(r.config, r.family->defaults)) status = QKV_MEMORY;
+        if (!fill_defaults(r.config, r.family->defaults) || !fill_labels(r.config)) status = QKV_MEMORY;
     }
     *config = (struct qkv_family_config){0};
     if (!status) status = read_quantization(&r, config);

@@ -2,38 +2,25 @@
 #include "family/family.h"
 
 static const struct qkv_family_rule heads[] = {
-    {"'RobertaForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
-                             "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
-    {"'XLMRobertaForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
-                                "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
-    {"'CamembertForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
-                               "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$layer_norm_eps"},
-    {"'RobertaForSequenceClassification'",
-     "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; "
-     "head.transform.activation='tanh'; head.transform.norm=null"},
-    {"'XLMRobertaForSequenceClassification'",
-     "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; "
-     "head.transform.activation='tanh'; head.transform.norm=null"},
-    {"'RobertaForTokenClassification'",
-     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
-    {"'XLMRobertaForTokenClassification'",
-     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
-    {"'RobertaModel'", "head.kind='none'; tie='none'"},
-    {"'XLMRobertaModel'", "head.kind='none'; tie='none'"},
-    {"'CamembertModel'", "head.kind='none'; tie='none'"},
+    {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
+                      "head.transform.norm.kind='layernorm'; "
+                      "head.transform.norm.eps=$layer_norm_eps"},
+    {"'ForSequenceClassification'", "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; "
+                                    "head.bias=true; head.transform.activation='tanh'; head.transform.norm=null"},
+    {"'ForTokenClassification'", QKV_FAMILY_CLASSIFY_TOKENS},
+    {"'ForQuestionAnswering'", QKV_FAMILY_ANSWER},
+    {"'Model'", QKV_FAMILY_BARE},
     {NULL, NULL},
 };
 
 static const struct qkv_family_rule ties[] = {
-    QKV_FAMILY_UNTIED("RobertaForMaskedLM"),
-    QKV_FAMILY_UNTIED("XLMRobertaForMaskedLM"),
-    QKV_FAMILY_UNTIED("CamembertForMaskedLM"),
+    QKV_FAMILY_UNTIED("ForMaskedLM"),
     QKV_FAMILY_UNTIED_END,
 };
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
-    {"architecture", heads},
+    {"class", heads},
     {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };
@@ -51,31 +38,28 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.up", "roberta.encoder.layer.{N}.intermediate.dense", 0, 0, NULL},
     {"ffn.down", "roberta.encoder.layer.{N}.output.dense", 0, 0, NULL},
     {"ffn_norm", "roberta.encoder.layer.{N}.output.LayerNorm", 0, 0, NULL},
-    {"head.transform", "classifier.dense", 0, 0, "architecture='RobertaForSequenceClassification'"},
-    {"head.transform", "classifier.dense", 0, 0, "architecture='XLMRobertaForSequenceClassification'"},
+    {"head.transform", "classifier.dense", 0, 0, "class='ForSequenceClassification'"},
     {"head.transform", "lm_head.dense", 0, 0, NULL},
     {"head.norm", "lm_head.layer_norm", 0, 0, NULL},
-    QKV_FAMILY_UNTIED_TENSORS("RobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"),
-    QKV_FAMILY_UNTIED_TENSORS("XLMRobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"),
-    QKV_FAMILY_UNTIED_TENSORS("CamembertForMaskedLM", "lm_head.decoder", "lm_head.bias"),
-    {"head", "classifier.out_proj", 0, 0, "architecture='RobertaForSequenceClassification'"},
-    {"head", "classifier.out_proj", 0, 0, "architecture='XLMRobertaForSequenceClassification'"},
-    {"head", "classifier", 0, 0, "architecture='RobertaForTokenClassification'"},
-    {"head", "classifier", 0, 0, "architecture='XLMRobertaForTokenClassification'"},
+    QKV_FAMILY_UNTIED_TENSORS("ForMaskedLM", "lm_head.decoder", "lm_head.bias"),
+    {"head", "classifier.out_proj", 0, 0, "class='ForSequenceClassification'"},
+    {"head", "classifier", 0, 0, "class='ForTokenClassification'"},
+    {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"},
     {"head.bias", "=lm_head.bias", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 
+#define STEM(name)                                                                                                     \
+    name "ForMaskedLM," name "ForSequenceClassification," name "ForTokenClassification," name                          \
+         "ForQuestionAnswering," name "Model"
+
 const struct qkv_family qkv_family_roberta = {
     .type = "roberta,xlm-roberta,camembert",
-    .architectures = "RobertaForMaskedLM,RobertaForSequenceClassification,RobertaForTokenClassification,RobertaModel,"
-                     "XLMRobertaForMaskedLM,XLMRobertaForSequenceClassification,XLMRobertaForTokenClassification,"
-                     "XLMRobertaModel,CamembertForMaskedLM,CamembertModel",
+    .architectures = STEM("Roberta") "," STEM("XLMRoberta") "," STEM("Camembert"),
     .stacks = "encoder",
-    .defaults =
-        "vocab_size=50265; hidden_size=768; num_hidden_layers=12; num_attention_heads=12; "
-        "intermediate_size=3072; hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; "
-        "layer_norm_eps=1e-12; tie_word_embeddings=true; pad_token_id=1; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+    .defaults = "vocab_size=50265; hidden_size=768; num_hidden_layers=12; num_attention_heads=12; "
+                "intermediate_size=3072; hidden_act='gelu'; max_position_embeddings=512; type_vocab_size=2; "
+                "layer_norm_eps=1e-12; tie_word_embeddings=true; pad_token_id=1",
     .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false",
     .idle = "directionality pooler_*",
     .spec =

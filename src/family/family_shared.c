@@ -77,11 +77,18 @@ const struct qkv_family_tensor qkv_family_llama_tensors[] = {
     {"ffn.experts.up", "model.layers.{N}.mlp.experts.{E}.up_proj", 0, 0, NULL},
     {"ffn.experts.down", "model.layers.{N}.mlp.experts.{E}.down_proj", 0, 0, NULL},
     {"norm", "model.norm", 0, 0, NULL},
-    {"head", "lm_head", 0, 0, NULL},
+    QKV_FAMILY_DECODER_HEADS("score", "lm_head"),
     {NULL, NULL, 0, 0, NULL},
 };
 
 /* ---- BART ------------------------------------------------------------------------------------------------------ */
+
+/* A bias of the scores that is a buffer, which files may leave out. */
+const struct qkv_family_rule qkv_family_head_biases[] = {
+    {"@final_logits_bias=true", "head.bias=true"},
+    {"@final_logits_bias=false", "head.bias=false"},
+    {NULL, NULL},
+};
 
 const struct qkv_family_tensor qkv_family_bart_tensors[] = {
     {"attn.q", "model.{S}.layers.{N}.self_attn.q_proj", 0, 0, NULL},
@@ -115,6 +122,14 @@ static int even_window(const json_t *config, int layer, int listed) {
 }
 
 const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL, {NULL}, NULL};
+
+/* Without a list all layers have the window, where there is one. */
+static int listed_window(const json_t *config, int layer, int listed) {
+    (void)layer;
+    return listed >= 0 ? listed : !json_is_null(json_object_get(config, "sliding_window"));
+}
+
+const struct qkv_family_layers qkv_family_listed_windows = {"layer_types", windows, listed_window, NULL, {NULL}, NULL};
 
 /* ---- Gemma ---------------------------------------------------------------------------------------------------- */
 

@@ -38,6 +38,7 @@ static void kinds_write(json_t *config, const json_t *names) {
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"attention_bias", qkv_family_attention_biases},
     {"mlp_bias", qkv_family_ffn_biases},
     {"use_sliding_window", qkv_family_flags},
@@ -49,7 +50,8 @@ static const struct qkv_family_layers layers = {"no_rope_layers",           kind
 
 const struct qkv_family qkv_family_smollm3 = {
     .type = "smollm3",
-    .architectures = "SmolLM3ForCausalLM",
+    .architectures = "SmolLM3ForCausalLM,SmolLM3Model,SmolLM3ForSequenceClassification,SmolLM3ForTokenClassification,"
+                     "SmolLM3ForQuestionAnswering",
     .stacks = "decoder",
     .defaults = "vocab_size=128256; hidden_size=2048; intermediate_size=11008; num_hidden_layers=36; "
                 "num_attention_heads=16; num_key_value_heads=4; head_dim=null; hidden_act='silu'; "
@@ -62,5 +64,6 @@ const struct qkv_family qkv_family_smollm3 = {
     .layers = &layers,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
+    .question_prefix = "transformer.",
     .tied = "lm_head.weight",
 };

@@ -10,6 +10,7 @@ static const struct qkv_family_rule biases[] = {
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
     {"use_bias", biases},
     QKV_FAMILY_CHOICES_END,
 };
@@ -22,7 +23,8 @@ static const struct qkv_family_tensor tensors[] = {
 
 const struct qkv_family qkv_family_starcoder2 = {
     .type = "starcoder2",
-    .architectures = "Starcoder2ForCausalLM",
+    .architectures =
+        "Starcoder2ForCausalLM,Starcoder2Model,Starcoder2ForSequenceClassification,Starcoder2ForTokenClassification",
     .stacks = "decoder",
     .defaults = "vocab_size=49152; hidden_size=3072; intermediate_size=12288; num_hidden_layers=30; "
                 "num_attention_heads=24; num_key_value_heads=2; head_dim=null; hidden_act='gelu_pytorch_tanh'; "

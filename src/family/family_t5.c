@@ -6,7 +6,7 @@
     {"feed_forward_proj='" text "'; dense_act_fn=null; is_gated_act=null", "*.ffn.kind='" kind "'"}, {                 \
         "feed_forward_proj='" text "'; dense_act_fn='" activation "'; is_gated_act=" gated, "*.ffn.kind='" kind "'"    \
     }
-static const struct qkv_family_rule feed_forwards[] = {
+const struct qkv_family_rule qkv_family_t5_feed_forwards[] = {
     FEED_FORWARD("relu", "relu", "false", "relu"),
     FEED_FORWARD("gated-gelu", "gelu_new", "true", "geglu_tanh"),
     FEED_FORWARD("gated-silu", "silu", "true", "swiglu"),
@@ -40,16 +40,12 @@ static const struct qkv_family_rule ties[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
-    {NULL, feed_forwards},
+    {NULL, qkv_family_t5_feed_forwards},
     {NULL, ties},
     {NULL, scales},
     QKV_FAMILY_CHOICES_END,
 };
 
-/* The matrix of a feed-forward has another name beside gates. */
-#define NOT_GATED                                                                                                      \
-    "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
-    "feed_forward_proj=!'gated-relu'; feed_forward_proj=!'gated-tanh'; feed_forward_proj=!'gated-gelu_python'"
 static const struct qkv_family_tensor tensors[] = {
     {"embed.token", "shared", 0, 0, NULL},
     {"position.buckets", "{S}.block.0.layer.0.SelfAttention.relative_attention_bias", 0, 0, NULL},
@@ -64,12 +60,12 @@ static const struct qkv_family_tensor tensors[] = {
     {"cross.v", "decoder.block.{N}.layer.1.EncDecAttention.v", 0, 0, NULL},
     {"cross.o", "decoder.block.{N}.layer.1.EncDecAttention.o", 0, 0, NULL},
     {"encoder:ffn_norm", "encoder.block.{N}.layer.1.layer_norm", 0, 0, NULL},
-    {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi", 0, 0, NOT_GATED},
+    {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi", 0, 0, QKV_FAMILY_T5_UNGATED},
     {"encoder:ffn.gate", "encoder.block.{N}.layer.1.DenseReluDense.wi_0", 0, 0, NULL},
     {"encoder:ffn.up", "encoder.block.{N}.layer.1.DenseReluDense.wi_1", 0, 0, NULL},
     {"encoder:ffn.down", "encoder.block.{N}.layer.1.DenseReluDense.wo", 0, 0, NULL},
     {"decoder:ffn_norm", "decoder.block.{N}.layer.2.layer_norm", 0, 0, NULL},
-    {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi", 0, 0, NOT_GATED},
+    {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi", 0, 0, QKV_FAMILY_T5_UNGATED},
     {"decoder:ffn.gate", "decoder.block.{N}.layer.2.DenseReluDense.wi_0", 0, 0, NULL},
     {"decoder:ffn.up", "decoder.block.{N}.layer.2.DenseReluDense.wi_1", 0, 0, NULL},
     {"decoder:ffn.down", "decoder.block.{N}.layer.2.DenseReluDense.wo", 0, 0, NULL},

@@ -152,11 +152,46 @@ static bool table_has(const struct qkv_family_tensor *row, const struct qkv_fami
     return false;
 }
 
+/* ---- names of classes ------------------------------------------------------------------------------------------------- */
+
+static bool class_ends(const struct qkv_family_config *config, const char *end) {
+    const char *class = json_string_value(json_object_get(config->keys, "class"));
+    const size_t n = class ? strlen(class) : 0, size = strlen(end);
+    return n >= size && !strcmp(class + n - size, end);
+}
+
+/* What names begin with in files of the config's own class: those of the base model with nothing. */
+static const char *class_prefix(const struct qkv_family_config *config) {
+    const struct qkv_family *f = config->family;
+    if (class_ends(config, "Model")) return "";
+    return class_ends(config, "ForQuestionAnswering") && f->question_prefix ? f->question_prefix : f->prefix;
+}
+
+/* A name of a table, "model.norm.weight", with another prefix. */
+static void name_begin(const struct qkv_family_config *config, const char *prefix, char name[QKV_FAMILY_NAME]) {
+    char rest[QKV_FAMILY_NAME];
+    const size_t n = config->family->prefix ? strlen(config->family->prefix) : 0;
+    if (!n || strncmp(name, config->family->prefix, n) != 0) return;
+    snprintf(rest, sizeof rest, "%s", name + n);
+    snprintf(name, QKV_FAMILY_NAME, "%s%.180s", prefix, rest);
+}
+
+bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]) {
+    const struct qkv_family *f = config->family;
+    const char *own = f && f->prefix ? class_prefix(config) : NULL;
+    const char *const others[] = {f ? f->prefix : NULL, "", f ? f->question_prefix : NULL};
+    if (!own || i >= sizeof others / sizeof *others || strncmp(name, own, strlen(own)) != 0) return false;
+    snprintf(out, QKV_FAMILY_NAME, "%s%.180s", others[i] ? others[i] : "", name + strlen(own));
+    return true;
+}
+
 bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
                      struct qkv_family_view *view) {
     const struct name name = name_read(ours);
-    return table_has(config->family->tensors, config, spec, &name, rows, view) ||
-           table_has(config->family->others, config, spec, &name, rows, view);
+    const bool found = table_has(config->family->tensors, config, spec, &name, rows, view) ||
+                       table_has(config->family->others, config, spec, &name, rows, view);
+    if (found && config->family->prefix) name_begin(config, class_prefix(config), view->name);
+    return found;
 }
 
 /* The part of a head that a row is in, and where in it. */
@@ -210,6 +245,14 @@ static void pattern_write(const json_t *config, const char *at, size_t n, char *
     snprintf(pattern, size, "%.*s%lld%.*s", (int)(key - at), at, (long long)number, (int)(at + n - rest), rest);
 }
 
+/* Names in a file of the base model do not begin as the patterns do. */
+static bool name_matches(const struct qkv_family_config *config, const char *name, const char *pattern) {
+    char whole[QKV_FAMILY_NAME + 40];
+    if (qkv_text_matches(name, pattern)) return true;
+    snprintf(whole, sizeof whole, "%s%.200s", config->family->prefix ? config->family->prefix : "", name);
+    return qkv_text_matches(whole, pattern);
+}
+
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name) {
     static const char common[] = "*.attn.bias *.attn.masked_bias *.attention.bias *.attention.masked_bias "
                                  "*rotary_emb.inv_freq *position_ids *.token_type_ids";
@@ -218,7 +261,7 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
     for (size_t i = 0; i < 2; i++)
         for (const char *at = lists[i] ? lists[i] : ""; *at; at += strcspn(at, " "), at += *at == ' ') {
             pattern_write(config->keys, at, strcspn(at, " "), pattern, sizeof pattern);
-            if (qkv_text_matches(name, pattern)) return true;
+            if (name_matches(config, name, pattern)) return true;
         }
     /* The embedding stands for a head that is tied to it. */
     const bool tied = json_is_true(json_object_get(config->keys, "tie_word_embeddings"));

@@ -170,6 +170,12 @@ static json_t *there_sides(const json_t *config, const json_t *x) {
     return there_whole(floor(json_number_value(x) / 2) + 1);
 }
 
+/* A window of Gemma 3, to both sides where it sees both ways. */
+static json_t *there_reach(const json_t *config, const json_t *x) {
+    if (json_is_true(qkv_family_get(config, "use_bidirectional_attention"))) return there_sides(config, x);
+    return json_incref((json_t *)(uintptr_t)x);
+}
+
 static json_t *there_count(const json_t *config, const json_t *x) {
     (void)config;
     return json_integer((json_int_t)json_object_size(x));
@@ -340,6 +346,11 @@ static json_t *back_sides(const struct qkv_spec *spec, const json_t *x) {
     return json_integer(2 * ((json_int_t)json_number_value(x) - 1));
 }
 
+static json_t *back_reach(const struct qkv_spec *spec, const json_t *x) {
+    if (!spec->decoder.kinds[0].attention.causal) return back_sides(spec, x);
+    return json_incref((json_t *)(uintptr_t)x);
+}
+
 static json_t *back_count(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
     json_t *labels = json_object();
@@ -418,6 +429,7 @@ static const struct {
     {"across", there_across, back_across, "is no multiple of patch_size"},
     {"side", there_side, back_side, "is out of range"},
     {"sides", there_sides, back_sides, "is out of range"},
+    {"reach", there_reach, back_reach, "is out of range"},
     {"patches", there_patches, back_patches, "is out of range"},
     {"count", there_count, back_count, "is out of range"},
     {"scaled", there_scaled, back_scaled, "is out of range"},

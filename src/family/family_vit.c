@@ -8,16 +8,16 @@ static const struct qkv_family_rule biases[] = {
 };
 
 static const struct qkv_family_rule heads[] = {
-    {"'ViTForImageClassification'",
+    {"'ForImageClassification'",
      "head.kind='classify'; head.pool='first'; head.classes=$id2label:count; head.bias=true; head.transform=null"},
-    {"'ViTModel'", "head.kind='none'"},
+    {"'Model'", "head.kind='none'"},
     {NULL, NULL},
 };
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},
     {"qkv_bias", biases},
-    {"architecture", heads},
+    {"class", heads},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -44,7 +44,7 @@ const struct qkv_family qkv_family_vit = {
     .stacks = "encoder",
     .defaults = "hidden_size=768; num_hidden_layers=12; num_attention_heads=12; intermediate_size=3072; "
                 "hidden_act='gelu'; layer_norm_eps=1e-12; image_size=224; patch_size=16; num_channels=3; "
-                "qkv_bias=true; id2label={'0':'LABEL_0','1':'LABEL_1'}",
+                "qkv_bias=true",
     .idle = "encoder_stride pooler_*",
     .spec = "context=$image_size:patches; d_model=$hidden_size; encoder.layers=$num_hidden_layers; "
             "encoder.attention.heads=$num_attention_heads; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "

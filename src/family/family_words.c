@@ -24,7 +24,7 @@ static enum qkv_status rule_print(const struct qkv_family_reading *r, const char
     enum qkv_status status = QKV_OK;
     for (bool first = true; !status && qkv_family_next(&when, &piece); first = false) {
         const bool tensor = piece.key[0] == '@', other = piece.value[0] == '!';
-        const char *key = strcmp(piece.key, "architecture") ? piece.key : "architectures";
+        const char *key = strcmp(piece.key, "class") ? piece.key : "architectures";
         status = qkv_buffer_print(r->ctx, text, "%s", first ? "" : " and ");
         if (!status && tensor)
             status = qkv_buffer_print(r->ctx, text, "%s tensor %s", piece.value[0] == 't' ? "a" : "no", key + 1);
@@ -42,7 +42,7 @@ static enum qkv_status rule_print_found(const struct qkv_family_reading *r, cons
         const bool tensor = piece.key[0] == '@';
         const json_t *value = qkv_family_get(r->config, piece.key);
         char *found = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-        const char *key = strcmp(piece.key, "architecture") ? piece.key : "architectures";
+        const char *key = strcmp(piece.key, "class") ? piece.key : "architectures";
         if (tensor)
             status = qkv_buffer_print(r->ctx, text, "%s%s tensor %s", text->size ? ", " : "",
                                       json_is_true(value) ? "a" : "no", key + 1);

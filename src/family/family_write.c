@@ -91,10 +91,10 @@ static bool first_fits(const struct writing *w, const char *list) {
     return list_fits(w, "", one, 0);
 }
 
-/* The rule that fits; of architectures, where none does, one of the same kind, so that what is told of it is what it has otherwise. */
+/* The rule that fits; of classes, where none does, one of the same kind, so that what is told of it is what it has otherwise. */
 static void write_choice(const struct writing *w, const struct qkv_family_choice *choice) {
-    const bool architecture = choice->key && !strcmp(choice->key, "architecture");
-    for (int near = 0; near <= architecture; near++)
+    const bool classes = choice->key && !strcmp(choice->key, "class");
+    for (int near = 0; near <= classes; near++)
         for (const struct qkv_family_rule *rule = choice->rules; rule->when; rule++) {
             const bool fits = near ? first_fits(w, rule->then) : list_fits(w, "", rule->then, 0);
             if (!fits || !values_fit(w, choice->key, rule->when)) continue;
@@ -129,21 +129,22 @@ static void write_layers(const struct writing *w) {
 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------- */
 
-json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const struct qkv_spec *spec) {
+json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const char *class,
+                        const struct qkv_spec *spec) {
     const struct writing writing = {.ctx = ctx, .family = family, .spec = spec, .config = json_object()};
     const struct writing *w = &writing;
     char type[64];
     snprintf(type, sizeof type, "%.*s", (int)strcspn(family->type, ","), family->type);
     json_object_set_new(w->config, "model_type", json_string(type));
+    if (class) json_object_set_new(w->config, "class", json_string(class));
     list_bind(w, "", family->spec, 0);
     for (const struct qkv_family_choice *c = family->choices; c && (!c->key || *c->key); c++) write_choice(w, c);
     if (family->layers) write_layers(w);
     values_bind(w, NULL, family->needs);
-    const json_t *architecture = json_object_get(w->config, "architecture");
-    json_t *list = json_array();
-    snprintf(type, sizeof type, "%.*s", (int)strcspn(family->architectures, ","), family->architectures);
-    json_array_append_new(list, json_string(architecture ? json_string_value(architecture) : type));
-    json_object_set_new(w->config, "architectures", list);
+    size_t n;
+    const char *architecture =
+        qkv_family_architecture(family, json_string_value(json_object_get(w->config, "class")), &n);
+    json_object_set_new(w->config, "architectures", json_pack("[o]", json_stringn(architecture, n)));
     return w->config;
 }
 
@@ -158,7 +159,8 @@ static bool write_default_null(const struct qkv_family *family, const char *key,
 
 /* Keys that are this room's, or of another file. */
 static bool write_own_key(const char *key) {
-    return *key == '@' || !strcmp(key, "architecture") || !strcmp(key, "dtype") || !strcmp(key, "transformers_version");
+    return *key == '@' || !strcmp(key, "architecture") || !strcmp(key, "class") || !strcmp(key, "dtype") ||
+           !strcmp(key, "transformers_version");
 }
 
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype) {

@@ -149,10 +149,11 @@ static const struct qkv_array *find_spelled(const struct qkv_published *p, const
 }
 
 const struct qkv_array *qkv_published_find(const struct qkv_published *p, const char *name, size_t *file) {
-    const char *prefix = p->config.family ? p->config.family->prefix : NULL;
     const struct qkv_array *array = find_spelled(p, name, file);
-    const size_t n = prefix ? strlen(prefix) : 0;
-    return array || !n || strncmp(name, prefix, n) ? array : find_spelled(p, name + n, file);
+    char other[QKV_FAMILY_NAME];
+    for (size_t i = 0; !array && p->config.family && qkv_family_name(&p->config, name, i, other); i++)
+        array = find_spelled(p, other, file);
+    return array;
 }
 
 static bool has_tensor(const void *published, const char *name) {

@@ -167,10 +167,19 @@ static enum qkv_status write_published(struct qkv_model *m, const struct qkv_fam
     return status;
 }
 
+/* The class that the names of a model's classes ask for; NULL: any. */
+static const char *wanted_class(const struct qkv_model *m) {
+    if (m->spec.head.kind != QKV_HEAD_CLASSIFY_TOKENS || m->label_count != 2) return NULL;
+    for (size_t i = 0; i < 2; i++)
+        if (strcmp(m->labels[i], qkv_family_answer[i]) != 0) return NULL;
+    return QKV_FAMILY_ANSWERS;
+}
+
 /* The configuration to write: its own, or one that a family has for the spec. */
 static enum qkv_status find_config(struct qkv_model *m, const char *type, struct qkv_family_config *config) {
     const struct qkv_family_config *own = model_config(m);
-    if (!own || (type && strcmp(type, own->family->type))) return qkv_family_write(m->ctx, type, &m->spec, config);
+    if (!own || (type && strcmp(type, own->family->type)))
+        return qkv_family_write(m->ctx, type, wanted_class(m), &m->spec, config);
     *config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
     return QKV_OK;
 }

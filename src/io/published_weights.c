@@ -174,14 +174,17 @@ static void origin_free(void *config) {
 }
 
 char **qkv_published_labels(const struct qkv_published *p, const struct qkv_spec *spec) {
+    const char *class = json_string_value(json_object_get(p->config.keys, "class"));
     const json_t *names = json_object_get(p->config.keys, "id2label");
     const size_t count = qkv_head_has_classes(spec) ? (size_t)spec->head.classes : 0;
-    char **labels = count && json_object_size(names) == count ? qkv_allocate(p->ctx, count, sizeof *labels) : NULL;
+    const bool answers = class && !strcmp(class, QKV_FAMILY_ANSWERS);
+    char **labels =
+        count && (answers || json_object_size(names) == count) ? qkv_allocate(p->ctx, count, sizeof *labels) : NULL;
     bool all = labels != NULL;
     for (size_t i = 0; i < count && all; i++) {
         char key[24];
         snprintf(key, sizeof key, "%zu", i);
-        const char *label = json_string_value(json_object_get(names, key));
+        const char *label = answers ? qkv_family_answer[i] : json_string_value(json_object_get(names, key));
         labels[i] = label ? qkv_copy_string(p->ctx, label) : NULL;
         all = labels[i] != NULL;
     }

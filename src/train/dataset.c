@@ -22,10 +22,21 @@ static enum qkv_status dataset_check_task(struct qkv_context *ctx, const struct 
                     o->task, head, o->task);
 }
 
+/* One class has the probability 1, whatever its score. */
+static enum qkv_status dataset_check_classes(struct qkv_context *ctx, const struct qkv_train_options *o,
+                                             const struct qkv_spec *spec) {
+    if ((!o->labeled && !o->examples) || !qkv_head_has_classes(spec) || spec->head.classes != 1) return QKV_OK;
+    return qkv_fail(ctx, QKV_SPEC,
+                    "head.classes is 1: a model with one score (a reranker, a regression) is used, but not trained, as "
+                    "cross-entropy tells classes apart; set head.classes to 2 or more%s",
+                    o->from ? ", or begin with a new head (--new-head)" : "");
+}
+
 enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *o,
                                   const struct qkv_spec *spec) {
-    const enum qkv_status status = qkv_dataset_choose(o)->check(ctx, o, spec);
-    return status ? status : dataset_check_task(ctx, o, spec);
+    enum qkv_status status = qkv_dataset_choose(o)->check(ctx, o, spec);
+    if (!status) status = dataset_check_task(ctx, o, spec);
+    return status ? status : dataset_check_classes(ctx, o, spec);
 }
 
 void qkv_trainer_choose(struct qkv_trainer *t) {

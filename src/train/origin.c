@@ -259,6 +259,8 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
         status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
                                       t->options.from, other->format->name);
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
+    if (!status && !t->options.new_head && t->options.examples && t->origin->label_count) /* examples bring no names */
+        status = qkv_model_set_labels(t->model, (const char *const *)t->origin->labels, t->origin->label_count);
     t->model->generation = t->origin->generation;
     t->model->pooling = t->origin->pooling;
     qkv_model_free(t->origin);

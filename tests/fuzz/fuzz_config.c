@@ -7,7 +7,7 @@
 static void config_write(const char *type, const struct qkv_spec *spec) {
     struct qkv_context *ctx = fuzz_context();
     struct qkv_family_config config = {0};
-    if (fuzz_ok(qkv_family_write(ctx, type, spec, &config))) {
+    if (fuzz_ok(qkv_family_write(ctx, type, NULL, spec, &config))) {
         char *text = qkv_family_text(ctx, &config, "float32");
         FUZZ_CHECK(text);
         free(text);
