@@ -54,6 +54,7 @@ struct qkv_tensor {
     void *data; /* floats, or bf16 */
     enum qkv_dtype dtype;
     size_t rows, columns;
+    size_t planned_rows;                 /* of a ragged batch: those that memory is planned for; 0: as many as it has */
     bool requires_grad;                  /* its gradient is needed */
     struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
     const struct qkv_row_order *order;   /* of the rows; NULL: none */

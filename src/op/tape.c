@@ -41,13 +41,23 @@ void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size) {
     return block;
 }
 
+/* Gradients of a ragged batch get the room that as many rows as are planned need: so buffers are reused as in the plan,
+ * which knows no lengths. Found when a tensor is made: when backward comes to it, the tape may be at another batch, which
+ * has as many rows by chance. */
+static size_t tape_planned_rows(const struct qkv_tape *tape, size_t rows) {
+    for (const struct qkv_rows *batch = tape->batch; batch; batch = batch->before)
+        if (batch->N == rows) return batch->most;
+    return 0;
+}
+
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns) {
     if (tape->status != QKV_OK || !data) {
         return NULL;
     }
     struct qkv_tensor *tensor = qkv_tape_take_graph(tape, sizeof *tensor);
     if (tensor) {
-        *tensor = (struct qkv_tensor){.data = data, .rows = rows, .columns = columns};
+        *tensor = (struct qkv_tensor){
+            .data = data, .rows = rows, .columns = columns, .planned_rows = tape_planned_rows(tape, rows)};
     }
     return tensor;
 }
@@ -130,11 +140,12 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
     return node->output;
 }
 
-/* The order of the rows, from the input to the output, where that has none of its own. */
+/* The order of the rows, from the input to the output, where that has none of its own; and how many are planned. */
 static void tape_hand_on(struct qkv_node *node) {
-    if (node->output && !node->output->order && node->inputs[0] && node->output->rows == node->inputs[0]->rows) {
-        node->output->order = node->inputs[0]->order;
-    }
+    const struct qkv_tensor *x = node->inputs[0];
+    if (!node->output || !x || node->output->rows != x->rows) return;
+    if (!node->output->order) node->output->order = x->order;
+    if (x->planned_rows) node->output->planned_rows = x->planned_rows;
 }
 
 struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node) {
@@ -179,17 +190,9 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------ */
 
-/* Gradients of a ragged batch get the room that as many rows as are planned need: so buffers are reused as in the plan, which knows
- * no lengths. */
-static size_t gradient_room(const struct qkv_tape *tape, size_t rows, size_t columns) {
-    for (const struct qkv_rows *batch = tape->batch; batch; batch = batch->before)
-        if (batch->N == rows) return batch->most * columns;
-    return rows * columns;
-}
-
 struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct qkv_tensor *x) {
-    const size_t apart = x->gradients_apart ? x->gradients_apart : 1;
-    const size_t room = apart * gradient_room(tape, x->rows, x->columns), count = apart * x->rows * x->columns;
+    const size_t apart = x->gradients_apart ? x->gradients_apart : 1, count = apart * x->rows * x->columns;
+    const size_t room = x->planned_rows && !x->gradients_apart ? x->planned_rows * x->columns : count;
     for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
         struct qkv_grad_buffer *slot = *link;
         if (slot->room != room) {
