@@ -122,17 +122,20 @@ static void expect_plan(const struct sent *s) {
     assert_true(s->received == p->received);
     assert_true(s->small == p->small_messages);
     assert_true(p->late_messages <= p->gradient_messages && p->late_sent <= p->gradient_sent);
-    assert_true((p->late_messages + p->rounds > 0) == (p->gradient_messages > 0));
+    assert_true(p->late_messages + p->rounds > 0 || p->gradient_messages == 0); /* of one row none may travel */
 }
 
 static void memory_and_messages_are_as_planned(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    for (size_t form = 0; form < FORMS; form++)
+    for (size_t i = 0; i < 2 * FORMS; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
+            const size_t form = i % FORMS;
             struct qkv_spec spec;
             struct run run = make_run(ctx, form, (form + (size_t)ranks) % 2, (int64_t[]){8, 5, 4, 4, 7}[form], &spec);
             memset(sent, 0, sizeof sent);
+            if (i >= FORMS)
+                run.options.batch = run.options.accumulate = 1; /* on one rank, where nothing is added later */
             run.options.eval_every = run.options.save_every = 100;
             run.options.gradients = form == 3 ? "bf16" : "fp32";
             run.disturbs = plan_and_count;

@@ -34,7 +34,7 @@ struct qkv_parts qkv_parts_of_node(const struct qkv_train_options *options, size
     const size_t accumulate = (size_t)options->accumulate;
     const size_t own = parts_share(rows, share->groups, share->end) - parts_share(rows, share->groups, share->begin);
     struct qkv_parts p = {.rows = rows, .groups = share->groups, .most = qkv_pieces(own, qkv_min(accumulate, own))};
-    p.several = true;
+    p.several = share->groups > 1;
     p.group_first = p.group = p.group_end = share->nodes[node].begin;
     p.group_last = share->nodes[node].end;
     p.begin = p.end = parts_share(rows, p.groups, p.group_first);

@@ -44,7 +44,8 @@ void qkv_rank_sums_part(struct qkv_rank_sums *s, const struct qkv_parts *parts, 
 enum qkv_status qkv_rank_sums_end(struct qkv_rank_sums *s) {
     double busy, hidden;
     if (!s->parts) return QKV_OK;
-    const int error = qkv_worker_finish(s->worker, s->round_count, &busy, &hidden);
+    const size_t rounds = qkv_rank_rounds_of(&s->cut, s->round_count, s->shares[0].groups);
+    const int error = qkv_worker_finish(s->worker, rounds, &busy, &hidden);
     s->busy += busy;
     s->hidden += hidden;
     return qkv_rank_lost(s->parts->model->ctx, error);

@@ -23,10 +23,9 @@ static size_t plan_rows(const struct planner *p) {
     return (p->share.end - p->share.begin) * each + qkv_min(p->share.end, more) - qkv_min(p->share.begin, more);
 }
 
-/* A pass over the largest part of the rank's rows, and over those of an evaluation. */
+/* A pass over the largest part of the rank's rows, one if it has none, and over those of an evaluation. */
 static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan *plan) {
-    const size_t parts = qkv_min((size_t)p->options->accumulate, plan->rows);
-    struct qkv_pass_options step = {.B = parts ? qkv_pieces(plan->rows, parts) : 0,
+    struct qkv_pass_options step = {.B = qkv_parts_most(p->ctx, p->options, p->batch),
                                     .T = p->context,
                                     .source_T = p->context,
                                     .train = true,
@@ -35,10 +34,10 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
     struct qkv_pass_options evaluation = {
         .B = qkv_pieces(p->batch, (size_t)p->options->accumulate), .T = p->context, .source_T = p->context};
     struct qkv_pass_plan pass = {0};
-    enum qkv_status status = step.B ? qkv_pass_measure(p->model, &step, p->share.groups, &pass) : QKV_OK;
+    enum qkv_status status = qkv_pass_measure(p->model, &step, p->share.groups, &pass);
     plan->activation_bytes =
         pass.bytes + 2 * evaluation.B * (p->context + 1) * sizeof(int32_t); /* ids, targets, lengths */
-    if (!status && step.B) plan->flops = qkv_pass_plan_flops(&pass) / (double)step.B * (double)plan->rows;
+    if (!status) plan->flops = qkv_pass_plan_flops(&pass) / (double)step.B * (double)plan->rows;
     if (status || p->rank) return status;
     status = qkv_pass_measure(p->model, &evaluation, 0, &pass);
     plan->activation_bytes += pass.bytes;
@@ -141,7 +140,7 @@ static enum qkv_status plan_traffic(const struct planner *p, struct qkv_rank_pla
     struct qkv_rank_round *rounds = qkv_allocate(p->ctx, count + 1, sizeof *rounds);
     if (!rounds) return QKV_MEMORY;
     qkv_rank_rounds(&m->weights, &t.cut, rounds);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < qkv_rank_rounds_of(&t.cut, count, p->share.groups); i++) {
         t.late = t.late || rounds[i].later || plan_waits(&t, rounds[i].bucket);
         plan->rounds += !t.late;
         plan_round(&t, &rounds[i], plan);

@@ -21,6 +21,10 @@ static size_t sums_add_rounds(const struct qkv_rank_cut *cut, struct qkv_rank_ro
     return count;
 }
 
+size_t qkv_rank_rounds_of(const struct qkv_rank_cut *cut, size_t rounds, size_t groups) {
+    return groups > 1 ? rounds : cut->buckets;
+}
+
 size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds) {
     size_t count = 0, at = w->floats, uses;
     for (size_t b = cut->buckets; b-- > 0;)
@@ -228,10 +232,14 @@ static void sums_add(const struct qkv_rank_sums *s, const struct qkv_rank_round 
             if (!step.last) levels[step.level] = sum;
         }
     }
-    if (round->later)
-        kernels->add(out, sum, out, mine.count);
-    else if (sum && sum != out)
-        memcpy(out, sum, mine.count * sizeof *out);
+    if (!sum) return;
+    if (!round->later) {
+        if (sum != out) memcpy(out, sum, mine.count * sizeof *out);
+        return;
+    }
+    kernels->add(out, sum, out, mine.count);
+    /* Sums of other ranks were added there too, to rows that this rank has not marked: nobody else clears them. */
+    memset(s->parts->later + (mine.at - m->weights.floats), 0, mine.count * sizeof *sum);
 }
 
 int qkv_rank_round_run(struct qkv_rank_sums *sums, size_t i) {

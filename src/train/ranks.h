@@ -58,6 +58,9 @@ struct qkv_rank_round {
 /* Those of a step, into `rounds` unless that is NULL: buckets from the last to the first, as backward comes to their weights, then later
  * uses, weight after weight. The result: how many. */
 size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds);
+/* How many of those a batch of so many groups needs. One group is one row, on one rank, which adds all uses of a weight
+ * to its gradient as it would alone: nothing is added later. */
+size_t qkv_rank_rounds_of(const struct qkv_rank_cut *cut, size_t rounds, size_t groups);
 /* What of a round a rank owns. */
 struct qkv_rank_piece {
     size_t at, to, count; /* in a node's sum, and in the gradients */

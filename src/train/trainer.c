@@ -50,7 +50,7 @@ QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_
     const bool several = qkv_context_ranks(t->ctx) > 1;
     trainer_lap(t, "data", 0);
     if (t->model->dirty) qkv_model_clear_gradients(t->model); /* a step was begun and not ended */
-    parts.several |= several;
+    parts.several |= several && parts.groups > 1;
     qkv_part_sums_begin(&t->sums, &parts);
     qkv_rank_sums_begin(&t->rank_sums, o, step->rows);
     if (share.count && several) parts = qkv_parts_of_node(o, step->rows, &share, 0);
