@@ -95,6 +95,36 @@ static void each_token_of_a_line_is_hidden_once(void **state) {
     qkv_trainer_free(t);
 }
 
+/* Lines as tutorials have them, between <bos> and <eos>, are the same rows with these as their tokens. */
+static void lines_between_bos_and_eos_are_the_same_rows(void **state) {
+    (void)state;
+    static const char written[] = "<bos> the cat sat on the mat <eos>\n\n <bos> the dog sat on the rug <eos>\r\n"
+                                  "<bos> the bird\tsat on tree <eos>\n";
+    static const char *const presets[] = {"tiny-lm", "tiny-encoder"}, *const texts[] = {"<bos> the cat", "the cat"};
+    for (size_t p = 0; p < TEST_COUNT(presets); p++) {
+        struct qkv_train_options o = toy_options(presets[p]);
+        struct qkv_trainer *t = toy_begin(presets[p], &o, "plain");
+        const double plain = fixture_steps(ctx, t, 3).loss;
+        qkv_trainer_free(t);
+        test_write_file(o.lines, written, sizeof written - 1);
+        t = toy_begin(presets[p], &o, "written");
+        const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(qkv_trainer_model(t));
+        assert_int_equal(qkv_tokenizer_special(tokenizer, "<bos>"), BEGIN);
+        assert_int_equal(qkv_tokenizer_special(tokenizer, "<eos>"), END);
+        assert_int_equal(qkv_tokenizer_special(tokenizer, "<s>"), -1);
+        for (size_t i = 0; i < TEST_COUNT(texts); i++) {
+            int32_t *ids;
+            size_t n;
+            assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, tokenizer, texts[i], strlen(texts[i]), true, &ids, &n));
+            assert_int_equal(n, p ? 4 : 3); /* a mask is seen from both sides, so <eos> stands behind */
+            assert_int_equal(ids[0], BEGIN);
+            qkv_free(ids);
+        }
+        assert_true(fixture_steps(ctx, t, 3).loss == plain);
+        qkv_trainer_free(t);
+    }
+}
+
 /* The last losses of a run, whole and in parts; and with a checkpoint in the middle. */
 static void parts_and_resuming_change_no_bit(void **state) {
     (void)state;
@@ -150,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_token_of_a_line_predicts_the_next),
         cmocka_unit_test(each_token_of_a_line_is_hidden_once),
+        cmocka_unit_test(lines_between_bos_and_eos_are_the_same_rows),
         cmocka_unit_test(parts_and_resuming_change_no_bit),
         cmocka_unit_test(what_lines_cannot_be_is_refused),
     };

@@ -53,6 +53,7 @@ enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_to
                                     size_t size, bool begin, bool end, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
     struct sequence s = {0};
+    qkv_sequence_trim(t, true, end, &text, &size);
     enum qkv_status status = begin ? append_special(ctx, &s, t, QKV_TOKEN_ROLE_BEGIN) : QKV_OK;
     if (!status) status = append_text(ctx, &s, t, text, size);
     if (!status && end) status = append_special(ctx, &s, t, QKV_TOKEN_ROLE_END);
@@ -199,12 +200,18 @@ enum qkv_status qkv_masked_encode_places(struct qkv_context *ctx, const struct q
     *count = *masks = 0;
     if (!w.own) return qkv_fail(ctx, QKV_ARGUMENT, "there is no token %d to stand for " QKV_TOKEN_MASK, (int)mask);
     qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
+    const char *whole = text;
+    qkv_sequence_trim(t, before_count, after_count, &text, &size);
     enum qkv_status status = sequence_append(ctx, &m.ids, before, before_count);
     if (!status) status = (t->chain ? masked_chain : masked_pieces)(ctx, &m, t, &w, text, size, mask);
     if (!status) status = sequence_append(ctx, &m.ids, after, after_count);
     if (status) {
         free(m.places);
         return sequence_give(status, &m.ids, ids, count);
+    }
+    for (size_t i = 0; i < m.count; i++) {
+        m.places[i].begin += (size_t)(text - whole);
+        m.places[i].end += (size_t)(text - whole);
     }
     *places = m.places;
     *masks = m.count;

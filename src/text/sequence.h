@@ -52,6 +52,13 @@ enum qkv_long_fate {
 enum qkv_long_fate qkv_long_apply(const struct qkv_long_rule *rule, struct qkv_sequence_frame frame, int32_t *ids,
                                   size_t *count);
 
+/* How tutorials write what begins and what ends a line: tokenizers of whole words take these where lines are written so. */
+#define QKV_WORD_BEGIN "<bos>"
+#define QKV_WORD_END   "<eos>"
+
+/* A text that begins with the token that begins one, or ends with the token that ends one, written as a word of its own, loses it, where
+ * `begin` or `end` says so: whoever encodes a sequence puts it there. Of tokenizers of whole words alone: for others it is text. */
+void qkv_sequence_trim(const struct qkv_tokenizer *tokenizer, bool begin, bool end, const char **text, size_t *size);
 /* Whether it has a special token of that text, or, where the text is that of a role (QKV_TOKEN_MASK, …), one that has the role. */
 bool qkv_tokenizer_knows(const struct qkv_tokenizer *t, const char *text);
 /* Gives a tokenizer one more special token, behind all others. */

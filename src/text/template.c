@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "text/sequence.h"
 
 #define MAX_IDS 4096 /* around a sequence */
 
@@ -204,11 +205,12 @@ enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const str
                                               size_t size, bool specials, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
     const int32_t *before, *after;
-    size_t before_count = 0, after_count = 0, n;
+    size_t before_count, after_count, n;
+    const bool around = qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
+    qkv_sequence_trim(t, before_count, after_count, &text, &size);
     enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, specials, ids, count);
-    const bool around = !status && qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
     if (!status && t->chain) template_truncate(t->chain, *ids, before_count + after_count, count);
-    if (!around) return status;
+    if (status || !around) return status;
     bool fits = qkv_add_size(*count, before_count + after_count, &n);
     int32_t *all = fits ? qkv_reallocate(ctx, *ids, n, sizeof *all) : NULL;
     if (!all) {

@@ -28,7 +28,12 @@ static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
     const int32_t *before, *after;
     size_t before_count, after_count;
     if (qkv_tokenizer_template(t->tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
-    return qkv_template_make(t->ctx, t->tokenizer, QKV_TOKEN_BEGIN, lines_masked(&t->options) ? QKV_TOKEN_END : NULL);
+    const bool bos = qkv_tokenizer_special(t->tokenizer, QKV_TOKEN_BEGIN) < 0,
+               eos = qkv_tokenizer_special(t->tokenizer, QKV_TOKEN_END) < 0; /* as the lines have them */
+    return qkv_template_make(t->ctx, t->tokenizer, bos ? QKV_WORD_BEGIN : QKV_TOKEN_BEGIN,
+                             !lines_masked(&t->options) ? NULL
+                             : eos                      ? QKV_WORD_END
+                                                        : QKV_TOKEN_END);
 }
 
 static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
@@ -52,8 +57,11 @@ static enum qkv_status dataset_lines_encode(const struct qkv_line_coder *c, cons
                                             const struct qkv_tsv_row *row, struct qkv_line *line) {
     const struct qkv_tokenizer *tokenizer = c->tokenizer;
     const int32_t end = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END);
-    enum qkv_status status = qkv_tokenizer_encode_sequence(c->ctx, tokenizer, row->first, row->first_size, false,
-                                                           &line->main, &line->main_count);
+    const char *text = row->first;
+    size_t size = row->first_size;
+    qkv_sequence_trim(tokenizer, true, true, &text, &size);
+    enum qkv_status status =
+        qkv_tokenizer_encode_sequence(c->ctx, tokenizer, text, size, false, &line->main, &line->main_count);
     if (status) return qkv_tsv_fail_at(file, row->line, status);
     struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, false, false);
     size_t n = line->main_count;

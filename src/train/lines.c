@@ -5,8 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "text/sequence.h"
 #include "train/train.h"
 #include "train/tsv.h"
+
+enum { LINES_SPECIALS = 4 }; /* room for those of a dataset */
 
 /* What a row is, in messages. */
 static const char *lines_unit(const struct qkv_trainer *t) {
@@ -55,13 +58,43 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *li
     return status;
 }
 
+/* Whether a line of the text begins, or ends, with a word. */
+static bool lines_have(const struct qkv_buffer *text, const char *word, bool ends) {
+    const size_t n = strlen(word);
+    for (size_t at = 0, next; at < text->size; at = next) {
+        const char *line = text->data + at, *stop = memchr(line, '\n', text->size - at);
+        size_t size = stop ? (size_t)(stop - line) : text->size - at;
+        next = at + size + 1;
+        if (size && line[size - 1] == '\r') size--;
+        if (size < n) continue;
+        const char *place = ends ? line + size - n : line, *beside = ends ? place - 1 : place + n;
+        if (!memcmp(place, word, n) && (size == n || strchr(" \t", *beside))) return true;
+    }
+    return false;
+}
+
+/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written with them. */
+static void lines_specials(struct qkv_tokenizer_choice *choice, const struct qkv_buffer *text,
+                           const char *specials[LINES_SPECIALS]) {
+    if (!choice->choice || strncmp(choice->choice, "whitespace", strlen("whitespace")) || !text->size) return;
+    const bool bos = lines_have(text, QKV_WORD_BEGIN, false), eos = lines_have(text, QKV_WORD_END, true);
+    for (size_t i = 0; i < choice->special_count; i++) {
+        specials[i] = choice->specials[i];
+        if (bos && !strcmp(specials[i], QKV_TOKEN_BEGIN)) specials[i] = QKV_WORD_BEGIN;
+        if (eos && !strcmp(specials[i], QKV_TOKEN_END)) specials[i] = QKV_WORD_END;
+    }
+    choice->specials = specials;
+}
+
 enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer) {
     struct qkv_buffer text = {0};
+    const char *specials[LINES_SPECIALS];
     const bool source = tokenizer == &t->source_tokenizer;
     if (t->origin) return qkv_origin_tokenizer(t, source, choice.specials, choice.special_count, tokenizer);
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
     if (!status && qkv_tokenizer_learns(choice.choice)) status = qkv_lines_text(t, lines, side, &text);
+    if (!status) lines_specials(&choice, &text, specials);
     choice.text = text.data;
     choice.size = text.size;
     choice.progress = t->progress;
