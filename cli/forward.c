@@ -350,13 +350,6 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
     return code;
 }
 
-static bool forward_drops(const struct qkv_spec *spec) {
-    bool drops = spec->dropout > 0;
-    for (int k = 0; k < spec->encoder.kind_count; k++) drops |= spec->encoder.kinds[k].ffn.dropout > 0;
-    for (int k = 0; k < spec->decoder.kind_count; k++) drops |= spec->decoder.kinds[k].ffn.dropout > 0;
-    return drops;
-}
-
 static int forward_all(struct work *w, const char *folder) {
     const struct arguments *a = w->arguments;
     struct adamw adamw;
@@ -369,9 +362,8 @@ static int forward_all(struct work *w, const char *folder) {
     if (!code) code = cli_inputs_set_prefix(&w->in, a->prefix);
     if (code) return code;
     cli_say_causal(w->model, folder ? folder : cli_fresh_name(&a->fresh), a->prefix);
-    if (a->dropout_seed >= 0 && !forward_drops(qkv_model_spec(w->model)))
-        return cli_failed(
-            "--dropout-seed has no effect: the model's dropout is 0 (dropout and ffn.dropout of its spec)");
+    if (a->dropout_seed >= 0 && !qkv_spec_drops(qkv_model_spec(w->model)))
+        return cli_failed("--dropout-seed has no effect: every dropout of the model's spec is 0");
     w->hidden = qkv_model_spec(w->model)->head.kind == QKV_HEAD_NONE;
     w->loss = w->in.batch.targets || w->in.batch.output_gradient;
     if (!w->loss && (a->gradients || a->adamw))

@@ -5,7 +5,7 @@
  *
  * One block of each on a normal input, with PyTorch's initialisation: mean and deviation of what it gives. Then stacks of 12, with
  * the norm of the gradient in each layer. Every number is checked; the program fails if one is not as it should be.
- *     prepost [LAYERS]          of the stacks, 2 to 96; 12 */
+ *     prepost [LAYERS]          of the stacks, 2 to 1000; 12 */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #include <qkv.h>
 
-enum { B = 2, T = 10, C = 512, N = B * T * C, MOST = 96 };
+enum { B = 2, T = 10, C = 512, N = B * T * C, MOST = QKV_LAYERS_MAX /* 1000 */ };
 
 static int wrong; /* checks that failed */
 

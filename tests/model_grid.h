@@ -139,7 +139,8 @@ static inline const char *random_experts(struct qkv_random *r, char out[300]) {
 }
 
 /* A kind of layer, without its braces; `own_position`: of version 2, which has it in the attention. */
-static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position, bool causal) {
+static inline void random_kind(struct qkv_random *r, char *out, size_t size, bool own_position, bool causal,
+                               bool beside_encoder) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
@@ -158,7 +159,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
         "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s, "
-        "\"experts\": %s}%s",
+        "\"experts\": %s}%s%s%s",
         latent ? 4 : kv[qkv_random_below(r, 3)], head_dim, test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         random_bias(r, latent, bias),
@@ -167,13 +168,15 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
         weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
         PICK(r, "24", "10"), PICK(r, "true", "false"), limit, random_experts(r, experts),
-        PICK(r, "", "", ", \"residual_scale\": 0.6"));
+        PICK(r, "", "", ", \"residual_scale\": 0.6"), PICK(r, "", "", ", \"residual_dropout\": 0.2"),
+        beside_encoder && !shared && !qkv_random_below(r, 3) ? ", \"cross_only\": true" : "");
 }
 
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */
-static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version, bool causal) {
+static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version, bool causal,
+                                bool beside_encoder) {
     char kinds[3][1900];
-    for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2, causal);
+    for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2, causal, beside_encoder);
     const char *share = one_kind_only ? "" : PICK(r, "", "", ", \"share\": 1");
     if (version == 1)
         snprintf(out, size, "{\"layers\": 2%s, %s}", share, kinds[0]);
@@ -237,10 +240,10 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
     const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
     int own = width, C = 20;
     if (topology != ENCODER) {
-        random_stack(r, decoder, sizeof decoder, version, true);
+        random_stack(r, decoder, sizeof decoder, version, true, topology == BOTH);
     }
     if (topology != DECODER) {
-        random_stack(r, encoder, sizeof encoder, version, false);
+        random_stack(r, encoder, sizeof encoder, version, false, false);
     }
     char texts[2][GRID_POSITION_TEXT];
     const char *added = random_position(r, true, 0, texts[0]), *other = random_position(r, false, 0, texts[1]);

@@ -58,8 +58,9 @@ static inline bool same_attention(const struct qkv_attention_spec *a, const stru
     return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
            a->window_right == b->window_right && a->softcap == b->softcap && a->scale == b->scale &&
-           a->bias == b->bias && a->clip == b->clip && a->sinks == b->sinks && same_qk_norm(&a->qk_norm, &b->qk_norm) &&
-           same_latent(&a->latent, &b->latent) && same_position(&a->position, &b->position);
+           a->bias == b->bias && a->clip == b->clip && a->sinks == b->sinks && a->dropout == b->dropout &&
+           same_qk_norm(&a->qk_norm, &b->qk_norm) && same_latent(&a->latent, &b->latent) &&
+           same_position(&a->position, &b->position);
 }
 
 static inline bool same_layer(const struct qkv_layer_spec *a, const struct qkv_layer_spec *b) {
@@ -67,7 +68,8 @@ static inline bool same_layer(const struct qkv_layer_spec *a, const struct qkv_l
            same_attention(&a->cross, &b->cross) && a->norm.kind == b->norm.kind &&
            a->norm.placement == b->norm.placement && a->norm.eps == b->norm.eps && a->norm.final == b->norm.final &&
            a->norm.bias == b->norm.bias && a->norm.attention == b->norm.attention &&
-           a->residual_scale == b->residual_scale && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
+           a->residual_scale == b->residual_scale && a->residual_dropout == b->residual_dropout &&
+           a->cross_only == b->cross_only && a->ffn.kind == b->ffn.kind && a->ffn.d_ff == b->ffn.d_ff &&
            a->ffn.bias == b->ffn.bias && a->ffn.dropout == b->ffn.dropout && a->ffn.limit == b->ffn.limit &&
            same_experts(&a->ffn.experts, &b->ffn.experts);
 }
@@ -78,7 +80,7 @@ static inline bool same_embedding(const struct qkv_embed_spec *a, const struct q
         n->given == m->given && n->kind == m->kind && n->eps == m->eps && n->weight == m->weight && n->bias == m->bias;
     return norm && a->position.kind == b->position.kind && a->position.layout == b->position.layout &&
            a->position.offset == b->position.offset && a->scale == b->scale && a->types == b->types &&
-           a->width == b->width && a->bias == b->bias && a->project == b->project;
+           a->width == b->width && a->bias == b->bias && a->project == b->project && a->dropout == b->dropout;
 }
 
 static inline bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {

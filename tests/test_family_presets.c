@@ -42,6 +42,18 @@ static const char *family_of(struct qkv_context *ctx, const char *name, const ch
     return type;
 }
 
+static void dropouts_are_no_part_of_a_published_model(void **state) {
+    (void)state;
+    static const char *const settings[] = {"vocab=300", "embed.dropout=0.2", "decoder.attention.dropout=0",
+                                           "decoder.residual_dropout=0.3"};
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const char *type = family_of(ctx, "nano-gpt", settings, TEST_COUNT(settings));
+    if (!type) fail_msg("%s", qkv_message(ctx));
+    assert_string_equal(type, "gpt2");
+    qkv_context_free(ctx);
+}
+
 static void presets_are_of_the_family_whose_shape_they_have(void **state) {
     (void)state;
     static const struct {
@@ -114,6 +126,7 @@ static void obstacles_are_told_without_what_zeros_can_say(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dropouts_are_no_part_of_a_published_model),
         cmocka_unit_test(presets_are_of_the_family_whose_shape_they_have),
         cmocka_unit_test(a_refused_preset_is_of_a_family_with_the_settings_that_the_refusal_names),
         cmocka_unit_test(obstacles_are_told_without_what_zeros_can_say),

@@ -102,9 +102,10 @@ static void gradients_are_slopes(void **state) {
     for (int drops = 0; drops < 2; drops++) {
         pair.dropout = alone.dropout = drops ? 0.2 : 0;
         pair.encoder.kinds[0].ffn.dropout = alone.decoder.kinds[0].ffn.dropout = drops ? 0.3 : 0;
-        for (int kind = 0; kind < QKV_MODULE_MODEL; kind++) {
+        for (int kind = 0; kind < QKV_MODULE_COUNT; kind++) {
             const bool memory = kind == QKV_MODULE_CROSS_ATTENTION || kind == QKV_MODULE_DECODER_BLOCK ||
-                                kind == QKV_MODULE_DECODER_STACK;
+                                kind == QKV_MODULE_DECODER_STACK || kind == QKV_MODULE_CROSS_BLOCK;
+            if (kind == QKV_MODULE_MODEL) continue;
             check_slope((enum qkv_module_kind)kind, &pair, memory, false);
             check_slope((enum qkv_module_kind)kind, &alone, memory, kind == QKV_MODULE_CROSS_ATTENTION);
         }
@@ -267,6 +268,43 @@ static void parts_make_the_whole(void **state) {
     qkv_model_free(model);
 }
 
+/* Two sublayers with their norms and sums; without self attention there is none, and no norm, of it. */
+static void a_cross_block_is_its_parts(void **state) {
+    (void)state;
+    static const char pair[] = "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}},"
+                               "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":3},\"cross_only\":true}";
+    static const char *const steps[] = {"decoder.layers.1.cross_norm", "decoder.layers.1.cross",
+                                        "decoder.layers.1.ffn_norm", "decoder.layers.1.ffn"};
+    struct qkv_spec spec = spec_of(pair);
+    struct qkv_model *model;
+    struct qkv_module *m;
+    struct qkv_random r = test_random(905);
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &model));
+    struct qkv_vectors x = vectors(&r, B, T, C), memory = vectors(&r, B, TM, C), y = vectors(&r, B, T, C),
+                       whole = vectors(&r, B, T, C), part = vectors(&r, B, T, C);
+    assert_ok(ctx, qkv_module_of_model(model, "decoder.layers.1", &m));
+    assert_int_equal(qkv_module_kind(m), QKV_MODULE_CROSS_BLOCK);
+    for (size_t i = 0; i < qkv_module_parameters(m); i++) assert_null(strstr(qkv_module_parameter(m, i)->name, "attn"));
+    run(m, &(struct qkv_module_input){.x = x, .memory = memory}, whole);
+    qkv_module_free(m);
+    memcpy(y.data, x.data, numbers(&x) * sizeof(float));
+    for (size_t i = 0; i < TEST_COUNT(steps); i++) {
+        assert_ok(ctx, qkv_module_of_model(model, steps[i], &m));
+        struct qkv_module_input in = {.x = i % 2 ? part : y};
+        struct qkv_vectors out = vectors(&r, B, T, C);
+        if (i == 1) in.memory = memory;
+        run(m, &in, out);
+        memcpy(part.data, out.data, numbers(&out) * sizeof(float));
+        for (size_t e = 0; i % 2 && e < numbers(&y); e++) y.data[e] += out.data[e];
+        free(out.data);
+        qkv_module_free(m);
+    }
+    test_floats_close(y.data, whole.data, numbers(&y), 1e-6, "the block", __FILE__, __LINE__);
+    assert_status(ctx, qkv_module_of_model(model, "decoder.layers.1.attn", &m), QKV_ARGUMENT);
+    free(x.data), free(memory.data), free(y.data), free(whole.data), free(part.data);
+    qkv_model_free(model);
+}
+
 /* A module by itself has the weights that it computes with, under the names of its part. */
 static void a_module_has_its_own_weights_only(void **state) {
     (void)state;
@@ -322,6 +360,7 @@ int main(void) {
         cmocka_unit_test(padding_on_the_left_moves_a_row),
         cmocka_unit_test(vectors_take_the_place_of_ids),
         cmocka_unit_test(parts_make_the_whole),
+        cmocka_unit_test(a_cross_block_is_its_parts),
         cmocka_unit_test(a_module_has_its_own_weights_only),
         cmocka_unit_test(the_table_of_sinusoids_is_the_papers),
     };

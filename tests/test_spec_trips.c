@@ -4,6 +4,11 @@
 
 /* ---- random specs ------------------------------------------------------------------------------------------------------- */
 
+/* Of a part: none of its own, off, or a number. */
+static double random_rate(struct qkv_random *r) {
+    return qkv_random_below(r, 2) ? 0 : qkv_random_below(r, 3) ? qkv_random_uniform(r) : -1;
+}
+
 static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a, bool causal) {
     static const int heads[] = {1, 2, 3, 4, 6, 12};
     int H = heads[qkv_random_below(r, 6)], Hkv = H;
@@ -18,6 +23,7 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .scale = qkv_random_below(r, 2) ? 0.01 + qkv_random_uniform(r) : 0,
                                      .bias = (enum qkv_bias_kind)qkv_random_below(r, QKV_BIAS_COUNT),
                                      .sinks = qkv_random_below(r, 2),
+                                     .dropout = random_rate(r),
                                      .clip = qkv_random_below(r, 2) ? 0.5 + qkv_random_uniform(r) : 0};
     if (!a->causal && qkv_random_below(r, 2)) a->window_right = (int)test_between(r, 1, 1000);
     if (qkv_random_below(r, 2)) return;
@@ -128,6 +134,7 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     s->norm.bias = s->norm.weight && s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
     s->norm.attention = s->norm.placement == QKV_PLACEMENT_PARALLEL || qkv_random_below(r, 3);
     s->residual_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
+    s->residual_dropout = random_rate(r);
     s->ffn.kind = (enum qkv_ffn_kind)qkv_random_below(r, QKV_FFN_COUNT);
     s->ffn.limit = s->ffn.kind == QKV_FFN_SWIGLU_CLAMPED ? exp(5 * qkv_random_uniform(r)) : 7;
     s->ffn.d_ff = (int)test_between(r, 1, 1 << 20);
@@ -236,6 +243,13 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
         e->attention.position = d->attention.position; /* as in version 1 */
     share_positions(&s->encoder);
     share_positions(&s->decoder);
+    for (int i = 0; both && i < s->decoder.kind_count; i++) {
+        struct qkv_layer_spec *kind = &s->decoder.kinds[i];
+        kind->cross_only = kind->norm.placement != QKV_PLACEMENT_PARALLEL && qkv_random_below(r, 5) == 0;
+        if (kind->cross_only)
+            kind->attention.position =
+                (struct qkv_position_spec){.theta = 10000, .fraction = 1, .max = 8, .buckets = 32, .max_distance = 128};
+    }
 }
 
 /* ---- round trips -------------------------------------------------------------------------------------------------------- */

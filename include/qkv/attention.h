@@ -93,15 +93,6 @@ QKV_API struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B
 QKV_API struct qkv_view qkv_view_heads(struct qkv_view view, size_t first, size_t count);
 QKV_API struct qkv_view qkv_view_rows(struct qkv_view view, size_t first, size_t count);
 
-/* The shape of an array with a value for each query and key: (B or 1, H or 1, Tq or 1, keys); 1 broadcasts, but over keys.
- * With fewer keys than there are, those behind are masked, as ONNX pads a mask with false and −inf. Strides are in
- * elements, keys lie side by side; strides that are all 0 mean that the array is packed. */
-struct qkv_pair_shape {
-    size_t B, H, Tq, Tk;
-    size_t batch, head, row;
-};
-QKV_API struct qkv_pair_shape qkv_pair_shape_defaults(void); /* no array: nothing in it */
-
 /* Everything not given (0, NULL, false) is off; everything may be combined (docs/attention.md has a table). Empty
  * batches, no queries and no keys are fine: y is 0 where there is no key. Tk of the shapes below is the mask's: the most keys that a
  * row has, those of the past included.
@@ -227,7 +218,7 @@ struct qkv_attention_layer_spec {
     struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
                                             head_dim; qk_norm.norm with weight false is bare, its eps 0: 1e-5; no latent */
     int context;                         /* the most positions; position kinds need it, else 0: no limit */
-    double dropout;                      /* on the weights */
+    double dropout;                      /* on the weights, unless attention.dropout says another */
 };
 /* Self attention without a limit of positions or dropout; `in` and heads are to be given, all other widths follow. */
 QKV_API struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void);

@@ -36,9 +36,10 @@ extern "C" {
     X(DECODER_BLOCK, "decoder block", "the same with cross attention to a memory between them")                        \
     X(ENCODER_STACK, "encoder stack", "all such blocks and, where the spec has one, the norm after them")              \
     X(DECODER_STACK, "decoder stack", "the same with cross attention")                                                 \
-    X(MODEL, "model", "embedding, stacks and head")
+    X(MODEL, "model", "embedding, stacks and head")                                                                    \
+    X(CROSS_BLOCK, "cross block", "a decoder block without self attention: cross attention and feed-forward")
 #define QKV_MODULE_ENUM(name, text, help) QKV_MODULE_##name,
-enum qkv_module_kind { QKV_MODULE_LIST(QKV_MODULE_ENUM) };
+enum qkv_module_kind { QKV_MODULE_LIST(QKV_MODULE_ENUM) QKV_MODULE_COUNT };
 #undef QKV_MODULE_ENUM
 
 struct qkv_module;

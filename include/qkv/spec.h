@@ -277,8 +277,9 @@ struct qkv_attention_spec {
     /* 0 (null in JSON): 1/sqrt(head_dim); with a latent and a rotation scaled by yarn with mscale_all_dim, times (0.1·mscale_all_dim·ln
      * factor + 1)² */
     double scale;
-    enum qkv_bias_kind bias;           /* true */
-    bool sinks;                        /* a learned logit of each head in the denominator of the softmax; false */
+    enum qkv_bias_kind bias; /* true */
+    bool sinks;              /* a learned logit of each head in the denominator of the softmax; false */
+    double dropout;          /* on the weights; 0 (null in JSON): the dropout of the spec; negative (0 in JSON): none */
     struct qkv_position_spec position; /* none, rope or alibi: none; cross attention has none */
 };
 /* Whether a feed-forward has a gate: act(x·gateᵀ) times x·upᵀ (Shazeer 2020). */
@@ -324,8 +325,13 @@ struct qkv_layer_spec {
     struct qkv_attention_spec cross; /* in a decoder beside an encoder: attention without causal, window and position */
     struct qkv_norm_spec norm;
     struct qkv_ffn_spec ffn;
-    double
-        residual_scale; /* multiplies what each sublayer adds to the residual stream (Granite), 1; any number but 0 */
+    /* multiplies what each sublayer adds to the residual stream (Granite), 1; any number but 0 */
+    double residual_scale;
+    /* in a decoder beside an encoder: no self attention, but cross attention and feed-forward; false. `attention` then says only what
+     * `cross` takes over, and has no position */
+    bool cross_only;
+    /* on what each sublayer adds to the residual stream; 0 (null in JSON): the spec's; negative (0 in JSON): none */
+    double residual_dropout;
 };
 /* What a stack reads; others than tokens have no token embedding, and no scale. */
 struct qkv_input_spec {
@@ -351,6 +357,7 @@ struct qkv_embed_spec {
     bool bias;    /* of the projection; true */
     enum qkv_project project;  /* what is narrow: end */
     struct qkv_norm_spec norm; /* after token, position and type are added, before dropout; not given: none */
+    double dropout; /* on the embedding; 0 (null in JSON): the dropout of the spec; negative (0 in JSON): none */
 };
 struct qkv_stack_spec {
     int layers;  /* 0: this stack is absent (null in JSON) */
@@ -386,7 +393,8 @@ struct qkv_spec {
     int context;        /* the most positions of a sequence */
     int source_context; /* of what an encoder beside a decoder reads that are no tokens; 0: context (qkv_stack_context) */
     enum qkv_tie tie;   /* head */
-    double dropout;     /* on embeddings, attention weights and the output of every sublayer; 0 */
+    /* on embeddings, attention weights and the output of every sublayer that have none of their own; 0 */
+    double dropout;
     struct {
         enum qkv_head_kind kind; /* lm */
         int classes;             /* classify, classify_tokens */
@@ -416,6 +424,8 @@ QKV_API int qkv_position_width(const struct qkv_spec *spec, const struct qkv_sta
 QKV_API const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer);
 /* The layer whose weights a layer has: itself, or the first one of its group. `layer` is less than stack->layers. Never fails. */
 QKV_API size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer);
+/* Whether training drops anything: some dropout of the spec or of its parts is above 0. Any thread. */
+QKV_API bool qkv_spec_drops(const struct qkv_spec *spec);
 /* How many positions an image of a stack that reads patches has, the class token counted; 0 of other stacks. Any thread. */
 QKV_API size_t qkv_stack_patches(const struct qkv_stack_spec *stack);
 /* Whether some stack of a spec, or its head, has a vocabulary. Any thread. */

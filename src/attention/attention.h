@@ -147,7 +147,9 @@ float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t
 
 /* ---- filling a call (intervals.c) ---------------------------------------------------------------------------------------- */
 
-/* What the spec says of a call: heads, widths, scale and softcap; and of self attention the distance bias of `tables`, which may be NULL. */
+/* The dropout of a part of a spec whose own is `own`, 0: none of its own, negative: off; `whole` is the spec's. */
+double qkv_dropout_rate(double own, double whole);
+/* What the spec says of a call: heads, widths, scale, softcap and dropout, its own or `dropout`; and of self attention the distance bias of `tables`, which may be NULL. */
 struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const struct qkv_position_tables *tables,
                                    double dropout);
 /* What a spec and a call's own mask both allow. */

@@ -4,6 +4,10 @@
 
 #include <math.h>
 
+double qkv_dropout_rate(double own, double whole) {
+    return own > 0 ? own : own < 0 ? 0 : whole;
+}
+
 struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const struct qkv_position_tables *tables,
                                    double dropout) {
     struct qkv_attend a = {.H = (size_t)spec->heads,
@@ -12,7 +16,7 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
                            .Dv = (size_t)spec->value_dim,
                            .scale = (float)qkv_attention_scale(spec),
                            .softcap = (float)spec->softcap,
-                           .dropout = (float)dropout};
+                           .dropout = (float)qkv_dropout_rate(spec->dropout, dropout)};
     if (tables) a.distance_bias = tables->distance_bias;
     return a;
 }

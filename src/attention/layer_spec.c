@@ -42,6 +42,8 @@ static enum qkv_status check_reals(struct qkv_context *ctx, const struct qkv_att
         {"attention.clip", s->attention.clip, s->attention.clip >= 0, "a number greater than 0, or 0 for none"},
         {"attention.scale", s->attention.scale, s->attention.scale >= 0,
          "a number from 0 to 3.4e38 (0: 1/sqrt(head_dim))"},
+        {"attention.dropout", s->attention.dropout, (float)s->attention.dropout < 1,
+         "a number less than 1 (0: the dropout of the layer, negative: none)"},
         {"dropout", s->dropout, s->dropout >= 0 && (float)s->dropout < 1, "a number from 0 to less than 1"},
         {"attention.position.theta", p->theta, p->theta > 0, "a number from 0 to 3.4e38 (0: 10000)"},
         {"attention.position.max", p->max, p->max > 0, "a number from 0 to 3.4e38 (0: 8)"},

@@ -10,13 +10,16 @@ static void spec_strip(struct qkv_spec *spec) {
     struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
     spec->dropout = 0;
     spec->init = (struct qkv_init_spec){0};
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++) {
+        stacks[i]->embed.dropout = 0;
         for (int k = 0; k < stacks[i]->kind_count; k++) {
-            struct qkv_experts_spec *experts = &stacks[i]->kinds[k].ffn.experts;
-            stacks[i]->kinds[k].ffn.dropout = 0;
+            struct qkv_layer_spec *kind = &stacks[i]->kinds[k];
+            struct qkv_experts_spec *experts = &kind->ffn.experts;
+            kind->attention.dropout = kind->cross.dropout = kind->residual_dropout = kind->ffn.dropout = 0;
             experts->balance_loss = experts->z_loss = 0;
             if (experts->given) experts->correction_rate = 0.001;
         }
+    }
 }
 
 /* ---- one family ------------------------------------------------------------------------------------------------------ */

@@ -33,12 +33,10 @@ QKV_PART struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argumen
     b.flow.tape = tape;
     tape->batch = b.flow.rows ? b.flow.rows : tape->batch; /* backward may run it again, after another stack */
     const struct block_form *form = &block_forms[qkv_stack_layer(b.flow.stack->spec, b.layer)->norm.placement];
-    x = block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_SELF, x);
-    if (form->whole) return x;
-    if (b.flow.stack->has_cross) {
-        x = block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_CROSS, x);
-    }
-    return block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_FFN, x);
+    if (form->whole) return block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_SELF, x);
+    for (enum qkv_sublayer i = QKV_SUBLAYER_SELF; i < QKV_SUBLAYER_COUNT; i++)
+        if (qkv_layer_has(b.flow.stack, b.layer, i)) x = block_residual(&b.flow, form, b.layer, i, x);
+    return x;
 }
 
 static struct qkv_tensor *embed_norm(struct qkv_forward_args *f, struct qkv_tensor *x) {
@@ -57,7 +55,7 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
     const struct qkv_embed_spec *spec = &s->spec->embed;
     const bool narrow = spec->width, end = narrow && spec->project == QKV_PROJECT_END;
     const size_t P = (size_t)qkv_position_width(f->spec, s->spec);
-    const float rate = (float)f->spec->dropout;
+    const float rate = (float)qkv_dropout_rate(spec->dropout, f->spec->dropout);
     struct qkv_embedding e = {.scale = f->inputs ? 1 : (float)spec->scale, .N = f->rows ? f->rows->N : f->B * f->T};
     e.tables[QKV_EMBED_TOKEN].rows = f->inputs ? f->inputs : s->token;
     e.tables[QKV_EMBED_TOKEN].places = ids;

@@ -7,6 +7,11 @@ struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer)
     return &stack->layers[qkv_stack_weights_of(stack->spec, layer)];
 }
 
+bool qkv_layer_has(const struct qkv_stack *stack, size_t layer, enum qkv_sublayer sublayer) {
+    if (sublayer == QKV_SUBLAYER_SELF) return !stack->has_cross || !qkv_stack_layer(stack->spec, layer)->cross_only;
+    return sublayer != QKV_SUBLAYER_CROSS || stack->has_cross;
+}
+
 /* Tells whoever listens to the pass. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
                    const struct qkv_tensor *x) {
@@ -144,18 +149,22 @@ struct qkv_tensor *qkv_block_norm(const struct qkv_block *b, struct qkv_tensor *
     return qkv_norm_apply(b->f->tape, spec, block_norm_of(weights, b->sublayer, false), x, result);
 }
 
+static float block_dropout(const struct qkv_block *b) {
+    return (float)qkv_dropout_rate(block_spec(b)->residual_dropout, b->f->spec->dropout);
+}
+
 /* Tells of what the sublayer gives, and drops some of it. */
 static struct qkv_tensor *block_output(const struct qkv_block *b, struct qkv_tensor *y) {
     static const enum qkv_hook_kind hooks[] = {[QKV_SUBLAYER_SELF] = QKV_HOOK_ATTENTION,
                                                [QKV_SUBLAYER_CROSS] = QKV_HOOK_CROSS,
                                                [QKV_SUBLAYER_FFN] = QKV_HOOK_FFN};
     qkv_hook_call(b->f, hooks[b->sublayer], b->layer, y);
-    return qkv_op_dropout(b->f->tape, y, (float)b->f->spec->dropout);
+    return qkv_op_dropout(b->f->tape, y, block_dropout(b));
 }
 
 struct qkv_tensor *qkv_block_add(const struct qkv_block *b, struct qkv_tensor *residual, struct qkv_tensor *x) {
     /* With nothing in between, the sum is made with the sublayer's last product. */
-    const bool drops = b->f->tape->training && b->f->spec->dropout > 0;
+    const bool drops = b->f->tape->training && block_dropout(b) > 0;
     if (!drops && !b->f->hook) return block_sublayer(b->f, b->layer, b->sublayer, x, residual);
     struct qkv_tensor *y = block_output(b, block_sublayer(b->f, b->layer, b->sublayer, x, NULL));
     return qkv_op_add(b->f->tape, residual, y, (float)block_spec(b)->residual_scale);
@@ -174,7 +183,7 @@ struct qkv_tensor *qkv_block_add_normed(const struct qkv_block *b, struct qkv_te
 bool qkv_block_at(const struct qkv_block *block, enum qkv_sublayer sublayer, struct qkv_block *at) {
     *at = *block;
     at->sublayer = sublayer;
-    return sublayer != QKV_SUBLAYER_CROSS || block->f->stack->has_cross;
+    return qkv_layer_has(block->f->stack, block->layer, sublayer);
 }
 
 struct qkv_tensor *qkv_block_add_all(const struct qkv_block *block, struct qkv_tensor *x,

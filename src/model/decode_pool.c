@@ -11,7 +11,8 @@ struct qkv_page_pool *qkv_decode_pool(struct qkv_model *m, bool cross) {
     if (!attentions) return NULL;
     for (size_t layer = 0; layer < layers; layer++) {
         const struct qkv_layer_spec *kind = qkv_stack_layer(spec, layer);
-        attentions[layer] = cross ? &kind->cross : &kind->attention;
+        if (cross || qkv_layer_has(&m->decoder, layer, QKV_SUBLAYER_SELF))
+            attentions[layer] = cross ? &kind->cross : &kind->attention;
     }
     struct qkv_page_pool *pool =
         qkv_page_pool_create(m->ctx, attentions, layers, cross ? "the keys and values of sources" : "the KV cache");

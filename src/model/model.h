@@ -193,6 +193,8 @@ bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer subl
 struct qkv_tensor *qkv_block_norm(const struct qkv_block *block, struct qkv_tensor *x, enum qkv_result result);
 /* Tells whoever listens to the pass. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer, const struct qkv_tensor *x);
+/* Whether the layer has that sublayer. */
+bool qkv_layer_has(const struct qkv_stack *stack, size_t layer, enum qkv_sublayer sublayer);
 /* residual + scale·dropout(f(x)), where scale is the kind's residual_scale. Once a sublayer: hooks are called in it. */
 struct qkv_tensor *qkv_block_add(const struct qkv_block *block, struct qkv_tensor *residual, struct qkv_tensor *x);
 /* The same with a norm behind the sublayer, residual + scale·dropout(norm(f(x))): the second one where it has two. */

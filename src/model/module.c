@@ -43,6 +43,7 @@ static const struct module_parts {
     [QKV_MODULE_ENCODER_STACK] = {MODULE_BLOCK | MODULE_ROLE(NORM), false, true, ""},
     [QKV_MODULE_DECODER_STACK] = {MODULE_BLOCK | MODULE_MEMORY | MODULE_ROLE(NORM), true, true, ""},
     [QKV_MODULE_MODEL] = {UINT64_MAX, false, true, ""},
+    [QKV_MODULE_CROSS_BLOCK] = {MODULE_NORMS(FFN) | MODULE_FFN | MODULE_MEMORY, true, false, ".layers.0"},
 };
 
 /* ---- finding ------------------------------------------------------------ */
@@ -67,7 +68,9 @@ static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
     };
     const struct qkv_norm_spec *norm = &qkv_stack_layer(m->stack->spec, m->layer)->norm;
     if (!*rest) {
-        m->kind = m->stack->has_cross ? QKV_MODULE_DECODER_BLOCK : QKV_MODULE_ENCODER_BLOCK;
+        m->kind = !m->stack->has_cross                                   ? QKV_MODULE_ENCODER_BLOCK
+                  : qkv_layer_has(m->stack, m->layer, QKV_SUBLAYER_SELF) ? QKV_MODULE_DECODER_BLOCK
+                                                                         : QKV_MODULE_CROSS_BLOCK;
         return true;
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -76,7 +79,7 @@ static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
         m->sublayer = parts[i].sublayer;
         m->out = parts[i].out;
         if (m->kind == QKV_MODULE_NORM && !qkv_block_has_norm(norm, m->sublayer, m->out)) return false;
-        return m->sublayer != QKV_SUBLAYER_CROSS || m->stack->has_cross;
+        return qkv_layer_has(m->stack, m->layer, m->sublayer);
     }
     return false;
 }
@@ -211,6 +214,7 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
     s->tie = QKV_TIE_NONE;
     memset(&s->head, 0, sizeof s->head);
     s->head.kind = QKV_HEAD_NONE;
+    if (kind == QKV_MODULE_CROSS_BLOCK) stack->kinds[0].cross_only = true;
     for (int i = 0; i < stack->kind_count && !(parts->roles & MODULE_SELF); i++)
         stack->kinds[i].attention.position.kind = QKV_POSITION_NONE; /* no tables are needed */
     if (parts->memory) { /* checked as beside an encoder, which is not made */
@@ -248,7 +252,7 @@ enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv
     *out = NULL;
     if (!ctx || !spec || !options) return qkv_fail(ctx, QKV_ARGUMENT, "module: %s is NULL", spec ? "options" : "spec");
     const enum qkv_module_kind kind = options->kind;
-    if ((int)kind < 0 || kind > QKV_MODULE_MODEL)
+    if ((int)kind < 0 || kind >= QKV_MODULE_COUNT)
         return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
     const struct module_parts *parts = &module_parts[kind];
     struct qkv_spec reduced = *spec;

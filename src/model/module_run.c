@@ -38,11 +38,12 @@ static bool module_is_pair(const struct qkv_module *m) {
 
 static bool module_reads_memory(const struct qkv_module *m) {
     return m->kind == QKV_MODULE_CROSS_ATTENTION || m->kind == QKV_MODULE_DECODER_BLOCK ||
-           m->kind == QKV_MODULE_DECODER_STACK || module_is_pair(m);
+           m->kind == QKV_MODULE_CROSS_BLOCK || m->kind == QKV_MODULE_DECODER_STACK || module_is_pair(m);
 }
 
 static bool module_has_self(const struct qkv_module *m) {
-    return m->kind != QKV_MODULE_CROSS_ATTENTION && m->kind != QKV_MODULE_FFN && m->kind != QKV_MODULE_NORM;
+    return m->kind != QKV_MODULE_CROSS_ATTENTION && m->kind != QKV_MODULE_CROSS_BLOCK && m->kind != QKV_MODULE_FFN &&
+           m->kind != QKV_MODULE_NORM;
 }
 
 static enum qkv_status module_check_vectors(const struct qkv_module *m, const char *name, const struct qkv_vectors *v,

@@ -100,7 +100,8 @@ static void params_layers(struct params *p, const struct qkv_stack *s) {
         const struct qkv_layer_spec *kind = qkv_stack_layer(spec, i);
         p->place.layer = (int)i;
         p->place.times = (unsigned)(end - i);
-        params_attention(p, &layer->self, &kind->attention, &kind->norm, false);
+        if (qkv_layer_has(s, i, QKV_SUBLAYER_SELF))
+            params_attention(p, &layer->self, &kind->attention, &kind->norm, false);
         if (s->has_cross) params_attention(p, &layer->cross, &kind->cross, &kind->norm, true);
         params_ffn(p, &layer->ffn, &kind->ffn, &kind->norm);
     }
@@ -151,6 +152,14 @@ static void params_embed(struct params *p, struct qkv_stack *s, struct qkv_tenso
     if (embed->width) qkv_weights_linear(p->weights, &p->place, &s->project, &project, 1, embed->bias);
 }
 
+/* How many sublayers add to the residual stream. */
+static size_t params_branches(const struct qkv_stack *s) {
+    size_t branches = 0;
+    for (size_t i = 0; i < (size_t)s->spec->layers; i++)
+        for (enum qkv_sublayer j = QKV_SUBLAYER_SELF; j < QKV_SUBLAYER_COUNT; j++) branches += qkv_layer_has(s, i, j);
+    return branches;
+}
+
 static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct qkv_stack_spec *spec, const char *name,
                          size_t vocab, struct qkv_tensor *shared) {
     const size_t memory = (size_t)qkv_stack_width(&m->spec, m->spec.encoder.layers ? &m->spec.encoder : spec);
@@ -165,8 +174,7 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
                        .value_width = m->parts.value_width ? m->parts.value_width : memory,
                        .weights = &m->weights,
                        .sizes = params_sizes(&m->spec, spec, vocab)};
-    p.place = (struct qkv_weight_place){
-        .stack = name, .layer = -1, .sizes = &p.sizes, .branches = (size_t)spec->layers * (s->has_cross ? 3 : 2)};
+    p.place = (struct qkv_weight_place){.stack = name, .layer = -1, .sizes = &p.sizes, .branches = params_branches(s)};
     params_embed(&p, s, shared);
     params_distances(&p, s);
     params_layers(&p, s);

@@ -43,16 +43,19 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
     qkv_stack_distances(&args);
     for (int i = 0; args.self && i < stack->spec->kind_count; i++)
         args.self[i].position = args.self[i].distance_bias.table ? positions : args.positions;
+    if (args.self) qkv_tape_failed(&p->tape, qkv_pass_set_dense(p, stack, &side->mask, args.self));
     return args;
 }
 
 /* Lets the layers read a memory of other rows too. */
-static void read_memory(struct qkv_forward_args *args, struct qkv_tensor *memory, const struct qkv_rows *rows,
-                        const int32_t *lengths) {
+static void read_memory(const struct qkv_pass *p, struct qkv_forward_args *args, struct qkv_tensor *memory,
+                        const int32_t *lengths, const struct qkv_dense_mask *dense) {
+    const struct qkv_rows *rows = p->source_rows;
     const struct qkv_mask mask = {.B = args->B, .Tq = args->T, .Tk = rows->T, .lengths = lengths};
     args->memory = memory;
     args->cross = qkv_stack_calls(args->tape, args->stack, true, &mask, (struct qkv_call_rows){args->rows, rows},
                                   args->spec->dropout);
+    if (args->cross) qkv_tape_failed(args->tape, qkv_pass_set_dense(p, args->stack, dense, args->cross));
 }
 
 /* The whole forward pass; with ctx->dry, its plan. */
@@ -85,7 +88,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
         if (!rows) break;
         *(reads ? &p->source_rows : &p->rows) = rows;
         struct qkv_forward_args args = stack_args(p, stacks[i], rows, &sides[i]);
-        if (x) read_memory(&args, x, p->source_rows, sides[0].lengths);
+        if (x) read_memory(p, &args, x, sides[0].lengths, &b->cross_mask);
         args.kept = kept;
         if (kept) kept += stacks[i]->spec->layers;
         qkv_profile_lap(m->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
@@ -121,6 +124,7 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
     static const float nothing[1];
     static float gradient[1];
     static const size_t places[1];
+    static const uint8_t keys[1];
     const struct qkv_pass_key *k = &p->shape;
     const bool inputs = k->inputs, source_inputs = k->source_inputs;
     const struct qkv_spec *spec = &p->model->spec;
@@ -147,6 +151,9 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
                                          .source_positions = none,
                                          .scored = k->scored ? places : NULL,
                                          .scored_count = k->scored ? k->scored - 1 : 0,
+                                         .mask.data = k->masks & 1 ? keys : NULL,
+                                         .source_mask.data = k->masks & 2 ? keys : NULL,
+                                         .cross_mask.data = k->masks & 4 ? keys : NULL,
                                          .output_gradient = nothing}};
     p->costs = &plan->costs;
     enum qkv_status status = qkv_plan(p->model->ctx, &p->arena, "one pass", plan_batch, &shape, &plan->bytes);

@@ -9,6 +9,7 @@ struct qkv_pass_key {
     size_t B, T, source_T, rows, source_rows, groups;
     size_t scored;                /* rows that are chosen, and one more; 0: none are chosen */
     size_t inputs, source_inputs; /* vectors in place of ids: 1, and 2 where their gradient is wanted */
+    size_t masks; /* dense masks that are given: 1 of self attention, 2 of the source's, 4 of cross attention */
 };
 
 struct qkv_pass {
@@ -30,7 +31,8 @@ struct qkv_pass {
     struct qkv_array output;
     const struct qkv_rows *rows, *source_rows; /* of the latest forward; the source's NULL without */
     struct qkv_array *attentions;              /* names and shapes of the weights, encoder's first; names owned */
-    const struct qkv_attend **kept;
+    size_t *kept_at;                           /* (attention_count): where `kept` has each */
+    const struct qkv_attend **kept;            /* of all layers, with room for those that lack an attention */
     size_t attention_count;
     bool forwarded;  /* a recorded forward waits for its backward */
     bool looks;      /* the attentions of a forward can be looked at */
@@ -53,8 +55,9 @@ struct qkv_pass_side {
     const int32_t *ids, *types, *lengths, *cu, *positions, *documents, *prefix;
     const float *inputs;
     float *input_gradient;
-    const float *features; /* of a stack that reads no tokens */
-    size_t frames;         /* of each sequence, where it reads those */
+    const float *features;      /* of a stack that reads no tokens */
+    size_t frames;              /* of each sequence, where it reads those */
+    struct qkv_dense_mask mask; /* of self attention */
 };
 /* The features of a side, whose frames are counted, are such as the stack reads; else the sentence says what is. */
 enum qkv_status qkv_pass_check_features(struct qkv_context *ctx, const struct qkv_stack *stack,
@@ -93,7 +96,10 @@ bool qkv_pass_counts_rows(const struct qkv_stack *stack);
 /* (N): where each row stands among the keys of its sequence, which biases by distance go by: not where its document begins. */
 const int32_t *qkv_pass_key_positions(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_rows *rows,
                                       const struct qkv_pass_side *side);
-/* Documents and prefixes make sense, for this model; lengths are checked before. */
+/* Gives the calls of all kinds of layers of a stack a dense mask. Fails with QKV_SHAPE where the shapes do not agree. */
+enum qkv_status qkv_pass_set_dense(const struct qkv_pass *pass, const struct qkv_stack *stack,
+                                   const struct qkv_dense_mask *mask, struct qkv_attend *calls);
+/* Documents, prefixes and dense masks make sense, for this model; lengths are checked before. */
 enum qkv_status qkv_pass_check_mask(const struct qkv_pass *pass, const struct qkv_batch *batch);
 
 /* ---- attentions to look at (pass_weights.c); none without options.weights ---- */

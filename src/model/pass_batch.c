@@ -277,7 +277,8 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
                                       .inputs = b->source_inputs,
                                       .input_gradient = b->source_input_gradient,
                                       .features = b->source_features,
-                                      .frames = b->source_frames};
+                                      .frames = b->source_frames,
+                                      .mask = b->source_mask};
     return (struct qkv_pass_side){.B = b->B,
                                   .T = b->T,
                                   .N = b->rows,
@@ -292,7 +293,8 @@ struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
                                   .inputs = b->inputs,
                                   .input_gradient = b->input_gradient,
                                   .features = b->features,
-                                  .frames = b->frames};
+                                  .frames = b->frames,
+                                  .mask = b->mask};
 }
 
 struct qkv_pass_key qkv_pass_key(const struct qkv_pass *p, const struct qkv_batch *b) {
@@ -312,6 +314,7 @@ struct qkv_pass_key qkv_pass_key(const struct qkv_pass *p, const struct qkv_batc
         .source_inputs = !both || !b->source_inputs ? 0
                          : b->source_input_gradient ? 2
                                                     : 1,
+        .masks = (b->mask.data ? 1u : 0) | (b->source_mask.data ? 2u : 0) | (b->cross_mask.data ? 4u : 0),
     };
 }
 

@@ -85,9 +85,56 @@ static enum qkv_status check_mask_model(const struct qkv_pass *p, const struct q
                     text);
 }
 
+/* ---- dense masks ---------------------------------------------------------------------------------------------------------- */
+
+struct qkv_dense_mask qkv_dense_mask_defaults(void) {
+    return (struct qkv_dense_mask){0};
+}
+
+enum qkv_status qkv_pass_set_dense(const struct qkv_pass *p, const struct qkv_stack *stack,
+                                   const struct qkv_dense_mask *mask, struct qkv_attend *calls) {
+    const struct qkv_pair_shape none = {0}, *s = &mask->shape;
+    const bool whole = !s->B && !s->H && !s->Tq && !s->Tk && !s->batch && !s->head && !s->row;
+    enum qkv_status status = QKV_OK;
+    for (int i = 0; mask->data && i < stack->spec->kind_count && !status; i++) {
+        const struct qkv_attend *a = &calls[i];
+        const struct qkv_pair_shape all = {.B = a->B, .H = 1, .Tq = a->Tq, .Tk = a->Tk};
+        status = qkv_attend_set_pairs(p->model->ctx, &calls[i], mask->data, whole ? &all : s, NULL, &none, false);
+    }
+    return status;
+}
+
+/* A mask of an attention that the model has, in a shape that fits; cross: of the cross attention of the stack. */
+static enum qkv_status check_dense(const struct qkv_pass *p, const struct qkv_stack *stack, bool cross,
+                                   const struct qkv_dense_mask *mask, size_t B, size_t Tq, size_t Tk) {
+    struct qkv_attend calls[QKV_KINDS_MAX];
+    if (!mask->data) return QKV_OK;
+    if (!stack)
+        return qkv_fail(p->model->ctx, QKV_ARGUMENT,
+                        "the batch has a %s, but only a model of both stacks has such an attention",
+                        cross ? "cross_mask" : "source_mask");
+    for (int i = 0; i < stack->spec->kind_count; i++) {
+        const struct qkv_layer_spec *kind = &stack->spec->kinds[i];
+        const struct qkv_attention_spec *a = cross ? &kind->cross : &kind->attention;
+        calls[i] = (struct qkv_attend){.B = B, .H = (size_t)a->heads, .Tq = Tq, .Tk = Tk};
+    }
+    return qkv_pass_set_dense(p, stack, mask, calls);
+}
+
+static enum qkv_status check_all_dense(const struct qkv_pass *p, const struct qkv_batch *b) {
+    const struct qkv_model *m = p->model;
+    const bool pair = qkv_spec_topology(&m->spec) == QKV_ENCODER_DECODER;
+    const struct qkv_stack *self = m->decoder.spec ? &m->decoder : &m->encoder;
+    enum qkv_status status = check_dense(p, self, false, &b->mask, b->B, b->T, b->T);
+    if (!status)
+        status = check_dense(p, pair ? &m->encoder : NULL, false, &b->source_mask, b->B, b->source_T, b->source_T);
+    return status ? status : check_dense(p, pair ? self : NULL, true, &b->cross_mask, b->B, b->T, b->source_T);
+}
+
 enum qkv_status qkv_pass_check_mask(const struct qkv_pass *p, const struct qkv_batch *b) {
-    if (!b->documents && !b->prefix) return QKV_OK;
-    enum qkv_status status = check_mask_model(p, b);
+    enum qkv_status status = check_all_dense(p, b);
+    if (status || (!b->documents && !b->prefix)) return status;
+    status = check_mask_model(p, b);
     for (size_t row = 0; row < b->B && b->documents && !status; row++)
         status = check_row_documents(p->model->ctx, b, row);
     for (size_t row = 0; row < b->B && b->prefix && !status; row++)

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stack *s) {
+static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stack *s, size_t at) {
     for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
-        for (int cross = 0; cross <= (int)s->has_cross; cross++) {
+        for (int cross = 0; cross <= (int)s->has_cross; cross++, at++) {
             char name[64];
+            if (!qkv_layer_has(s, i, cross ? QKV_SUBLAYER_CROSS : QKV_SUBLAYER_SELF)) continue;
             snprintf(name, sizeof name, "%s.layers.%zu.%s", s->name, i, cross ? "cross" : "attn");
             struct qkv_array *w = &p->attentions[p->attention_count];
             *w = (struct qkv_array){.dtype = QKV_F32, .rank = 4, .name = qkv_copy_string(p->model->ctx, name)};
@@ -20,7 +21,7 @@ static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stac
             if (!w->name) {
                 return QKV_MEMORY;
             }
-            p->attention_count++;
+            p->kept_at[p->attention_count++] = at;
         }
     }
     return QKV_OK;
@@ -31,11 +32,12 @@ enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *p) {
     size_t count = (size_t)m->spec.encoder.layers + 2 * (size_t)m->spec.decoder.layers;
     p->attentions = qkv_allocate(m->ctx, count, sizeof *p->attentions);
     p->kept = qkv_allocate(m->ctx, count, sizeof *p->kept);
-    if (!p->attentions || !p->kept) {
+    p->kept_at = qkv_allocate(m->ctx, count, sizeof *p->kept_at);
+    if (!p->attentions || !p->kept || !p->kept_at) {
         return QKV_MEMORY;
     }
-    enum qkv_status status = name_attentions(p, &m->encoder);
-    return status == QKV_OK ? name_attentions(p, &m->decoder) : status;
+    enum qkv_status status = name_attentions(p, &m->encoder, 0);
+    return status == QKV_OK ? name_attentions(p, &m->decoder, (size_t)m->spec.encoder.layers) : status;
 }
 
 void qkv_pass_free_attentions(struct qkv_pass *p) {
@@ -43,6 +45,7 @@ void qkv_pass_free_attentions(struct qkv_pass *p) {
         free((void *)(uintptr_t)p->attentions[i].name);
     }
     free(p->attentions);
+    free(p->kept_at);
     free(p->kept);
 }
 
@@ -66,7 +69,7 @@ void qkv_pass_shape_attentions(struct qkv_pass *p, size_t B, size_t T, size_t so
 enum qkv_status qkv_pass_plan_weights(struct qkv_pass *p) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < p->attention_count && status == QKV_OK; i++) {
-        const struct qkv_attend *a = p->kept[i];
+        const struct qkv_attend *a = p->kept[p->kept_at[i]];
         status = qkv_attend_weights(p->model->ctx, &p->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
     }
     return status;
@@ -115,7 +118,7 @@ enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attentio
         status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");
     }
     if (status != QKV_OK) return status;
-    const struct qkv_attend *a = p->kept[i];
+    const struct qkv_attend *a = p->kept[p->kept_at[i]];
     const size_t queries = qkv_attend_queries(a, b), most = queries > first ? queries - first : 0;
     const size_t there = rows < most ? rows : most;
     /* which checks the stage of rows that are not there too */

@@ -199,6 +199,11 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
                         "%s: %swindow_right is %d, but causal is true: no query sees a key to its right (leave it out, "
                         "or set causal to false)",
                         c->name, place->path, a->window_right);
+    if (place->layer->cross_only && !place->like && position->kind != QKV_POSITION_NONE)
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: %sposition is given, but cross_only is true: the layer has no self attention; leave it out", c->name,
+            place->path);
     enum qkv_status status = check_width(c, place, "head_dim", a->head_dim);
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
     if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, where, a);
@@ -220,6 +225,13 @@ static enum qkv_status check_norm(const struct checker *c, const struct qkv_plac
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: %sattention is false, but with placement parallel all sublayers read that norm (choose "
                         "parallel_two, or leave it out)",
+                        c->name, place->path);
+    const struct qkv_layer_spec *layer = place->layer;
+    if (layer && norm == &layer->norm && layer->cross_only &&
+        qkv_placement_norms(norm->placement) == QKV_BLOCK_NORMS_SHARED)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %splacement is parallel, whose norm is that of self attention, but cross_only is true: "
+                        "the layer has none (choose parallel_two)",
                         c->name, place->path);
     if (norm->bias && !qkv_norm_centered(norm->kind))
         return qkv_fail(c->ctx, QKV_SPEC,

@@ -5,7 +5,7 @@ static const char *const embed_positions[] = {"none", QKV_EMBED_POSITION_LIST(PO
 
 static bool stack_has_position(const struct qkv_stack_spec *s) {
     for (int i = 0; i < s->kind_count; i++)
-        if (s->kinds[i].attention.position.kind != QKV_POSITION_NONE) return true;
+        if (s->kinds[i].attention.position.kind != QKV_POSITION_NONE && !s->kinds[i].cross_only) return true;
     return false;
 }
 
@@ -130,5 +130,6 @@ const struct qkv_key qkv_embed_keys[] = {
     CHOICE(qkv_embed_spec, project, projects, .flags = QKV_KEY_LATER, .neutral = QKV_PROJECT_END,
            .applies = is_projected, .owner = "an embedding with a width of its own"),
     OBJECT(qkv_embed_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL),
+    REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS),
     END,
 };

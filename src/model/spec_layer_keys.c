@@ -347,6 +347,7 @@ const struct qkv_key qkv_attention_keys[] = {
            .applies = in_self_attention, .owner = "self attention"),
     REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER),
     FLAG(qkv_attention_spec, sinks, .flags = QKV_KEY_LATER, .neutral = false),
+    REAL(qkv_attention_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS),
     OBJECT(qkv_attention_spec, position, attention_position_keys, .flags = QKV_KEY_VERSION_2,
            .applies = in_self_attention, .owner = "self attention"),
     END,

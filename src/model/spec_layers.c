@@ -1,4 +1,5 @@
 /* What is asked of a stack and its kinds of layers, and of kinds of positions. */
+#include "attention/attention.h"
 #include "model/spec_tables.h"
 
 #include <string.h>
@@ -40,6 +41,22 @@ const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *
     for (int i = 0; i < stack->kind_count; i++)
         if (stack->kinds[i].attention.causal == causal) return &stack->kinds[i];
     return NULL;
+}
+
+static bool stack_drops(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    bool drops = stack->layers && qkv_dropout_rate(stack->embed.dropout, spec->dropout) > 0;
+    for (int i = 0; stack->layers && i < stack->kind_count && !drops; i++) {
+        const struct qkv_layer_spec *kind = &stack->kinds[i];
+        const bool cross = stack == &spec->decoder && spec->encoder.layers;
+        drops = qkv_dropout_rate(kind->attention.dropout, spec->dropout) > 0 || kind->ffn.dropout > 0 ||
+                qkv_dropout_rate(kind->residual_dropout, spec->dropout) > 0 ||
+                (cross && qkv_dropout_rate(kind->cross.dropout, spec->dropout) > 0);
+    }
+    return drops;
+}
+
+bool qkv_spec_drops(const struct qkv_spec *spec) {
+    return stack_drops(spec, &spec->encoder) || stack_drops(spec, &spec->decoder);
 }
 
 void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]) {

@@ -330,6 +330,14 @@ static enum qkv_status drop_vocabulary(const struct qkv_spec_reader *r, struct q
     return QKV_OK;
 }
 
+/* Kinds without self attention have no position, whatever kinds have in common. */
+static void drop_positions(struct qkv_stack_spec *decoder) {
+    const struct qkv_position_spec none = {
+        .kind = QKV_POSITION_NONE, .theta = 10000, .fraction = 1, .max = 8, .buckets = 32, .max_distance = 128};
+    for (int i = 0; i < decoder->kind_count; i++)
+        if (decoder->kinds[i].cross_only) decoder->kinds[i].attention.position = none;
+}
+
 enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
                                    size_t size, const struct qkv_settings *settings) {
     struct qkv_spec_reader r = {.ctx = ctx,
@@ -356,6 +364,7 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     written.embed_scale_given = json_object_get(root, "embed_scale");
     if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
     if (!status) status = drop_vocabulary(&r, &written.spec);
+    if (!status) drop_positions(&written.spec.decoder);
     json_decref(root);
     json_decref(file);
     free(r.shared);

@@ -44,7 +44,7 @@ static void write_value(struct qkv_json *json, const struct qkv_key *key, const 
     else if (x == 0 && key->flags & QKV_KEY_NULL)
         qkv_json_text(json, NULL);
     else if (key->type == QKV_KEY_REAL)
-        write_real(json, x);
+        write_real(json, x < 0 && key->flags & QKV_KEY_RATE ? 0 : x);
     else if (key->type == QKV_KEY_FLAG)
         qkv_json_bool(json, x != 0);
     else if (key->type == QKV_KEY_CHOICE)

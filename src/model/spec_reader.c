@@ -154,7 +154,9 @@ bool qkv_spec_reader_convert(const struct qkv_key *key, const json_t *value, dou
     case QKV_KEY_REAL:
         *x = json_number_value(value);
         if (json_is_null(value)) return (key->flags & QKV_KEY_NULL) != 0;
-        return json_is_number(value) && qkv_key_in_range(key, *x);
+        if (!json_is_number(value) || (*x < 0 && key->flags & QKV_KEY_RATE)) return false;
+        if (*x == 0 && key->flags & QKV_KEY_RATE) *x = -1;
+        return qkv_key_in_range(key, *x);
     case QKV_KEY_LIST:
         return convert_list(key, value, x);
     case QKV_KEY_FLAG:

@@ -26,6 +26,9 @@
         .name = #field, .type = QKV_KEY_REAL, .offset = offsetof(struct type_, field), .low = low_, .high = high_,     \
         .text = text_, __VA_ARGS__                                                                                     \
     }
+/* A dropout that a part of the spec may have of its own. */
+#define RATE_TEXT  "a number from 0 to less than 1, or null for the spec's dropout"
+#define RATE_FLAGS (QKV_KEY_BELOW_HIGH | QKV_KEY_NULL | QKV_KEY_LATER | QKV_KEY_RATE)
 #define FLAG(type_, field, ...)                                                                                        \
     { .name = #field, .type = QKV_KEY_FLAG, .offset = offsetof(struct type_, field), __VA_ARGS__ }
 #define CHOICE(type_, field, choices_, ...)                                                                            \
@@ -74,6 +77,8 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
         .name = #name_, .type = QKV_KEY_REAL, .offset = offsetof(struct type_, field_), .low = low_, .high = high_,    \
         .text = text_, __VA_ARGS__                                                                                     \
     }
+#define PART_FLAG(type_, name_, field_, ...)                                                                           \
+    { .name = #name_, .type = QKV_KEY_FLAG, .offset = offsetof(struct type_, field_), __VA_ARGS__ }
 #define LAYER_KEYS(type, at, where)                                                                                    \
     PART(type, attention, at attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),              \
         PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL,                      \
@@ -82,6 +87,10 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
         PART(type, ffn, at ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),                            \
         PART_REAL(type, residual_scale, at residual_scale, -FLT_MAX, FLT_MAX, "a number other than 0",                 \
                   .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER | QKV_KEY_NOT_ZERO, .neutral = 1, .value = 1,              \
-                  .applies = where)
+                  .applies = where),                                                                                   \
+        PART_FLAG(type, cross_only, at cross_only, .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER, .neutral = false,        \
+                  .applies = qkv_place_beside_an_encoder, .owner = "a decoder beside an encoder"),                     \
+        PART_REAL(type, residual_dropout, at residual_dropout, 0, 1, RATE_TEXT,                                        \
+                  .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where)
 
 #endif

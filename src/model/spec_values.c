@@ -13,6 +13,7 @@
 bool qkv_key_in_range(const struct qkv_key *key, double value) {
     if (!(fabs(value) <= (double)FLT_MAX)) return false;
     if (key->flags & QKV_KEY_SOFTCAP && !qkv_softcap_valid(value)) return false;
+    if (key->flags & QKV_KEY_RATE && value == -1) return true;
     const bool real = key->type == QKV_KEY_REAL || key->type == QKV_KEY_LIST;
     double x = real ? (double)(float)value : value;
     bool above = key->flags & QKV_KEY_ABOVE_LOW ? x > key->low : x >= key->low;

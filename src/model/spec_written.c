@@ -126,10 +126,29 @@ static void canonical_stack(const struct qkv_place *place, const struct qkv_key 
     }
 }
 
+/* A dropout of its own that is the spec's is none of its own. */
+static void canonical_rate(double *own, double whole) {
+    if (qkv_dropout_rate(*own, whole) == whole) *own = 0;
+}
+
+static void canonical_rates(struct qkv_spec *spec) {
+    struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
+    for (size_t i = 0; i < 2; i++) {
+        canonical_rate(&stacks[i]->embed.dropout, spec->dropout);
+        for (int k = 0; k < stacks[i]->kind_count; k++) {
+            struct qkv_layer_spec *kind = &stacks[i]->kinds[k];
+            canonical_rate(&kind->attention.dropout, spec->dropout);
+            canonical_rate(&kind->cross.dropout, spec->dropout);
+            canonical_rate(&kind->residual_dropout, spec->dropout);
+        }
+    }
+}
+
 void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical) {
     struct qkv_written_spec w = {.spec = *spec, .version = 2};
     struct qkv_place place = qkv_spec_place(&w);
-    *canonical = *spec;
+    canonical_rates(&w.spec);
+    *canonical = w.spec;
     const int C = qkv_spec_width(spec), source = qkv_stack_width(spec, &spec->encoder);
     canonical->d_model = C; /* of the decoder, or the lone encoder; an encoder beside a decoder may have another */
     canonical->decoder.d_model = 0;

@@ -62,8 +62,8 @@ static void list_copy(void *argument, size_t item, int thread) {
     const struct qkv_page_pool *pool = c->pool;
     const struct qkv_page_list *list = &c->lists[item / pool->attentions];
     const size_t i = item % pool->attentions, held = list->length / pool->positions;
-    if (list->copied < 0) return;
     const struct qkv_key_values *kv = &pool->attention[i];
+    if (list->copied < 0 || !kv->k) return;
     const size_t rows = list->length % pool->positions;
     if (kv->packed) {
         list_copy_packed(kv, pool->count, pool->heads[i], list->pages[held], list->copied);

@@ -17,6 +17,7 @@ struct qkv_page_pool *qkv_page_pool_create(struct qkv_context *ctx, const struct
     pool->v_width = pool->k_width + count;
     pool->heads = pool->v_width + count;
     for (size_t i = 0; i < count; i++) {
+        if (!attentions[i]) continue;
         pool->heads[i] = (size_t)attentions[i]->kv_heads;
         pool->k_width[i] = qkv_cache_k_width(attentions[i]);
         pool->v_width[i] = qkv_cache_v_width(attentions[i]);
@@ -83,6 +84,7 @@ static enum qkv_status pool_take(void *argument) {
     for (size_t i = 0; taken && i < pool->attentions; i++) {
         struct qkv_key_values *kv = &pool->attention[i];
         const size_t packed = pool_packed(pool, i, shape);
+        if (!pool->k_width[i]) continue; /* a layer without such an attention */
         kv->k = qkv_arena_take(&pool->storage, packed ? pool->count : rows,
                                packed ? pool->heads[i] * (packed + 1) : pool->k_width[i] * size);
         kv->v = packed || !pool->v_width[i] ? kv->k : qkv_arena_take(&pool->storage, rows, pool->v_width[i] * size);

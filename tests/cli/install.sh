@@ -66,7 +66,7 @@ hasnt out ' NO$'
 try 0 programs/prepost
 has out '^pre   3152384 parameters'
 try 1 programs/prepost 1
-has err 'stacks have 2 to 96 layers'
+has err 'stacks have 2 to 1000 layers'
 try 0 programs/prepost 2
 has out '^2 blocks: deviation of the output: pre 1\.0'
 try 0 programs/positions
