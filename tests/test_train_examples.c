@@ -291,6 +291,41 @@ static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     qkv_context_free(ctx);
 }
 
+/* ---- files that shrink ---------------------------------------------------------------------------------------------- */
+
+static bool shrink(void *user, const char *what, double done, double total) {
+    (void)what, (void)done, (void)total;
+    return truncate(user, 1000) == 0;
+}
+
+/* Where the file was mapped, the process ended with SIGBUS. */
+static void a_file_that_shrinks_while_it_is_used_ends_in_a_sentence(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = examples_spec(ctx, frames, "classify");
+    static const struct file all = {.input = "in.features", .shape = {200, WIDTH, 12}, .rank = 3};
+    struct qkv_labels_evaluation found;
+    struct qkv_train_report report;
+    struct qkv_trainer *trainer;
+    struct qkv_model *model;
+    char path[1024];
+    spec.head.classes = CLASSES;
+    snprintf(path, sizeof path, "%s", write_examples(ctx, "shrinks.safetensors", &all, 31));
+    const struct qkv_train_options options = examples_options(ctx, path);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, fixture_run("shrinks"), NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_step(trainer, &report));
+    assert_true(shrink(path, "", 0, 0));
+    assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_FILE);
+    assert_message(ctx, "shrinks.safetensors has become shorter while it was read");
+    qkv_trainer_free(trainer);
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &model));
+    write_examples(ctx, "shrinks.safetensors", &all, 31);
+    assert_status(ctx, qkv_evaluate_examples(model, path, shrink, path, &found), QKV_FILE);
+    assert_message(ctx, "shrinks.safetensors has become shorter while it was read");
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 /* ---- an encoder beside a decoder ---------------------------------------------------------------------------------------- */
 
 enum { TARGETS = 5, FRAMES = 9, WORDS = 4 };
@@ -394,6 +429,7 @@ int main(void) {
         cmocka_unit_test(what_a_file_must_hold_is_said),
         cmocka_unit_test(types_of_tokens_are_read),
         cmocka_unit_test(classes_of_examples_are_those_that_are_evaluated),
+        cmocka_unit_test(a_file_that_shrinks_while_it_is_used_ends_in_a_sentence),
         cmocka_unit_test(targets_of_sources_are_learnt),
         cmocka_unit_test(each_target_has_a_source),
     };

@@ -336,19 +336,30 @@ void qkv_tensors_close(struct qkv_tensors *tensors) {
     free(tensors);
 }
 
-enum qkv_status qkv_tensors_floats(const struct qkv_tensors *t, const struct qkv_array *array, float *out) {
-    enum { PIECE = 1 << 13 }; /* bytes */
-    const size_t count = qkv_array_elements(array), width = qkv_dtype_size(array->dtype);
+enum qkv_status qkv_tensors_read(const struct qkv_tensors *t, const struct qkv_array *array, size_t first, size_t n,
+                                 void *out) {
     const size_t begin = (size_t)((const unsigned char *)array->data - t->map.data);
-    if (array->dtype == QKV_F32) return qkv_file_read(&t->file, begin, out, array->bytes);
+    const size_t width = qkv_dtype_size(array->dtype);
+    return qkv_file_read(&t->file, begin + first * width, out, n * width);
+}
+
+enum qkv_status qkv_tensors_part(const struct qkv_tensors *t, const struct qkv_array *array, size_t first, size_t n,
+                                 float *out) {
+    enum { PIECE = 1 << 13 }; /* bytes */
+    if (array->dtype == QKV_F32) return qkv_tensors_read(t, array, first, n, out);
     unsigned char bytes[PIECE];
+    const size_t most = PIECE / qkv_dtype_size(array->dtype);
     enum qkv_status status = QKV_OK;
-    for (size_t done = 0, n; done < count && !status; done += n) {
-        n = count - done < PIECE / width ? count - done : PIECE / width;
-        status = qkv_file_read(&t->file, begin + done * width, bytes, n * width);
-        if (!status) qkv_to_float(out + done, bytes, array->dtype, n);
+    for (size_t done = 0, part; done < n && !status; done += part) {
+        part = qkv_min(n - done, most);
+        status = qkv_tensors_read(t, array, first + done, part, bytes);
+        if (!status) qkv_to_float(out + done, bytes, array->dtype, part);
     }
     return status;
+}
+
+enum qkv_status qkv_tensors_floats(const struct qkv_tensors *t, const struct qkv_array *array, float *out) {
+    return qkv_tensors_part(t, array, 0, qkv_array_elements(array), out);
 }
 
 enum qkv_status qkv_tensors_check(const struct qkv_tensors *t) {

@@ -15,6 +15,11 @@ bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes);
 /* As qkv_array_floats, of an array of the file, which is read and not mapped: so a file of any size needs memory for `out` alone,
  * and one that somebody shortens meanwhile is QKV_FILE. */
 enum qkv_status qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out);
+/* Elements [first, first + n) of an array: as they are stored, or as floats. They are read, as above. */
+enum qkv_status qkv_tensors_read(const struct qkv_tensors *tensors, const struct qkv_array *array, size_t first,
+                                 size_t n, void *out);
+enum qkv_status qkv_tensors_part(const struct qkv_tensors *tensors, const struct qkv_array *array, size_t first,
+                                 size_t n, float *out);
 /* The path that it was opened by; owned by `tensors`. */
 const char *qkv_tensors_path(const struct qkv_tensors *tensors);
 /* QKV_FILE when the file has become shorter than it was opened: its arrays must not be read any more. */

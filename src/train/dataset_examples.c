@@ -158,8 +158,8 @@ static const uint32_t *examples_at_step(struct qkv_trainer *t, uint64_t step) {
 }
 
 /* Of examples by their numbers; NULL: those from `first` on. */
-static void examples_batch(struct qkv_trainer *t, const struct qkv_example_files *files, const uint32_t *numbers,
-                           size_t first, struct qkv_batch *batch) {
+static enum qkv_status examples_batch(struct qkv_trainer *t, const struct qkv_example_files *files,
+                                      const uint32_t *numbers, size_t first, struct qkv_batch *batch) {
     struct qkv_example_rows rows = {.features = t->examples->features,
                                     .ids = t->rows.ids,
                                     .lengths = t->rows.lengths,
@@ -167,8 +167,11 @@ static void examples_batch(struct qkv_trainer *t, const struct qkv_example_files
                                     .types = t->rows.types,
                                     .source = t->rows.source,
                                     .source_lengths = t->rows.source_lengths};
-    for (size_t r = 0; r < batch->B; r++) qkv_example_files_row(files, numbers ? numbers[r] : first + r, r, &rows);
+    enum qkv_status status = QKV_OK;
+    for (size_t r = 0; r < batch->B && !status; r++)
+        status = qkv_example_files_row(files, numbers ? numbers[r] : first + r, r, &rows);
     qkv_example_files_batch(files, &rows, batch);
+    return status;
 }
 
 static enum qkv_status dataset_examples_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
@@ -176,7 +179,8 @@ static enum qkv_status dataset_examples_begin(struct qkv_trainer *t, uint64_t st
     *out = (struct qkv_dataset_step){.rows = (size_t)t->options.batch};
     for (size_t r = 0; r < out->rows; r++) {
         size_t tokens, targets;
-        qkv_example_files_count(&t->examples->train, rows[r], &tokens, &targets);
+        enum qkv_status status = qkv_example_files_count(&t->examples->train, rows[r], &tokens, &targets);
+        if (status) return status;
         out->tokens += tokens, out->targets += targets;
     }
     if (!out->targets) out->targets = 1; /* none counts: no loss, and no gradient */
@@ -186,8 +190,7 @@ static enum qkv_status dataset_examples_begin(struct qkv_trainer *t, uint64_t st
 static enum qkv_status dataset_examples_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
                                              struct qkv_batch *batch) {
     batch->B = end - begin;
-    examples_batch(t, &t->examples->train, examples_at_step(t, step) + begin, 0, batch);
-    return QKV_OK;
+    return examples_batch(t, &t->examples->train, examples_at_step(t, step) + begin, 0, batch);
 }
 
 static uint64_t dataset_examples_total(struct qkv_trainer *t, uint64_t step) {
@@ -207,8 +210,8 @@ static enum qkv_status dataset_examples_validate(struct qkv_trainer *t, double *
     for (size_t i = 0; i < count && !status; i++) {
         const size_t at = (i * (batches / count) + i * (batches % count) / count) * t->B; /* spread evenly */
         struct qkv_batch batch = {.B = all - at < t->B ? all - at : t->B};
-        examples_batch(t, files, NULL, first + at, &batch);
         status = qkv_train_progress(t->ctx, t->progress, t->user, "validating", (double)i, (double)count);
+        if (!status) status = examples_batch(t, files, NULL, first + at, &batch);
         if (!status) status = qkv_pass_forward(t->validation_pass, &batch);
         if (!status) qkv_example_score(files, t->validation_pass, &batch, &score, NULL);
     }

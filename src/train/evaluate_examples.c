@@ -62,7 +62,10 @@ static enum qkv_status examples_open(struct qkv_model *model, const char *path, 
 /* The batch that begins with example `first`, through the pass. */
 static enum qkv_status examples_run(struct examples *e, size_t first, struct qkv_batch *batch) {
     *batch = (struct qkv_batch){.B = e->files.count - first < e->B ? e->files.count - first : e->B};
-    for (size_t r = 0; r < batch->B; r++) qkv_example_files_row(&e->files, first + r, r, &e->rows);
+    for (size_t r = 0; r < batch->B; r++) {
+        enum qkv_status status = qkv_example_files_row(&e->files, first + r, r, &e->rows);
+        if (status) return status;
+    }
     qkv_example_files_batch(&e->files, &e->rows, batch);
     return qkv_pass_forward(e->pass, batch);
 }

@@ -1,13 +1,15 @@
-/* example_files: arrays of safetensors files as examples of a model: opened, checked whole, copied row by row. */
+/* example_files: arrays of safetensors files as examples of a model: opened, checked whole, read row by row. Numbers are read
+ * and not mapped, so a file that somebody shortens meanwhile is QKV_FILE. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/spec.h"
 #include "io/io.h"
+#include "io/safetensors.h"
 #include "train/example_files.h"
 
-enum { NUMBERS_A_PIECE = 4096 };
+enum { NUMBERS_A_PIECE = 1024 };
 
 /* The stack that the head belongs to. */
 static const struct qkv_stack_spec *example_stack(const struct qkv_spec *spec) {
@@ -76,15 +78,27 @@ static bool is_integers(const struct qkv_array *array) {
     return array->dtype == QKV_I32 || array->dtype == QKV_I64;
 }
 
-static int64_t integer_at(const struct qkv_array *array, size_t i) {
-    int32_t narrow;
-    int64_t wide;
-    if (array->dtype == QKV_I32) {
-        memcpy(&narrow, (const char *)array->data + i * sizeof narrow, sizeof narrow);
-        return narrow;
+/* Integers [first, first + n) of an array, n at most NUMBERS_A_PIECE. */
+static enum qkv_status read_integers(const struct qkv_example_file *file, const struct qkv_array *array, size_t first,
+                                     size_t n, int64_t *out) {
+    int32_t narrow[NUMBERS_A_PIECE];
+    if (array->dtype == QKV_I64) return qkv_tensors_read(file->tensors, array, first, n, out);
+    enum qkv_status status = qkv_tensors_read(file->tensors, array, first, n, narrow);
+    for (size_t i = 0; i < n && !status; i++) out[i] = narrow[i];
+    return status;
+}
+
+/* Any number of them, which all were in range when the file was opened. */
+static enum qkv_status read_ids(const struct qkv_example_file *file, const struct qkv_array *array, size_t first,
+                                size_t n, int32_t *out) {
+    int64_t part[NUMBERS_A_PIECE];
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0, count; at < n && !status; at += count) {
+        count = qkv_min(n - at, NUMBERS_A_PIECE);
+        status = read_integers(file, array, first + at, count, part);
+        for (size_t i = 0; i < count && !status; i++) out[at + i] = (int32_t)part[i];
     }
-    memcpy(&wide, (const char *)array->data + i * sizeof wide, sizeof wide);
-    return wide;
+    return status;
 }
 
 /* The shape that the model wants, behind the number of examples; 0: any. */
@@ -139,30 +153,51 @@ static enum qkv_status check_input(const struct opening *o, const struct qkv_sta
 
 static enum qkv_status check_numbers(const struct opening *o, const struct qkv_array *array) {
     float part[NUMBERS_A_PIECE];
-    const size_t all = qkv_array_elements(array), size = qkv_dtype_size(array->dtype);
-    for (size_t at = 0, n; at < all; at += n) {
-        n = all - at < NUMBERS_A_PIECE ? all - at : NUMBERS_A_PIECE;
-        qkv_to_float(part, (const char *)array->data + at * size, array->dtype, n);
-        for (size_t i = 0; i < n; i++)
+    const size_t all = qkv_array_elements(array);
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0, n; at < all && !status; at += n) {
+        n = qkv_min(all - at, NUMBERS_A_PIECE);
+        status = qkv_tensors_part(o->file->tensors, array, at, n, part);
+        for (size_t i = 0; i < n && !status; i++)
             if (!isfinite(part[i]))
                 return qkv_fail(o->ctx, QKV_FORMAT, "%s: a number of example %zu of %s is not finite", o->path,
                                 (at + i) / (all / array->shape[0]), array->name);
     }
+    return status;
+}
+
+/* What integers have to be: in [low, high), or QKV_IGNORE. */
+struct integer_range {
+    int64_t low, high;
+    bool ignore;
+    const char *what; /* ends the sentence of one that is not */
+    int64_t largest;  /* found so far */
+};
+
+static enum qkv_status check_integer_part(const struct opening *o, const struct qkv_array *array, size_t at, size_t n,
+                                          const int64_t *part, struct integer_range *range) {
+    for (size_t i = 0; i < n; i++) {
+        const int64_t x = part[i];
+        if (x > range->largest) range->largest = x;
+        if ((x >= range->low && x < range->high) || (range->ignore && x == QKV_IGNORE)) continue;
+        return qkv_fail(o->ctx, QKV_FORMAT, "%s: %s of example %zu is %lld; it must be from %lld to %lld%s", o->path,
+                        array->name, (at + i) / (qkv_array_elements(array) / array->shape[0]), (long long)x,
+                        (long long)range->low, (long long)range->high - 1, range->what);
+    }
     return QKV_OK;
 }
 
-/* Each in [low, high), or QKV_IGNORE. */
-static enum qkv_status check_integers(const struct opening *o, const struct qkv_array *array, int64_t low, int64_t high,
-                                      bool ignore, const char *what) {
+static enum qkv_status check_integers(const struct opening *o, const struct qkv_array *array,
+                                      struct integer_range *range) {
+    int64_t part[NUMBERS_A_PIECE];
     const size_t all = qkv_array_elements(array);
-    for (size_t i = 0; i < all; i++) {
-        const int64_t x = integer_at(array, i);
-        if ((x >= low && x < high) || (ignore && x == QKV_IGNORE)) continue;
-        return qkv_fail(o->ctx, QKV_FORMAT, "%s: %s of example %zu is %lld; it must be from %lld to %lld%s", o->path,
-                        array->name, i / (all / array->shape[0]), (long long)x, (long long)low, (long long)high - 1,
-                        what);
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0, n; at < all && !status; at += n) {
+        n = qkv_min(all - at, NUMBERS_A_PIECE);
+        status = read_integers(o->file, array, at, n, part);
+        if (!status) status = check_integer_part(o, array, at, n, part, range);
     }
-    return QKV_OK;
+    return status;
 }
 
 static enum qkv_status check_targets(const struct opening *o, const struct qkv_array *array) {
@@ -182,11 +217,10 @@ static enum qkv_status check_targets(const struct opening *o, const struct qkv_a
     if (outputs > 0)
         snprintf(known, sizeof known, ", as the model has %d %s", outputs,
                  s->head.kind == QKV_HEAD_LM ? "tokens" : "classes");
-    enum qkv_status status = check_integers(o, array, 0, outputs > 0 ? outputs : 1 << 20, true, known);
-    for (size_t i = 0; !status && i < qkv_array_elements(array); i++) {
-        const int64_t x = integer_at(array, i);
-        if (x >= 0 && (size_t)x >= f->classes) f->classes = (size_t)x + 1;
-    }
+    struct integer_range range = {
+        .high = outputs > 0 ? outputs : 1 << 20, .ignore = true, .what = known, .largest = -1};
+    enum qkv_status status = check_integers(o, array, &range);
+    if (!status && range.largest >= 0) f->classes = qkv_max(f->classes, (size_t)range.largest + 1);
     return status;
 }
 
@@ -203,7 +237,7 @@ static enum qkv_status check_lengths(const struct opening *o, const char *name, 
     if (!is_integers(lengths) || lengths->rank != 1 || lengths->shape[0] != examples)
         return wrong_array(o, lengths, expected);
     *out = lengths;
-    return check_integers(o, lengths, 1, (int64_t)T + 1, false, "");
+    return check_integers(o, lengths, &(struct integer_range){.low = 1, .high = (int64_t)T + 1, .what = ""});
 }
 
 /* What a stack reads: found under its name, checked, with its lengths. */
@@ -223,8 +257,10 @@ static enum qkv_status open_side(const struct opening *o, bool source, const str
     enum qkv_status status = find_array(o, name, what[kind], array);
     if (!status) status = check_input(o, stack, *array, side);
     if (!status)
-        status = side->tokens ? check_integers(o, *array, 0, vocab, false, ", as those of the vocabulary")
-                              : check_numbers(o, *array);
+        status = side->tokens
+                     ? check_integers(o, *array,
+                                      &(struct integer_range){.high = vocab, .what = ", as those of the vocabulary"})
+                     : check_numbers(o, *array);
     return status ? status
                   : check_lengths(o, source ? "in.source_lengths" : "in.lengths", kind, side->T, (*array)->shape[0],
                                   lengths);
@@ -252,8 +288,8 @@ static enum qkv_status open_types(const struct opening *o) {
              o->files->T);
     const bool right = is_integers(f->types) && f->types->rank == 2 && f->types->shape[0] == f->input->shape[0] &&
                        f->types->shape[1] == o->files->T;
-    return right ? check_integers(o, f->types, 0, types, false, ", as those of the embedding")
-                 : wrong_array(o, f->types, expected);
+    if (!right) return wrong_array(o, f->types, expected);
+    return check_integers(o, f->types, &(struct integer_range){.high = types, .what = ", as those of the embedding"});
 }
 
 /* Inputs that are none of what is read; others, as out.logits, are not asked for. */
@@ -341,31 +377,44 @@ static const struct qkv_example_file *file_of(const struct qkv_example_files *fi
     return &files->items[k];
 }
 
-static void copy_row(const struct qkv_example_side *side, const struct qkv_array *array, size_t i, size_t r,
-                     int32_t *ids, float *features) {
-    const size_t n = side_elements(side), size = qkv_dtype_size(array->dtype);
-    for (size_t k = 0; side->tokens && k < n; k++) ids[r * n + k] = (int32_t)integer_at(array, i * n + k);
-    if (!side->tokens) qkv_to_float(features + r * n, (const char *)array->data + i * n * size, array->dtype, n);
+static enum qkv_status read_row(const struct qkv_example_file *file, const struct qkv_example_side *side,
+                                const struct qkv_array *array, size_t i, size_t r, int32_t *ids, float *features) {
+    const size_t n = side_elements(side);
+    return side->tokens ? read_ids(file, array, i * n, n, ids + r * n)
+                        : qkv_tensors_part(file->tensors, array, i * n, n, features + r * n);
 }
 
-void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
-                           const struct qkv_example_rows *rows) {
+/* Of lengths, which may be missing: then all have `whole` positions. */
+static enum qkv_status read_length(const struct qkv_example_file *file, const struct qkv_array *lengths, size_t i,
+                                   size_t whole, int32_t *out) {
+    *out = (int32_t)whole;
+    return lengths ? read_ids(file, lengths, i, 1, out) : QKV_OK;
+}
+
+/* Targets behind an example's length do not count. */
+static enum qkv_status read_targets(const struct qkv_example_files *files, const struct qkv_example_file *f, size_t i,
+                                    int32_t length, int32_t *targets) {
+    if (!files->by_position) return read_ids(f, f->targets, i, 1, targets);
+    for (size_t t = 0; t < files->T; t++) targets[t] = QKV_IGNORE;
+    return read_ids(f, f->targets, i * files->T, qkv_min((size_t)length, files->T), targets);
+}
+
+enum qkv_status qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
+                                      const struct qkv_example_rows *rows) {
     const struct qkv_example_file *f = file_of(files, &i);
     const size_t T = files->T;
-    rows->lengths[r] = f->lengths ? (int32_t)integer_at(f->lengths, i) : (int32_t)T;
-    copy_row(&files->input, f->input, i, r, rows->ids, rows->features);
-    if (f->source) {
-        rows->source_lengths[r] =
-            f->source_lengths ? (int32_t)integer_at(f->source_lengths, i) : (int32_t)files->source.T;
-        copy_row(&files->source, f->source, i, r, rows->source, rows->features);
+    enum qkv_status status = read_length(f, f->lengths, i, T, &rows->lengths[r]);
+    if (!status) status = read_row(f, &files->input, f->input, i, r, rows->ids, rows->features);
+    if (!status && f->source) {
+        status = read_length(f, f->source_lengths, i, files->source.T, &rows->source_lengths[r]);
+        if (!status) status = read_row(f, &files->source, f->source, i, r, rows->source, rows->features);
     }
-    for (size_t t = 0; files->input.tokens && t < T; t++)
-        rows->types[r * T + t] = f->types ? (int32_t)integer_at(f->types, i * T + t) : 0;
-    if (!f->targets) return;
-    if (!files->by_position) rows->targets[r] = (int32_t)integer_at(f->targets, i);
-    for (size_t t = 0; files->by_position && t < T; t++)
-        rows->targets[r * T + t] =
-            t < (size_t)rows->lengths[r] ? (int32_t)integer_at(f->targets, i * T + t) : QKV_IGNORE;
+    if (!status && files->input.tokens) {
+        memset(rows->types + r * T, 0, T * sizeof *rows->types);
+        if (f->types) status = read_ids(f, f->types, i * T, T, rows->types + r * T);
+    }
+    if (status || !f->targets) return status;
+    return read_targets(files, f, i, rows->lengths[r], rows->targets + (files->by_position ? r * T : r));
 }
 
 void qkv_example_files_batch(const struct qkv_example_files *files, const struct qkv_example_rows *rows,
@@ -392,13 +441,29 @@ void qkv_example_files_batch(const struct qkv_example_files *files, const struct
     batch->targets = files->items[0].targets ? rows->targets : NULL;
 }
 
-void qkv_example_files_count(const struct qkv_example_files *files, size_t i, size_t *tokens, size_t *targets) {
-    const struct qkv_example_file *f = file_of(files, &i);
-    *tokens = f->lengths ? (size_t)integer_at(f->lengths, i) : files->T;
+/* Of the targets of an example's first n positions, those that count. */
+static enum qkv_status count_targets(const struct qkv_example_files *files, const struct qkv_example_file *f, size_t i,
+                                     size_t n, size_t *targets) {
+    int32_t part[NUMBERS_A_PIECE];
+    enum qkv_status status = QKV_OK;
+    const size_t begin = files->by_position ? i * files->T : i, all = files->by_position ? n : 1;
     *targets = 0;
-    if (!files->by_position) *targets = integer_at(f->targets, i) != QKV_IGNORE;
-    for (size_t t = 0; files->by_position && t < *tokens; t++)
-        *targets += integer_at(f->targets, i * files->T + t) != QKV_IGNORE;
+    for (size_t at = 0, count; at < all && !status; at += count) {
+        count = qkv_min(all - at, NUMBERS_A_PIECE);
+        status = read_ids(f, f->targets, begin + at, count, part);
+        for (size_t k = 0; k < count && !status; k++) *targets += part[k] != QKV_IGNORE;
+    }
+    return status;
+}
+
+enum qkv_status qkv_example_files_count(const struct qkv_example_files *files, size_t i, size_t *tokens,
+                                        size_t *targets) {
+    const struct qkv_example_file *f = file_of(files, &i);
+    int32_t length;
+    enum qkv_status status = read_length(f, f->lengths, i, files->T, &length);
+    if (status) return status;
+    *tokens = qkv_min((size_t)length, files->T);
+    return count_targets(files, f, i, *tokens, targets);
 }
 
 void qkv_example_score(const struct qkv_example_files *files, const struct qkv_pass *pass,

@@ -51,14 +51,15 @@ struct qkv_example_rows {
     int32_t *source, *source_lengths; /* of an encoder beside a decoder; source: where that reads tokens */
     int32_t *types;                   /* as ids */
 };
-/* Example i as row r. */
-void qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
-                           const struct qkv_example_rows *rows);
+/* Reads example i as row r. QKV_FILE. */
+enum qkv_status qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
+                                      const struct qkv_example_rows *rows);
 /* A batch of B rows that have been filled. */
 void qkv_example_files_batch(const struct qkv_example_files *files, const struct qkv_example_rows *rows,
                              struct qkv_batch *batch);
-/* Positions of an example, and targets of it that count. */
-void qkv_example_files_count(const struct qkv_example_files *files, size_t i, size_t *tokens, size_t *targets);
+/* Positions of an example, and targets of it that count. QKV_FILE. */
+enum qkv_status qkv_example_files_count(const struct qkv_example_files *files, size_t i, size_t *tokens,
+                                        size_t *targets);
 
 /* What a pass says of batches with targets. */
 struct qkv_example_score {
