@@ -267,8 +267,8 @@ static bool scan_rest(struct vocab_scan *s, const struct qkv_json_text *text, co
 static bool scan_file(struct vocab_scan *s, const struct qkv_json_text *text) {
     struct vocab_part parts[2] = {0};
     const char *data = text->data;
-    if (text->size > text->max_size || (text->size && qkv_utf8_valid(data, text->size) != text->size)) return false;
-    if (text->size && memchr(data, '\\', text->size)) {
+    if (!text->size || text->size > text->max_size || qkv_utf8_valid(data, text->size) != text->size) return false;
+    if (memchr(data, '\\', text->size)) {
         s->out->unescaped = s->room = qkv_reallocate(s->ctx, NULL, text->size, 1);
         if (!s->room) return scan_fail(s, QKV_MEMORY);
     }

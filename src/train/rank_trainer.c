@@ -20,9 +20,10 @@ size_t qkv_rank_card(const struct qkv_rank_cut *cut) {
 enum qkv_status qkv_rank_settle(struct qkv_trainer *t, enum qkv_status status, size_t rows, double *losses) {
     const int ranks = qkv_context_ranks(t->ctx);
     const size_t size = ranks > 1 ? qkv_rank_card(&t->rank_sums.cut) : 0;
-    double *own = t->rank_sums.cards, *all = own + size;
+    double *own = t->rank_sums.cards;
     int32_t statuses[QKV_RANKS_MOST];
     if (ranks == 1 || status == QKV_RANK) return status;
+    double *all = own + size;
     own[CARD_STATUS] = (double)status;
     memcpy(own + CARD_LOSSES, losses, QKV_GROUPS_MAX * sizeof *losses);
     qkv_rank_square(t->model, own + CARD_SQUARES);
