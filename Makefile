@@ -11,8 +11,7 @@ SECONDS  ?= 60
 PREFIX   ?= /usr/local
 JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
 QKV       = $(BUILD)/qkv
-# Threads that wait sleep: tests side by side share the processors.
-CTEST     = OMP_WAIT_POLICY=passive ctest --output-on-failure -j$(JOBS)
+CTEST     = ctest --output-on-failure -j$(JOBS)
 ifneq ($(origin CC),default)
 COMPILER  = -DCMAKE_C_COMPILER=$(CC)
 endif
@@ -27,7 +26,7 @@ help:
 	@echo "make test       build and run the tests (a few minutes)"
 	@echo "make test-slow  the tests that take longer as well"
 	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"
-	@echo "make sanitize-threads   build with clang's thread sanitizer in $(THREADS)/ and run several contexts at once"
+	@echo "make sanitize-threads   build with clang's thread sanitizer in $(THREADS)/ and run threads: of a context, and several contexts at once"
 	@echo "make fuzz       feed every reader of foreign files with clang's libFuzzer, under the sanitizers, for SECONDS=$(SECONDS) each"
 	@echo "make bench      measure the speed of kernels, training and generation beside OpenBLAS and oneDNN"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is put before it"
@@ -59,15 +58,14 @@ sanitize: deps
 	@cmake --build $(SANITIZE) -j$(JOBS)
 	@cd $(SANITIZE) && $(CTEST) -LE slow
 
-# One thread a context: the sanitizer does not see how the threads of OpenMP wait for each other.
 sanitize-threads: deps
 	@cmake -S . -B $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
-	@cmake --build $(THREADS) -j$(JOBS) --target test_threads
-	@cd $(THREADS) && $(CTEST) -R '^test_threads$$'
+	@cmake --build $(THREADS) -j$(JOBS) --target test_threads test_team
+	@cd $(THREADS) && $(CTEST) -R '^test_(threads|team)$$'
 
 # The inputs that were found go on from one run to the next; they lie in $(FUZZ)/.
 fuzz: deps
-	@command -v clang >/dev/null || { echo "make fuzz needs clang, whose libFuzzer it runs: install clang (Debian: clang, libomp-dev)"; exit 1; }
+	@command -v clang >/dev/null || { echo "make fuzz needs clang, whose libFuzzer it runs: install clang (Debian: clang)"; exit 1; }
 	@cmake -S . -B $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
 	@cmake --build $(FUZZ) -j$(JOBS) --target fuzz
 	@scripts/fuzz $(FUZZ) $(SECONDS)
@@ -85,4 +83,4 @@ uninstall:
 	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done < $(BUILD)/install_manifest.txt
 
 clean:
-	rm -rf $(BUILD) $(SANITIZE) $(THREADS) $(FUZZ) build-clang
+	rm -rf $(BUILD) $(SANITIZE) $(THREADS) $(FUZZ) build-clang build-clang-sanitize

@@ -102,7 +102,9 @@ static void info_threads(const struct cli_common *common, const struct qkv_conte
     const char *told = getenv("QKV_THREADS"), *openmp = getenv("OMP_NUM_THREADS");
     char why[96];
     s->threads = qkv_context_threads(ctx);
-    if (common->threads > 0)
+    if (qkv_context_threads_note(ctx))
+        snprintf(why, sizeof why, "as many as the system makes");
+    else if (common->threads > 0)
         snprintf(why, sizeof why, "as --threads says");
     else if (told && *told)
         snprintf(why, sizeof why, "as $QKV_THREADS says");

@@ -10,18 +10,6 @@
 
 #include "cli_ranks.h"
 
-/* Threads that wait for work should go to sleep soon: where other programs want the CPUs too, one that spins for
- * milliseconds (OpenMP's default) keeps the thread that it waits for from running, and training takes five times as long.
- * The OpenMP runtime reads its settings when the process starts, so they need a new start. The user's own win, and
- * where a new start is refused, the old one goes on. */
-static void settle_waiting(char **argv) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME") || getenv("OMP_WAIT_POLICY")) return;
-    /* gcc's runtime: some 300 microseconds, longer than what one thread does alone between two products of a decoding step. */
-    setenv("GOMP_SPINCOUNT", "10000", 1);
-    setenv("KMP_BLOCKTIME", "0", 1); /* clang's */
-    execv("/proc/self/exe", argv);
-}
-
 static int main_run(const struct cli_command *command, char **words, size_t count) {
     if (cli_ranks_idle(command)) return CLI_DONE;
     void *values = calloc(1, command->size);
@@ -76,7 +64,6 @@ static void fill_descriptor(int descriptor) {
 }
 
 int main(int argc, char **argv) {
-    settle_waiting(argv);
     signal(SIGXFSZ, SIG_IGN); /* a file at its limit of size (ulimit -f) is a write that fails, as on a full disk */
     for (int i = 0; i <= 2; i++) fill_descriptor(i);
     setlocale(LC_CTYPE, "");

@@ -114,6 +114,7 @@ int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
     enum qkv_status status = qkv_context_create(ctx, &options);
     if (!status) {
         if (qkv_context_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_context_isa_note(*ctx), qkv_context_isa(*ctx));
+        if (qkv_context_threads_note(*ctx)) cli_say("%s", qkv_context_threads_note(*ctx));
         return CLI_DONE;
     }
     if (!*ctx) return cli_failed("out of memory");

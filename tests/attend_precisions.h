@@ -18,6 +18,6 @@ static inline struct qkv_context *context_at(struct fixture *f, size_t at) {
     return &f->ctx;
 }
 
-#define FOR_PRECISIONS(f, ctx) for (size_t t_ = 0; (ctx = context_at(&(f), t_)); t_++)
+#define FOR_PRECISIONS(f, ctx) for (size_t t_ = 0; (ctx = context_at(&(f), t_)); qkv_team_free(ctx), t_++)
 
 #endif

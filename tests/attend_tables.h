@@ -12,7 +12,8 @@ static inline struct qkv_context context_of(size_t table, int threads) {
     return ctx;
 }
 
-#define FOR_TABLES(ctx) for (size_t t_ = 0; qkv_kernels_at(t_) && (ctx = context_of(t_, 2), true); t_++)
+#define FOR_TABLES(ctx)                                                                                                \
+    for (size_t t_ = 0; qkv_kernels_at(t_) && (ctx = context_of(t_, 2), true); qkv_team_free(&ctx), t_++)
 
 /* $QKV_TEST_CASES multiplies the number of random cases. */
 static inline size_t cases(size_t n) {

@@ -169,6 +169,7 @@ static void check_bf16_threads(struct qkv_context *ctx, struct qkv_arena *scratc
         struct bf16_data d = bf16_data(ctx, random, &s);
         float *one = copied(d.c, d.c_floats), *some = copied(d.c, d.c_floats);
         CHECK(bf16_run(ctx, scratch, &d, one) == QKV_OK, "%s", qkv_message(ctx));
+        qkv_team_start(ctx, 5);
         for (int threads = 1; threads <= 5; threads++) {
             struct qkv_context other = *ctx;
             other.threads = threads;

@@ -180,6 +180,7 @@ static void check_gemm_rows(struct qkv_context *ctx, struct qkv_arena *scratch, 
             m += part.shape.M;
         }
         CHECK(same_bits(all, some, d.c_floats), "rows of %zu×%zu×%zu depend on their neighbours", s.M, s.N, s.K);
+        qkv_team_start(ctx, 5);
         for (int threads = 1; threads <= 5; threads++) {
             struct qkv_context other = *ctx;
             other.threads = threads;

@@ -37,6 +37,7 @@ static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
     CHECK(attend_check_parts(&ctx, seed, 20), "attention of a part");
     CHECK(attend_check_twins(&ctx, seed, 20), "attention stored and masked in another way");
     CHECK(attend_check_poisons(&ctx, seed, 20), "attention beside numbers that are not finite");
+    qkv_team_free(&ctx);
 }
 
 static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
@@ -48,6 +49,7 @@ static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
     CHECK(attend_check_parts(&ctx, seed, 20), "attention in bf16 of a part");
     CHECK(attend_check_twins(&ctx, seed, 20), "attention in bf16 stored and masked in another way");
     CHECK(attend_check_poisons(&ctx, seed, 20), "attention in bf16 beside numbers that are not finite");
+    qkv_team_free(&ctx);
 }
 
 /* $QKV_CHECKS chooses among (v)ectors, (p)roducts, (a)ttention, attention in (b)f16; unset, all of them run. */

@@ -26,7 +26,7 @@ static atomic_bool counting;
 static atomic_size_t allocations;
 
 #if COUNTS
-#pragma GCC visibility push(default) /* so that the libraries call them too: OpenMP's threads are made by one */
+#pragma GCC visibility push(default) /* so that the libraries call them too */
 static void count_one(void) {
     if (atomic_load(&counting)) atomic_fetch_add(&allocations, 1);
 }

@@ -15,7 +15,8 @@ static struct qkv_context *context_bf16(struct fixture *f, size_t table) {
     return &f->ctx;
 }
 
-#define FOR_BF16_TABLES(f, ctx) for (size_t t_ = 0; qkv_kernels_at(t_) && (ctx = context_bf16(&(f), t_), true); t_++)
+#define FOR_BF16_TABLES(f, ctx)                                                                                        \
+    for (size_t t_ = 0; qkv_kernels_at(t_) && (ctx = context_bf16(&(f), t_), true); qkv_team_free(ctx), t_++)
 
 static void test_random_cases(void **state) {
     struct fixture f;

@@ -67,7 +67,7 @@ static bool few_table_at(struct few_table *t, size_t i) {
     return false;
 }
 
-#define FOR_FEW_TABLES(t) for (size_t t_ = 0; few_table_at(&(t), t_); t_++)
+#define FOR_FEW_TABLES(t) for (size_t t_ = 0; few_table_at(&(t), t_); qkv_team_free(&(t).ctx), t_++)
 
 /* ---- one call in both ways -------------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,8 @@
-/* test_base: sentences, heap blocks, buffers, arenas, parallel ranges and random numbers. */
+/* test_base: sentences, heap blocks, buffers, arenas, CPUs and random numbers. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 
-#include <omp.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -292,70 +290,7 @@ static void arena_is_poisoned(void **state) {
 }
 #endif
 
-/* ---- parallel ranges -------------------------------------------------------------------------------------------- */
-
-struct visits {
-    atomic_int *seen;
-    atomic_int busy[8];
-    atomic_int wrong;
-    int threads;
-};
-
-static void visit_range(void *argument, size_t begin, size_t end, int thread) {
-    struct visits *v = argument;
-    if (thread < 0 || thread >= v->threads || atomic_fetch_add(&v->busy[thread], 1) != 0 || begin >= end) {
-        atomic_fetch_add(&v->wrong, 1);
-        return;
-    }
-    for (size_t i = begin; i < end; i++) atomic_fetch_add(&v->seen[i], 1);
-    atomic_fetch_sub(&v->busy[thread], 1);
-}
-
-static void visit(void *argument, size_t item, int thread) {
-    visit_range(argument, item, item + 1, thread);
-}
-
-static void every_item_once(void **state) {
-    (void)state;
-    static const size_t counts[] = {0, 1, 2, 3, 7, 64, 1000, 4097}, grains[] = {1, 3, 64, 5000, 0, SIZE_MAX};
-    static atomic_int seen[4097];
-    for (int threads = 1; threads <= 8; threads++) {
-        struct qkv_context ctx = {.threads = threads};
-        for (size_t c = 0; c < TEST_COUNT(counts); c++) {
-            for (size_t g = 0; g <= TEST_COUNT(grains); g++) {
-                struct visits v = {.seen = seen, .threads = threads};
-                for (size_t i = 0; i < 4097; i++) atomic_store(&seen[i], 0);
-                for (int dry = 1; dry >= 0; dry--) {
-                    ctx.dry = dry;
-                    if (g < TEST_COUNT(grains)) {
-                        qkv_parallel_range(&ctx, counts[c], grains[g], visit_range, &v);
-                    } else {
-                        qkv_parallel(&ctx, counts[c], visit, &v);
-                    }
-                    for (size_t i = 0; i < 4097; i++) assert_int_equal(seen[i], !dry && i < counts[c]);
-                }
-                assert_int_equal(v.wrong, 0);
-            }
-        }
-    }
-}
-
-static void meet(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    atomic_int *arrived = argument;
-    atomic_fetch_add(arrived, 1);
-    for (time_t end = time(NULL) + 10; atomic_load(arrived) < 2 && time(NULL) < end;) sched_yield();
-    if (atomic_load(arrived) < 2) atomic_fetch_sub(arrived, 10);
-}
-
-static void items_run_at_once(void **state) {
-    (void)state;
-    if (omp_get_thread_limit() < 2) skip();
-    struct qkv_context ctx = {.threads = 2};
-    atomic_int arrived = 0;
-    qkv_parallel(&ctx, 2, meet, &arrived);
-    assert_int_equal(arrived, 2);
-}
+/* ---- CPUs -------------------------------------------------------------------------------------------------------- */
 
 static void cpus(void **state) {
     (void)state;
@@ -438,8 +373,6 @@ int main(void) {
 #ifdef TEST_ADDRESS_SANITIZER
         cmocka_unit_test(arena_is_poisoned),
 #endif
-        cmocka_unit_test(every_item_once),
-        cmocka_unit_test(items_run_at_once),
         cmocka_unit_test(cpus),
         cmocka_unit_test(cgroup_quotas),
         cmocka_unit_test(cache_sizes),

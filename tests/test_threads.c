@@ -222,11 +222,7 @@ static void several_contexts_in_their_threads_give_the_bits_of_each_alone(void *
     (void)state;
     static struct job alone[JOBS], together[JOBS];
     pthread_t threads[JOBS];
-#ifdef TEST_THREAD_SANITIZER
-    const int each = 1; /* the sanitizer does not see how the threads of OpenMP wait for each other */
-#else
     const int each = 2;
-#endif
     jobs_make(alone, "alone", each);
     for (size_t i = 0; i < JOBS; i++) job_do(&alone[i]);
     jobs_are_done(alone);

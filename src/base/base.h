@@ -1,7 +1,7 @@
 /* base: what every other room stands on.
  *
  * Offers: a failing sentence kept in the context (qkv_fail), checked sizes and heap blocks, arenas, growable byte
- * buffers, parallel ranges (the only OpenMP in the project), the counter-based random numbers, files read and
+ * buffers, parallel ranges over the threads of a context, the counter-based random numbers, files read and
  * atomically replaced, and element types with their conversions. Includes nothing of the other rooms.
  *
  * Everything with external linkage is called qkv_*; only what include/qkv.h declares leaves the shared library. */
@@ -32,9 +32,11 @@
 struct qkv_kernels; /* the kernel table, see kernel/kernel.h */
 struct qkv_arena;
 struct qkv_profile;
+struct qkv_team;
 
 struct qkv_context {
     int threads;                       /* >= 1 */
+    struct qkv_team *team;             /* those beside the caller's; NULL: none were started */
     bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
     bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
@@ -42,6 +44,7 @@ struct qkv_context {
     enum qkv_precision precision;      /* of matrix products and of what is kept for the way back */
     enum qkv_precision automatic;      /* what QKV_PRECISION_AUTO stands for: see qkv_auto_precision */
     size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: not known */
+    char threads_note[160];            /* why there are fewer threads than were asked for; "" */
     char message[1024];                /* the sentence of the latest call's failure */
     int calls;                         /* public calls that are at work, one within the other */
     struct qkv_communicator ranks;     /* ranks 0: the only one */
@@ -227,6 +230,14 @@ void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *a
 /* The same for a range cut into pieces of `grain` elements: body(argument, begin, end, thread). */
 typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread);
 void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
+/* The threads beside the caller's (team.c). Sees that there are `threads` with the caller's, and returns how many there are: fewer where
+ * the system makes no more. qkv_context_create starts those of a context; a context that was given more since, or whose
+ * process is a forked child, starts them with its next loop. */
+int qkv_team_start(struct qkv_context *ctx, int threads);
+/* Ends them. */
+void qkv_team_free(struct qkv_context *ctx);
+/* qkv_parallel for more than one item. False: none was done, as no thread would help. */
+bool qkv_team_run(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument);
 /* How many CPUs this process may run on (affinity and cgroup quota respected), at least 1. */
 int qkv_cpu_count(void);
 /* The CPUs that the cgroup quotas (v1 and v2) of the groups listed in `membership` ("/proc/self/cgroup") allow, rounded

@@ -1,7 +1,5 @@
-/* parallel: the only use of OpenMP in the project, and how many CPUs there are for it. */
-#include <omp.h>
+/* parallel: loops over items that the threads of a context share, and how many CPUs there are for them. */
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -9,17 +7,8 @@
 
 void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
     if (ctx->dry) return;
-    if (ctx->threads <= 1 || count <= 1) {
-        for (size_t item = 0; item < count; item++) body(argument, item, 0);
-        return;
-    }
-    /* Always as many threads, also for fewer items: for a team of another size libgomp ends threads, starts new ones and
-     * allocates, which takes longer than to let some of them find nothing to do. */
-    atomic_size_t next; /* a loop of OpenMP's own would do, but LLVM's library allocates memory for each */
-    atomic_init(&next, 0);
-#pragma omp parallel num_threads(ctx->threads)
-    for (size_t item; (item = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed)) < count;)
-        body(argument, item, omp_get_thread_num());
+    if (ctx->threads > 1 && count > 1 && qkv_team_run(ctx, count, body, argument)) return;
+    for (size_t item = 0; item < count; item++) body(argument, item, 0);
 }
 
 struct range {

@@ -34,6 +34,10 @@ int qkv_context_threads(const struct qkv_context *ctx) {
     return ctx ? ctx->threads : 0;
 }
 
+const char *qkv_context_threads_note(const struct qkv_context *ctx) {
+    return ctx && ctx->threads_note[0] ? ctx->threads_note : NULL;
+}
+
 const char *qkv_context_isa(const struct qkv_context *ctx) {
     return ctx ? ctx->isa : "";
 }

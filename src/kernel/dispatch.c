@@ -127,7 +127,13 @@ static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
         return qkv_fail(ctx, QKV_ARGUMENT, "threads is %d, but must be 1 to %d, or 0 for one on each CPU", threads,
                         THREADS_MOST);
     if (threads == 0) threads = qkv_cpu_count();
-    ctx->threads = threads < THREADS_MOST ? threads : THREADS_MOST;
+    if (threads > THREADS_MOST) threads = THREADS_MOST;
+    ctx->threads = qkv_team_start(ctx, threads);
+    if (ctx->threads < threads)
+        snprintf(ctx->threads_note, sizeof ctx->threads_note,
+                 "the system makes only %d of %d threads (see ulimit -u, of processes, and ulimit -v, of memory); "
+                 "they do the work, more slowly",
+                 ctx->threads, threads);
     return QKV_OK;
 }
 
@@ -159,6 +165,9 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
 }
 
 void qkv_context_free(struct qkv_context *ctx) {
-    if (ctx) qkv_workspace_free(ctx);
+    if (ctx) {
+        qkv_team_free(ctx);
+        qkv_workspace_free(ctx);
+    }
     free(ctx);
 }

@@ -16,7 +16,8 @@ static void peak_item(void *argument, size_t item, int thread) {
 }
 
 static double peak_measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
-    struct qkv_context measured = {.threads = ctx->threads, .kernels = ctx->kernels}; /* dry or not: it is measured */
+    /* dry or not: it is measured */
+    struct qkv_context measured = {.threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels};
     struct peak peak = {kernel, 1000};
     double seconds, flops = 0;
     for (;;) { /* how many iterations take about a millisecond */
@@ -73,7 +74,7 @@ static void read_item(void *argument, size_t begin, size_t end, int thread) {
 }
 
 double qkv_measure_bandwidth(struct qkv_context *ctx) {
-    struct qkv_context measured = {.threads = ctx->threads, .kernels = ctx->kernels};
+    struct qkv_context measured = {.threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels};
     struct qkv_arena arena;
     size_t bytes = READ_TIMES * qkv_cache_bytes(0);
     if (bytes < READ_LEAST) bytes = READ_LEAST;

@@ -116,7 +116,7 @@ try 1 programs/generate nowhere
 has err 'nowhere'
 # A static program, and a C++ one.
 try 0 $compiler $flags -std=c11 -o static programs/forward.c $(pkg-config --cflags qkv) "$libraries/libqkv.a" \
-    $(pkg-config --static --libs-only-l qkv | sed 's/-lqkv//') -fopenmp -lm
+    $(pkg-config --static --libs-only-l qkv | sed 's/-lqkv//') -pthread -lm
 try 0 ./static
 if command -v g++ >/dev/null; then
     printf '#include <qkv.h>\nint main() { return qkv_version()[0] == 0; }\n' >version.cc

@@ -59,7 +59,7 @@ try 1 env PATH="$folder/bin" CC=cc scripts/install-deps
 has err 'cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libcmocka-dev libopenmpi-dev openmpi-bin gcc'
 has err 'no apt-get'
 try 1 env PATH="$folder/bin" CC=clang scripts/install-deps
-has err 'clang.* libomp-dev'
+has err 'openmpi-bin clang'
 printf '#!/bin/sh\necho apt-get "$@"\n' >bin/apt-get && printf '#!/bin/sh\necho 1000\n' >bin/id && chmod +x bin/apt-get bin/id
 try 1 env PATH="$folder/bin" scripts/install-deps
 has err 'install them as root: apt-get install cmake'

@@ -27,7 +27,7 @@ toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF
 try 0 cmake --build built -j2 --target qkv test_model test_op test_spec test_spec_presets test_spec_trips
 toy=built/qkv
-export QKV_ISA= OMP_WAIT_POLICY=passive
+export QKV_ISA=
 
 try 0 $toy help compare
 for word in ramp stream-rms softsign; do has out "$word"; done

@@ -1,0 +1,351 @@
+/* team: the threads that work beside the caller of a context, how they wait for work, and when they had better not.
+ *
+ * A turn is one loop over items. The caller opens it, takes items itself, and closes it when none is left: a thread that comes later
+ * finds it closed, so the caller waits only for threads that are at work on an item, never for one that the system has not run yet.
+ * Who waits spins for some microseconds and then sleeps (futex), so waiting takes no CPU that others could use, and the next
+ * turn often needs no call of the system. Every thread keeps an account of the time that it saves the caller and that the caller
+ * waits for it. Where it costs more than it saves, because other programs take its CPU away in the middle of an item or because
+ * turns are too short to share, it rests, and tries again later. Who takes an item changes no result (qkv_parallel). */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+/* Seconds. */
+#define SPIN           100e-6 /* a wait that others do not disturb: longer than what one thread does alone between turns */
+#define SPIN_DISTURBED 5e-6
+#define GAP            100e-6 /* a spinning thread that is stopped for so long was disturbed */
+#define DISTURBED      0.1    /* for so long it is taken for granted that others want the CPUs too */
+#define WAKE           5e-6   /* what waking a thread costs the caller, about */
+#define DEBT           0.5e-3 /* a thread that cost so much more than it saved rests */
+#define SAVINGS        20e-3  /* no thread gets credit for more */
+#define REST_SHORTEST  20e-3
+#define REST_LONGEST   0.3
+
+enum {
+    CHECK = 32,             /* spins between two looks at the clock */
+    STACK = 1 << 19,        /* bytes of a thread's stack; items need 64 KiB, and programs may have data of threads */
+    INSIDE = (1 << 12) - 1, /* the state of a turn: how many threads are in it, */
+    OPEN = INSIDE + 1,      /* whether more may come, */
+    ENDS = OPEN << 1,       /* whether threads end, */
+    TURN = ENDS << 1        /* and its number, modulo what is left */
+};
+
+struct team_thread {
+    struct qkv_team *team;
+    pthread_t thread;
+    int number;     /* 1, 2, …: the caller is 0 */
+    unsigned last;  /* the number of the turn that it took part in last */
+    bool woken;     /* it slept before this turn */
+    double balance; /* seconds that it saved the caller, less those that it cost */
+    double rest;    /* the next one, in seconds */
+};
+
+struct qkv_team {
+    struct team_thread **threads;
+    int count, capacity, wanted;
+    unsigned forks; /* as it was started: a forked child has the memory of the threads, but not them */
+    unsigned turn;  /* the caller's */
+    /* The turn: the caller writes it before it opens it. */
+    qkv_body *body;
+    void *argument;
+    int limit; /* threads from this number on have no part in it */
+    double opened, closed;
+    _Alignas(QKV_CACHE_LINE) atomic_uint state;
+    atomic_uint waits; /* whether the caller sleeps until all have left */
+    _Alignas(QKV_CACHE_LINE) atomic_size_t next;
+    atomic_size_t items;
+    _Alignas(QKV_CACHE_LINE) atomic_int sleeping;
+    atomic_int resting;
+    atomic_uint ends;
+    _Atomic double disturbed; /* until then */
+};
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Whether somebody woke it; it sleeps only while *word is `value`, and no longer than `seconds` (0: no limit). */
+static bool futex_sleep(atomic_uint *word, unsigned value, double seconds) {
+    const struct timespec limit = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, seconds > 0 ? &limit : NULL, NULL, 0) == 0;
+}
+
+static int futex_wake(atomic_uint *word, int most) {
+    const long woken = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
+    return woken < 0 ? 0 : (int)woken;
+}
+
+/* A wait, from its first look at the clock on. */
+struct wait {
+    unsigned spins;
+    double began, before;
+};
+
+/* Whether it goes on spinning. */
+static bool wait_spins(struct qkv_team *team, struct wait *wait) {
+    relax();
+    if (++wait->spins % CHECK) return true;
+    const double now = qkv_clock();
+    if (wait->spins == CHECK) wait->began = wait->before = now;
+    if (now - wait->before > GAP) atomic_store_explicit(&team->disturbed, now + DISTURBED, memory_order_relaxed);
+    wait->before = now;
+    const bool disturbed = now < atomic_load_explicit(&team->disturbed, memory_order_relaxed);
+    return now - wait->began < (disturbed ? SPIN_DISTURBED : SPIN);
+}
+
+/* Wakes as many sleeping threads as a turn of so many items could still use; each of them wakes more. */
+static void team_wake(struct qkv_team *team, size_t items) {
+    const int sleeping = atomic_load(&team->sleeping);
+    if (sleeping <= 0) return;
+    const int useful = items - 1 < (size_t)team->count ? (int)items - 1 : team->count;
+    const int missing = useful - (team->count - sleeping - atomic_load_explicit(&team->resting, memory_order_relaxed));
+    if (missing > 0) atomic_fetch_sub(&team->sleeping, futex_wake(&team->state, missing < 2 ? missing : 2));
+}
+
+/* ---- a thread of the team ------------------------------------------------------------------------------------------ */
+
+static unsigned turn_of(unsigned state) {
+    return state & ~(unsigned)(TURN - 1);
+}
+
+/* Waits for a turn that is open and new to it, or the end; returns the state. */
+static unsigned thread_wait(struct team_thread *t) {
+    struct qkv_team *team = t->team;
+    struct wait wait = {0};
+    t->woken = false;
+    for (;;) {
+        const unsigned state = atomic_load_explicit(&team->state, memory_order_acquire);
+        if ((state & ENDS) || ((state & OPEN) && turn_of(state) != t->last)) return state;
+        if (wait_spins(team, &wait)) continue;
+        atomic_fetch_add(&team->sleeping, 1);
+        if (futex_sleep(&team->state, state, 0))
+            t->woken = true; /* who woke it has counted that */
+        else
+            atomic_fetch_sub(&team->sleeping, 1);
+        wait = (struct wait){0};
+    }
+}
+
+/* Whether it is in the turn of that state, in which there is something to do. */
+static bool thread_enter(struct team_thread *t, unsigned state) {
+    struct qkv_team *team = t->team;
+    t->last = turn_of(state);
+    if (atomic_load_explicit(&team->next, memory_order_relaxed) >=
+        atomic_load_explicit(&team->items, memory_order_relaxed))
+        return false;
+    while ((state & OPEN) && turn_of(state) == t->last)
+        if (atomic_compare_exchange_weak(&team->state, &state, state + 1)) return true;
+    return false;
+}
+
+static void thread_leave(struct qkv_team *team) {
+    const unsigned state = atomic_fetch_sub(&team->state, 1);
+    if (!(state & OPEN) && (state & INSIDE) == 1 && atomic_exchange(&team->waits, 0)) futex_wake(&team->waits, 1);
+}
+
+static void team_items(struct qkv_team *team, int thread) {
+    const size_t items = atomic_load_explicit(&team->items, memory_order_relaxed);
+    for (size_t item; (item = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed)) < items;)
+        team->body(team->argument, item, thread);
+}
+
+/* What the caller gained by it in this turn: seconds of items that ran beside its own, less those that it waits for it. */
+static double thread_gain(const struct qkv_team *team, double entered) {
+    const double now = qkv_clock(), worked = now - entered;
+    if (atomic_load_explicit(&team->state, memory_order_acquire) & OPEN) return worked;
+    const double turn = team->closed - team->opened;
+    return (worked < turn ? worked : turn) - (now - team->closed);
+}
+
+static void thread_turn(struct team_thread *t, unsigned state) {
+    struct qkv_team *team = t->team;
+    if (t->woken) t->balance -= WAKE;
+    if (!thread_enter(t, state)) return;
+    if (t->woken) team_wake(team, SIZE_MAX);
+    const double entered = qkv_clock();
+    if (t->number < team->limit) team_items(team, t->number);
+    t->balance += thread_gain(team, entered);
+    thread_leave(team);
+}
+
+static void thread_rest(struct team_thread *t) {
+    struct qkv_team *team = t->team;
+    if (t->balance > SAVINGS) t->balance = SAVINGS, t->rest = REST_SHORTEST;
+    if (t->balance > -DEBT) return;
+    atomic_fetch_add(&team->resting, 1);
+    const double end = qkv_clock() + t->rest;
+    for (double now; !atomic_load(&team->ends) && (now = qkv_clock()) < end;) futex_sleep(&team->ends, 0, end - now);
+    atomic_fetch_sub(&team->resting, 1);
+    t->balance = 0;
+    t->rest = 2 * t->rest < REST_LONGEST ? 2 * t->rest : REST_LONGEST;
+}
+
+static void *thread_run(void *argument) {
+    struct team_thread *t = argument;
+    for (unsigned state; !((state = thread_wait(t)) & ENDS);) {
+        thread_turn(t, state);
+        thread_rest(t);
+    }
+    return NULL;
+}
+
+/* ---- the caller ------------------------------------------------------------------------------------------------------ */
+
+/* Waits until all threads have left the turn. */
+static void team_join(struct qkv_team *team) {
+    struct wait wait = {0};
+    while (atomic_load(&team->state) & INSIDE) {
+        if (wait_spins(team, &wait)) continue;
+        atomic_store(&team->waits, 1);
+        if (atomic_load(&team->state) & INSIDE) futex_sleep(&team->waits, 1, 0);
+        atomic_store(&team->waits, 0);
+    }
+}
+
+/* ---- starting and ending ----------------------------------------------------------------------------------------- */
+
+static atomic_uint team_forks;
+
+static void team_forked(void) {
+    atomic_fetch_add(&team_forks, 1);
+}
+
+static void team_watch_forks(void) {
+    pthread_atfork(NULL, NULL, team_forked);
+}
+
+static void team_clear(struct qkv_team *team) {
+    team->count = team->wanted = 0;
+    team->forks = atomic_load(&team_forks);
+    atomic_store(&team->state, team->turn);
+    atomic_store(&team->waits, 0);
+    atomic_store(&team->sleeping, 0);
+    atomic_store(&team->resting, 0);
+    atomic_store(&team->ends, 0);
+}
+
+/* In a forked child: the threads are the parent's. */
+static void team_forget(struct qkv_team *team) {
+    for (int i = 0; i < team->count; i++) free(team->threads[i]);
+    team_clear(team);
+}
+
+static struct qkv_team *team_create(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, team_watch_forks);
+    struct qkv_team *team = aligned_alloc(QKV_CACHE_LINE, sizeof *team);
+    if (!team) return NULL;
+    memset(team, 0, sizeof *team);
+    team->forks = atomic_load(&team_forks);
+    return team;
+}
+
+static bool team_add(struct qkv_team *team, const pthread_attr_t *attributes) {
+    struct team_thread *t = calloc(1, sizeof *t);
+    if (!t) return false;
+    *t = (struct team_thread){
+        .team = team, .number = team->count + 1, .last = turn_of(team->turn), .rest = REST_SHORTEST};
+    if (pthread_create(&t->thread, attributes, thread_run, t)) {
+        free(t);
+        return false;
+    }
+    team->threads[team->count++] = t;
+    return true;
+}
+
+/* Threads of the team take no signals: those are for the threads of the program. */
+static void team_grow(struct qkv_team *team, int count) {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    if (count < 1) return;
+    struct team_thread **threads = realloc(team->threads, (size_t)count * sizeof(struct team_thread *));
+    if (!threads || (team->threads = threads, pthread_attr_init(&attributes))) return;
+    pthread_attr_setstacksize(&attributes, STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (team->count < count && team_add(team, &attributes)) continue;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+static void team_end(struct qkv_team *team) {
+    atomic_store(&team->ends, 1);
+    atomic_store(&team->state, (team->turn += TURN) | ENDS);
+    futex_wake(&team->state, INT_MAX);
+    futex_wake(&team->ends, INT_MAX);
+    for (int i = 0; i < team->count; i++) {
+        pthread_join(team->threads[i]->thread, NULL);
+        free(team->threads[i]);
+    }
+    team_clear(team);
+}
+
+/* Where the system has no more, half of those that it had are given back, so that something is left for others, and for the
+ * caller's memory. */
+int qkv_team_start(struct qkv_context *ctx, int threads) {
+    if (threads <= 1) return 1;
+    struct qkv_team *team = ctx->team ? ctx->team : (ctx->team = team_create());
+    if (!team) return 1;
+    if (team->forks != atomic_load(&team_forks)) team_forget(team);
+    if (team->wanted < threads) {
+        team->wanted = threads;
+        team_grow(team, threads - 1);
+        const int half = team->count / 2;
+        if (team->count == threads - 1) return threads;
+        team_end(team);
+        team_grow(team, half);
+        team->wanted = threads;
+    }
+    return team->count + 1;
+}
+
+/* ---- a turn ------------------------------------------------------------------------------------------------------ */
+
+bool qkv_team_run(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
+    struct qkv_team *team = ctx->team;
+    if (!team || team->wanted < ctx->threads ||
+        team->forks != atomic_load_explicit(&team_forks, memory_order_relaxed)) {
+        qkv_team_start(ctx, ctx->threads);
+        team = ctx->team;
+    }
+    if (!team || atomic_load_explicit(&team->resting, memory_order_relaxed) == team->count) return false;
+    team->body = body;
+    team->argument = argument;
+    team->limit = ctx->threads;
+    atomic_store_explicit(&team->items, count, memory_order_relaxed);
+    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    team->opened = qkv_clock();
+    team->turn += TURN;
+    atomic_store(&team->state, team->turn | OPEN);
+    team_wake(team, count);
+    team_items(team, 0);
+    team->closed = qkv_clock();
+    if (atomic_fetch_and(&team->state, ~(unsigned)OPEN) & INSIDE) team_join(team);
+    return true;
+}
+
+void qkv_team_free(struct qkv_context *ctx) {
+    struct qkv_team *team = ctx->team;
+    ctx->team = NULL;
+    if (!team) return;
+    if (team->forks != atomic_load(&team_forks)) team_forget(team);
+    team_end(team);
+    free(team->threads);
+    free(team);
+}
