@@ -8,8 +8,8 @@
 
 /* Whether this is one that leaves a command to rank 0. */
 bool cli_ranks_idle(const struct cli_command *command);
-/* Joins them, where there are several, for the contexts that are opened next; all must have been started with the same words. CLI_DONE,
- * or the exit code after a message. */
+/* Joins them, where there are several, for the contexts that are opened next; all must have been started with the same words. A command
+ * that is left to rank 0 only compares these, where the ranks can reach each other. CLI_DONE, or the exit code after a message. */
 int cli_ranks_join(const struct cli_command *command, char **words, size_t count);
 /* Whether this is not rank 0, which speaks for all. */
 bool cli_ranks_follow(void);

@@ -11,10 +11,13 @@
 #include "cli_ranks.h"
 
 static int main_run(const struct cli_command *command, char **words, size_t count) {
-    if (cli_ranks_idle(command)) return CLI_DONE;
     void *values = calloc(1, command->size);
     if (!values) return cli_failed("out of memory");
-    int code = command->ranks ? cli_ranks_join(command, words, count) : CLI_DONE;
+    int code = cli_ranks_join(command, words, count);
+    if (code == CLI_DONE && cli_ranks_idle(command)) {
+        free(values);
+        return CLI_DONE;
+    }
     if (code == CLI_DONE) code = cli_parse(command, words, &count, values);
     if (code == CLI_DONE) code = command->run(values, (const char *const *)words, count);
     if (code == CLI_HELPED) code = CLI_DONE;

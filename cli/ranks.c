@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli_ranks.h"
@@ -17,7 +18,7 @@
 #error "define QKV_MODULES as where modules are installed, from the folder of the command, as CMakeLists.txt does"
 #endif
 
-enum { WAIT_SECONDS = 600 };
+enum { WAIT_SECONDS = 600, FIRST_SECONDS = 1 /* for rank 0 to say it for all, and the launcher to end them */ };
 
 static struct {
     struct qkv_communicator communicator;
@@ -100,26 +101,88 @@ static void ranks_died(int rank, long pid, const char *other, bool first) {
 
 /* ---- all begin and end together ------------------------------------------------------------------------------------------------ */
 
-static int ranks_open(long told, bool first) {
+/* Why this rank cannot reach the others. Rank 0 says it for all, and the launcher then ends them; another rank that is still there is the
+ * one that differs. */
+static int ranks_refuse(long told, long rank, const char *why) {
+    char host[256] = "this machine";
+    if (!rank) return cli_failed("%ld ranks were started, but %s; or run the command without a launcher", told, why);
+    gethostname(host, sizeof host - 1);
+    sleep(FIRST_SECONDS);
+    return cli_failed("rank %ld on %s differs from rank 0: %s", rank, host, why);
+}
+
+/* Open MPI waits until all ranks have begun, and nothing ends that but the process. */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool begun;
+    long told, rank, seconds;
+} ranks_beginning = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* Seconds in which this process stands still do not count. */
+static void *ranks_watch_beginning(void *unused) {
+    const long limit = ranks_beginning.seconds + (ranks_beginning.rank ? FIRST_SECONDS : 0);
+    (void)unused;
+    pthread_mutex_lock(&ranks_beginning.mutex);
+    for (long waited = 0; waited < limit && !ranks_beginning.begun; waited++) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        while (!ranks_beginning.begun &&
+               !pthread_cond_timedwait(&ranks_beginning.changed, &ranks_beginning.mutex, &until)) {
+        }
+    }
+    if (!ranks_beginning.begun) {
+        fprintf(stderr,
+                "qkv: rank %ld of %ld has waited %ld seconds for the others to begin; one of them is another program "
+                "or command, cannot open " MODULE ", hangs, or was not told that there are %ld ranks "
+                "(OMPI_COMM_WORLD_SIZE); start all ranks alike\n",
+                ranks_beginning.rank, ranks_beginning.told, ranks_beginning.seconds, ranks_beginning.told);
+        _exit(CLI_FAILED);
+    }
+    pthread_mutex_unlock(&ranks_beginning.mutex);
+    return NULL;
+}
+
+/* Joins the others, who have to begin while this rank has patience. */
+static const char *ranks_begin(qkv_mpi_join_function *join, long told, long rank) {
+    const long seconds = ranks_told("QKV_RANK_SECONDS");
+    pthread_t watch;
+    ranks_beginning.told = told;
+    ranks_beginning.rank = rank;
+    ranks_beginning.seconds = seconds ? seconds : WAIT_SECONDS;
+    const bool watched = !pthread_create(&watch, NULL, ranks_watch_beginning, NULL);
+    const char *problem = join(&ranks.communicator, ranks_patience(), ranks_died);
+    pthread_mutex_lock(&ranks_beginning.mutex);
+    ranks_beginning.begun = true;
+    pthread_cond_signal(&ranks_beginning.changed);
+    pthread_mutex_unlock(&ranks_beginning.mutex);
+    if (watched) pthread_join(watch, NULL);
+    return problem;
+}
+
+/* must: a rank that cannot reach the others fails. */
+static int ranks_open(long told, long rank, bool must) {
     qkv_mpi_join_function *join = NULL;
+    char why[1024];
     void *module = ranks_open_module();
     if (!module) {
-        const char *why = dlerror();
-        return first ? cli_failed("%ld ranks were started, but " MODULE
-                                  ", by which they reach each other, cannot be opened%s%s; it is built where "
-                                  "libopenmpi-dev is installed (make deps, then make); or run the command without a "
-                                  "launcher",
-                                  told, why ? ": " : "", why ? why : "")
-                     : CLI_FAILED;
+        const char *error = dlerror();
+        snprintf(why, sizeof why,
+                 MODULE ", by which ranks reach each other, cannot be opened%s%.600s; it is built where libopenmpi-dev "
+                        "is installed (make deps, then make)",
+                 error ? ": " : "", error ? error : "");
+        return must ? ranks_refuse(told, rank, why) : CLI_DONE;
     }
     ranks_find(module, "qkv_mpi_join", &join);
     ranks_find(module, "qkv_mpi_ending", &ranks.ending);
     ranks_find(module, "qkv_mpi_leave", &ranks.leave);
-    const char *problem = join && ranks.ending && ranks.leave ? "" : "it is another " MODULE;
-    if (!*problem) problem = join(&ranks.communicator, ranks_patience(), ranks_died);
+    const bool known = join && ranks.ending && ranks.leave;
+    const char *problem = known ? ranks_begin(join, told, rank) : "it is another " MODULE;
     if (!problem) return CLI_DONE;
     ranks.leave = NULL;
-    return cli_failed(MODULE ": %s", problem);
+    snprintf(why, sizeof why, MODULE ": %s", problem);
+    return must ? ranks_refuse(told, rank, why) : CLI_DONE;
 }
 
 /* What rank 0 writes to standard output is the result; the others have the same one. */
@@ -135,13 +198,16 @@ int cli_ranks_join(const struct cli_command *command, char **words, size_t count
     char difference[CLI_DIFFERENCE] = "";
     if (told < 2) return CLI_DONE;
     ranks.unequal = command->ranks == CLI_RANKS_APART;
-    int code = ranks_open(told, rank == 0);
-    if (code) return code;
+    int code = ranks_open(told, rank, command->ranks);
+    if (code || !ranks.leave) return code;
     cli_speak_as(&ranks.communicator, 0);
     if (ranks.communicator.rank) ranks_mute();
     if (cli_ranks_compare(&ranks.communicator, command->name, words, count, difference)) return CLI_FAILED;
     if (*difference) return cli_usage("%s", difference);
-    cli_speak_as(&ranks.communicator, cli_ranks_threads(&ranks.communicator));
+    if (command->ranks)
+        cli_speak_as(&ranks.communicator, cli_ranks_threads(&ranks.communicator));
+    else
+        cli_ranks_leave(CLI_DONE); /* only to be found alike */
     return CLI_DONE;
 }
 

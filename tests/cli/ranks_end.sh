@@ -40,6 +40,19 @@ unlike "rank 1: .*spec.json" other mpirun -n 1 "$QKV" $run --out other : -n 1 -w
 cp spec.json elsewhere
 sed -i 's/"d_ff": 64/"d_ff": 96/' elsewhere/spec.json
 unlike "rank 1: the specs differ: .*, on rank 0; give all ranks the same" other mpirun -n 1 "$QKV" $run --out other : -n 1 -wdir "$folder/elsewhere" "$QKV" $run --out other
+# Of commands that rank 0 does alone too; of other programs, and ranks that cannot or do not begin.
+unlike 'rank 1 was started with info, rank 0 with train; start all ranks with the same words' other \
+    mpirun -n 1 "$QKV" $run --out other : -n 1 "$QKV" info --preset nano-gpt
+unlike 'rank 1 was started with --preset nano-gpt, rank 0 with --preset bert-tiny; ' other \
+    mpirun -n 1 "$QKV" info --preset bert-tiny : -n 1 "$QKV" info --preset nano-gpt
+unlike "rank 1 on [^ ]* differs from rank 0: qkv-mpi.so, by which ranks reach each other, cannot be opened: /nowhere.so: " other \
+    mpirun -n 1 "$QKV" $run --out other : -n 1 env QKV_MPI=/nowhere.so "$QKV" $run --out other
+begun='has waited 2 seconds for the others to begin; one of them is another program or command, '
+export QKV_RANK_SECONDS=2
+unlike "rank 0 of 2 $begun" other mpirun -n 1 "$QKV" $run --out other : -n 1 true
+unlike "rank 0 of 2 $begun" other mpirun -n 1 "$QKV" $run --out other : -n 1 sh -c 'kill -STOP $$'
+unlike "rank 1 of 2 $begun" other mpirun -n 1 "$QKV" --version : -n 1 "$QKV" $run --out other
+export QKV_RANK_SECONDS=120
 ranks 3
 unlike 'there are 3 ranks and 2 groups of a batch' other "$QKV" $run --out other --groups 2
 try 0 "$single" $run --steps 2 --out here
