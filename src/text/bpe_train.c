@@ -4,13 +4,20 @@
  * Nothing is counted twice. The distinct pieces lie in one row of bytes; a token is known by the byte where it begins.
  * Each pair keeps its count and where it may stand; a merge visits these places only, and corrects the counts of the
  * neighbours. The heap holds (count, pair) as they were once; an entry that is no longer true is put right when it
- * comes up. */
+ * comes up.
+ *
+ * Memory for each byte of the row: 4 for its symbol, 4 for the place of the pair that begins there, and some bits that say of which
+ * piece it is; besides, what the places of the most frequent pair take while they move to others. Places where their pair is no
+ * more are thrown out where they are more than an eighth. */
 #include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MERGES_A_REPORT 64
+#define PAIRS           ((size_t)1 << 16) /* of bytes */
+#define PLACES_KEPT     64                /* of a pair that is gone, for the next time */
+#define CHECKED         ((size_t)4 << 20) /* less is not worth a look at what memory is left */
 
 struct pair {
     int32_t left, right;
@@ -24,13 +31,18 @@ struct entry {
     int64_t count;
     uint32_t pair;
 };
+/* Which bytes begin a piece, and how many pieces begin before them. */
+struct pieces {
+    uint64_t begins;
+    uint32_t before;
+};
 struct trainer {
     struct qkv_context *ctx;
     struct qkv_tokenizer *t;
-    size_t size;      /* of the row */
-    int32_t *symbols; /* the token that begins at a byte, or -1 inside one */
-    uint32_t *starts; /* where the token that ends with this byte begins */
-    uint32_t *pieces; /* the piece of a byte */
+    size_t size; /* of the row */
+    /* The token that begins at a byte; < 0 inside one, and at the last byte of one its size, negative. */
+    int32_t *symbols;
+    struct pieces *pieces; /* of each 64 bytes of the row */
     const struct qkv_strings *texts;
     struct pair *pairs;
     size_t pair_count, pair_capacity;
@@ -38,9 +50,35 @@ struct trainer {
     size_t slot_count;
     struct entry *heap;
     size_t heap_count, heap_capacity;
+    size_t places;   /* of all pairs */
     uint32_t *grown; /* pairs whose count a merge raised */
     size_t grown_count, grown_capacity;
 };
+
+/* ---- the row ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t piece_of(const struct trainer *r, uint32_t place) {
+    const struct pieces *p = &r->pieces[place / 64];
+    return p->before + (uint32_t)__builtin_popcountll(p->begins << (63 - place % 64)) - 1;
+}
+
+static bool begins_piece(const struct trainer *r, uint32_t place) {
+    return r->pieces[place / 64].begins >> place % 64 & 1;
+}
+
+static int64_t times_of(const struct trainer *r, uint32_t place) {
+    return r->texts->entries[piece_of(r, place)].value;
+}
+
+/* Where the token begins that ends before a byte. */
+static uint32_t token_start(const struct trainer *r, uint32_t end) {
+    const int32_t last = r->symbols[end - 1];
+    return last < 0 ? end + (uint32_t)last : end - 1;
+}
+
+static uint32_t token_end(const struct trainer *r, uint32_t place) {
+    return place + (uint32_t)r->t->tokens[r->symbols[place]].size;
+}
 
 /* ---- pairs --------------------------------------------------------------------------------------------------------- */
 
@@ -105,13 +143,23 @@ static enum qkv_status count_pair(struct trainer *r, int32_t left, int32_t right
     pair->places = places;
     if (pair->place_count > 0 && place <= pair->places[pair->place_count - 1]) pair->unsorted = true;
     pair->places[pair->place_count++] = place;
-    pair->count += r->texts->entries[r->pieces[place]].value;
+    r->places++;
+    pair->count += times_of(r, place);
     return note_growth(r, pair);
 }
 
 static void uncount_pair(struct trainer *r, int32_t left, int32_t right, uint32_t place) {
     uint32_t found = r->slots[pair_slot(r, left, right)];
-    if (found) r->pairs[found - 1].count -= r->texts->entries[r->pieces[place]].value;
+    if (!found) return;
+    struct pair *pair = &r->pairs[found - 1];
+    pair->count -= times_of(r, place);
+    if (pair->count > 0) return;
+    r->places -= pair->place_count;
+    pair->place_count = 0; /* it stands nowhere any more */
+    if (pair->place_capacity <= PLACES_KEPT) return;
+    free(pair->places);
+    pair->places = NULL;
+    pair->place_capacity = 0;
 }
 
 /* ---- heap ---------------------------------------------------------------------------------------------------------- */
@@ -174,24 +222,25 @@ static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
 
 /* ---- merging ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t token_end(const struct trainer *r, uint32_t place) {
-    return place + (uint32_t)r->t->tokens[r->symbols[place]].size;
+/* Whether two tokens of a piece are next to each other. */
+static bool stands_at(const struct trainer *r, int32_t left, int32_t right, uint32_t place) {
+    if (r->symbols[place] != left) return false;
+    const uint32_t middle = token_end(r, place);
+    return middle < r->size && !begins_piece(r, middle) && r->symbols[middle] == right;
 }
 
 /* Merges the tokens at `place`, unless something else has become of them. */
 static enum qkv_status merge_place(struct trainer *r, int32_t left, int32_t right, int32_t result, uint32_t place) {
-    if (r->symbols[place] != left) return QKV_OK;
-    uint32_t middle = token_end(r, place), piece = r->pieces[place];
-    if (middle >= r->size || r->pieces[middle] != piece || r->symbols[middle] != right) return QKV_OK;
-    uint32_t end = token_end(r, middle);
-    bool before = place > 0 && r->pieces[place - 1] == piece, after = end < r->size && r->pieces[end] == piece;
-    r->symbols[place] = result;
+    if (!stands_at(r, left, right, place)) return QKV_OK;
+    uint32_t middle = token_end(r, place), end = token_end(r, middle);
+    bool before = !begins_piece(r, place), after = end < r->size && !begins_piece(r, end);
     r->symbols[middle] = -1;
-    r->starts[end - 1] = place;
+    r->symbols[end - 1] = (int32_t)(place - end);
+    r->symbols[place] = result;
     uncount_pair(r, left, right, place);
     enum qkv_status status = QKV_OK;
     if (before) {
-        uint32_t start = r->starts[place - 1];
+        uint32_t start = token_start(r, place);
         uncount_pair(r, r->symbols[start], left, place);
         status = count_pair(r, r->symbols[start], result, start);
     }
@@ -207,12 +256,38 @@ static int compare_places(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Throws out the places where their pair is no more, and those that come twice. */
+static void clean_pair(struct trainer *r, struct pair *pair) {
+    size_t kept = 0;
+    if (pair->unsorted) qsort(pair->places, pair->place_count, sizeof *pair->places, compare_places);
+    pair->unsorted = false;
+    for (size_t i = 0; i < pair->place_count; i++) {
+        const uint32_t place = pair->places[i];
+        if ((!kept || pair->places[kept - 1] != place) && stands_at(r, pair->left, pair->right, place))
+            pair->places[kept++] = place;
+    }
+    r->places -= pair->place_count - kept;
+    pair->place_count = kept;
+    if (pair->place_capacity <= PLACES_KEPT || kept > pair->place_capacity / 2) return;
+    const size_t room = kept > PLACES_KEPT ? kept : PLACES_KEPT;
+    uint32_t *less = qkv_reallocate(NULL, pair->places, room, sizeof *less);
+    if (!less) return; /* it stays as large as it is */
+    pair->places = less;
+    pair->place_capacity = room;
+}
+
+static void clean_pairs(struct trainer *r) {
+    if (r->places <= r->size + r->size / 8) return;
+    for (size_t i = 0; i < r->pair_count; i++) clean_pair(r, &r->pairs[i]);
+}
+
 /* Merges a pair everywhere and pushes the pairs that became more frequent. */
 static enum qkv_status merge_pair(struct trainer *r, uint32_t index, int32_t result) {
     struct pair pair = r->pairs[index]; /* a copy: the array may move, and the pair may be found anew */
     r->pairs[index].places = NULL;
     r->pairs[index].place_count = r->pairs[index].place_capacity = 0;
     r->pairs[index].unsorted = false;
+    r->places -= pair.place_count;
     if (pair.unsorted) qsort(pair.places, pair.place_count, sizeof *pair.places, compare_places);
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < pair.place_count && !status; i++) {
@@ -225,6 +300,12 @@ static enum qkv_status merge_pair(struct trainer *r, uint32_t index, int32_t res
     }
     r->grown_count = 0;
     return status;
+}
+
+/* Whether the token of a pair would have more bytes than any. */
+static bool is_long(const struct trainer *r, uint32_t index) {
+    const struct pair *pair = &r->pairs[index];
+    return r->t->tokens[pair->left].size + r->t->tokens[pair->right].size > QKV_LEARNED_TOKEN_MAX;
 }
 
 /* The token of a pair's bytes: usually new, but two merges can make the same one. */
@@ -252,6 +333,61 @@ static enum qkv_status merged_token(struct trainer *r, uint32_t index, int32_t *
 
 /* ---- training ------------------------------------------------------------------------------------------------------ */
 
+/* How often each pair of bytes stands in the row: PAIRS counts. */
+static void count_bytes(const struct trainer *r, uint32_t *counts) {
+    const unsigned char *row = (const unsigned char *)r->texts->bytes.data;
+    for (size_t k = 0; k < r->texts->count; k++) {
+        for (size_t i = 1; i < r->texts->entries[k].size; i++) counts[row[i - 1] << 8 | row[i]]++;
+        row += r->texts->entries[k].size;
+    }
+}
+
+/* Whether there is memory for the row, for its places, and for those of the most frequent pair while they move to pairs with its
+ * neighbours. */
+static enum qkv_status check_memory(const struct trainer *r, const uint32_t *counts) {
+    size_t most = 0, bytes;
+    for (size_t i = 0; i < PAIRS; i++) most = qkv_max(most, counts[i]);
+    const size_t moved = qkv_min(2 * most, r->size / 2), places = r->size + r->size / 2 + moved;
+    bytes = r->size * sizeof *r->symbols + r->size / 64 * sizeof *r->pieces + places * sizeof(uint32_t);
+    if (bytes < CHECKED) return QKV_OK;
+    return qkv_memory_check(r->ctx, bytes, "training the tokenizer", "use less text, or one whose words are shorter");
+}
+
+/* A list of places for each pair of bytes, as long as it is at first. */
+static enum qkv_status make_places(struct trainer *r, const uint32_t *counts) {
+    for (size_t i = 0; i < PAIRS; i++) {
+        struct pair *pair = counts[i] ? find_pair(r, (int32_t)(i >> 8), (int32_t)(i & 255)) : NULL;
+        if (!counts[i]) continue;
+        if (pair) pair->places = qkv_reallocate(r->ctx, NULL, counts[i], sizeof *pair->places);
+        if (!pair || !pair->places) return QKV_MEMORY;
+        pair->place_capacity = counts[i];
+    }
+    return QKV_OK;
+}
+
+static void mark_pieces(struct trainer *r) {
+    uint32_t place = 0;
+    for (size_t k = 0; k < r->texts->count; k++) {
+        if (r->texts->entries[k].size) r->pieces[place / 64].begins |= UINT64_C(1) << place % 64;
+        place += (uint32_t)r->texts->entries[k].size;
+    }
+    for (size_t i = 1; i <= r->size / 64; i++)
+        r->pieces[i].before = r->pieces[i - 1].before + (uint32_t)__builtin_popcountll(r->pieces[i - 1].begins);
+}
+
+/* The row, and the place of each pair of its bytes. */
+static enum qkv_status make_row(struct trainer *r, const uint32_t *counts) {
+    r->symbols = qkv_reallocate(r->ctx, NULL, r->size, sizeof *r->symbols);
+    r->pieces = qkv_allocate(r->ctx, r->size / 64 + 1, sizeof *r->pieces);
+    if (!r->symbols || !r->pieces) return QKV_MEMORY;
+    mark_pieces(r);
+    for (size_t i = 0; i < r->size; i++) r->symbols[i] = (unsigned char)r->texts->bytes.data[i];
+    enum qkv_status status = make_places(r, counts);
+    for (uint32_t place = 1; place < r->size && !status; place++)
+        if (!begins_piece(r, place)) status = count_pair(r, r->symbols[place - 1], r->symbols[place], place - 1);
+    return status;
+}
+
 /* Lays the pieces out as bytes and counts the pairs of bytes. */
 static enum qkv_status lay_out(struct trainer *r) {
     r->size = r->texts->bytes.size;
@@ -260,22 +396,12 @@ static enum qkv_status lay_out(struct trainer *r) {
                         "bpe: the distinct words of the text have %zu bytes, more than %u; use less text", r->size,
                         UINT32_MAX - 1);
     }
-    r->symbols = qkv_allocate(r->ctx, r->size, sizeof *r->symbols);
-    r->starts = qkv_allocate(r->ctx, r->size, sizeof *r->starts);
-    r->pieces = qkv_allocate(r->ctx, r->size, sizeof *r->pieces);
-    if (!r->symbols || !r->starts || !r->pieces) return QKV_MEMORY;
-    uint32_t place = 0;
-    for (size_t k = 0; k < r->texts->count; k++) {
-        for (size_t i = 0; i < r->texts->entries[k].size; i++, place++) {
-            r->symbols[place] = (unsigned char)r->texts->bytes.data[place];
-            r->starts[place] = place;
-            r->pieces[place] = (uint32_t)k;
-            if (i == 0) continue;
-            enum qkv_status status = count_pair(r, r->symbols[place - 1], r->symbols[place], place - 1);
-            if (status) return status;
-        }
-    }
-    enum qkv_status status = QKV_OK;
+    uint32_t *counts = qkv_allocate(r->ctx, PAIRS, sizeof *counts);
+    if (!counts) return QKV_MEMORY;
+    count_bytes(r, counts);
+    enum qkv_status status = check_memory(r, counts);
+    if (!status) status = make_row(r, counts);
+    free(counts);
     for (size_t i = 0; i < r->grown_count; i++) {
         r->pairs[r->grown[i]].grew = false;
         if (!status) status = bpe_train_push(r, r->grown[i]);
@@ -287,7 +413,6 @@ static enum qkv_status lay_out(struct trainer *r) {
 static void free_trainer(struct trainer *r) {
     for (size_t i = 0; i < r->pair_count; i++) free(r->pairs[i].places);
     free(r->symbols);
-    free(r->starts);
     free(r->pieces);
     free(r->pairs);
     free(r->slots);
@@ -309,8 +434,10 @@ enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings 
         if (status) break;
         status = best_pair(&r, &pair);
         if (status || pair == UINT32_MAX) break;
+        if (is_long(&r, pair)) continue;
         status = merged_token(&r, pair, &result);
         if (!status) status = merge_pair(&r, pair, result);
+        clean_pairs(&r);
     }
     free_trainer(&r);
     return status;

@@ -263,8 +263,10 @@ void qkv_learner_free(struct qkv_learner *l);
 
 /* ---- bpe_train.c ------------------------------------------------------------------------------------------------ */
 
+#define QKV_LEARNED_TOKEN_MAX ((size_t)1 << 16)
 /* Adds merges, and their tokens, learnt from distinct pieces (value: how often) until t has `vocab` tokens or no pair is
- * left. t has the 256 bytes, id = byte, and no other token. `progress` may be NULL; QKV_STOPPED where it says so. */
+ * left whose token has at most QKV_LEARNED_TOKEN_MAX bytes. t has the 256 bytes, id = byte, and no other token. `progress`
+ * may be NULL; QKV_STOPPED where it says so. */
 enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
                               struct qkv_tokenizer *t, qkv_progress *progress, void *user);
 

@@ -180,26 +180,35 @@ static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, cons
     qkv_buffer_free(&key);
 }
 
+/* All of it, to json->file or, where there is none, to json->text. */
+static enum qkv_status print_whole(struct qkv_json *json, const struct qkv_tokenizer *t) {
+    struct qkv_added *added = qkv_allocate(json->ctx, t->added_count, sizeof *added);
+    if (!added) return QKV_MEMORY;
+    if (t->added_count) memcpy(added, t->added, t->added_count * sizeof *added);
+    qsort(added, t->added_count, sizeof *added, by_id);
+    print_all(json, t, added);
+    free(added);
+    return json->status;
+}
+
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out) {
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED | QKV_JSON_HEX};
     *out = json.text;
     if (t->chain) return qkv_buffer_append(ctx, out, t->chain->json, t->chain->json_size); /* as it was read */
-    struct qkv_added *added = qkv_allocate(ctx, t->added_count, sizeof *added);
+    enum qkv_status status = print_whole(&json, t);
     *out = json.text;
-    if (!added) return QKV_MEMORY;
-    if (t->added_count) memcpy(added, t->added, t->added_count * sizeof *added);
-    qsort(added, t->added_count, sizeof *added, by_id);
-    print_all(&json, t, added);
-    *out = json.text;
-    free(added);
-    return json.status;
+    return status;
 }
 
 enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path) {
     QKV_CALL(ctx);
-    struct qkv_buffer out;
-    enum qkv_status status = qkv_tokenizer_print(ctx, t, &out);
-    if (!status) status = qkv_write_file(ctx, path, out.data, out.size);
-    qkv_buffer_free(&out);
+    struct qkv_replace replace;
+    enum qkv_status status = qkv_replace_begin(ctx, path, &replace);
+    if (status) return status;
+    struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED | QKV_JSON_HEX, .file = replace.file, .name = path};
+    status = t->chain ? qkv_replace_write(&replace, t->chain->json, t->chain->json_size) : print_whole(&json, t);
+    qkv_json_free(&json);
+    if (!status) return qkv_replace_commit(&replace);
+    qkv_replace_cancel(&replace);
     return status;
 }

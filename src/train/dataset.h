@@ -81,6 +81,7 @@ struct qkv_tokenizer_choice {
     const char *what, *choice, *text;
     size_t size;
     struct qkv_text_files *files; /* in place of the text: its files, one after the other, which may keep their bytes */
+    bool once;                   /* nobody reads the files again: no bytes are kept */
     const char *const *specials;
     size_t special_count;
     qkv_progress *progress; /* is told how far the training is, and may stop it; NULL: nobody */

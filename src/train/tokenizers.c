@@ -137,7 +137,7 @@ static enum qkv_status learn_files(struct qkv_context *ctx, const struct qkv_tok
     struct qkv_text_files *files = choice->files;
     struct learning l = {.choice = choice, .total = files ? (double)qkv_text_files_size(files) : 0};
     enum qkv_status status = qkv_learner_begin(ctx, options, &l.learner);
-    const bool keep = files && qkv_text_files_fit(ctx, files);
+    const bool keep = files && !choice->once && qkv_text_files_fit(ctx, files);
     if (!status) qkv_learner_watch(l.learner, choice->progress, choice->user);
     for (size_t i = 0; files && i < files->count && !status; i++)
         status = learn_and_keep(ctx, &l, &files->items[i], keep);
@@ -187,6 +187,7 @@ enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice,
     const struct qkv_tokenizer_choice c = {.what = "tokenizer",
                                            .choice = choice,
                                            .files = &list,
+                                           .once = true,
                                            .specials = specials,
                                            .special_count = special_count,
                                            .progress = progress,
