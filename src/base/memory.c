@@ -6,6 +6,8 @@
 
 enum { LIST_START = 8 }; /* items that a list has room for at first */
 
+#define CHECKED ((size_t)16 << 20) /* blocks that grow by less are not worth a look at what memory is left */
+
 bool qkv_multiply(size_t a, size_t b, size_t *out) {
     bool fits = a == 0 || b <= SIZE_MAX / a;
     *out = fits ? a * b : SIZE_MAX;
@@ -23,9 +25,16 @@ static bool block_size(size_t count, size_t size, size_t *bytes) {
     return qkv_multiply(count, size, bytes) && *bytes <= PTRDIFF_MAX;
 }
 
+/* Whether there is memory for so much more: a machine gives addresses first, and ends a process that then uses them. */
+static bool block_fits(struct qkv_context *ctx, size_t more) {
+    return more < CHECKED || !qkv_memory_check(ctx, more, "one block of memory", NULL);
+}
+
 void *qkv_allocate(struct qkv_context *ctx, size_t count, size_t size) {
     size_t bytes;
-    void *block = block_size(count, size, &bytes) ? calloc(bytes ? bytes : 1, 1) : NULL;
+    const bool sized = block_size(count, size, &bytes);
+    if (sized && !block_fits(ctx, bytes)) return NULL;
+    void *block = sized ? calloc(bytes ? bytes : 1, 1) : NULL;
     if (!block) qkv_fail_memory(ctx, bytes, NULL);
     return block;
 }
@@ -51,6 +60,12 @@ char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n) {
     return copy;
 }
 
+/* Whether there is memory for a quarter more than a list needs now: addresses that it has besides take none before they are used. */
+static bool list_fits(struct qkv_context *ctx, size_t capacity, size_t need, size_t size) {
+    size_t more = need - qkv_min(capacity, need) + need / 4;
+    return !qkv_multiply(more, size, &more) || block_fits(ctx, more); /* one that is too large fails by itself */
+}
+
 void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size_t count, size_t more, size_t size) {
     size_t need, wanted;
     if (!qkv_add_size(count, more, &need)) {
@@ -60,6 +75,7 @@ void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size
     if (items && need <= *capacity) return items;
     if (!qkv_multiply(*capacity, 2, &wanted) || wanted < need) wanted = need;
     if (wanted < LIST_START) wanted = LIST_START;
+    if (!list_fits(ctx, *capacity, need, size)) return NULL;
     void *grown = qkv_reallocate(ctx, items, wanted, size);
     if (grown) *capacity = wanted;
     return grown;
