@@ -60,6 +60,7 @@ struct subject {
     struct qkv_spec spec;
     struct qkv_model *plan;
     struct qkv_costs costs;
+    size_t own; /* bytes of a process that knows the model and its tokenizers, and has no weights: part of each plan */
     size_t batch, context, prefix, continuations;
     const char *precision;
     int threads;
@@ -179,6 +180,7 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
     print_row("", cli_bytes(number, s->costs.checkpoint_bytes), remark);
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
     print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
+    print_row("", cli_bytes(number, s->own), "of these: the program itself and the tokenizer");
     snprintf(number, sizeof number, "%d", s->threads);
     print_row("threads", number, s->threads_why);
     print_scalings(&s->spec);
@@ -253,6 +255,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_text(&out, "name", s->name);
     cli_info_put_state(&out, &s->run);
     put_costs(&out, &s->costs);
+    qkv_json_put_count(&out, "process_bytes", s->own);
     qkv_json_put_text(&out, "precision", s->precision);
     qkv_json_put_count(&out, "batch", s->batch);
     qkv_json_put_count(&out, "context", s->context);
@@ -292,6 +295,29 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     s->classes_guessed = cli_has_classes(&s->spec) && s->spec.head.classes == 0;
     if (s->classes_guessed) s->spec.head.classes = CLI_CLASSES_GUESSED;
     return CLI_DONE;
+}
+
+/* The most memory that this process has had, in bytes; 0 where the system does not say. */
+static size_t info_peak(void) {
+    char line[256];
+    unsigned long long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1) break;
+    if (file) fclose(file);
+    return (size_t)kilobytes * 1024;
+}
+
+/* Adds what a process has besides: it reads the tokenizers, as a process that uses the model does. One that cannot be read is missing
+ * there too. */
+static void info_own(struct qkv_context *ctx, const char *model, struct subject *s) {
+    struct qkv_tokenizer *tokenizer = NULL;
+    if (model && !qkv_folder_tokenizer(ctx, model, &tokenizer)) s->own = info_peak();
+    qkv_tokenizer_free(tokenizer);
+    if (!s->own) s->own = info_peak();
+    s->costs.run_bytes += s->own;
+    s->costs.train_bytes += s->own;
+    s->costs.checkpoint_bytes += s->own;
 }
 
 /* Of a model with weights, as they are stored; of a spec, or where settings change the model's, as training makes them. */
@@ -365,6 +391,7 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         return CLI_USAGE;
     }
     if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs)) code = cli_broken(ctx);
+    if (!code) info_own(ctx, model, &s);
     if (!code && s.continuations && !s.costs.pages) {
         cli_say("--continuations: %s has no decoder, so nothing goes on from a prefix", s.name);
         code = CLI_USAGE;
