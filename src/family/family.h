@@ -326,16 +326,30 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
 /* Another name that a tensor may have in files, of those with number i; false: there is none. */
 bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
 
-/* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that learn. `memory` is
- * what an array has of its own; others show the model's. */
+/* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that learn. Those that
+ * are put together of weights have no numbers before they are made. */
 struct qkv_family_array {
-    struct qkv_array array;
+    struct qkv_array array; /* data NULL: not made */
     char *name;
-    void *memory;
+    void *memory; /* the numbers, where they are not the model's */
+    size_t first; /* 1 + the weight that they begin with in the model's list; 0: the array shows the model's numbers */
 };
+struct qkv_family_arrays {
+    struct qkv_model *model;
+    const struct qkv_family_config *config;
+    bool gradients;
+    struct qkv_family_array *list;
+    size_t count, capacity;
+    size_t *next; /* of each weight, 1 + the next one of the same array; 0: none */
+};
+/* Finds out which there are; qkv_family_arrays_free frees them, on failure too. The config must outlive them. QKV_SPEC: the family has
+ * no place for a weight. */
 enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
-                                  struct qkv_family_array **arrays, size_t *count);
-void qkv_family_arrays_free(struct qkv_family_array *arrays, size_t count);
+                                  struct qkv_family_arrays *out);
+/* Makes the numbers of one, where it has none; and frees those that were made. */
+enum qkv_status qkv_family_array_make(const struct qkv_family_arrays *arrays, size_t i);
+void qkv_family_array_drop(const struct qkv_family_arrays *arrays, size_t i);
+void qkv_family_arrays_free(struct qkv_family_arrays *arrays); /* harmless on {0} */
 
 /* ---- for the files of this room ---- */
 /* A config.json on its way to a spec. */

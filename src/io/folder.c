@@ -376,7 +376,7 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path, cons
         formats[i] = qkv_weight_has_formats(weight) && weight->format != format ? format : NULL;
     }
     if (!status) status = qkv_spec_digest(m->ctx, &m->spec, digest);
-    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, metadata, 2);
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, NULL, metadata, 2);
     free(arrays);
     free(formats);
     return status;

@@ -96,8 +96,7 @@ enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, 
 /* ---- tensors ------------------------------------------------------------------------------------------------------------- */
 
 struct qkv_family_tensors {
-    struct qkv_family_array *list;
-    size_t count;
+    struct qkv_family_arrays arrays;
 };
 
 enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients, struct qkv_family_tensors **out) {
@@ -108,44 +107,56 @@ enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients
                         "this model came from no published folder, so no family has names for its weights");
     struct qkv_family_tensors *tensors = qkv_allocate(model->ctx, 1, sizeof *tensors);
     if (!tensors) return QKV_MEMORY;
-    enum qkv_status status = qkv_family_arrays(model, model_config(model), gradients, &tensors->list, &tensors->count);
+    enum qkv_status status = qkv_family_arrays(model, model_config(model), gradients, &tensors->arrays);
+    for (size_t i = 0; i < tensors->arrays.count && !status; i++) status = qkv_family_array_make(&tensors->arrays, i);
     if (status)
-        free(tensors);
+        qkv_family_tensors_free(tensors);
     else
         *out = tensors;
     return status;
 }
 
 const struct qkv_array *qkv_family_tensors_at(const struct qkv_family_tensors *tensors, size_t i) {
-    return i < tensors->count ? &tensors->list[i].array : NULL;
+    return i < tensors->arrays.count ? &tensors->arrays.list[i].array : NULL;
 }
 
 void qkv_family_tensors_free(struct qkv_family_tensors *tensors) {
     if (!tensors) return;
-    qkv_family_arrays_free(tensors->list, tensors->count);
+    qkv_family_arrays_free(&tensors->arrays);
     free(tensors);
 }
 
 /* ---- a folder ---------------------------------------------------------------------------------------------------------------- */
 
+/* One tensor is made at a time, as it is written. */
+static enum qkv_status tensor_make(void *arrays, size_t i, const void **data) {
+    const struct qkv_family_arrays *a = arrays;
+    enum qkv_status status = qkv_family_array_make(a, i);
+    *data = a->list[i].array.data;
+    return status;
+}
+
+static void tensor_drop(void *arrays, size_t i) {
+    qkv_family_array_drop(arrays, i);
+}
+
 static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_family_config *config,
                                      const struct qkv_format *format, const char *path) {
     static const char *const metadata[] = {"format", "pt"};
-    struct qkv_family_array *list;
-    size_t count;
-    enum qkv_status status = qkv_family_arrays(m, config, false, &list, &count);
-    if (status) return status;
-    struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
-    const struct qkv_format **formats = qkv_allocate(m->ctx, count, sizeof *formats);
-    status = arrays && formats ? QKV_OK : QKV_MEMORY;
-    for (size_t i = 0; i < count && !status; i++) {
-        arrays[i] = list[i].array;
+    struct qkv_family_arrays list;
+    enum qkv_status status = qkv_family_arrays(m, config, false, &list);
+    const struct qkv_tensors_source source = {.make = tensor_make, .drop = tensor_drop, .user = &list};
+    struct qkv_array *arrays = qkv_allocate(m->ctx, list.count, sizeof *arrays);
+    const struct qkv_format **formats = qkv_allocate(m->ctx, list.count, sizeof *formats);
+    if (!status && !(arrays && formats)) status = QKV_MEMORY;
+    for (size_t i = 0; i < list.count && !status; i++) {
+        arrays[i] = list.list[i].array;
         formats[i] = arrays[i].dtype == format->dtype ? NULL : format;
     }
-    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, metadata, 1);
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, list.count, &source, metadata, 1);
     free(arrays);
     free(formats);
-    qkv_family_arrays_free(list, count);
+    qkv_family_arrays_free(&list);
     return status;
 }
 

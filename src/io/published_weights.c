@@ -142,13 +142,16 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
     return QKV_OK;
 }
 
-/* One that stays in its format, in memory that is this folder's. */
+/* One that stays in its format, in memory that is this folder's: the pages of the file are not needed any more. */
 static void turn_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
-    if (e->turned)
-        qkv_published_turn(p->ctx, &e->view,
-                           (const char *)e->theirs->data + e->view.slice * (e->theirs->bytes / e->view.slices),
-                           weight->rows, weight->columns, 2, (void *)(uintptr_t)e->array.data);
+    if (!e->turned) return;
+    struct qkv_array slice = *e->theirs;
+    slice.bytes /= e->view.slices;
+    slice.data = (const char *)slice.data + e->view.slice * slice.bytes;
+    qkv_published_turn(p->ctx, &e->view, slice.data, weight->rows, weight->columns, 2,
+                       (void *)(uintptr_t)e->array.data);
+    qkv_tensors_forget(p->files[e->file].tensors, &slice);
 }
 
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {

@@ -8,8 +8,12 @@
  *              where the one before it ends, and the last ends with the file.
  *
  * This file reads; safetensors_write.c writes. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <sys/mman.h>
 
 #include "base/json_load.h"
 #include "base/utf8.h"
@@ -360,6 +364,13 @@ enum qkv_status qkv_tensors_part(const struct qkv_tensors *t, const struct qkv_a
 
 enum qkv_status qkv_tensors_floats(const struct qkv_tensors *t, const struct qkv_array *array, float *out) {
     return qkv_tensors_part(t, array, 0, qkv_array_elements(array), out);
+}
+
+void qkv_tensors_forget(const struct qkv_tensors *t, const struct qkv_array *array) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)array->data / page * page, end = (uintptr_t)array->data + array->bytes;
+    assert(t->map.mapped || !array->bytes); /* pages of a heap block would be lost */
+    if (array->bytes) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a refusal costs memory alone */
 }
 
 enum qkv_status qkv_tensors_check(const struct qkv_tensors *t) {

@@ -22,13 +22,22 @@ enum qkv_status qkv_tensors_part(const struct qkv_tensors *tensors, const struct
                                  size_t n, float *out);
 /* The path that it was opened by; owned by `tensors`. */
 const char *qkv_tensors_path(const struct qkv_tensors *tensors);
+/* Takes the numbers of an array of the file out of this process's memory, which are not needed soon. */
+void qkv_tensors_forget(const struct qkv_tensors *tensors, const struct qkv_array *array);
 /* QKV_FILE when the file has become shorter than it was opened: its arrays must not be read any more. */
 enum qkv_status qkv_tensors_check(const struct qkv_tensors *tensors);
 
+/* The numbers of arrays that are made as they are written: array i of those given. */
+struct qkv_tensors_source {
+    enum qkv_status (*make)(void *user, size_t i, const void **data);
+    void (*drop)(void *user, size_t i); /* they are written */
+    void *user;
+};
 /* As qkv_tensors_write, of arrays whose numbers are converted, piece by piece, to the formats formats[i] (QKV_FORMAT_LIST); NULL: as
- * they are. QKV_NUMBER where a finite number is none any more. */
+ * they are. source NULL: all arrays have their numbers. QKV_NUMBER where a finite number is none any more. */
 enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
-                                     const struct qkv_format *const *formats, size_t count, const char *const *metadata,
+                                     const struct qkv_format *const *formats, size_t count,
+                                     const struct qkv_tensors_source *source, const char *const *metadata,
                                      size_t metadata_count);
 
 /* Begins the file of some arrays of one dtype, whose data are not read: its header is on disk, and there is room for their numbers, which

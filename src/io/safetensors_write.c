@@ -168,7 +168,8 @@ static bool safetensors_write_fits(const struct qkv_format *format, const void *
     return true;
 }
 
-static enum qkv_status write_converted(struct qkv_context *ctx, const struct entry *e, struct qkv_replace *replace) {
+static enum qkv_status write_converted(struct qkv_context *ctx, const struct entry *e, const void *data,
+                                       struct qkv_replace *replace) {
     enum { PIECE = 8 * QKV_FORMAT_BLOCK_MAX };
     float floats[PIECE], back[PIECE];
     const size_t count = qkv_array_elements(e->from), width = qkv_dtype_size(e->from->dtype);
@@ -177,7 +178,7 @@ static enum qkv_status write_converted(struct qkv_context *ctx, const struct ent
     enum qkv_status status = bytes ? QKV_OK : QKV_MEMORY;
     for (size_t done = 0, n; done < count && !status; done += n) {
         n = count - done < piece ? count - done : piece;
-        qkv_to_float(floats, (const unsigned char *)e->from->data + done * width, e->from->dtype, n);
+        qkv_to_float(floats, (const unsigned char *)data + done * width, e->from->dtype, n);
         e->format->from_float(bytes, floats, n);
         if (!safetensors_write_fits(e->format, bytes, floats, back, n))
             status =
@@ -190,26 +191,36 @@ static enum qkv_status write_converted(struct qkv_context *ctx, const struct ent
     return status;
 }
 
+/* source: where numbers come from that the array does not have; NULL: it has them. */
+static enum qkv_status write_numbers(struct qkv_context *ctx, const struct entry *e,
+                                     const struct qkv_tensors_source *source, struct qkv_replace *replace) {
+    const void *data = e->from->data;
+    const bool makes = source && !data;
+    enum qkv_status status = makes ? source->make(source->user, e->position, &data) : QKV_OK;
+    if (!status)
+        status = e->format ? write_converted(ctx, e, data, replace) : qkv_replace_write(replace, data, e->array->bytes);
+    if (makes) source->drop(source->user, e->position);
+    return status;
+}
+
 static enum qkv_status write_parts(struct qkv_context *ctx, const char *path, const struct qkv_buffer *header,
-                                   const struct entry *entries, size_t count) {
+                                   const struct entry *entries, size_t count, const struct qkv_tensors_source *source) {
     struct qkv_replace replace;
     enum qkv_status status = qkv_replace_begin(ctx, path, &replace);
     if (!status) status = qkv_replace_write(&replace, header->data, header->size);
-    for (size_t i = 0; i < count && !status; i++) {
-        status = entries[i].format ? write_converted(ctx, &entries[i], &replace)
-                                   : qkv_replace_write(&replace, entries[i].array->data, entries[i].array->bytes);
-    }
+    for (size_t i = 0; i < count && !status; i++) status = write_numbers(ctx, &entries[i], source, &replace);
     if (!status) return qkv_replace_commit(&replace);
     qkv_replace_cancel(&replace);
     return status;
 }
 
 static enum qkv_status write_entries(struct qkv_context *ctx, const char *path, struct entry *entries, size_t count,
-                                     const char *const *metadata, size_t metadata_count) {
+                                     const struct qkv_tensors_source *source, const char *const *metadata,
+                                     size_t metadata_count) {
     qsort(entries, count, sizeof *entries, compare_order);
     struct qkv_json header = {.ctx = ctx};
     enum qkv_status status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
-    if (!status) status = write_parts(ctx, path, &header.text, entries, count);
+    if (!status) status = write_parts(ctx, path, &header.text, entries, count, source);
     qkv_json_free(&header);
     return status;
 }
@@ -225,8 +236,9 @@ enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, con
     if (status) return status;
     struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);
     if (!entries) return QKV_MEMORY;
-    for (size_t i = 0; i < count; i++) entries[i] = (struct entry){.array = &arrays[i], .position = i};
-    status = write_entries(ctx, path, entries, count, metadata, metadata_count);
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct entry){.array = &arrays[i], .from = &arrays[i], .position = i};
+    status = write_entries(ctx, path, entries, count, NULL, metadata, metadata_count);
     free(entries);
     return status;
 }
@@ -241,7 +253,8 @@ static bool array_in_format(const struct qkv_array *from, const struct qkv_forma
 }
 
 enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
-                                     const struct qkv_format *const *formats, size_t count, const char *const *metadata,
+                                     const struct qkv_format *const *formats, size_t count,
+                                     const struct qkv_tensors_source *source, const char *const *metadata,
                                      size_t metadata_count) {
     struct qkv_array *out = qkv_allocate(ctx, count, sizeof *out);
     struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);
@@ -252,8 +265,8 @@ enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, 
                               formats[i]->name);
         entries[i] = (struct entry){&out[i], &arrays[i], formats[i], i};
     }
-    if (!status) status = check_names(ctx, path, out, count, metadata, metadata_count, true);
-    if (!status) status = write_entries(ctx, path, entries, count, metadata, metadata_count);
+    if (!status) status = check_names(ctx, path, out, count, metadata, metadata_count, !source);
+    if (!status) status = write_entries(ctx, path, entries, count, source, metadata, metadata_count);
     free(out);
     free(entries);
     return status;
