@@ -60,7 +60,7 @@ struct subject {
     struct qkv_spec spec;
     struct qkv_model *plan;
     struct qkv_costs costs;
-    size_t own; /* bytes of a process that knows the model and its tokenizers, and has no weights: part of each plan */
+    size_t own; /* bytes of a process that has the tokenizer and no weights, which come to those of the costs */
     size_t batch, context, prefix, continuations;
     const char *precision;
     int threads;
@@ -174,13 +174,13 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
         print_row("", cli_bytes(number, s->costs.packed_bytes), "more: their copy in bf16 that products read");
     snprintf(remark, sizeof remark, "in %s: weights, gradients, moments, a step and an evaluation of %zu x %zu",
              s->precision, s->batch, s->context);
-    print_row("memory to train", cli_bytes(number, s->costs.train_bytes), remark);
+    print_row("memory to train", cli_bytes(number, s->costs.train_bytes + s->own), remark);
     snprintf(remark, sizeof remark, "with --checkpoint-activations: %.0f%% more FLOPs, and about as much more time",
              100 * (s->costs.checkpoint_flops / s->costs.train_flops - 1));
-    print_row("", cli_bytes(number, s->costs.checkpoint_bytes), remark);
+    print_row("", cli_bytes(number, s->costs.checkpoint_bytes + s->own), remark);
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
-    print_row("memory to run", cli_bytes(number, s->costs.run_bytes), remark);
-    print_row("", cli_bytes(number, s->own), "of these: the program itself and the tokenizer");
+    print_row("memory to run", cli_bytes(number, s->costs.run_bytes + s->own), remark);
+    print_row("", cli_bytes(number, s->own), "of all these: the program itself, and the tokenizer");
     snprintf(number, sizeof number, "%d", s->threads);
     print_row("threads", number, s->threads_why);
     print_scalings(&s->spec);
@@ -308,16 +308,13 @@ static size_t info_peak(void) {
     return (size_t)kilobytes * 1024;
 }
 
-/* Adds what a process has besides: it reads the tokenizers, as a process that uses the model does. One that cannot be read is missing
- * there too. */
+/* What a process has besides: it reads the tokenizer, as one that uses the model does. A tokenizer that cannot be read is missing there
+ * too. */
 static void info_own(struct qkv_context *ctx, const char *model, struct subject *s) {
     struct qkv_tokenizer *tokenizer = NULL;
-    if (model && !qkv_folder_tokenizer(ctx, model, &tokenizer)) s->own = info_peak();
+    if (model) qkv_folder_tokenizer(ctx, model, &tokenizer);
+    s->own = info_peak();
     qkv_tokenizer_free(tokenizer);
-    if (!s->own) s->own = info_peak();
-    s->costs.run_bytes += s->own;
-    s->costs.train_bytes += s->own;
-    s->costs.checkpoint_bytes += s->own;
 }
 
 /* Of a model with weights, as they are stored; of a spec, or where settings change the model's, as training makes them. */

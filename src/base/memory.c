@@ -32,11 +32,11 @@ static bool block_fits(struct qkv_context *ctx, size_t more) {
 
 void *qkv_allocate(struct qkv_context *ctx, size_t count, size_t size) {
     size_t bytes;
-    const bool sized = block_size(count, size, &bytes);
-    if (sized && !block_fits(ctx, bytes)) return NULL;
-    void *block = sized ? calloc(bytes ? bytes : 1, 1) : NULL;
+    void *block = block_size(count, size, &bytes) ? calloc(bytes ? bytes : 1, 1) : NULL;
     if (!block) qkv_fail_memory(ctx, bytes, NULL);
-    return block;
+    if (!block || block_fits(ctx, bytes)) return block;
+    free(block); /* only addresses so far: nobody has used it */
+    return NULL;
 }
 
 void *qkv_reallocate(struct qkv_context *ctx, void *block, size_t count, size_t size) {
