@@ -326,6 +326,7 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     e.sum.share = (struct qkv_evaluate_share){.ctx = e.ctx, .size = sizeof(struct qkv_evaluate_part)};
     enum qkv_status status = evaluate_prepare(&e, options);
     if (!status) status = evaluate_list(&e, paths, count);
+    status = qkv_rank_check_evaluation(model, &e.files, status);
     if (!status) status = evaluate_run(&e, progress, user);
     status = qkv_evaluate_share_gather(&e.sum.share, status);
     if (!status) status = evaluate_report(&e, evaluation);

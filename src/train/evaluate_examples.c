@@ -131,6 +131,7 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
         status = qkv_fail_memory(ctx, SIZE_MAX, "the confusion matrix");
     if (!status && classes) evaluation->confusion = qkv_allocate(ctx, cells, sizeof *evaluation->confusion);
     if (!status && classes && !evaluation->confusion) status = QKV_MEMORY;
+    status = qkv_rank_check_evaluation_of(model, path, status);
     for (size_t at = 0; at < e.files.count && !status; at += e.B) {
         status = qkv_train_progress(ctx, progress, user, "evaluating", (double)at, (double)e.files.count);
         if (!status) status = examples_judge(&e, at, &share, evaluation->confusion);

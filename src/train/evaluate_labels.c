@@ -223,7 +223,7 @@ enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, q
     e->model = model;
     e->result = evaluation;
     e->share = (struct qkv_evaluate_share){.ctx = qkv_model_context(model), .size = sizeof(struct answer)};
-    enum qkv_status status = evaluate_labels_prepare(e, path);
+    enum qkv_status status = qkv_rank_check_evaluation_of(model, path, evaluate_labels_prepare(e, path));
     if (!status) status = evaluate_labels_run(e, progress, user);
     status = qkv_evaluate_share_gather(&e->share, status);
     if (!status) {

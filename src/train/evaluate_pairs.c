@@ -292,7 +292,7 @@ enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, co
     *evaluation = (struct qkv_pairs_evaluation){0};
     enum qkv_status status = check_model(model);
     if (!status) status = read_pairs(a.ctx, &pairs);
-    status = qkv_rank_agree(a.ctx, status);
+    status = qkv_rank_check_evaluation_of(model, path, status);
     if (!status) status = qkv_pairs_loss(&pairs, progress, user, &evaluation->loss);
     if (!status) status = qkv_rank_agree(a.ctx, evaluate_pairs_group(&a));
     double searching = qkv_clock();

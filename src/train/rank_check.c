@@ -8,6 +8,7 @@
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "model/spec.h"
+#include "text/text.h"
 #include "train/train.h"
 
 enum { CHECK_PIECE = 1 << 14 }; /* of a file, at a time */
@@ -151,15 +152,16 @@ static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uin
 }
 
 /* The name, the size, and the hash of all bytes: far less work than to tokenise them. */
-static enum qkv_status check_files(struct qkv_trainer *t, const struct qkv_text_files *files, struct qkv_buffer *text) {
+static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_text_files *files,
+                                   struct qkv_buffer *text) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < files->count && !status; i++) {
         const char *path = files->items[i].path, *slash = strrchr(path, '/');
         uint64_t hash;
         size_t size;
-        status = check_hash(t->ctx, path, &hash, &size);
+        status = check_hash(ctx, path, &hash, &size);
         if (!status)
-            status = qkv_buffer_print(t->ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, size,
+            status = qkv_buffer_print(ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, size,
                                       (unsigned long long)hash);
     }
     return status;
@@ -176,10 +178,10 @@ static enum qkv_status check_count(const struct qkv_trainer *t, int ranks) {
 }
 
 /* Compares a text that was made with `status`; all fail together. */
-static enum qkv_status check_made(struct qkv_trainer *t, const char *what, struct qkv_buffer *text,
+static enum qkv_status check_made(struct qkv_context *ctx, const char *what, struct qkv_buffer *text,
                                   enum qkv_status status) {
-    status = qkv_rank_agree(t->ctx, status);
-    if (!status) status = qkv_rank_agree(t->ctx, check_text(t->ctx, what, text->data ? text->data : ""));
+    status = qkv_rank_agree(ctx, status);
+    if (!status) status = qkv_rank_agree(ctx, check_text(ctx, what, text->data ? text->data : ""));
     qkv_buffer_free(text);
     *text = (struct qkv_buffer){0};
     return status;
@@ -192,15 +194,74 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
     char *json = NULL;
     if (ranks == 1) return QKV_OK;
     enum qkv_status status = qkv_rank_agree(ctx, check_machine(ctx));
-    if (!status) status = check_made(t, "options", &text, check_options(t, &text));
+    if (!status) status = check_made(ctx, "options", &text, check_options(t, &text));
     if (!status) status = check_count(t, ranks);
     if (status || !spec) return status;
     status = qkv_spec_print(ctx, spec, &json);
     if (!status) status = qkv_buffer_print(ctx, &text, "%s", json);
     qkv_free(json);
-    status = check_made(t, "specs", &text, status);
-    if (!status) status = check_made(t, "data", &text, check_files(t, &t->facts.data_files, &text));
-    return status ? status : check_made(t, "data to validate on", &text, check_files(t, &t->facts.valid_files, &text));
+    status = check_made(ctx, "specs", &text, status);
+    if (!status) status = check_made(ctx, "data", &text, check_files(ctx, &t->facts.data_files, &text));
+    return status ? status
+                  : check_made(ctx, "data to validate on", &text, check_files(ctx, &t->facts.valid_files, &text));
+}
+
+/* ---- an evaluation ----------------------------------------------------------------------------------------------------------- */
+
+/* Of each weight the first and the last numbers: those of another training differ everywhere. */
+static uint64_t check_weights(const struct qkv_model *model) {
+    const struct qkv_weights *w = &model->weights;
+    uint64_t hash = QKV_HASH_START;
+    for (size_t i = 0; i < w->count; i++) {
+        const struct qkv_weight *weight = &w->list[i];
+        const char *numbers = weight->data ? (const char *)weight->data : weight->array.data;
+        const size_t bytes = weight->data ? weight->rows * weight->columns * sizeof(float) : weight->array.bytes;
+        const size_t some = numbers ? qkv_min(bytes, CHECK_PIECE) : 0;
+        hash = qkv_hash(hash, numbers, some);
+        if (some) hash = qkv_hash(hash, numbers + bytes - some, some);
+    }
+    return hash;
+}
+
+static enum qkv_status check_tokenizer(struct qkv_context *ctx, const char *what, const struct qkv_tokenizer *tokenizer,
+                                       struct qkv_buffer *text) {
+    struct qkv_buffer json = {0};
+    if (!tokenizer) return QKV_OK;
+    enum qkv_status status = qkv_tokenizer_print(ctx, tokenizer, &json);
+    if (!status)
+        status = qkv_buffer_print(ctx, text, "%s (%016llx)\n", what,
+                                  (unsigned long long)qkv_hash(QKV_HASH_START, json.data, json.size));
+    qkv_buffer_free(&json);
+    return status;
+}
+
+static enum qkv_status check_model(struct qkv_model *model, struct qkv_buffer *text) {
+    struct qkv_context *ctx = model->ctx;
+    char *json = NULL;
+    enum qkv_status status = qkv_spec_print(ctx, qkv_model_spec(model), &json);
+    if (!status)
+        status = qkv_buffer_print(ctx, text, "%s\nproducts in %s\nweights (%016llx)\n", json,
+                                  qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16",
+                                  (unsigned long long)check_weights(model));
+    qkv_free(json);
+    if (!status) status = check_tokenizer(ctx, "tokenizer", qkv_model_tokenizer(model), text);
+    return status ? status : check_tokenizer(ctx, "tokenizer of sources", qkv_model_source_tokenizer(model), text);
+}
+
+enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct qkv_text_files *files,
+                                          enum qkv_status status) {
+    struct qkv_context *ctx = model->ctx;
+    struct qkv_buffer text = {0};
+    if (qkv_context_ranks(ctx) == 1) return status;
+    status = qkv_rank_agree(ctx, status);
+    if (!status) status = qkv_rank_agree(ctx, check_machine(ctx));
+    if (!status) status = check_made(ctx, "models", &text, check_model(model, &text));
+    return status ? status : check_made(ctx, "data", &text, check_files(ctx, files, &text));
+}
+
+enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char *path, enum qkv_status status) {
+    struct qkv_text_file file = {.path = (char *)(uintptr_t)path};
+    return qkv_rank_check_evaluation(model, &(struct qkv_text_files){.items = &file, .count = 1}, status);
 }
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------------- */

@@ -182,6 +182,13 @@ enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
 /* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read from the folder) and,
  * of a new run, the files of its data. The first rank that is not is named, and what differs. */
 enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers and files. Called by
+ * all once each knows its files; `status`: what came of that, which becomes the status of all. Fails with QKV_ARGUMENT. */
+struct qkv_text_files;
+enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct qkv_text_files *files,
+                                          enum qkv_status status);
+/* The same with one file. */
+enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char *path, enum qkv_status status);
 /* Whether all see the folder that rank 0 has made or read. */
 enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
 /* Whose losses, or gradients, are not finite: into trainer->blame. */

@@ -38,6 +38,43 @@ printf 'even\ta\nnone\tb\n' >bad.tsv
 try 1 "$QKV" eval labels --labeled bad.tsv
 same "$(ours)" 'qkv: bad.tsv:2: the model has no class "none"; its classes are even, odd' "what three ranks say of a label"
 
+# ---- evaluations by ranks that differ: the rank and the difference are named, and there are no numbers ----
+# unlike_eval PATTERN ENVIRONMENT OPTIONS...: rank 1 runs in ./elsewhere.
+unlike_eval() {
+    local pattern=$1 environment=$2
+    shift 2
+    try 1 mpirun -n 1 "$single" eval "$@" --quiet : -n 1 -wdir "$folder/elsewhere" env "$environment" "$single" eval "$@" --quiet
+    has err "^qkv: rank 1: $pattern"
+    same "$(ours | wc -l)" 1 "lines of ours of: $last"
+    [ ! -s out ] || fail "$last: numbers besides"
+}
+afresh() {
+    rm -rf elsewhere
+    mkdir elsewhere
+    cp -r text.txt pairs.tsv labels.tsv text-fp32 pairs labels elsewhere
+}
+afresh
+tr a-e b-f <text.txt >elsewhere/text.txt
+unlike_eval 'the data differ: text.txt of ' A=1 text-fp32 --data text.txt
+head -c 3000 text.txt >elsewhere/text.txt
+unlike_eval 'the data differ: text.txt of 3000 bytes ' A=1 text-fp32 --data text.txt
+head -300 pairs.tsv >elsewhere/pairs.tsv
+unlike_eval 'the data differ: pairs.tsv of ' A=1 pairs --pairs pairs.tsv
+head -300 labels.tsv >elsewhere/labels.tsv
+unlike_eval 'the data differ: labels.tsv of ' A=1 labels --labeled labels.tsv
+afresh
+cp text-bf16/model.safetensors elsewhere/text-fp32
+unlike_eval 'the models differ: weights ' A=1 text-fp32 --data text.txt
+afresh
+sed -i 's/"q"/"Q"/' elsewhere/text-fp32/tokenizer.json
+unlike_eval 'the models differ: tokenizer ' A=1 text-fp32 --data text.txt
+afresh
+if [ "${QKV_ISA:-}" != scalar ] && QKV_ISA=avx2 "$single" info text-fp32 >out 2>err; then
+    unlike_eval 'kernel table scalar here and ' QKV_ISA=scalar text-fp32 --data text.txt
+fi
+rm elsewhere/text.txt
+unlike_eval 'cannot read text.txt: ' A=1 text-fp32 --data text.txt
+
 # ---- comparisons: the same runs, whoever makes them ----
 compare="--spec spec.json --data text.txt --axis warmup=0,2 --axis kv=mha,mqa --seeds 2 --batch 4 --cache 32 --threads 1"
 for n in 1 3; do
