@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEEPEST = 128 };
+
 /* What is wrong at a place. Most texts of jansson are plain and quote the file; the others are replaced. */
 static const char *json_load_cause(const json_error_t *error) {
     switch (json_error_code(error)) {
-    case json_error_stack_overflow:
-        return "objects and lists are nested too deeply";
     case json_error_null_character:
     case json_error_null_byte_in_key:
         return "a text holds the character U+0000";
@@ -24,6 +24,27 @@ static const char *json_load_cause(const json_error_t *error) {
 static enum qkv_status json_load_fail(struct qkv_context *ctx, const struct qkv_json_text *text, const char *wrong) {
     return qkv_fail(ctx, QKV_FORMAT, "%s %s%s%s", text->name, wrong, text->help ? "; " : "",
                     text->help ? text->help : "");
+}
+
+/* Whether objects and lists are nested deeper than DEEPEST, which no file is that means something: jansson reads, copies and prints
+ * them by calling itself, with up to 300 bytes of the stack for each, and has a limit of 2,048. */
+static bool json_load_is_deep(const char *text, size_t size) {
+    size_t depth = 0;
+    bool quoted = false;
+    for (size_t at = 0; at < size; at++) {
+        const char c = text[at];
+        if (quoted) {
+            if (c == '\\') at++;
+            quoted = c != '"';
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > DEEPEST) return true;
+        } else if ((c == '}' || c == ']') && depth) {
+            depth--;
+        }
+    }
+    return false;
 }
 
 /* ---- integers of any size -------------------------------------------------------------------------------------------- */
@@ -73,6 +94,11 @@ enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_tex
     if (text->size > text->max_size) {
         snprintf(wrong, sizeof wrong, "is too large: it has %zu bytes, and at most %zu are read", text->size,
                  text->max_size);
+        return json_load_fail(ctx, text, wrong);
+    }
+    if (json_load_is_deep(text->data, text->size)) {
+        snprintf(wrong, sizeof wrong,
+                 "is not read: objects and lists are nested too deeply, more than %d in each other", DEEPEST);
         return json_load_fail(ctx, text, wrong);
     }
     *root = json_loadb(text->data, text->size, JSON_REJECT_DUPLICATES, &error);

@@ -29,9 +29,9 @@ struct nearest {
     const struct qkv_family *family; /* NULL: none */
     const char *class;               /* as which it is tried; NULL: any */
     struct qkv_family_settings settings;
-    size_t obstacles; /* of the settings those that make another model, */
-    size_t distance;  /* and how much that changes */
-    struct qkv_spec whole;
+    size_t obstacles;             /* of the settings those that make another model, */
+    size_t distance;              /* and how much that changes */
+    struct qkv_spec whole, again; /* again: as its config.json is read */
     json_t *config;
     char why[400]; /* why settings do not make it one */
 };
@@ -40,18 +40,17 @@ struct nearest {
 static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qkv_family_settings *settings,
                            size_t *count) {
     struct qkv_family_config config;
-    struct qkv_spec again;
     json_decref(n->config);
     n->config = qkv_family_keys(ctx, n->family, n->class, &n->whole);
-    if (qkv_family_read(ctx, "config.json", n->config, NULL, NULL, &config, &again)) {
+    if (qkv_family_read(ctx, "config.json", n->config, NULL, NULL, &config, &n->again)) {
         snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
         qkv_forgive(ctx);
         return false;
     }
     qkv_family_config_free(&config);
-    spec_strip(&again);
+    spec_strip(&n->again);
     snprintf(n->why, sizeof n->why, "its layers differ in another way");
-    return qkv_family_differences(&n->whole, &again, settings, count);
+    return qkv_family_differences(&n->whole, &n->again, settings, count);
 }
 
 static bool apply_settings(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {

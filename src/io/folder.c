@@ -90,9 +90,10 @@ static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensor
     if ((!saved && !spec) || m->ctx->ignore_digest) return QKV_OK;
     enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
     if (!status && spec) {
-        struct qkv_spec parsed;
-        status = qkv_spec_parse(m->ctx, &parsed, path, spec, strlen(spec), NULL, 0);
-        if (!status) status = qkv_spec_digest(m->ctx, &parsed, of_spec);
+        struct qkv_spec *parsed = qkv_allocate(m->ctx, 1, sizeof *parsed);
+        status = parsed ? qkv_spec_parse(m->ctx, parsed, path, spec, strlen(spec), NULL, 0) : QKV_MEMORY;
+        if (!status) status = qkv_spec_digest(m->ctx, parsed, of_spec);
+        free(parsed);
         saved = of_spec;
     }
     if (status || strcmp(saved, digest) == 0) return status;
@@ -320,12 +321,12 @@ static enum qkv_status read_texts(struct qkv_model *m, const char *folder, const
     return status ? status : qkv_labels_read(m, p->labels);
 }
 
-static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bool planned, struct qkv_model **out) {
+/* `spec` becomes that of the model. */
+static enum qkv_status folder_read(struct qkv_context *ctx, const char *path, bool planned, struct qkv_spec *spec,
+                                   struct qkv_model **out) {
     struct paths p = {0};
-    struct qkv_spec spec;
     struct qkv_model_place place;
     struct qkv_published *published = NULL;
-    *out = NULL;
     enum qkv_status status = qkv_model_place(ctx, path, &place);
     if (status) return status;
     status = make_paths(ctx, place.folder, &p);
@@ -334,13 +335,13 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
     place.weights = NULL;
     if (!status && place.named) status = check_named(ctx, path);
     if (!status) status = check_config(ctx, place.folder, &p);
-    if (!status && !place.named) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
+    if (!status && !place.named) status = qkv_published_open(ctx, place.folder, true, &published, spec);
     if (published) {
-        status = load_published(ctx, published, &spec, &place, &p, path, planned, out);
+        status = load_published(ctx, published, spec, &place, &p, path, planned, out);
     } else {
         if (!status) status = check_weights(ctx, place.folder, &p);
-        if (!status) status = qkv_spec_read(ctx, &spec, p.config, NULL, 0);
-        if (!status) status = load_weights(ctx, &spec, &p, path, planned, out);
+        if (!status) status = qkv_spec_read(ctx, spec, p.config, NULL, 0);
+        if (!status) status = load_weights(ctx, spec, &p, path, planned, out);
         if (!status && !planned) status = read_texts(*out, place.folder, &p);
     }
     qkv_model_place_free(&place);
@@ -349,6 +350,15 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
         qkv_model_free(*out);
         *out = NULL;
     }
+    return status;
+}
+
+static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bool planned, struct qkv_model **out) {
+    *out = NULL;
+    struct qkv_spec *spec = qkv_allocate(ctx, 1, sizeof *spec);
+    if (!spec) return QKV_MEMORY;
+    const enum qkv_status status = folder_read(ctx, path, planned, spec, out);
+    free(spec);
     return status;
 }
 

@@ -17,13 +17,18 @@ static enum qkv_status hash_add(struct qkv_context *ctx, const char *path, uint6
 enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash) {
     struct qkv_model_place place;
     struct qkv_published *published = NULL;
-    struct qkv_spec spec;
+    struct qkv_spec *spec = qkv_allocate(ctx, 1, sizeof *spec);
     bool found = false;
     *bytes = 0;
     *hash = QKV_HASH_START;
-    enum qkv_status status = qkv_model_place(ctx, path, &place);
-    if (!status) status = qkv_file_find(ctx, place.weights, &found);
-    if (!status && !found) status = qkv_published_open(ctx, place.folder, true, &published, &spec);
+    enum qkv_status status = spec ? qkv_model_place(ctx, path, &place) : QKV_MEMORY;
+    if (status) {
+        free(spec);
+        return status;
+    }
+    status = qkv_file_find(ctx, place.weights, &found);
+    if (!status && !found) status = qkv_published_open(ctx, place.folder, true, &published, spec);
+    free(spec);
     if (!status && !published) status = hash_add(ctx, place.weights, bytes, hash);
     for (size_t i = 0; published && i < published->count && !status; i++)
         status = hash_add(ctx, published->files[i].path, bytes, hash);

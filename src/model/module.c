@@ -219,9 +219,12 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
         stack->kinds[i].attention.position.kind = QKV_POSITION_NONE; /* no tables are needed */
     if (parts->memory) { /* checked as beside an encoder, which is not made */
         module_complete_cross(stack);
-        struct qkv_spec both = *s;
-        both.encoder = both.decoder;
-        status = qkv_spec_check(ctx, &both);
+        struct qkv_spec *both = qkv_allocate(ctx, 1, sizeof *both);
+        if (!both) return QKV_MEMORY;
+        *both = *s;
+        both->encoder = both->decoder;
+        status = qkv_spec_check(ctx, both);
+        free(both);
         if (status) return status;
     }
     *(*encoder ? &s->decoder : &s->encoder) = (struct qkv_stack_spec){0};

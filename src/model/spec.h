@@ -82,8 +82,8 @@ bool qkv_position_in_embedding(enum qkv_position_kind kind);
 /* As version 1 where that can say the same, else as version 2 (spec_written.c). */
 void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *written);
 /* The same spec with kinds that mean the same made one, those left named by numbers in the order of their first layers, and a
- * single one without a name. */
-void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical);
+ * single one without a name. `work` is overwritten: specs are too large for stacks. */
+void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_written_spec *work, struct qkv_spec *canonical);
 
 /* Where a key is: the object that holds it, and what defaults depend on. */
 struct qkv_place {

@@ -460,9 +460,12 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
 
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
                                   bool vocab_known) {
-    struct qkv_written_spec written;
-    qkv_spec_write(spec, &written);
-    return qkv_spec_check_written(ctx, &written, name, vocab_known);
+    struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
+    if (!written) return QKV_MEMORY;
+    qkv_spec_write(spec, written);
+    enum qkv_status status = qkv_spec_check_written(ctx, written, name, vocab_known);
+    free(written);
+    return status;
 }
 
 enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec) {

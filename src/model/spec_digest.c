@@ -3,6 +3,7 @@
 #include "model/spec.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One key as "path=value\n"; a real as the bits of the double, which no spelling changes. */
@@ -86,17 +87,22 @@ static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *
 
 enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_key *keys, const struct qkv_spec *spec,
                                      uint64_t *digest) {
-    struct qkv_spec canonical;
-    struct qkv_written_spec written;
     struct qkv_buffer text = {0};
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);
     if (status) return status;
-    qkv_spec_canonical(spec, &canonical);
-    qkv_spec_write(&canonical, &written);
-    struct qkv_place place = qkv_spec_place(&written);
-    status = digest_lines(ctx, &text, keys, &place);
-    if (!status) status = qkv_hash_lines(ctx, written.version == 1 ? "qkv spec 1" : "qkv spec 2", text.data, digest);
+    struct qkv_spec *canonical = qkv_allocate(ctx, 1, sizeof *canonical);
+    struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
+    status = canonical && written ? QKV_OK : QKV_MEMORY;
+    if (!status) {
+        qkv_spec_canonical(spec, written, canonical);
+        qkv_spec_write(canonical, written);
+        struct qkv_place place = qkv_spec_place(written);
+        status = digest_lines(ctx, &text, keys, &place);
+    }
+    if (!status) status = qkv_hash_lines(ctx, written->version == 1 ? "qkv spec 1" : "qkv spec 2", text.data, digest);
     qkv_buffer_free(&text);
+    free(canonical);
+    free(written);
     return status;
 }
 

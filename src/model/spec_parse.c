@@ -345,9 +345,11 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
                                 .settings = settings->items,
                                 .setting_count = settings->count,
                                 .idle = settings->idle};
-    struct qkv_written_spec written = {.reading = true}, canonical;
+    struct qkv_written_spec *written = qkv_allocate(ctx, 2, sizeof *written), *canonical = written + 1;
     json_t *root = NULL;
     memset(spec, 0, sizeof *spec);
+    if (!written) return QKV_MEMORY;
+    written->reading = true;
     for (size_t i = 0; r.idle && i < r.setting_count; i++) r.idle[i] = false;
     enum qkv_status status = load_tree(&r, json, size, &root);
     json_t *file = !status && r.setting_count ? json_deep_copy(root) : NULL;
@@ -357,21 +359,23 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     r.file = file ? file : root;
     r.tree = root;
     if (!status) status = qkv_spec_reader_settings(&r, root);
-    struct qkv_place place = qkv_spec_place(&written);
-    written.position_given =
+    struct qkv_place place = qkv_spec_place(written);
+    written->position_given =
         json_object_get(root, "position") || json_integer_value(json_object_get(root, "version")) != 2;
-    written.pair = json_is_object(json_object_get(root, "encoder")) && json_is_object(json_object_get(root, "decoder"));
-    written.embed_scale_given = json_object_get(root, "embed_scale");
+    written->pair =
+        json_is_object(json_object_get(root, "encoder")) && json_is_object(json_object_get(root, "decoder"));
+    written->embed_scale_given = json_object_get(root, "embed_scale");
     if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
-    if (!status) status = drop_vocabulary(&r, &written.spec);
-    if (!status) drop_positions(&written.spec.decoder);
+    if (!status) status = drop_vocabulary(&r, &written->spec);
+    if (!status) drop_positions(&written->spec.decoder);
     json_decref(root);
     json_decref(file);
     free(r.shared);
-    qkv_spec_write(&written.spec, &canonical);
-    if (written.version == 2) canonical.version = 2;
-    if (!status) status = qkv_spec_check_written(ctx, &canonical, r.name, false);
-    if (!status) *spec = written.spec;
+    qkv_spec_write(&written->spec, canonical);
+    if (written->version == 2) canonical->version = 2;
+    if (!status) status = qkv_spec_check_written(ctx, canonical, r.name, false);
+    if (!status) *spec = written->spec;
+    free(written);
     return status;
 }
 

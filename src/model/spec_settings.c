@@ -164,12 +164,17 @@ enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, co
 enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
     struct qkv_spec_reader r = {.ctx = ctx, .settings = settings, .setting_count = setting_count};
-    struct qkv_written_spec nothing = {.reading = true};
-    struct qkv_place place = qkv_spec_place(&nothing);
-    json_t *root = json_object();
-    if (!root) return qkv_fail_memory(ctx, 64, "settings");
+    struct qkv_written_spec *nothing = qkv_allocate(ctx, 1, sizeof *nothing);
+    json_t *root = nothing ? json_object() : NULL;
+    if (!root) {
+        free(nothing);
+        return qkv_fail_memory(ctx, sizeof *nothing, "settings");
+    }
+    nothing->reading = true;
+    struct qkv_place place = qkv_spec_place(nothing);
     enum qkv_status status = qkv_spec_reader_settings(&r, root);
     if (!status) status = qkv_spec_reader_check_values(&r, qkv_spec_keys, &place, root);
     json_decref(root);
+    free(nothing);
     return status;
 }

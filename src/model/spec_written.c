@@ -62,7 +62,11 @@ static bool written_as_version_1(struct qkv_written_spec *w, const struct qkv_po
 void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *w) {
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
     const struct qkv_position_spec *attention = &stack->kinds[0].attention.position;
-    *w = (struct qkv_written_spec){.spec = *spec, .version = 2, .position = *attention, .embed = stack->embed};
+    memset(w, 0, sizeof *w);
+    w->spec = *spec;
+    w->version = 2;
+    w->position = *attention;
+    w->embed = stack->embed;
     if (!written_as_version_1(w, attention)) return;
     w->version = 1;
     w->embed_scale = stack->embed.scale;
@@ -144,11 +148,13 @@ static void canonical_rates(struct qkv_spec *spec) {
     }
 }
 
-void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical) {
-    struct qkv_written_spec w = {.spec = *spec, .version = 2};
-    struct qkv_place place = qkv_spec_place(&w);
-    canonical_rates(&w.spec);
-    *canonical = w.spec;
+void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_written_spec *w, struct qkv_spec *canonical) {
+    memset(w, 0, sizeof *w);
+    w->spec = *spec;
+    w->version = 2;
+    struct qkv_place place = qkv_spec_place(w);
+    canonical_rates(&w->spec);
+    *canonical = w->spec;
     const int C = qkv_spec_width(spec), source = qkv_stack_width(spec, &spec->encoder);
     canonical->d_model = C; /* of the decoder, or the lone encoder; an encoder beside a decoder may have another */
     canonical->decoder.d_model = 0;
@@ -159,6 +165,6 @@ void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_spec *canonical)
         const struct qkv_key *kinds = key->keys;
         while (kinds->name && kinds->type != QKV_KEY_KINDS) kinds++;
         if (!kinds->name || in.stack->layers == 0) continue;
-        canonical_stack(&in, kinds, in.stack == &w.spec.encoder ? &canonical->encoder : &canonical->decoder);
+        canonical_stack(&in, kinds, in.stack == &w->spec.encoder ? &canonical->encoder : &canonical->decoder);
     }
 }

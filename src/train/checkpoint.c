@@ -250,12 +250,13 @@ static enum qkv_status fail_specs(const struct reader *r, const char *ours, cons
 static enum qkv_status check_spec(const struct reader *r) {
     const char *theirs = qkv_tensors_metadata(r->file, "spec");
     struct qkv_context *ctx = r->t->ctx;
-    struct qkv_spec spec;
     char digest[QKV_DIGEST_TEXT], saved[QKV_DIGEST_TEXT], *ours;
     if (!theirs) return no_key(r, "spec");
     if (ctx->ignore_digest) return QKV_OK;
-    enum qkv_status status = qkv_spec_parse(ctx, &spec, r->path, theirs, strlen(theirs), NULL, 0);
-    if (!status) status = qkv_spec_digest(ctx, &spec, saved);
+    struct qkv_spec *spec = qkv_allocate(ctx, 1, sizeof *spec);
+    enum qkv_status status = spec ? qkv_spec_parse(ctx, spec, r->path, theirs, strlen(theirs), NULL, 0) : QKV_MEMORY;
+    if (!status) status = qkv_spec_digest(ctx, spec, saved);
+    free(spec);
     if (!status) status = qkv_spec_digest(ctx, qkv_model_spec(r->t->model), digest);
     if (status || strcmp(saved, digest) == 0) return status;
     status = qkv_spec_print(ctx, qkv_model_spec(r->t->model), &ours);

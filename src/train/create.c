@@ -194,20 +194,29 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
     if (!status) status = qkv_dataset_check(ctx, options, spec);
     if (!status) status = qkv_trainer_apply(ctx, options, spec);
     if (status) return status;
-    struct qkv_spec trial = *spec; /* what the tokenizers and the data say is not known yet */
-    if (trial.vocab == 0 && qkv_spec_has_tokens(&trial)) trial.vocab = 1;
-    if (trial.source_vocab == 0) trial.source_vocab = trial.vocab;
-    if (trial.head.classes == 0) trial.head.classes = 1;
-    return qkv_spec_check(ctx, &trial);
+    struct qkv_spec *trial = qkv_allocate(ctx, 1, sizeof *trial);
+    if (!trial) return QKV_MEMORY;
+    *trial = *spec; /* what the tokenizers and the data say is not known yet */
+    if (trial->vocab == 0 && qkv_spec_has_tokens(trial)) trial->vocab = 1;
+    if (trial->source_vocab == 0) trial->source_vocab = trial->vocab;
+    if (trial->head.classes == 0) trial->head.classes = 1;
+    status = qkv_spec_check(ctx, trial);
+    free(trial);
+    return status;
 }
 
 enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
                                      const struct qkv_spec *spec) {
     QKV_CALL(ctx);
     struct qkv_train_options settled = *options;
-    struct qkv_spec copy = *spec;
     enum qkv_status status = qkv_train_settle(ctx, &settled, spec, NULL);
-    return status ? status : check_all(ctx, &settled, &copy);
+    if (status) return status;
+    struct qkv_spec *copy = qkv_allocate(ctx, 1, sizeof *copy);
+    if (!copy) return QKV_MEMORY;
+    *copy = *spec;
+    status = check_all(ctx, &settled, copy);
+    free(copy);
+    return status;
 }
 
 enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
@@ -215,14 +224,14 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
                                    void *user, struct qkv_trainer **out) {
     QKV_CALL(ctx);
     struct qkv_trainer *t = NULL;
-    struct qkv_spec final;
+    struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
     struct qkv_train_options settled = *options;
     *out = NULL;
-    enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
+    enum qkv_status status = final ? qkv_trainer_begin(ctx, folder, progress, user, &t) : QKV_MEMORY;
     if (!status) status = qkv_train_check(ctx, options);
-    if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, &final);
-    if (!status) status = qkv_train_settle(ctx, &settled, &final, &t->notes);
-    if (!status) status = check_all(ctx, &settled, &final);
+    if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, final);
+    if (!status) status = qkv_train_settle(ctx, &settled, final, &t->notes);
+    if (!status) status = check_all(ctx, &settled, final);
     if (!status && t->origin) status = qkv_origin_freeze(t->origin, &settled);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
@@ -233,15 +242,16 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
     if (!status) status = make_absolute(t->ctx, &t->options.from);
-    if (!status) status = qkv_trainer_check_memory(t, &final);
+    if (!status) status = qkv_trainer_check_memory(t, final);
     status = qkv_rank_agree(ctx, status);
-    if (!status) status = qkv_rank_check(t, &final);
-    if (!status) status = qkv_context_rank(ctx) ? qkv_rank_follow_orders(ctx) : create_lead(t, &final);
+    if (!status) status = qkv_rank_check(t, final);
+    if (!status) status = qkv_context_rank(ctx) ? qkv_rank_follow_orders(ctx) : create_lead(t, final);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check_folder(t);
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
     if (!status) status = qkv_optimizer_divide(t->optimizer);
     status = qkv_rank_agree(ctx, status);
+    free(final);
     if (status) {
         qkv_trainer_free(t);
         return status;

@@ -6,14 +6,16 @@
 #include "train/train.h"
 
 enum qkv_status qkv_resume_model(struct qkv_trainer *t) {
-    struct qkv_spec spec;
+    struct qkv_spec *spec = qkv_allocate(t->ctx, 1, sizeof *spec);
     char *path = qkv_join_path(t->ctx, t->folder, QKV_CONFIG_FILE);
-    enum qkv_status status = path ? qkv_spec_read(t->ctx, &spec, path, NULL, 0) : QKV_MEMORY;
+    enum qkv_status status = path && spec ? qkv_spec_read(t->ctx, spec, path, NULL, 0) : QKV_MEMORY;
     free(path);
-    if (!status) status = qkv_dataset_check(t->ctx, &t->options, &spec);
-    if (!status) status = qkv_trainer_apply(t->ctx, &t->options, &spec);
+    if (!status) status = qkv_dataset_check(t->ctx, &t->options, spec);
+    if (!status) status = qkv_trainer_apply(t->ctx, &t->options, spec);
     if (!status) status = t->feed->restore(t);
-    return status ? status : qkv_trainer_build(t, &spec);
+    if (!status) status = qkv_trainer_build(t, spec);
+    free(spec);
+    return status;
 }
 
 enum qkv_status qkv_resume_follow(struct qkv_trainer *t) {

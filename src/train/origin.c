@@ -135,10 +135,13 @@ enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const c
 /* A preset's own vocabulary is that of the text it was made for, and gives way to the tokenizer's. */
 static enum qkv_status origin_preset_vocab(struct qkv_trainer *t, const char *key, int *vocab, int found) {
     const char *preset = t->options.origin.preset;
-    struct qkv_spec spec;
     if (!preset || *vocab == 0 || *vocab == found || strcmp(key, "vocab") != 0) return QKV_OK;
-    enum qkv_status status = qkv_spec_preset(t->ctx, &spec, preset, NULL, 0);
-    if (status || spec.vocab != *vocab) return status;
+    struct qkv_spec *spec = qkv_allocate(t->ctx, 1, sizeof *spec);
+    if (!spec) return QKV_MEMORY;
+    enum qkv_status status = qkv_spec_preset(t->ctx, spec, preset, NULL, 0);
+    const int own = spec->vocab;
+    free(spec);
+    if (status || own != *vocab) return status;
     status = qkv_trainer_add_note(t, "vocab is %d, as the tokenizer has it, in place of the %d of preset %s", found,
                                   *vocab, preset);
     *vocab = 0;
