@@ -76,6 +76,7 @@ static int print_text(const struct qkv_evaluation *e, bool documents, bool json)
         qkv_json_put_number(&out, "bits_per_byte", e->bits_per_byte, 9);
         qkv_json_put_count(&out, "tokens", e->tokens);
         qkv_json_put_count(&out, "bytes", e->bytes);
+        qkv_json_put_count(&out, "unknown", e->unknown);
         qkv_json_put_bool(&out, "documents", documents);
         qkv_json_put_fixed(&out, "seconds", e->seconds, 3);
         qkv_json_end(&out, '}');
@@ -87,6 +88,9 @@ static int print_text(const struct qkv_evaluation *e, bool documents, bool json)
     printf("bits per byte  %.4f\n", e->bits_per_byte);
     printf("over           %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], e->tokens),
            cli_grouped(number[1], e->bytes), e->seconds);
+    if (e->unknown)
+        printf("unknown        %s of the tokens: what they stand for is not in the vocabulary\n",
+               cli_grouped(number[0], e->unknown));
     if (documents) printf("documents      apart: each predicted from its own tokens, its first not at all\n");
     return CLI_DONE;
 }

@@ -108,6 +108,85 @@ static void knowing_nothing_costs_the_logarithm_of_vocab(void **state) {
     qkv_model_free(model);
 }
 
+/* The tokens do not spell these texts: characters and words that the vocabulary lacks, capitals and accents that are lost, white space
+ * that is dropped, runs of unknown characters that are one token, and a piece without tokens. Bytes are those of the text all the same. */
+static void bytes_are_those_of_the_text(void **state) {
+    (void)state;
+    static const char wordpiece[] =
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],"
+        "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
+        "\"strip_accents\":true,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+        "\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\","
+        "\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100,"
+        "\"vocab\":{\"[UNK]\":0,\"the\":1,\"cat\":2,\"##s\":3,\"cafe\":4,\"sit\":5}}}";
+    static const char unigram[] =
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],\"normalizer\":null,"
+        "\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"Unigram\","
+        "\"unk_id\":0,\"byte_fallback\":false,\"vocab\":[[\"<unk>\",0.0],[\"h\",-2.0],[\"hello\",-3.0],"
+        "[\" \",-2.0]]}}";
+    static const struct {
+        const char *tokenizer, *text; /* of a JSON, or NULL: what `from` has, learnt as `kind` */
+        enum qkv_tokenizer_kind kind;
+        const char *from;
+        size_t first, tokens, unknown; /* bytes of the first token, which is not predicted; of the others */
+    } cases[] = {
+        {NULL, "hello 123 456\n", QKV_TOKENIZER_CHARS, "hello world 3\n", 1, 13, 5},
+        {NULL, "\xC3\xA9 h\xE2\x82\xAC\xFF!\n", QKV_TOKENIZER_CHARS, "hello world 3\n", 2, 6, 3},
+        {NULL, "  the  cat\tsat \n on the mat \n\n", QKV_TOKENIZER_WHITESPACE, "the cat sat on the", 5, 5, 2},
+        {wordpiece, " The Caf\xC3\xA9  cats \xE2\x82\xAC\xE2\x82\xAC SIT. \n", QKV_TOKENIZER_BYTES, NULL, 4, 6, 2},
+        {unigram, "h hello xyz\xC3\xA9 h", QKV_TOKENIZER_BYTES, NULL, 1, 6, 1},
+    };
+    const char *path = test_path("unknown.txt"), *json = test_path("tokenizer.json");
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_tokenizer_options options = {.kind = cases[i].kind, .vocab = cases[i].from ? 5 : 0};
+        struct qkv_tokenizer *tokenizer;
+        struct qkv_model *model;
+        struct qkv_evaluation e;
+        if (cases[i].kind != QKV_TOKENIZER_WHITESPACE) options.vocab = 0;
+        if (cases[i].tokenizer) {
+            test_write_file(json, cases[i].tokenizer, strlen(cases[i].tokenizer));
+            assert_ok(ctx, qkv_tokenizer_load(ctx, json, &tokenizer));
+        } else {
+            assert_ok(ctx, qkv_tokenizer_train(ctx, &options, cases[i].from, strlen(cases[i].from), &tokenizer));
+        }
+        struct qkv_spec spec = fixture_spec(ctx, NULL);
+        spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(tokenizer);
+        assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+        assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+        test_write_file(path, cases[i].text, strlen(cases[i].text));
+        assert_ok(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e));
+        if (e.bytes != strlen(cases[i].text) - cases[i].first || e.tokens != cases[i].tokens ||
+            e.unknown != cases[i].unknown)
+            fail_msg("case %zu: %zu bytes of %zu, %zu tokens, %zu unknown", i, e.bytes, strlen(cases[i].text), e.tokens,
+                     e.unknown);
+        const double bits = e.loss * (double)e.tokens / 0.69314718055994531 / (double)e.bytes;
+        assert_close(e.bits_per_byte, bits, 1e-9 * bits);
+        qkv_model_free(model);
+    }
+}
+
+/* The end token between files is predicted, and no byte of them. */
+static void the_end_between_files_has_no_bytes(void **state) {
+    (void)state;
+    const char *path = test_path("ends.txt"), *paths[] = {path, path}, *const specials[] = {QKV_TOKEN_END};
+    const struct qkv_tokenizer_options options = {
+        .kind = QKV_TOKENIZER_CHARS, .specials = specials, .special_count = 1};
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    struct qkv_model *model;
+    struct qkv_evaluation one, two;
+    fixture_text(path, 400, 8);
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "the cat sat on mat. a dog ran home. end.\n", 41, &tokenizer));
+    spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(tokenizer);
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+    assert_ok(ctx, qkv_evaluate_texts(model, paths, 1, NULL, NULL, NULL, &one));
+    assert_ok(ctx, qkv_evaluate_texts(model, paths, 2, NULL, NULL, NULL, &two));
+    assert_int_equal(two.tokens, 2 * one.tokens + 2);
+    assert_int_equal(two.bytes, one.bytes + 400);
+    qkv_model_free(model);
+}
+
 static void what_cannot_be_evaluated_is_refused(void **state) {
     (void)state;
     const char *path = test_path("bad.txt");
@@ -240,6 +319,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_those_made_by_hand),
         cmocka_unit_test(knowing_nothing_costs_the_logarithm_of_vocab),
+        cmocka_unit_test(bytes_are_those_of_the_text),
+        cmocka_unit_test(the_end_between_files_has_no_bytes),
         cmocka_unit_test(what_cannot_be_evaluated_is_refused),
         cmocka_unit_test(models_that_cannot_predict_text_are_refused),
         cmocka_unit_test(evaluation_can_be_stopped),

@@ -395,7 +395,8 @@ QKV_API struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *
 
 struct qkv_evaluation {
     double loss, perplexity, bits_per_byte; /* loss in nats a token */
-    size_t tokens, bytes;                   /* predicted tokens, bytes of text they stand for */
+    size_t tokens, bytes;                   /* predicted tokens, bytes of the text that they stand for */
+    size_t unknown; /* of the predicted tokens, those of what is not in the vocabulary (qkv_tokenizer_unknown) */
     double seconds;
 };
 struct qkv_evaluate_options {

@@ -149,20 +149,82 @@ enum qkv_status qkv_text_frame(struct qkv_text_stream *stream, const struct qkv_
     return QKV_OK;
 }
 
-enum qkv_status qkv_text_next(struct qkv_text_stream *stream, int32_t **ids, size_t *count) {
+/* ---- tokens with their bytes ------------------------------------------------------------------------------------------ */
+
+void qkv_text_tokens_free(struct qkv_text_tokens *tokens) {
+    qkv_free(tokens->ids);
+    free(tokens->bytes);
+    *tokens = (struct qkv_text_tokens){0};
+}
+
+/* Whether the tokens spell the piece byte for byte; then their sizes are their bytes. */
+static bool tokens_spell(const struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
+                         struct qkv_text_tokens *tokens) {
+    size_t at = 0;
+    for (size_t i = 0; i < tokens->count; i++) {
+        const char *token = qkv_tokenizer_token(stream->tokenizer, tokens->ids[i], &tokens->bytes[i]);
+        if (!token || tokens->bytes[i] > piece->size - at) return false;
+        if (memcmp(token, piece->text + at, tokens->bytes[i]) != 0) return false;
+        at += tokens->bytes[i];
+    }
+    return at == piece->size;
+}
+
+/* The same tokens, with bytes by their places in the piece. */
+static enum qkv_status tokens_place(const struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
+                                    struct qkv_text_tokens *tokens) {
+    size_t *spans, at = 0;
+    qkv_text_tokens_free(tokens);
+    enum qkv_status status = qkv_tokenizer_encode_spans(stream->ctx, stream->tokenizer, piece->text, piece->size, true,
+                                                        &tokens->ids, &spans, &tokens->count);
+    if (status) return status;
+    tokens->bytes = qkv_allocate(stream->ctx, tokens->count + 1, sizeof *tokens->bytes);
+    for (size_t i = 0; tokens->bytes && i < tokens->count; i++) {
+        const size_t end = i + 1 < tokens->count ? spans[2 * i + 1] : piece->size;
+        if (end <= at) continue;
+        tokens->bytes[i] = end - at;
+        at = end;
+    }
+    qkv_free(spans);
+    return tokens->bytes ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status tokens_make(const struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
+                                   struct qkv_text_tokens *tokens) {
+    enum qkv_status status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, piece->text, piece->size, true,
+                                                  &tokens->ids, &tokens->count);
+    if (status) return status;
+    tokens->bytes = qkv_allocate(stream->ctx, tokens->count + 1, sizeof *tokens->bytes);
+    if (!tokens->bytes) return QKV_MEMORY;
+    return tokens_spell(stream, piece, tokens) ? QKV_OK : tokens_place(stream, piece, tokens);
+}
+
+/* The template around the tokens, whose own tokens have no bytes. */
+static enum qkv_status tokens_frame(struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
+                                    struct qkv_text_tokens *tokens) {
+    const size_t inside = tokens->count;
+    enum qkv_status status = qkv_text_frame(stream, piece, &tokens->ids, &tokens->count);
+    if (status || tokens->count == inside) return status;
+    size_t *bytes = qkv_reallocate(stream->ctx, tokens->bytes, tokens->count, sizeof *bytes);
+    if (!bytes) return QKV_MEMORY;
+    tokens->bytes = bytes;
+    memmove(bytes + stream->before, bytes, inside * sizeof *bytes);
+    memset(bytes, 0, stream->before * sizeof *bytes);
+    memset(bytes + stream->before + inside, 0, stream->after * sizeof *bytes);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_text_next(struct qkv_text_stream *stream, struct qkv_text_tokens *tokens) {
     struct qkv_text_piece piece;
-    *ids = NULL;
-    *count = 0;
+    *tokens = (struct qkv_text_tokens){0};
     stream->before = stream->after = 0;
     enum qkv_status status = qkv_text_cut(stream, &piece);
     if (status || !piece.size) return status;
-    status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, stream->text, piece.size, true, ids, count);
-    if (!status) status = qkv_text_frame(stream, &piece, ids, count);
-    if (status) {
-        qkv_fail_at(stream->ctx, "%s", stream->path);
-        qkv_free(*ids);
-        *ids = NULL;
-    }
+    status = tokens_make(stream, &piece, tokens);
+    if (!status && tokens->count) tokens->bytes[0] += stream->spare;
+    if (!status) stream->spare = tokens->count ? 0 : stream->spare + piece.size;
+    if (!status) status = tokens_frame(stream, &piece, tokens);
+    if (status) qkv_fail_at(stream->ctx, "%s", stream->path);
     qkv_text_take(stream, piece.size);
     return status;
 }

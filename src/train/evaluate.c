@@ -1,8 +1,8 @@
 /* Evaluation: the mean loss over a validation text during training, and over any text file afterwards.
  *
  * Windows lie side by side: the target of a window's last position is the first token of the next window, so every
- * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the predicted
- * tokens, which makes models with different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is
+ * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the text that the predicted
+ * tokens stand for (qkv_text_next), which makes models with different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is
  * one, and what follows is predicted; with documents each is predicted from its own tokens. */
 #include <math.h>
 #include <stdlib.h>
@@ -145,9 +145,8 @@ struct evaluator {
     int32_t *targets;          /* (B,T) where not every token counts; else NULL */
     int32_t *prefix;           /* (B) of models with a prefix; else NULL */
     int32_t *documents, end;   /* (B,T) where they are apart, and the token that ends one; else NULL */
-    size_t front, back;        /* ids of a piece, its first and last ones, that the template placed */
     bool begun;
-    size_t bytes;
+    size_t bytes, unknown; /* of the text, that the predicted tokens stand for; how many of these are unknown */
 };
 
 /* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one behind it; the first
@@ -175,17 +174,17 @@ static enum qkv_status evaluate_flush(struct evaluator *e) {
     return status;
 }
 
-static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, size_t count, double begin,
+static enum qkv_status evaluate_feed(struct evaluator *e, const struct qkv_text_tokens *tokens, double begin,
                                      qkv_progress *progress, void *user) {
-    for (size_t i = 0; i < count; i++) {
-        size_t size = 0;
-        bool placed = i < e->front || i >= count - e->back; /* by the template, for no byte of the text */
-        if (!placed) qkv_tokenizer_token(e->tokenizer, ids[i], &size);
+    for (size_t i = 0; i < tokens->count; i++) {
         const bool begins = e->documents && e->held && e->ids[e->held - 1] == e->end;
         const bool counts = !e->prefix || (e->held + e->sum.T - 1) % e->sum.T + 1 >= e->sum.T / 2;
-        if (e->begun && counts && !begins) e->bytes += size;
+        if (e->begun && counts && !begins) {
+            e->bytes += tokens->bytes[i];
+            e->unknown += (size_t)qkv_tokens_unknown(e->tokenizer, tokens->ids + i, 1);
+        }
         e->begun = true;
-        e->ids[e->held++] = ids[i];
+        e->ids[e->held++] = tokens->ids[i];
         if (e->held <= e->sum.B * e->sum.T) continue;
         enum qkv_status status = evaluate_flush(e);
         if (!status) status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
@@ -197,18 +196,15 @@ static enum qkv_status evaluate_feed(struct evaluator *e, const int32_t *ids, si
 static enum qkv_status evaluate_stream(struct evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
                                        void *user) {
     while (stream->position < stream->file.size) {
-        int32_t *ids = NULL;
-        size_t count;
+        struct qkv_text_tokens tokens = {0};
         double begin = e->before + (double)stream->position;
         enum qkv_status status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
-        if (!status) status = qkv_text_next(stream, &ids, &count);
-        e->front = stream->before;
-        e->back = stream->after;
-        if (!status) status = evaluate_feed(e, ids, count, begin, progress, user);
-        qkv_free(ids);
+        if (!status) status = qkv_text_next(stream, &tokens);
+        if (!status) status = evaluate_feed(e, &tokens, begin, progress, user);
+        qkv_text_tokens_free(&tokens);
         if (status) return status;
     }
-    e->front = e->back = 0;
+    if (e->begun) e->bytes += stream->spare; /* behind the last token */
     e->before += (double)stream->file.size;
     return QKV_OK;
 }
@@ -216,6 +212,7 @@ static enum qkv_status evaluate_stream(struct evaluator *e, struct qkv_text_stre
 /* The files one after the other, with the end token between two of them that training puts there. */
 static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress, void *user) {
     int32_t end = qkv_text_end(e->tokenizer);
+    struct qkv_text_tokens between = {.ids = &end, .bytes = &(size_t){0}, .count = 1}; /* no byte of the text */
     for (size_t i = 0; i < e->files.count; i++) {
         struct qkv_text_stream stream;
         enum qkv_status status = qkv_text_open(e->ctx, e->files.items[i].path, e->tokenizer, &stream);
@@ -223,7 +220,7 @@ static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress,
         status = evaluate_stream(e, &stream, progress, user);
         qkv_text_close(&stream);
         if (!status && end >= 0 && i + 1 < e->files.count)
-            status = evaluate_feed(e, &end, 1, e->before, progress, user);
+            status = evaluate_feed(e, &between, e->before, progress, user);
         if (status) return status;
     }
     if (e->sum.share.count == 0 && e->held < 2)
@@ -306,6 +303,7 @@ static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_eva
                         e->name);
     evaluation->tokens = (size_t)all.tokens;
     evaluation->bytes = e->bytes;
+    evaluation->unknown = e->unknown;
     evaluation->loss = all.nll / (double)all.tokens;
     evaluation->perplexity = exp(evaluation->loss);
     evaluation->bits_per_byte = e->bytes ? all.nll / log(2) / (double)e->bytes : 0;

@@ -177,6 +177,16 @@ try 0 "$QKV" eval run --data text.txt --json --batch 3 --context 16
 awk -F'[:,}]' '/"loss"/ {loss = $2; perplexity = $4; bits = $6; n = $8}
     END {exit !(loss > 0 && (exp(loss) - perplexity)^2 < 1e-6 * perplexity^2 && (loss / log(2) - bits)^2 < 1e-4 && n > 1000)}' out ||
     fail "loss, perplexity and bits per byte do not agree: $(cat out)"
+# Bytes are those of the text, whatever its tokens are: seven here, of which two are of unknown characters.
+try 0 train plain 2 --quiet --tokenizer chars
+printf 'th\342\202\254\303\270 e\n' >foreign.txt
+try 0 "$QKV" eval plain --data foreign.txt
+has out '^over +6 tokens \(9 bytes\)'
+has out '^unknown +2 of the tokens: what they stand for is not in the vocabulary$'
+try 0 "$QKV" eval plain --data foreign.txt --json
+has out '"bytes": 9, "unknown": 2,'
+try 0 "$QKV" eval run --data foreign.txt
+hasnt out '^unknown'
 refuse 1 'missing\.txt' "$QKV" eval run --data missing.txt
 : >empty.txt
 refuse 1 'empty' "$QKV" eval run --data empty.txt
