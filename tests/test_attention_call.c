@@ -297,6 +297,72 @@ static void test_large_scores(void **state) {
     }
 }
 
+/* ---- looking ------------------------------------------------------------------------------------------------------------------- */
+
+/* What the weights of a row and its sink sum to, but for 1, at most; rows without keys sum to 0. */
+static double looked_apart(struct qkv_context *ctx, const struct qkv_attention_call *c) {
+    const size_t keys = c->past_k.T + c->k.T;
+    float *w = malloc(c->q.T * keys * sizeof *w);
+    double worst = 0;
+    for (size_t row = 0; row < c->q.B * c->q.H; row++) {
+        const size_t b = row / c->q.H, h = row % c->q.H;
+        assert_ok(ctx, qkv_attention_weights(ctx, c, QKV_ATTENTION_WEIGHTS, b, h, 0, c->q.T, w));
+        for (size_t i = 0; i < c->q.T; i++) {
+            const float lse = c->lse[row * c->q.T + i];
+            double sum = c->sinks && lse > -INFINITY ? exp((double)c->sinks[h] - (double)lse) : 0;
+            for (size_t j = 0; j < keys; j++) sum += (double)w[i * keys + j];
+            const double apart = fabs(sum - (lse > -INFINITY));
+            if (!(apart <= worst)) worst = apart;
+        }
+    }
+    free(w);
+    return worst;
+}
+
+/* Fills a view of any type. */
+static void looked_fill(struct qkv_random *r, const struct qkv_view *v, double size) {
+    for (size_t e = 0; e < formula_elements(v); e++) formula_set(v, e, size * (2 * qkv_random_uniform(r) - 1));
+}
+
+static void weights_of_a_row_sum_to_one_in_every_context(void **state) {
+    (void)state;
+    enum { B = 2, H = 4, HKV = 2, PAST = 5, MOST = 300 * 300 };
+    static const enum qkv_dtype types[] = {QKV_F32, QKV_BF16, QKV_F16};
+    static const size_t sizes[][3] = {{16, 16, 64}, {7, 40, 24}, {150, 150, 32}, {3, 70, 257}}; /* Tq, Tk, D */
+    static float arrays[5][B * H * MOST], lse[B * H * 300];
+    const float sinks[H] = {0, 3, -20, 60};
+    for (size_t i = 0; qkv_isa_at(i / 2); i++) {
+        struct qkv_context *ctx = open_context(i / 2, 2);
+        qkv_context_set_precision(ctx, i % 2 ? QKV_MIXED_BF16 : QKV_FP32);
+        for (size_t k = 0; k < 12 * TEST_COUNT(sizes); k++) {
+            const size_t Tq = sizes[k / 12][0], Tk = sizes[k / 12][1], D = sizes[k / 12][2];
+            const enum qkv_dtype type = types[k % 3];
+            const bool past = k % 12 / 6, usual = k % 6 / 3;
+            struct qkv_random r = test_random(4000 + k);
+            struct qkv_attention_call c = {.q = qkv_view_bhtd(arrays[0], type, B, H, Tq, D),
+                                           .k = qkv_view_bhtd(arrays[1], type, B, HKV, Tk, D),
+                                           .v = qkv_view_bhtd(arrays[2], type, B, HKV, Tk, 8),
+                                           .y = qkv_view_bhtd(arrays[3], QKV_F32, B, H, Tq, 8),
+                                           .lse = lse,
+                                           .sinks = k % 2 ? sinks : NULL,
+                                           .softcap = k % 5 ? 0 : 30,
+                                           .mask = {.causal = usual, .offset = past ? PAST : 0}};
+            if (past) {
+                c.past_k = qkv_view_bhtd(arrays[4], type, B, HKV, PAST, D);
+                c.past_v = qkv_view_bhtd(arrays[4] + B * HKV * PAST * D, type, B, HKV, PAST, 8);
+                looked_fill(&r, &c.past_k, 6), looked_fill(&r, &c.past_v, 1);
+            }
+            looked_fill(&r, &c.q, usual ? 1 : 6), looked_fill(&r, &c.k, 6), looked_fill(&r, &c.v, 1);
+            assert_ok(ctx, qkv_attention_forward(ctx, &c));
+            const double apart = looked_apart(ctx, &c);
+            if (!(apart <= 5e-5))
+                fail_msg("%s, bf16 %zu, case %zu: a row and its sink sum to 1 but for %g", qkv_context_isa(ctx), i % 2,
+                         k, apart);
+        }
+        qkv_context_free(ctx);
+    }
+}
+
 /* ---- other --------------------------------------------------------------------------------------------------------------------- */
 
 /* Nothing of size T×T. What grows with the rows is: forward, two ends of an interval, and in bf16 the packed keys and values,
@@ -356,6 +422,7 @@ int main(void) {
                                        cmocka_unit_test(test_poison),
                                        cmocka_unit_test(test_poison_by_row),
                                        cmocka_unit_test(test_large_scores),
+                                       cmocka_unit_test(weights_of_a_row_sum_to_one_in_every_context),
                                        cmocka_unit_test(scratch_grows_with_the_rows_and_not_with_the_pairs),
                                        cmocka_unit_test(test_dropout_seed)};
     return cmocka_run_group_tests(tests, NULL, NULL);

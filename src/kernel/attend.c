@@ -189,6 +189,7 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     }
     const bool dropped = stage == QKV_ATTENTION_DROPPED;
     plan->stage = dropped ? QKV_ATTENTION_WEIGHTS : stage;
+    plan->rounds_dy = qkv_attend_bf16_of(ctx, plan) != NULL;
     plan->weights = out, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
     plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = qkv_attend_divide_up(rows, plan->block);

@@ -40,6 +40,7 @@ static void norm_item(const struct qkv_attend_work *work, const struct qkv_atten
 static struct qkv_attend_plan norm_plan(const struct qkv_attend_work *work) {
     struct qkv_attend_plan plan = work->plan;
     plan.stage = QKV_ATTENTION_WEIGHTS;
+    plan.rounds_dy = false; /* norms serve gradients that are made of fp32 scores */
     plan.block = WEIGHTS_ROWS / work->kernels->tile * work->kernels->tile;
     plan.rows = plan.a->Tq; /* head by head */
     plan.blocks = qkv_attend_divide_up(plan.rows, plan.block);

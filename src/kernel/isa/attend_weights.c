@@ -1,5 +1,8 @@
 /* attend_weights.c: rows of products, scores or softmax weights exp(score − lse), for looking at; and what weights of rows with
- * a large log-sum-exp are to be multiplied by, so that they sum to 1 all the same. */
+ * a large log-sum-exp are to be multiplied by, so that they sum to 1 all the same.
+ *
+ * Where the forward call multiplies numbers rounded to bf16 (rounds_dy of the plan), so are these scores. Its exponentials are coarse
+ * (exp_coarse) and sums of products have another order, so there every row is divided by its own sum. */
 #include "kernel/isa/attend_score.h"
 
 enum { KEYS = 64 };
@@ -32,6 +35,10 @@ static void row_out(const struct qkv_attend *a, enum qkv_attention_stage stage, 
     }
 }
 
+static void round_floats(float *x, size_t n) {
+    for (size_t c = 0; c < n; c += W) store_row(x + c, rounded(load_row(x + c, n - c)), n - c);
+}
+
 /* The keys of a row that have a number in this stage. */
 static struct row row_seen(const struct qkv_attend_plan *plan, size_t i) {
     const struct qkv_attend *a = plan->a;
@@ -54,6 +61,7 @@ static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count,
         rows[r] = row_seen(plan, first + r);
         sums[r] = plan->stage == QKV_ATTENTION_WEIGHTS ? sink_weight(a, plan->head, a->lse[rows[r].at]) : 0;
         read_cells(q + r * a->D, cells_at(&a->q, rows[r].b, rows[r].i, rows[r].h), a->D);
+        if (plan->rounds_dy) round_floats(q + r * a->D, a->D);
     }
     for (size_t key = 0; key < a->Tk; key += KEYS) {
         size_t keys = a->Tk - key < KEYS ? a->Tk - key : KEYS;
@@ -61,6 +69,8 @@ static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count,
         if (all.end)
             pack_panels(k, block_of(&stream, key + all.begin, all.end - all.begin, staging), all.begin, all.end, a->D,
                         (struct soon){0});
+        const size_t panel = all.begin / PANEL * PANEL;
+        if (all.end && plan->rounds_dy) round_floats(k + panel * a->D, (padded(all.end, PANEL) - panel) * a->D);
         for (size_t r = 0; r < count; r++) {
             for (size_t j = spans[r].begin / PANEL * PANEL; j < spans[r].end; j += PANEL)
                 QKV_K(attend_tiles)(1, PANEL, FRESH, s + j, KEYS, NULL, q + r * a->D, 0, 1, k + j * a->D, PANEL, a->D);
@@ -78,7 +88,8 @@ void QKV_K(attend_weights)(const struct qkv_attend_plan *plan, size_t item, floa
     float sums[QKV_ATTEND_ROWS], *out = plan->weights + r0 * a->Tk;
     walk(plan, plan->first + r0, count, out, sums, scratch);
     for (size_t r = 0; plan->stage == QKV_ATTENTION_WEIGHTS && r < count; r++) {
-        if (!coarse(a->lse[(plan->batch * a->H + plan->head) * a->Tq + plan->first + r0 + r])) continue;
+        const float lse = a->lse[(plan->batch * a->H + plan->head) * a->Tq + plan->first + r0 + r];
+        if (!(plan->rounds_dy ? sums[r] > 0 : coarse(lse))) continue;
         for (size_t j = 0; j < a->Tk; j++) out[r * a->Tk + j] /= sums[r];
     }
 }
