@@ -39,6 +39,10 @@ enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const 
 /* Elements of `size` bytes may lie there; NULL is fine. */
 enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
+/* What a checked call writes, forward or with gradients backward, shares no element with its inputs, nor with what else it writes
+ * (overlap.c). */
+enum qkv_status qkv_attention_apart(struct qkv_context *ctx, const struct qkv_attention_call *call,
+                                    const struct qkv_attention_gradients *gradients);
 /* The arrays of a call for each query and key, with their strides, into `a`, whose sizes are known: a dense mask and a bias, which
  * may be NULL. `written`: the bias's gradient is wanted. */
 enum qkv_status qkv_attend_set_pairs(struct qkv_context *ctx, struct qkv_attend *a, const uint8_t *dense,

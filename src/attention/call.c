@@ -403,7 +403,8 @@ enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = FORWARD};
     enum qkv_status status = call_prepare(ctx, &r, NULL);
-    return status == QKV_OK ? call_perform(ctx, &r) : status;
+    if (!status) status = qkv_attention_apart(ctx, call, NULL);
+    return status ? status : call_perform(ctx, &r);
 }
 
 /* A bias that is broadcast has a gradient, 0, also where there are no queries. */
@@ -420,6 +421,7 @@ enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = BACKWARD};
     enum qkv_status status = call_prepare(ctx, &r, gradients);
+    if (!status) status = qkv_attention_apart(ctx, call, gradients);
     if (status == QKV_OK && gradients->dbias && !r.g.dattention_bias && !gradients->accumulate)
         clear_pairs(gradients->dbias, &call->bias_shape, &r.a.attention_bias_strides);
     return status == QKV_OK ? call_perform(ctx, &r) : status;
@@ -429,6 +431,7 @@ enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_
                                       enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                       float *out) {
     QKV_CALL(ctx);
+    QKV_NEED_ALL(ctx, rows, out);
     struct request r = {
         .call = call, .task = LOOK, .stage = stage, .b = b, .h = h, .first = first, .rows = rows, .out = out};
     enum qkv_status status = call_prepare(ctx, &r, NULL);
@@ -440,7 +443,7 @@ enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = gradients ? BACKWARD : FORWARD};
     enum qkv_status status = call_prepare(ctx, &r, gradients);
-    if (!bytes) return qkv_fail(ctx, QKV_ARGUMENT, "attention: bytes is NULL");
+    QKV_NEED(ctx, bytes);
     *bytes = 0;
     return status == QKV_OK ? call_measure(ctx, &r, bytes) : status;
 }

@@ -59,6 +59,18 @@ struct qkv_context {
  * A NULL context only returns the status. */
 enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) QKV_PRINTF(3, 4);
 enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what);
+/* What a public function begins with, behind QKV_CALL, for each pointer that it cannot do without, and for an array of `count`
+ * elements: NULL makes it return QKV_ARGUMENT with a sentence that names function and parameter. Functions that return no status
+ * return what is neutral. (tests/null_calls.awk calls every public function with NULL for each pointer in turn.) */
+#define QKV_NEED(context, pointer)                                                                                     \
+    do {                                                                                                               \
+        if (!(pointer)) return qkv_fail_null(context, __func__, #pointer, NULL);                                       \
+    } while (0)
+#define QKV_NEED_ALL(context, count, array)                                                                            \
+    do {                                                                                                               \
+        if ((count) && !(array)) return qkv_fail_null(context, __func__, #array, #count);                              \
+    } while (0)
+enum qkv_status qkv_fail_null(struct qkv_context *ctx, const char *function, const char *pointer, const char *count);
 /* Clears the sentence: for who recovers from a failure and goes on. */
 void qkv_forgive(struct qkv_context *ctx);
 /* Stands at the head of every public function that returns a status: the sentence is cleared when a caller of the library

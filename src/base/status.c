@@ -103,6 +103,11 @@ enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const 
     return status;
 }
 
+enum qkv_status qkv_fail_null(struct qkv_context *ctx, const char *function, const char *pointer, const char *count) {
+    if (!count) return qkv_fail(ctx, QKV_ARGUMENT, "%s: %s is NULL; it must be given", function, pointer);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s: %s is NULL, but %s is not 0; give them all", function, pointer, count);
+}
+
 const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double amount = (double)bytes;
