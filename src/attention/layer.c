@@ -61,9 +61,10 @@ struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void) {
 enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                            uint64_t seed, struct qkv_attention_layer **out) {
     QKV_CALL(ctx);
-    if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "attention layer: out is NULL; give a place for the layer");
+    QKV_NEED(ctx, out);
     *out = NULL;
-    if (!ctx || !spec) return qkv_fail(ctx, QKV_ARGUMENT, "attention layer: spec is NULL");
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
     struct qkv_attention_layer_spec whole = *spec;
     enum qkv_status status = qkv_attention_layer_complete(ctx, &whole);
     if (status != QKV_OK) return status;
@@ -94,26 +95,32 @@ void qkv_attention_layer_free(struct qkv_attention_layer *l) {
 }
 
 const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *l) {
+    if (!l) return NULL;
     return &l->spec;
 }
 
 size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *l) {
+    if (!l) return 0;
     return l->weights.count;
 }
 
 const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *l, size_t i) {
+    if (!l) return NULL;
     return i < l->weights.count ? &l->weights.list[i].array : NULL;
 }
 
 float *qkv_attention_layer_weights(struct qkv_attention_layer *l, size_t i) {
+    if (!l) return NULL;
     return i < l->weights.count ? l->weights.list[i].data : NULL;
 }
 
 float *qkv_attention_layer_gradient(struct qkv_attention_layer *l, size_t i) {
+    if (!l) return NULL;
     return i < l->weights.count ? l->weights.list[i].gradient : NULL;
 }
 
 void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *l) {
+    if (!l) return;
     qkv_weights_clear_gradients(&l->weights);
 }
 
@@ -162,9 +169,9 @@ static enum qkv_status take_cache(struct qkv_attention_cache *c) {
 enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t B, size_t capacity,
                                            struct qkv_attention_cache **out) {
     QKV_CALL(l ? l->ctx : NULL);
-    if (!out) return qkv_fail(l ? l->ctx : NULL, QKV_ARGUMENT, "attention cache: out is NULL");
+    QKV_NEED(qkv_call, out);
     *out = NULL;
-    if (!l) return QKV_ARGUMENT;
+    QKV_NEED(qkv_call, l);
     enum qkv_status status = check_cache(l, B, capacity);
     if (status != QKV_OK) return status;
     struct qkv_attention_cache *c = qkv_allocate(l->ctx, 1, sizeof *c);
@@ -190,9 +197,11 @@ void qkv_attention_cache_free(struct qkv_attention_cache *c) {
 }
 
 size_t qkv_attention_cache_length(const struct qkv_attention_cache *c) {
+    if (!c) return 0;
     return c->length;
 }
 
 void qkv_attention_cache_truncate(struct qkv_attention_cache *c, size_t length) {
+    if (!c) return;
     if (length < c->length) c->length = length;
 }

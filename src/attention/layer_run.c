@@ -285,35 +285,35 @@ struct qkv_attention_input qkv_attention_input_defaults(void) {
     return (struct qkv_attention_input){0};
 }
 
-enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const struct qkv_attention_input *input,
                                             float *y) {
     QKV_CALL(l ? l->ctx : NULL);
+    QKV_NEED(qkv_call, l);
+    QKV_NEED(qkv_call, input);
     struct keys keys;
     struct qkv_attend a;
-    if (!l) return QKV_ARGUMENT;
     l->trained = l->empty_call = false;
     l->kept = NULL;
-    if (!in || (!y && in->B && in->T))
-        return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %s is NULL", in ? "y" : "input");
-    enum qkv_status status = find_keys(l, in, &keys, &a);
+    QKV_NEED_ALL(qkv_call, input->B && input->T, y);
+    enum qkv_status status = find_keys(l, input, &keys, &a);
     if (status == QKV_OK) status = qkv_aligned(l->ctx, "y", y, sizeof(float));
-    if (status == QKV_OK && (!in->B || !in->T || !keys.count)) {
-        run_hollow(l, in, &keys, y);
+    if (status == QKV_OK && (!input->B || !input->T || !keys.count)) {
+        run_hollow(l, input, &keys, y);
         return QKV_OK;
     }
-    if (status == QKV_OK) status = make_room(l, in, &keys, &a);
+    if (status == QKV_OK) status = make_room(l, input, &keys, &a);
     if (status != QKV_OK) return status;
-    bool stores = in->cache && (in->memory || !l->spec.cross);
-    if (stores) in->cache->length = keys.past; /* what lies behind is being replaced */
-    status = layer_run_all(l, in, &keys, &a);
+    bool stores = input->cache && (input->memory || !l->spec.cross);
+    if (stores) input->cache->length = keys.past; /* what lies behind is being replaced */
+    status = layer_run_all(l, input, &keys, &a);
     if (status != QKV_OK) {
         l->kept = NULL;
         return status;
     }
-    if (stores) in->cache->length = keys.count;
+    if (stores) input->cache->length = keys.count;
     memcpy(y, l->y->data, l->y->rows * l->y->columns * sizeof(float));
-    l->kept_in = in->cache;
-    l->trained = in->train;
+    l->kept_in = input->cache;
+    l->trained = input->train;
     return QKV_OK;
 }
 
@@ -329,10 +329,10 @@ static void give_out(float *out, const struct qkv_tensor *x) {
 enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, const float *dy, float *dx,
                                              float *dmemory) {
     QKV_CALL(l ? l->ctx : NULL);
-    if (!l) return QKV_ARGUMENT;
+    QKV_NEED(qkv_call, l);
+    QKV_NEED(qkv_call, dy);
     if (!l->trained)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: backward needs a forward with train before it");
-    if (!dy) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dy is NULL");
     const float *arrays[] = {dy, dx, dmemory};
     static const char *const names[] = {"dy", "dx", "dmemory"};
     for (size_t i = 0; i < 3; i++)
@@ -352,10 +352,10 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
 enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *l, enum qkv_attention_stage stage, size_t b,
                                                size_t h, size_t first, size_t rows, float *out) {
     QKV_CALL(l ? l->ctx : NULL);
-    if (!l) return QKV_ARGUMENT;
+    QKV_NEED(qkv_call, l);
+    QKV_NEED_ALL(qkv_call, rows, out);
     const struct qkv_attend *a = l->kept;
     if (!a)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: looking needs a forward before it, its cache alive");
-    if (!out) return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: out is NULL");
     return qkv_attend_weights(l->ctx, &l->arena, a, stage, b, h, first, rows, out);
 }

@@ -31,7 +31,6 @@ static void turn_row(void *argument, size_t row, int thread) {
 
 static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct qkv_view *x,
                                          const struct qkv_rotation *r) {
-    if (!ctx || !x || !r) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: %s is NULL", x ? "rotation" : "x");
     enum qkv_status status = qkv_view_check(ctx, "x", x, "itself", x->B, x->H, x->T, x->D, true);
     if (status == QKV_OK) status = qkv_aligned(ctx, "the table", r->table, sizeof(float));
     if (status == QKV_OK) status = qkv_aligned(ctx, "positions", r->positions, sizeof(int32_t));
@@ -62,6 +61,9 @@ struct qkv_rotation qkv_rotation_defaults(void) {
 
 enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, x);
+    QKV_NEED(ctx, rotation);
     enum qkv_status status = rotate_view_check(ctx, x, rotation);
     if (status != QKV_OK || !rotation->pairs || !x->B || !x->H || !x->T) return status;
     struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
@@ -120,8 +122,9 @@ static enum qkv_status rotation_check_spec(struct qkv_context *ctx, const struct
 enum qkv_status qkv_rotation_table_of(struct qkv_context *ctx, const struct qkv_position_spec *position, size_t context,
                                       size_t length, size_t count, size_t pairs, float *table) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, position);
     size_t entries;
-    if (!ctx || !position) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: position is NULL");
     enum qkv_status status = rotation_check_spec(ctx, position, context, pairs);
     if (status) return status;
     if (!qkv_multiply(count, pairs, &entries) || entries > (size_t)PTRDIFF_MAX / (2 * sizeof(float)))

@@ -237,11 +237,13 @@ void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n) 
 /* ---- arrays ---------------------------------------------------------------------------------------------------------- */
 
 size_t qkv_array_elements(const struct qkv_array *array) {
+    if (!array) return 0;
     size_t elements = 1;
     for (int i = 0; i < array->rank; i++) qkv_multiply(elements, array->shape[i], &elements);
     return elements;
 }
 
 void qkv_array_floats(const struct qkv_array *array, float *out) {
+    if (!array || !out) return;
     qkv_to_float(out, array->data, array->dtype, qkv_array_elements(array));
 }

@@ -27,6 +27,7 @@ static size_t edit_table(const int32_t *a, size_t n, const int32_t *b, size_t m,
 }
 
 size_t qkv_edit_distance(const int32_t *a, size_t n, const int32_t *b, size_t m) {
+    if ((n && !a) || (m && !b)) return 0;
     for (; n && m && *a == *b; a++, b++, n--, m--) {
     }
     for (; n && m && a[n - 1] == b[m - 1]; n--, m--) {
@@ -51,6 +52,7 @@ size_t qkv_name_distance(const char *a, const char *b) {
 
 const char *qkv_closest_name(const char *word, const char *(*name_at)(const void *list, size_t i), const void *list,
                              size_t count) {
+    if (!word || !name_at) return NULL;
     const char *best = NULL;
     size_t n = strlen(word), nearest = n < 6 ? 3 : n / 3 + 2;
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. */
+/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. Without a writer nothing is written; a key
+ * that is NULL is empty, and a value that is NULL is null. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static void json_writer_pass_on(struct qkv_json *j) {
 }
 
 static void json_writer_put(struct qkv_json *j, const void *data, size_t n) {
-    if (j->status) return;
+    if (!j || j->status) return;
     j->status = qkv_buffer_append(j->ctx, &j->text, data, n);
     if (!j->status && j->file && j->text.size >= FLUSH) json_writer_pass_on(j);
 }
@@ -23,7 +24,7 @@ static void json_writer_put(struct qkv_json *j, const void *data, size_t n) {
 /* Begins the line that was asked for; false if none was. */
 static bool json_writer_break(struct qkv_json *j) {
     static const char spaces[] = "                ";
-    if (j->indent == 0) return false;
+    if (!j || j->indent == 0) return false;
     json_writer_put(j, "\n", 1);
     for (int left = j->indent - 1, n; left > 0; left -= n) {
         n = left < (int)sizeof spaces - 1 ? left : (int)sizeof spaces - 1;
@@ -34,6 +35,7 @@ static bool json_writer_break(struct qkv_json *j) {
 }
 
 static void json_writer_value(struct qkv_json *j) {
+    if (!j) return;
     bool more = j->more;
     if (more) json_writer_put(j, ",", 1);
     if (!json_writer_break(j) && more && j->style & QKV_JSON_SPACED) json_writer_put(j, " ", 1);
@@ -41,16 +43,18 @@ static void json_writer_value(struct qkv_json *j) {
 }
 
 void qkv_json_line(struct qkv_json *j, int spaces) {
-    j->indent = spaces + 1;
+    if (j) j->indent = spaces + 1;
 }
 
 void qkv_json_begin(struct qkv_json *j, char bracket) {
+    if (!j) return;
     json_writer_value(j);
     json_writer_put(j, &bracket, 1);
     j->more = false;
 }
 
 void qkv_json_end(struct qkv_json *j, char bracket) {
+    if (!j) return;
     json_writer_break(j);
     json_writer_put(j, &bracket, 1);
     j->more = true;
@@ -95,7 +99,7 @@ static void json_writer_quote(struct qkv_json *j, const char *text, size_t size)
 
 void qkv_json_string(struct qkv_json *j, const char *text, size_t size) {
     json_writer_value(j);
-    if (text)
+    if (j && text)
         json_writer_quote(j, text, size);
     else
         json_writer_put(j, "null", 4);
@@ -106,12 +110,13 @@ void qkv_json_text(struct qkv_json *j, const char *text) {
 }
 
 void qkv_json_key(struct qkv_json *j, const char *key) {
-    qkv_json_key_bytes(j, key, strlen(key));
+    qkv_json_key_bytes(j, key, key ? strlen(key) : 0);
 }
 
 void qkv_json_key_bytes(struct qkv_json *j, const char *key, size_t size) {
+    if (!j) return;
     json_writer_value(j);
-    json_writer_quote(j, key, size);
+    json_writer_quote(j, key ? key : "", key ? size : 0);
     json_writer_put(j, ": ", j->style & QKV_JSON_SPACED ? 2 : 1);
     j->more = false;
 }
@@ -157,6 +162,7 @@ void qkv_json_bool(struct qkv_json *j, bool x) {
 }
 
 void qkv_json_raw(struct qkv_json *j, const char *value) {
+    if (!value) value = "null";
     json_writer_value(j);
     json_writer_put(j, value, strlen(value));
 }
@@ -165,6 +171,10 @@ void qkv_json_base64(struct qkv_json *j, const unsigned char *data, size_t size)
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char piece[1024];
     size_t used = 0;
+    if (size && !data) {
+        qkv_json_raw(j, NULL);
+        return;
+    }
     json_writer_value(j);
     json_writer_put(j, "\"", 1);
     for (size_t i = 0; i < size; i += 3) {
@@ -223,10 +233,11 @@ void qkv_json_put_raw(struct qkv_json *j, const char *key, const char *value) {
 }
 
 void qkv_json_flush(struct qkv_json *j) {
+    if (!j) return;
     json_writer_break(j);
     if (j->file && !j->status) json_writer_pass_on(j);
 }
 
 void qkv_json_free(struct qkv_json *j) {
-    qkv_buffer_free(&j->text);
+    if (j) qkv_buffer_free(&j->text);
 }

@@ -57,6 +57,8 @@ enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t
 
 enum qkv_status qkv_context_any(struct qkv_context *ctx, bool *flag) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, flag);
     const int ranks = qkv_context_ranks(ctx);
     char own = *flag, all[QKV_RANKS_MOST];
     if (ranks == 1) return QKV_OK;

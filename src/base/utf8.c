@@ -37,6 +37,7 @@ int qkv_utf8_scan(const char *text, size_t size, uint32_t *code) {
 }
 
 size_t qkv_utf8_length(const char *text, size_t size) {
+    if (!text) return 0;
     uint32_t code;
     int n = qkv_utf8_scan(text, size, &code);
     return n > 0 ? (size_t)n : 0;

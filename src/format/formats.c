@@ -25,7 +25,7 @@ bool qkv_format_bytes(const struct qkv_format *format, size_t rows, size_t colum
 
 bool qkv_format_at(size_t i, const char **name, const char **help) {
     if (i >= QKV_FORMAT_COUNT) return false;
-    *name = qkv_formats[i]->name;
-    *help = qkv_formats[i]->help;
+    if (name) *name = qkv_formats[i]->name;
+    if (help) *help = qkv_formats[i]->help;
     return true;
 }

@@ -74,6 +74,11 @@ static enum qkv_status classify_run(void *user, const struct qkv_line_batch *bat
 enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
                                   const struct qkv_line_options *options, float *probabilities) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, lines);
+    QKV_NEED_ALL(qkv_call, count, probabilities);
+    const struct qkv_line_options usual = qkv_line_defaults();
+    if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities};
@@ -95,6 +100,9 @@ enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *li
 
 enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count, float *probabilities) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, lines);
+    QKV_NEED_ALL(qkv_call, count, probabilities);
     const struct qkv_line_options options = qkv_line_defaults();
     return qkv_classify_with(model, lines, count, &options, probabilities);
 }
@@ -165,6 +173,12 @@ static enum qkv_status classify_words_run(void *user, const struct qkv_line_batc
 enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *words, const size_t *counts,
                                    size_t sentences, const struct qkv_line_options *options, float *probabilities) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, sentences, words);
+    QKV_NEED_ALL(qkv_call, sentences, counts);
+    QKV_NEED_ALL(qkv_call, sentences, probabilities);
+    const struct qkv_line_options usual = qkv_line_defaults();
+    if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier_words w = {.texts = words, .counts = counts};

@@ -76,6 +76,11 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
 enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                                bool normalize, const struct qkv_line_options *options, float *vectors) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, lines);
+    QKV_NEED_ALL(qkv_call, count, vectors);
+    const struct qkv_line_options usual = qkv_line_defaults();
+    if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};
@@ -104,6 +109,9 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
 enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                           bool normalize, float *vectors) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, lines);
+    QKV_NEED_ALL(qkv_call, count, vectors);
     const struct qkv_line_options options = qkv_line_defaults();
     return qkv_embed_with(model, lines, count, pool, normalize, &options, vectors);
 }

@@ -146,6 +146,12 @@ static enum qkv_status fill_all(struct filler *f) {
 enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t top,
                               const struct qkv_line_options *options, struct qkv_filling **fillings, size_t *masks) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, text);
+    QKV_NEED(qkv_call, fillings);
+    QKV_NEED(qkv_call, masks);
+    const struct qkv_line_options usual = qkv_line_defaults();
+    if (!options) options = &usual;
     struct filler f = {.model = model,
                        .top = top,
                        .rule = {.kind = options->long_lines,
@@ -170,6 +176,10 @@ enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t 
 enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
                          size_t *masks) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, text);
+    QKV_NEED(qkv_call, fillings);
+    QKV_NEED(qkv_call, masks);
     const struct qkv_line_options options = qkv_line_defaults();
     return qkv_fill_with(model, text, top, &options, fillings, masks);
 }

@@ -102,11 +102,13 @@ static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t cont
 
 enum qkv_status qkv_generate_check_memory(struct qkv_model *plan) {
     QKV_CALL(qkv_model_context(plan));
+    QKV_NEED(qkv_call, plan);
     return generate_check_memory(plan, 0);
 }
 
 enum qkv_status qkv_generate_check_memory_for(struct qkv_model *plan, size_t context) {
     QKV_CALL(qkv_model_context(plan));
+    QKV_NEED(qkv_call, plan);
     return generate_check_memory(plan, context);
 }
 
@@ -114,6 +116,10 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
                              const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                              struct qkv_generate_report *report) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, prompt_size, prompt);
+    const struct qkv_generate_options usual = qkv_generate_defaults();
+    if (!options) options = &usual;
     enum qkv_status status = qkv_prompt_check(model, options);
     struct generation g = {.ctx = qkv_model_context(model), .model = model, .options = options};
     if (!status) {

@@ -229,6 +229,10 @@ enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt
                                      const struct qkv_generate_options *options, size_t count,
                                      qkv_write_continuation *write, void *user, struct qkv_generate_report *report) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, prompt_size, prompt);
+    const struct qkv_generate_options usual = qkv_generate_defaults();
+    if (!options) options = &usual;
     struct several s = {.model = model, .ctx = qkv_model_context(model), .options = options};
     enum qkv_status status = qkv_prompt_check(model, options);
     if (!status && (count < 1 || count > (size_t)1 << 20))

@@ -217,6 +217,12 @@ static enum qkv_status sampling_sample(struct qkv_context *ctx, const struct qkv
 enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling, const float *logits,
                            size_t vocab, const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, logits);
+    QKV_NEED(ctx, id);
+    QKV_NEED_ALL(ctx, history_count, history);
+    const struct qkv_sampling usual = qkv_sampling_defaults();
+    if (!sampling) sampling = &usual;
     return sampling_sample(ctx, sampling, logits, vocab, history, history_count, draw, -1, id);
 }
 

@@ -358,6 +358,12 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
 enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths, size_t count,
                            const struct qkv_search_options *options, qkv_take_hypotheses *take, void *user) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, take);
+    QKV_NEED_ALL(qkv_call, count, sources);
+    QKV_NEED_ALL(qkv_call, count, lengths);
+    const struct qkv_search_options usual = qkv_search_defaults();
+    if (!options) options = &usual;
     struct qkv_search_job job = {.sources = sources,
                                  .lengths = lengths,
                                  .what = "source",

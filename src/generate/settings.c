@@ -17,6 +17,7 @@ static int32_t settings_usual_end(const struct qkv_tokenizer *t) {
 }
 
 bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_options *o) {
+    if (!model || !o) return false;
     const struct qkv_model_generation *g = &model->generation;
     const struct qkv_tokenizer *t = model->tokenizer;
     int32_t ends[QKV_TOKEN_ENDS];

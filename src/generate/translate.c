@@ -104,6 +104,11 @@ static enum qkv_status translate_some(struct translation *t, struct qkv_search_j
 enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
                               const struct qkv_search_options *options, qkv_take_translation *take, void *user) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, take);
+    QKV_NEED_ALL(qkv_call, count, lines);
+    const struct qkv_search_options usual = qkv_search_defaults();
+    if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     struct translation t = {.ctx = ctx, .model = model, .take = take, .user = user};
     struct qkv_search_job job = {.what = "line", .options = options, .take = take_hypotheses, .user = &t};

@@ -364,11 +364,19 @@ static enum qkv_status folder_open(struct qkv_context *ctx, const char *path, bo
 
 enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
     return folder_open(ctx, folder, false, out);
 }
 
 enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
     return folder_open(ctx, folder, true, out);
 }
 
@@ -425,7 +433,9 @@ static enum qkv_status write_folder(struct qkv_model *m, const char *folder, con
 }
 
 enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
-    QKV_CALL(m->ctx);
+    QKV_CALL(m ? m->ctx : NULL);
+    QKV_NEED(qkv_call, m);
+    QKV_NEED(qkv_call, folder);
     return write_folder(m, folder, NULL);
 }
 
@@ -468,7 +478,10 @@ enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const
 }
 
 enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const char *folder) {
-    QKV_CALL(m->ctx);
+    QKV_CALL(m ? m->ctx : NULL);
+    QKV_NEED(qkv_call, m);
+    QKV_NEED(qkv_call, format);
+    QKV_NEED(qkv_call, folder);
     const struct qkv_format *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status) status = qkv_folder_check_left(m, false, folder);

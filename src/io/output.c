@@ -74,10 +74,11 @@ struct qkv_output_options qkv_output_defaults(void) {
 
 enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, const struct qkv_output_options *options) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
     static const struct qkv_output_options none = {0};
     const struct qkv_output_options *o = options ? options : &none;
     struct output_place place;
-    if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "an output needs a path");
     errno = 0;
     enum qkv_status status = output_find(ctx, path, &place);
     if (!status && (!place.has_folder || !S_ISDIR(place.folder.st_mode)))
@@ -97,7 +98,10 @@ enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, cons
 enum qkv_status qkv_output_begin(struct qkv_context *ctx, const char *path, const struct qkv_output_options *options,
                                  struct qkv_output **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
     *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
     enum qkv_status status = qkv_output_check(ctx, path, options);
     if (status) return status;
     struct qkv_output *output = qkv_allocate(ctx, 1, sizeof *output);
@@ -111,11 +115,13 @@ enum qkv_status qkv_output_begin(struct qkv_context *ctx, const char *path, cons
 }
 
 FILE *qkv_output_stream(struct qkv_output *output) {
+    if (!output) return NULL;
     return output->replace.file;
 }
 
 enum qkv_status qkv_output_commit(struct qkv_output *output) {
-    QKV_CALL(output->replace.ctx);
+    QKV_CALL(output ? output->replace.ctx : NULL);
+    QKV_NEED(qkv_call, output);
     enum qkv_status status = qkv_replace_commit(&output->replace);
     free(output);
     return status;

@@ -19,27 +19,31 @@ bool qkv_family_at(size_t i, const char **type, const char **classes) {
     size_t n = 0;
     while (qkv_families[n]) n++;
     if (i >= n) return false;
-    *type = qkv_families[i]->type;
-    *classes = qkv_families[i]->architectures;
+    if (type) *type = qkv_families[i]->type;
+    if (classes) *classes = qkv_families[i]->architectures;
     return true;
 }
 
 const char *qkv_model_family(const struct qkv_model *model) {
+    if (!model) return NULL;
     return model_config(model) ? model_config(model)->family->type : NULL;
 }
 
 const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {
+    if (!model) return NULL;
     return model->origin.tokenizer;
 }
 
 bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most) {
-    *pool = model->pooling.pool;
-    *normalize = model->pooling.normalize;
-    *most = model->pooling.most;
+    if (!model) return false;
+    if (pool) *pool = model->pooling.pool;
+    if (normalize) *normalize = model->pooling.normalize;
+    if (most) *most = model->pooling.most;
     return model->pooling.given;
 }
 
 enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
+    if (!model) return QKV_FAMILY_HIDDEN_LAST;
     if (!model_config(model)) return QKV_FAMILY_HIDDEN_LAST;
     if (model_config(model)->family->hidden_before_norm) return QKV_FAMILY_HIDDEN_BEFORE_NORM;
     const struct qkv_stack_spec *decoder = &model->spec.decoder;
@@ -50,6 +54,7 @@ enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
 /* ---- specs of folders ------------------------------------------------------------------------------------------------- */
 
 bool qkv_folder_has_weights(const char *folder) {
+    if (!folder) return false;
     static const char *const names[] = {QKV_WEIGHTS_FILE, QKV_WEIGHTS_FILE ".index.json"};
     bool there = false;
     for (size_t i = 0; i < 2 && !there; i++) {
@@ -63,6 +68,10 @@ bool qkv_folder_has_weights(const char *folder) {
 enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, const char *const *settings,
                                 size_t setting_count, struct qkv_spec *spec) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
+    QKV_NEED(ctx, spec);
+    QKV_NEED_ALL(ctx, setting_count, settings);
     struct qkv_published *published = NULL;
     struct qkv_model_place place;
     char *path = NULL, *json = NULL;
@@ -84,8 +93,11 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
 
 enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);
-    struct qkv_model_place place;
+    QKV_NEED(ctx, out);
     *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
+    struct qkv_model_place place;
     enum qkv_status status = qkv_model_place(ctx, path, &place);
     if (status) return status;
     status = qkv_tokenizer_open(ctx, place.folder, out);
@@ -100,8 +112,10 @@ struct qkv_family_tensors {
 };
 
 enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients, struct qkv_family_tensors **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
     *out = NULL;
+    QKV_NEED(qkv_call, model);
     if (!model_config(model) || model->planned)
         return qkv_fail(model->ctx, QKV_ARGUMENT,
                         "this model came from no published folder, so no family has names for its weights");
@@ -117,6 +131,7 @@ enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients
 }
 
 const struct qkv_array *qkv_family_tensors_at(const struct qkv_family_tensors *tensors, size_t i) {
+    if (!tensors) return NULL;
     return i < tensors->arrays.count ? &tensors->arrays.list[i].array : NULL;
 }
 
@@ -245,7 +260,10 @@ static enum qkv_status name_tokens(const struct qkv_model *m, struct qkv_family_
 
 enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type, const char *format,
                                            const char *folder) {
-    QKV_CALL(m->ctx);
+    QKV_CALL(m ? m->ctx : NULL);
+    QKV_NEED(qkv_call, m);
+    QKV_NEED(qkv_call, format);
+    QKV_NEED(qkv_call, folder);
     struct qkv_family_config config = {0};
     const struct qkv_format *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);

@@ -311,8 +311,10 @@ static enum qkv_status read_tensors(struct qkv_context *ctx, struct qkv_tensors 
 
 enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
     *out = NULL;
-    if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "a tensor file needs a path");
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
     struct qkv_tensors *t = qkv_allocate(ctx, 1, sizeof *t);
     if (!t) return QKV_MEMORY;
     enum qkv_status status = (t->path = qkv_copy_string(ctx, path)) ? QKV_OK : QKV_MEMORY;
@@ -382,14 +384,17 @@ const char *qkv_tensors_path(const struct qkv_tensors *t) {
 }
 
 size_t qkv_tensors_count(const struct qkv_tensors *tensors) {
+    if (!tensors) return 0;
     return tensors->count;
 }
 
 const struct qkv_array *qkv_tensors_at(const struct qkv_tensors *tensors, size_t i) {
+    if (!tensors) return NULL;
     return i < tensors->count ? &tensors->arrays[i] : NULL;
 }
 
 const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tensors, const char *name) {
+    if (!tensors) return NULL;
     const struct qkv_array wanted = {.name = name}, *key = &wanted;
     if (!name) return NULL;
     const struct qkv_array *const *found =
@@ -398,6 +403,7 @@ const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tensors, cons
 }
 
 const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key) {
+    if (!tensors) return NULL;
     const json_t *metadata = json_object_get(tensors->root, QKV_TENSORS_METADATA);
     return key ? json_string_value(json_object_get(metadata, key)) : NULL;
 }

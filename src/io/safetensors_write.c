@@ -228,10 +228,10 @@ static enum qkv_status write_entries(struct qkv_context *ctx, const char *path, 
 enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                   size_t count, const char *const *metadata, size_t metadata_count) {
     QKV_CALL(ctx);
-    if (!path) return qkv_fail(ctx, QKV_ARGUMENT, "a tensor file needs a path");
-    if ((count && !arrays) || (metadata_count && !metadata)) {
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s: arrays or metadata are missing", path);
-    }
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
+    QKV_NEED_ALL(ctx, count, arrays);
+    QKV_NEED_ALL(ctx, metadata_count, metadata);
     enum qkv_status status = check_names(ctx, path, arrays, count, metadata, metadata_count, true);
     if (status) return status;
     struct entry *entries = qkv_allocate(ctx, count, sizeof *entries);

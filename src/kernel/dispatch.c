@@ -75,6 +75,7 @@ static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) 
 }
 
 const char *qkv_context_isa_note(const struct qkv_context *ctx) {
+    if (!ctx) return NULL;
     if (!qkv_cpu_detect().amx_refused || strcmp(ctx->isa, qkv_isa_at(0)) != 0) return NULL;
     return "this processor has AMX, but the operating system does not let programs use it (it needs Linux 5.16 or "
            "newer, and a "
@@ -82,18 +83,22 @@ const char *qkv_context_isa_note(const struct qkv_context *ctx) {
 }
 
 enum qkv_precision qkv_context_precision(const struct qkv_context *ctx) {
+    if (!ctx) return QKV_FP32;
     return ctx->precision;
 }
 
 enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx) {
+    if (!ctx) return QKV_FP32;
     return ctx->automatic;
 }
 
 void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision precision) {
+    if (!ctx) return;
     ctx->precision = precision == QKV_PRECISION_AUTO ? ctx->automatic : precision;
 }
 
 bool qkv_context_native_bf16(const struct qkv_context *ctx) {
+    if (!ctx) return false;
     return ctx->kernels->bf16->native;
 }
 
@@ -150,6 +155,7 @@ static enum qkv_status choose_ranks(struct qkv_context *ctx, const struct qkv_co
 }
 
 enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options) {
+    QKV_NEED(NULL, out);
     struct qkv_context *ctx = *out = calloc(1, sizeof *ctx);
     if (!ctx) return QKV_MEMORY;
     ctx->threads = 1;

@@ -61,6 +61,11 @@ static enum qkv_status bleu_add(struct qkv_context *ctx, struct qkv_13a *tokeniz
 enum qkv_status qkv_bleu(struct qkv_context *ctx, const char *const *hypotheses, const char *const *const *references,
                          const size_t *reference_counts, size_t count, double *bleu) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, bleu);
+    QKV_NEED_ALL(ctx, count, hypotheses);
+    QKV_NEED_ALL(ctx, count, references);
+    QKV_NEED_ALL(ctx, count, reference_counts);
     struct qkv_13a tokenizer = {0};
     struct qkv_grams grams = {.order = ORDER};
     struct statistics s = {0};

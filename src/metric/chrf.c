@@ -72,6 +72,11 @@ static enum qkv_status chrf_add(struct qkv_context *ctx, struct qkv_characters *
 enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hypotheses, const char *const *const *references,
                          const size_t *reference_counts, size_t count, double *chrf) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, chrf);
+    QKV_NEED_ALL(ctx, count, hypotheses);
+    QKV_NEED_ALL(ctx, count, references);
+    QKV_NEED_ALL(ctx, count, reference_counts);
     struct qkv_characters characters = {0};
     struct qkv_grams grams = {.order = ORDER};
     struct statistics s = {0};

@@ -82,7 +82,9 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
 }
 
 enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t context, struct qkv_costs *costs) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, costs);
     *costs = (struct qkv_costs){0};
     if (!model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "costs are measured by a planned model");
     enum qkv_status status = measure_weights(model, context, costs);
@@ -99,6 +101,9 @@ enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t co
 enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec *spec, size_t batch, size_t context,
                                   struct qkv_costs *costs) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    QKV_NEED(ctx, costs);
     struct qkv_model *plan;
     *costs = (struct qkv_costs){0};
     enum qkv_status status = qkv_model_plan(ctx, spec, &plan);
@@ -109,5 +114,6 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
 }
 
 double qkv_measure_flops(struct qkv_context *ctx) {
+    if (!ctx) return 0;
     return qkv_measure_peak(ctx);
 }

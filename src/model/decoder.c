@@ -200,8 +200,12 @@ struct qkv_decoder_options qkv_decoder_defaults(void) {
 
 enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qkv_decoder_options *options,
                                         struct qkv_decoder **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
     *out = NULL;
+    QKV_NEED(qkv_call, model);
+    const struct qkv_decoder_options usual = qkv_decoder_defaults();
+    if (!options) options = &usual;
     enum qkv_status status = qkv_model_check_weights(model);
     if (status) return status;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
@@ -215,7 +219,10 @@ enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qk
 
 enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded, const size_t *sources,
                                    size_t rows, size_t capacity, struct qkv_decoder **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
     return qkv_decoder_create_with(
         model,
         &(struct qkv_decoder_options){

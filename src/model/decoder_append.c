@@ -146,19 +146,25 @@ struct qkv_decoder_input qkv_decoder_input_defaults(void) {
 }
 
 enum qkv_status qkv_decoder_append(struct qkv_decoder *d, const struct qkv_decoder_input *input) {
-    QKV_CALL(d->model->ctx);
+    QKV_CALL(d ? d->model->ctx : NULL);
+    QKV_NEED(qkv_call, d);
+    QKV_NEED(qkv_call, input);
     return qkv_decoder_grow(d, input);
 }
 
 enum qkv_status qkv_decoder_step(struct qkv_decoder *d, const int32_t *ids) {
-    QKV_CALL(d->model->ctx);
+    QKV_CALL(d ? d->model->ctx : NULL);
+    QKV_NEED(qkv_call, d);
+    QKV_NEED(qkv_call, ids);
     return qkv_decoder_grow(d, &(struct qkv_decoder_input){.ids = ids});
 }
 
 const float *qkv_decoder_logits(const struct qkv_decoder *d) {
+    if (!d) return NULL;
     return d->scored ? d->scores : NULL;
 }
 
 size_t qkv_decoder_scored(const struct qkv_decoder *d) {
+    if (!d) return 0;
     return d->scored;
 }

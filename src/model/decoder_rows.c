@@ -6,14 +6,17 @@
 #include <string.h>
 
 size_t qkv_decoder_rows(const struct qkv_decoder *d) {
+    if (!d) return 0;
     return d->rows;
 }
 
 size_t qkv_decoder_row_length(const struct qkv_decoder *d, size_t row) {
+    if (!d) return 0;
     return row < d->rows ? d->reached[row] : 0;
 }
 
 size_t qkv_decoder_length(const struct qkv_decoder *d) {
+    if (!d) return 0;
     size_t length = 0;
     for (size_t r = 0; r < d->rows; r++)
         if (d->reached[r] > length) length = d->reached[r];
@@ -21,6 +24,7 @@ size_t qkv_decoder_length(const struct qkv_decoder *d) {
 }
 
 struct qkv_cache_pages qkv_decoder_pages(const struct qkv_decoder *d) {
+    if (!d) return (struct qkv_cache_pages){0};
     return qkv_decode_pages(d->pool);
 }
 
@@ -65,7 +69,9 @@ static void gather_row(void *argument, size_t r, int thread) {
 }
 
 enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, size_t count) {
-    QKV_CALL(d->model->ctx);
+    QKV_CALL(d ? d->model->ctx : NULL);
+    QKV_NEED(qkv_call, d);
+    QKV_NEED_ALL(qkv_call, count, from);
     const bool scored = d->scored == d->rows;
     const size_t V = (size_t)d->model->spec.vocab, held = d->scored;
     enum qkv_status status = qkv_decoder_move(d, from, count);
@@ -95,5 +101,6 @@ void qkv_decoder_shorten(struct qkv_decoder *d, size_t row, size_t length) {
 }
 
 void qkv_decoder_truncate(struct qkv_decoder *d, size_t row, size_t length) {
+    if (!d) return;
     if (row < d->rows) qkv_decoder_shorten(d, row, length);
 }

@@ -225,14 +225,22 @@ static enum qkv_status encoder_start(struct qkv_model *model, struct qkv_pass_si
 
 enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B, size_t T,
                            struct qkv_encoded **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, T, ids);
     struct qkv_pass_side source = {.B = B, .T = T, .ids = ids, .lengths = lengths};
     return encoder_start(model, &source, false, out);
 }
 
 enum qkv_status qkv_encode_features(struct qkv_model *model, const float *features, const int32_t *lengths, size_t B,
                                     size_t T, size_t frames, struct qkv_encoded **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, T, features);
     struct qkv_pass_side source = {.B = B, .T = T, .features = features, .lengths = lengths, .frames = frames};
     return encoder_start(model, &source, true, out);
 }
@@ -247,6 +255,7 @@ void qkv_encoded_free(struct qkv_encoded *e) {
 }
 
 struct qkv_array qkv_encoded_output(const struct qkv_encoded *e) {
+    if (!e) return (struct qkv_array){0};
     const struct qkv_spec *spec = &e->model->spec;
     struct qkv_array array = {.name = "hidden",
                               .dtype = QKV_F32,

@@ -119,6 +119,10 @@ enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct q
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                  struct qkv_model **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
     enum qkv_status status = qkv_model_allocate(ctx, spec, false, NULL, out);
     if (status == QKV_OK) {
         qkv_weights_start(&(*out)->weights, seed);
@@ -128,6 +132,10 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
 
 enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
     return qkv_model_allocate(ctx, spec, true, NULL, out);
 }
 
@@ -158,19 +166,24 @@ void qkv_model_free(struct qkv_model *model) {
 }
 
 struct qkv_context *qkv_model_context(const struct qkv_model *model) {
+    if (!model) return NULL;
     return model->ctx;
 }
 
 const struct qkv_spec *qkv_model_spec(const struct qkv_model *model) {
+    if (!model) return NULL;
     return &model->spec;
 }
 
 const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *model) {
+    if (!model) return NULL;
     return model->tokenizer;
 }
 
 enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, tokenizer);
     int vocab = qkv_tokenizer_vocab(tokenizer);
     if (vocab > model->spec.vocab) {
         qkv_tokenizer_free(tokenizer);
@@ -184,6 +197,7 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
 }
 
 const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *model) {
+    if (!model) return NULL;
     const struct qkv_spec *spec = &model->spec;
     bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     if (model->source_tokenizer || !both || spec->source_vocab == spec->vocab)
@@ -192,7 +206,9 @@ const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *m
 }
 
 enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, tokenizer);
     const struct qkv_spec *spec = &model->spec;
     bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     int vocab = qkv_tokenizer_vocab(tokenizer), room = both ? spec->source_vocab : spec->vocab;
@@ -208,6 +224,7 @@ enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct q
 }
 
 const char *qkv_model_label(const struct qkv_model *model, size_t i) {
+    if (!model) return NULL;
     return i < model->label_count ? model->labels[i] : NULL;
 }
 
@@ -246,7 +263,9 @@ static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *l
 }
 
 enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const *labels, size_t count) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, labels);
     const bool classes = qkv_head_has_classes(&model->spec);
     if (!classes || count != (size_t)model->spec.head.classes) {
         return qkv_fail(model->ctx, QKV_ARGUMENT, "%zu labels are given, but the model has %d classes", count,
@@ -265,33 +284,40 @@ enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const 
 }
 
 size_t qkv_model_parameters(const struct qkv_model *model) {
+    if (!model) return 0;
     return model->weights.count;
 }
 
 const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i) {
+    if (!model) return NULL;
     return i < model->weights.count ? &model->weights.list[i].array : NULL;
 }
 
 const float *qkv_model_weights(const struct qkv_model *model, size_t i) {
+    if (!model) return NULL;
     return i < model->weights.count ? model->weights.list[i].data : NULL;
 }
 
 float *qkv_model_weights_mutable(struct qkv_model *model, size_t i) {
+    if (!model) return NULL;
     if (i >= model->weights.count) return NULL;
     model->weights.list[i].version++;
     return model->weights.list[i].data;
 }
 
 float *qkv_model_gradient(struct qkv_model *model, size_t i) {
+    if (!model) return NULL;
     return i < model->weights.count ? model->weights.list[i].gradient : NULL;
 }
 
 void qkv_model_clear_gradients(struct qkv_model *model) {
+    if (!model) return;
     qkv_weights_clear_gradients(&model->weights);
     model->dirty = false;
 }
 
 double qkv_model_gradient_norm(struct qkv_model *model) {
+    if (!model) return 0;
     qkv_weights_square_gradients(&model->weights);
     return qkv_weights_gradient_norm(&model->weights);
 }

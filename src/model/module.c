@@ -168,9 +168,10 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
 
 enum qkv_status qkv_module_of_model(struct qkv_model *model, const char *name, struct qkv_module **out) {
     QKV_CALL(model ? model->ctx : NULL);
-    if (!model) return QKV_ARGUMENT;
-    if (!out || !name) return qkv_fail(model->ctx, QKV_ARGUMENT, "module: %s is NULL", out ? "name" : "out");
+    QKV_NEED(qkv_call, out);
     *out = NULL;
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, name);
     enum qkv_status status = qkv_model_check_weights(model);
     return status ? status : module_make(model, name, false, out);
 }
@@ -251,9 +252,12 @@ struct qkv_module_options qkv_module_defaults(void) {
 enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv_spec *spec,
                                        const struct qkv_module_options *options, struct qkv_module **out) {
     QKV_CALL(ctx);
-    if (!out) return qkv_fail(ctx, QKV_ARGUMENT, "module: out is NULL; give a place for the module");
+    QKV_NEED(ctx, out);
     *out = NULL;
-    if (!ctx || !spec || !options) return qkv_fail(ctx, QKV_ARGUMENT, "module: %s is NULL", spec ? "options" : "spec");
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    const struct qkv_module_options usual = qkv_module_defaults();
+    if (!options) options = &usual;
     const enum qkv_module_kind kind = options->kind;
     if ((int)kind < 0 || kind >= QKV_MODULE_COUNT)
         return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
@@ -282,6 +286,10 @@ enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv
 enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind, const struct qkv_spec *spec,
                                   uint64_t seed, struct qkv_module **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
     return qkv_module_create_with(ctx, spec, &(struct qkv_module_options){.kind = kind, .seed = seed}, out);
 }
 
@@ -298,14 +306,17 @@ void qkv_module_free(struct qkv_module *m) {
 /* ---- parameters ------------------------------------------------------------ */
 
 enum qkv_module_kind qkv_module_kind(const struct qkv_module *m) {
+    if (!m) return (enum qkv_module_kind)0;
     return m->kind;
 }
 
 size_t qkv_module_parameters(const struct qkv_module *m) {
+    if (!m) return 0;
     return m->count;
 }
 
 const struct qkv_array *qkv_module_parameter(const struct qkv_module *m, size_t i) {
+    if (!m) return NULL;
     if (i >= m->count) return NULL;
     struct qkv_array *a =
         &m->arrays[i]; /* the model may have given its numbers other memory since: training makes fp32 of them */
@@ -316,14 +327,17 @@ const struct qkv_array *qkv_module_parameter(const struct qkv_module *m, size_t 
 }
 
 float *qkv_module_weights_mutable(struct qkv_module *m, size_t i) {
+    if (!m) return NULL;
     return i < m->count ? qkv_model_weights_mutable(m->model, m->indices[i]) : NULL;
 }
 
 float *qkv_module_gradient(struct qkv_module *m, size_t i) {
+    if (!m) return NULL;
     return i < m->count ? qkv_model_gradient(m->model, m->indices[i]) : NULL;
 }
 
 void qkv_module_clear_gradients(struct qkv_module *m) {
+    if (!m) return;
     for (size_t i = 0; i < m->count; i++) {
         float *gradient = qkv_module_gradient(m, i);
         if (gradient) memset(gradient, 0, qkv_array_elements(&m->arrays[i]) * sizeof *gradient);

@@ -425,28 +425,28 @@ struct qkv_module_gradients qkv_module_gradients_defaults(void) {
     return (struct qkv_module_gradients){0};
 }
 
-enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module_input *in, struct qkv_vectors y) {
+enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module_input *input, struct qkv_vectors y) {
     QKV_CALL(m ? m->ctx : NULL);
-    if (!m) return QKV_ARGUMENT;
+    QKV_NEED(qkv_call, m);
+    QKV_NEED(qkv_call, input);
     m->trained = false;
-    if (!in) return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: input is NULL", module_kind_name(m->kind));
     struct module_call c;
-    enum qkv_status status = module_check(m, in, &c);
+    enum qkv_status status = module_check(m, input, &c);
     if (status) return status;
     const struct qkv_vectors shape = module_output_shape(m, &c);
     status = module_check_vectors(m, "y", &y, "x and the module", shape.B, shape.T, shape.C);
-    m->empty = module_is_empty(&in->x);
+    m->empty = module_is_empty(&input->x);
     if (!status && m->empty && y.B && y.T)
         status = qkv_fail(m->ctx, QKV_ARGUMENT,
                           "%s module: x is (%zu,%zu,%zu), which has nothing to pool for y (%zu,%zu,%zu)",
-                          module_kind_name(m->kind), in->x.B, in->x.T, in->x.C, y.B, y.T, y.C);
+                          module_kind_name(m->kind), input->x.B, input->x.T, input->x.C, y.B, y.T, y.C);
     if (!status && !m->empty) status = module_make_room(m, &c);
     if (!status && !m->empty) status = module_run_all(m, &c);
     if (status) return status;
     if (!m->empty) memcpy(y.data, m->y->data, m->y->rows * m->y->columns * sizeof(float));
-    const struct qkv_vectors shapes[] = {in->x, in->memory, in->values, shape};
+    const struct qkv_vectors shapes[] = {input->x, input->memory, input->values, shape};
     memcpy(m->shapes, shapes, sizeof shapes);
-    m->trained = in->train;
+    m->trained = input->train;
     return QKV_OK;
 }
 
@@ -474,7 +474,7 @@ static enum qkv_status module_set_gradient(struct qkv_module *m, int which, stru
 enum qkv_status qkv_module_backward(struct qkv_module *m, struct qkv_vectors dy,
                                     const struct qkv_module_gradients *gradients) {
     QKV_CALL(m ? m->ctx : NULL);
-    if (!m) return QKV_ARGUMENT;
+    QKV_NEED(qkv_call, m);
     if (!m->trained)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: backward needs a forward with train before it",
                         module_kind_name(m->kind));

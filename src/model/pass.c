@@ -255,7 +255,12 @@ struct qkv_pass_options qkv_pass_defaults(void) {
 
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                 struct qkv_pass **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
+    const struct qkv_pass_options usual = qkv_pass_defaults();
+    if (!options) options = &usual;
     return qkv_pass_create_ordered(model, options, 0, out);
 }
 
@@ -292,6 +297,7 @@ void qkv_pass_free(struct qkv_pass *p) {
 }
 
 size_t qkv_pass_bytes(const struct qkv_pass *p) {
+    if (!p) return 0;
     return p->arena.capacity;
 }
 
@@ -330,7 +336,9 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
 }
 
 enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *batch) {
-    QKV_CALL(p->model->ctx);
+    QKV_CALL(p ? p->model->ctx : NULL);
+    QKV_NEED(qkv_call, p);
+    QKV_NEED(qkv_call, batch);
     p->forwarded = p->looks = false;
     struct qkv_batch b;
     enum qkv_status status = qkv_pass_check_batch(p, batch, &b);
@@ -350,7 +358,8 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
 }
 
 enum qkv_status qkv_pass_backward(struct qkv_pass *p) {
-    QKV_CALL(p->model->ctx);
+    QKV_CALL(p ? p->model->ctx : NULL);
+    QKV_NEED(qkv_call, p);
     if (!p->forwarded) {
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "backward needs a forward before it, of a pass made with train");
     }
@@ -359,6 +368,7 @@ enum qkv_status qkv_pass_backward(struct qkv_pass *p) {
 }
 
 double qkv_pass_loss(const struct qkv_pass *p, size_t *counted) {
+    if (!p) return 0;
     if (counted) {
         *counted = p->loss.counted;
     }
@@ -366,6 +376,7 @@ double qkv_pass_loss(const struct qkv_pass *p, size_t *counted) {
 }
 
 struct qkv_array qkv_pass_output(const struct qkv_pass *p) {
+    if (!p) return (struct qkv_array){0};
     return p->output;
 }
 

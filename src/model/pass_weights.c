@@ -94,6 +94,7 @@ static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, size_t 
 }
 
 bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *attention) {
+    if (!p || !attention) return false;
     if (i >= p->attention_count) {
         return false;
     }
@@ -112,12 +113,11 @@ static void spread_rows(float *out, size_t rows, size_t there, size_t Tk, size_t
 
 enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attention_stage stage, size_t b, size_t h,
                                  size_t first, size_t rows, float *out) {
-    QKV_CALL(p->model->ctx);
+    QKV_CALL(p ? p->model->ctx : NULL);
+    QKV_NEED(qkv_call, p);
+    QKV_NEED(qkv_call, out);
     enum qkv_status status = check_weights(p, i, b, h, first, rows);
-    if (status == QKV_OK && !out) {
-        status = qkv_fail(p->model->ctx, QKV_ARGUMENT, "the weights have no place to go: out is NULL");
-    }
-    if (status != QKV_OK) return status;
+    if (status) return status;
     const struct qkv_attend *a = p->kept[p->kept_at[i]];
     const size_t queries = qkv_attend_queries(a, b), most = queries > first ? queries - first : 0;
     const size_t there = rows < most ? rows : most;

@@ -32,6 +32,7 @@ static void sinusoid_row(void *argument, size_t t, int thread) {
 
 enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t C, float *table) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
     size_t entries;
     if (!qkv_multiply(count, C, &entries) || entries > (size_t)PTRDIFF_MAX / sizeof(float))
         return qkv_fail(ctx, QKV_SHAPE, "sinusoids: a table of %zu positions and %zu channels cannot be addressed",

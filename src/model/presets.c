@@ -315,6 +315,10 @@ enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name) {
 enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,
                                 const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    QKV_NEED(ctx, name);
+    QKV_NEED_ALL(ctx, setting_count, settings);
     char text[128];
     memset(spec, 0, sizeof *spec);
     enum qkv_status status = qkv_preset_check(ctx, name);
@@ -331,6 +335,10 @@ struct qkv_settings qkv_settings_defaults(void) {
 enum qkv_status qkv_spec_vary(struct qkv_context *ctx, struct qkv_spec *spec, const char *preset, const char *path,
                               const struct qkv_settings *settings) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    const struct qkv_settings usual = qkv_settings_defaults();
+    if (!settings) settings = &usual;
     char name[128];
     if (path) return qkv_spec_read_all(ctx, spec, path, settings);
     memset(spec, 0, sizeof *spec);

@@ -75,25 +75,38 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
 
 enum qkv_status qkv_session_create_with(struct qkv_model *model, const struct qkv_session_options *options,
                                         struct qkv_session **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
+    const struct qkv_session_options usual = qkv_session_defaults();
+    if (!options) options = &usual;
     return session_create(model, options, out);
 }
 
 enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
                                           struct qkv_session **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
     return session_create(model, &(struct qkv_session_options){.capacity = capacity, .pages = pages}, out);
 }
 
 enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, model);
     return session_create(model, &(struct qkv_session_options){.capacity = capacity}, out);
 }
 
 enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session **out) {
-    QKV_CALL(s->model->ctx);
-    struct qkv_decoder *decoder;
+    QKV_CALL(s ? s->model->ctx : NULL);
+    QKV_NEED(qkv_call, out);
     *out = NULL;
+    QKV_NEED(qkv_call, s);
+    struct qkv_decoder *decoder;
     enum qkv_status status = qkv_decoder_fork(s->decoder, 0, &decoder);
     if (status != QKV_OK) {
         return status;
@@ -124,14 +137,19 @@ static enum qkv_status check_append(const struct qkv_session *s, size_t n) {
 }
 
 enum qkv_status qkv_session_append(struct qkv_session *s, const int32_t *ids, size_t n) {
-    QKV_CALL(s->model->ctx);
+    QKV_CALL(s ? s->model->ctx : NULL);
+    QKV_NEED(qkv_call, s);
+    QKV_NEED_ALL(qkv_call, n, ids);
     enum qkv_status status = check_append(s, n);
     return status || !n ? status : qkv_decoder_grow(s->decoder, &(struct qkv_decoder_input){.ids = ids, .counts = &n});
 }
 
 enum qkv_status qkv_session_score(struct qkv_session *s, const int32_t *ids, size_t n, const size_t *scored,
                                   size_t count) {
-    QKV_CALL(s->model->ctx);
+    QKV_CALL(s ? s->model->ctx : NULL);
+    QKV_NEED(qkv_call, s);
+    QKV_NEED_ALL(qkv_call, n, ids);
+    QKV_NEED_ALL(qkv_call, count, scored);
     enum qkv_status status = check_append(s, n);
     const struct qkv_decoder_input input = {.ids = ids, .counts = &n, .scored = scored, .scored_count = count};
     if (status == QKV_OK && (!scored || !count)) {
@@ -142,21 +160,26 @@ enum qkv_status qkv_session_score(struct qkv_session *s, const int32_t *ids, siz
 }
 
 const float *qkv_session_logits(const struct qkv_session *s) {
+    if (!s) return NULL;
     return qkv_decoder_logits(s->decoder);
 }
 
 size_t qkv_session_length(const struct qkv_session *s) {
+    if (!s) return 0;
     return qkv_decoder_length(s->decoder);
 }
 
 size_t qkv_session_capacity(const struct qkv_session *s) {
+    if (!s) return 0;
     return s->decoder->capacity;
 }
 
 struct qkv_cache_pages qkv_session_pages(const struct qkv_session *s) {
+    if (!s) return (struct qkv_cache_pages){0};
     return qkv_decoder_pages(s->decoder);
 }
 
 void qkv_session_truncate(struct qkv_session *s, size_t length) {
+    if (!s) return;
     qkv_decoder_shorten(s->decoder, 0, length);
 }

@@ -470,5 +470,6 @@ enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec
 
 enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, spec);
     return qkv_spec_check_as(ctx, spec, "spec", true);
 }

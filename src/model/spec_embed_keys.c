@@ -72,6 +72,7 @@ static double rule_channels(const struct qkv_place *p) {
 }
 
 size_t qkv_stack_patches(const struct qkv_stack_spec *stack) {
+    if (!stack) return 0;
     const struct qkv_input_spec *input = &stack->embed.input;
     if (input->kind != QKV_INPUT_PATCHES || input->patch < 1) return 0;
     const size_t down = (size_t)(input->height / input->patch), across = (size_t)(input->width / input->patch);
@@ -83,6 +84,7 @@ bool qkv_stack_reads_tokens(const struct qkv_stack_spec *stack) {
 }
 
 bool qkv_spec_has_tokens(const struct qkv_spec *spec) {
+    if (!spec) return false;
     return spec->head.kind == QKV_HEAD_LM || qkv_stack_reads_tokens(&spec->encoder) ||
            qkv_stack_reads_tokens(&spec->decoder);
 }

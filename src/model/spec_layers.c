@@ -5,32 +5,39 @@
 #include <string.h>
 
 int qkv_stack_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    if (!spec || !stack) return 0;
     return stack->d_model ? stack->d_model : spec->d_model;
 }
 
 int qkv_spec_width(const struct qkv_spec *spec) {
+    if (!spec) return 0;
     return qkv_stack_width(spec, spec->decoder.layers ? &spec->decoder : &spec->encoder);
 }
 
 int qkv_stack_context(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    if (!spec || !stack) return 0;
     const bool source = stack == &spec->encoder && spec->decoder.layers != 0;
     return source && spec->source_context ? spec->source_context : spec->context;
 }
 
 int qkv_token_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    if (!spec || !stack) return 0;
     return stack->embed.width ? stack->embed.width : qkv_stack_width(spec, stack);
 }
 
 int qkv_position_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
+    if (!spec || !stack) return 0;
     const bool narrow = stack->embed.width && stack->embed.project == QKV_PROJECT_END;
     return narrow ? stack->embed.width : qkv_stack_width(spec, stack);
 }
 
 const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack, size_t layer) {
+    if (!stack) return NULL;
     return &stack->kinds[stack->kind_of[layer]];
 }
 
 size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer) {
+    if (!stack) return 0;
     const size_t layers = (size_t)stack->layers, groups = (size_t)stack->share;
     if (!groups) return layer;
     const size_t group = layer * groups / layers;
@@ -38,6 +45,7 @@ size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer) {
 }
 
 const struct qkv_layer_spec *qkv_stack_find_causal(const struct qkv_stack_spec *stack, bool causal) {
+    if (!stack) return NULL;
     for (int i = 0; i < stack->kind_count; i++)
         if (stack->kinds[i].attention.causal == causal) return &stack->kinds[i];
     return NULL;

@@ -382,6 +382,11 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
 enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
                                size_t size, const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    QKV_NEED(ctx, name);
+    QKV_NEED_ALL(ctx, size, json);
+    QKV_NEED_ALL(ctx, setting_count, settings);
     return qkv_spec_parse_all(ctx, spec, name, json, size,
                               &(struct qkv_settings){.items = settings, .count = setting_count});
 }
@@ -407,5 +412,9 @@ enum qkv_status qkv_spec_read_all(struct qkv_context *ctx, struct qkv_spec *spec
 enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                               const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    QKV_NEED(ctx, path);
+    QKV_NEED_ALL(ctx, setting_count, settings);
     return qkv_spec_read_all(ctx, spec, path, &(struct qkv_settings){.items = settings, .count = setting_count});
 }

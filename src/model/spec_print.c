@@ -119,6 +119,9 @@ static void write_object(struct qkv_json *json, const struct qkv_key *keys, cons
 
 enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *spec, char **json) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    QKV_NEED(ctx, json);
     struct qkv_json out = {.ctx = ctx, .style = QKV_JSON_SPACED};
     *json = NULL;
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);

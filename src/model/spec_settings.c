@@ -163,6 +163,8 @@ enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, co
 
 enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings, size_t setting_count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED_ALL(ctx, setting_count, settings);
     struct qkv_spec_reader r = {.ctx = ctx, .settings = settings, .setting_count = setting_count};
     struct qkv_written_spec *nothing = qkv_allocate(ctx, 1, sizeof *nothing);
     json_t *root = nothing ? json_object() : NULL;

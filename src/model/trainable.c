@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 bool qkv_model_trainable(const struct qkv_model *model, size_t i) {
+    if (!model) return false;
     return i < model->weights.count && model->weights.list[i].trainable;
 }
 
@@ -16,7 +17,8 @@ static void trainable_set(struct qkv_model *m, struct qkv_weight *weight, bool t
 }
 
 enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool trainable) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
     if (i >= model->weights.count)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "there is no weight %zu: the model has %zu", i, model->weights.count);
     trainable_set(model, &model->weights.list[i], trainable);
@@ -46,7 +48,9 @@ static enum qkv_status trainable_none(struct qkv_model *m, const char *pattern) 
 
 enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char *pattern, bool trainable,
                                             size_t *count) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, pattern);
     struct qkv_weights *w = &model->weights;
     size_t found = 0;
     for (size_t i = 0; i < w->count; i++) {
@@ -61,7 +65,9 @@ enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char 
 enum { RATE_MOST = 1000000 };
 
 enum qkv_status qkv_model_set_rate_all(struct qkv_model *model, const char *pattern, double rate, size_t *count) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, pattern);
     struct qkv_weights *w = &model->weights;
     char shown[QKV_REAL_TEXT];
     size_t found = 0;

@@ -278,6 +278,7 @@ static size_t cut_known(struct cutter *c) {
 }
 
 size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text, size_t size, bool end) {
+    if (!t || !text) return 0;
     if (end || size == 0) return size;
     if (t->chain) return qkv_chain_cut(t->chain, text, size);
     struct cutter c = {.t = t, .text = text};

@@ -295,12 +295,21 @@ static enum qkv_status encode_any(struct qkv_context *ctx, const struct qkv_toke
 enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                      size_t size, bool specials, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, count);
     return encode_any(ctx, t, text, size, specials, ids, NULL, count);
 }
 
 enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                            size_t size, bool specials, int32_t **ids, size_t **spans, size_t *count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, spans);
+    QKV_NEED(ctx, count);
     struct chain_span *found = NULL;
     *spans = NULL;
     if (size > UINT32_MAX / 4)

@@ -16,6 +16,7 @@ const char *qkv_long_done(enum qkv_long kind) {
 
 enum qkv_status qkv_long_find(struct qkv_context *ctx, const char *name, enum qkv_long *kind) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, kind);
     char known[128] = "";
     for (size_t i = 0, n = sizeof long_names / sizeof *long_names; i < n; i++) {
         const size_t used = strlen(known);

@@ -52,6 +52,10 @@ static enum qkv_status sequence_give(enum qkv_status status, struct sequence *s,
 enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                     size_t size, bool begin, bool end, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, count);
     struct sequence s = {0};
     qkv_sequence_trim(t, true, end, &text, &size);
     enum qkv_status status = begin ? append_special(ctx, &s, t, QKV_TOKEN_ROLE_BEGIN) : QKV_OK;
@@ -63,6 +67,10 @@ enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struct qkv_to
 enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   bool begin, bool end, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, count);
     const int32_t *before, *after;
     size_t before_count, after_count;
     if (qkv_tokenizer_template(t, &before, &before_count, &after, &after_count))
@@ -221,6 +229,11 @@ enum qkv_status qkv_masked_encode_places(struct qkv_context *ctx, const struct q
 enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   int32_t mask, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, count);
+    QKV_NEED_ALL(ctx, size, text);
     struct qkv_mask_place *places;
     size_t masks;
     enum qkv_status status = qkv_masked_encode_places(ctx, t, text, size, mask, ids, count, &places, &masks);

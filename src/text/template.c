@@ -184,11 +184,12 @@ enum qkv_status qkv_template_make(struct qkv_context *ctx, struct qkv_tokenizer 
 
 bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **before, size_t *before_count,
                             const int32_t **after, size_t *after_count) {
+    if (!t) return false;
     const struct qkv_template *around = &t->around;
-    *before_count = around->before;
-    *after_count = around->after;
-    *before = around->before ? around->ids : NULL;
-    *after = around->after ? around->ids + around->before : NULL;
+    if (before_count) *before_count = around->before;
+    if (after_count) *after_count = around->after;
+    if (before) *before = around->before ? around->ids : NULL;
+    if (after) *after = around->after ? around->ids + around->before : NULL;
     return around->before + around->after > 0;
 }
 
@@ -204,6 +205,10 @@ static void template_truncate(const struct qkv_chain *chain, int32_t *ids, size_
 enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                               size_t size, bool specials, int32_t **ids, size_t *count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, count);
     const int32_t *before, *after;
     size_t before_count, after_count, n;
     const bool around = qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);

@@ -128,14 +128,17 @@ enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_toke
 }
 
 int qkv_tokenizer_vocab(const struct qkv_tokenizer *t) {
+    if (!t) return 0;
     return (int)t->count;
 }
 
 int qkv_tokenizer_unknown(const struct qkv_tokenizer *t) {
+    if (!t) return -1;
     return t->unknown;
 }
 
 int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text) {
+    if (!t || !text) return -1;
     size_t size = strlen(text);
     for (size_t i = 0; t->chain && i < t->chain->added_count; i++) {
         const struct chain_added *added = &t->chain->added[i];
@@ -152,6 +155,7 @@ int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text) {
 }
 
 const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *size) {
+    if (!t) return NULL;
     bool known = id >= 0 && (size_t)id < t->count && t->tokens[id].form != QKV_TOKEN_HOLE;
     if (size) *size = known ? t->tokens[id].size : 0;
     return known ? qkv_token_bytes(t, (size_t)id) : NULL;
@@ -160,6 +164,11 @@ const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *s
 enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                      size_t count, char **text, size_t *size) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, text);
+    QKV_NEED(ctx, size);
+    QKV_NEED_ALL(ctx, count, ids);
     *text = NULL;
     *size = 0;
     size_t total = 0;

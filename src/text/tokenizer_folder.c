@@ -383,8 +383,11 @@ enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct 
 
 enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);
-    struct stat info;
+    QKV_NEED(ctx, out);
     *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
+    struct stat info;
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return qkv_tokenizer_load(ctx, path, out);
     struct folder f = {.ctx = ctx, .path = path};
     enum qkv_status status = folder_read(&f);

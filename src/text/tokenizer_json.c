@@ -309,7 +309,10 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
 
 enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
     *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
     struct qkv_map map;
     enum qkv_status status = qkv_read_file(ctx, path, &map);
     if (status) return status;

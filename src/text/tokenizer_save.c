@@ -202,6 +202,9 @@ enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_to
 
 enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, path);
     struct qkv_replace replace;
     enum qkv_status status = qkv_replace_begin(ctx, path, &replace);
     if (status) return status;

@@ -26,6 +26,11 @@ static enum qkv_status text_check(struct qkv_context *ctx, const struct qkv_toke
 enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                    size_t count, bool skip_specials, char **text, size_t *size) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, text);
+    QKV_NEED(ctx, size);
+    QKV_NEED_ALL(ctx, count, ids);
     *text = NULL;
     *size = 0;
     struct chain_strings s = {0};
@@ -64,6 +69,7 @@ static const char *const role_names[][6] = {
 };
 
 int qkv_tokenizer_role(const struct qkv_tokenizer *t, enum qkv_token_role role) {
+    if (!t) return -1;
     if ((size_t)role >= QKV_TOKEN_ROLES) return -1;
     if (t->has_role[role]) return t->roles[role];
     if (role == QKV_TOKEN_ROLE_UNKNOWN && t->unknown >= 0) return t->unknown;
@@ -83,6 +89,8 @@ bool qkv_tokenizer_knows(const struct qkv_tokenizer *t, const char *text) {
 enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_tokenizer *t, enum qkv_token_role role,
                                        int id) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
     if ((size_t)role >= QKV_TOKEN_ROLES)
         return qkv_fail(ctx, QKV_ARGUMENT, "token role %d is not one of the list", (int)role);
     if (id >= 0 && !qkv_tokenizer_token(t, id, NULL))
@@ -95,6 +103,8 @@ enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_token
 
 enum qkv_status qkv_tokenizer_add_end(struct qkv_context *ctx, struct qkv_tokenizer *t, int id) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
     if (!qkv_tokenizer_token(t, id, NULL))
         return qkv_fail(ctx, QKV_ARGUMENT, "end token: there is no token %d; ids are in [0, %zu)", id, t->count);
     int32_t ends[QKV_TOKEN_ENDS];
@@ -108,6 +118,7 @@ enum qkv_status qkv_tokenizer_add_end(struct qkv_context *ctx, struct qkv_tokeni
 }
 
 size_t qkv_tokenizer_ends(const struct qkv_tokenizer *t, int32_t ends[QKV_TOKEN_ENDS]) {
+    if (!t || !ends) return 0;
     const int first = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END);
     size_t count = 0;
     if (first >= 0) ends[count++] = first;

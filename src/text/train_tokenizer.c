@@ -262,7 +262,6 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_t
         QKV_TOKENIZER_LIST(NAME)
 #undef NAME
     };
-    if (!options) return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: no options are given");
     if ((size_t)options->kind >= sizeof names / sizeof *names) {
         return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: there is no kind %d", (int)options->kind);
     }
@@ -380,8 +379,12 @@ struct qkv_tokenizer_options qkv_tokenizer_defaults(void) {
 enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                     const char *text, size_t size, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);
-    struct qkv_learner *learner;
+    QKV_NEED(ctx, out);
     *out = NULL;
+    QKV_NEED(ctx, ctx);
+    const struct qkv_tokenizer_options usual = qkv_tokenizer_defaults();
+    if (!options) options = &usual;
+    struct qkv_learner *learner;
     enum qkv_status status = qkv_learner_begin(ctx, options, &learner);
     if (status) return status;
     if (!text && size > 0 && options->kind != QKV_TOKENIZER_BYTES)

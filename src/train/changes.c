@@ -33,6 +33,7 @@ static const struct reason {
 };
 
 bool qkv_train_may_change(const char *name, const char **why) {
+    if (!name) return false;
     const char *reason = qkv_train_changes_numbers(name) ? numbers : NULL;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (!strcmp(reasons[i].name, name)) reason = reasons[i].why;

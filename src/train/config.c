@@ -168,6 +168,10 @@ static enum qkv_status config_apply(struct config *c, json_t *root, char **texts
 enum qkv_status qkv_train_read_options(struct qkv_context *ctx, const char *path, struct qkv_train_options *options,
                                        char **texts) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
+    QKV_NEED(ctx, options);
+    QKV_NEED(ctx, texts);
     struct qkv_train_options changed = *options;
     struct config c = {.ctx = ctx, .path = path, .options = &changed};
     struct qkv_map map = {0};

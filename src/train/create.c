@@ -208,6 +208,9 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
 enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
                                      const struct qkv_spec *spec) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, options);
+    QKV_NEED(ctx, spec);
     struct qkv_train_options settled = *options;
     enum qkv_status status = qkv_train_settle(ctx, &settled, spec, NULL);
     if (status) return status;
@@ -223,10 +226,14 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
                                    const struct qkv_train_options *options, const char *folder, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, options);
+    QKV_NEED(ctx, folder);
     struct qkv_trainer *t = NULL;
     struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
     struct qkv_train_options settled = *options;
-    *out = NULL;
     enum qkv_status status = final ? qkv_trainer_begin(ctx, folder, progress, user, &t) : QKV_MEMORY;
     if (!status) status = qkv_train_check(ctx, options);
     if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, final);

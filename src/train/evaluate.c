@@ -318,6 +318,9 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
                                    const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
                                    struct qkv_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, evaluation);
+    QKV_NEED_ALL(qkv_call, count, paths);
     struct evaluator e = {.ctx = qkv_model_context(model), .model = model, .tokenizer = qkv_model_tokenizer(model)};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
@@ -342,5 +345,8 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
 enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path, const struct qkv_evaluate_options *options,
                                   qkv_progress *progress, void *user, struct qkv_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, path);
+    QKV_NEED(qkv_call, evaluation);
     return qkv_evaluate_texts(model, &path, 1, options, progress, user, evaluation);
 }

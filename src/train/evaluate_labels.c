@@ -216,6 +216,9 @@ static enum qkv_status evaluate_labels_prepare(struct evaluator *e, const char *
 enum qkv_status qkv_evaluate_labels(struct qkv_model *model, const char *path, qkv_progress *progress, void *user,
                                     struct qkv_labels_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, path);
+    QKV_NEED(qkv_call, evaluation);
     struct evaluator *e = qkv_allocate(qkv_model_context(model), 1, sizeof *e);
     double started = qkv_clock();
     *evaluation = (struct qkv_labels_evaluation){0};

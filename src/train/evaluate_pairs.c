@@ -286,6 +286,9 @@ static enum qkv_status evaluate_pairs_compare(const struct answers *a, struct qk
 enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, const struct qkv_search_options *options,
                                    qkv_progress *progress, void *user, struct qkv_pairs_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, path);
+    QKV_NEED(qkv_call, evaluation);
     struct qkv_pairs pairs = {.model = model, .path = path};
     struct answers a = {.pairs = &pairs, .ctx = qkv_model_context(model), .progress = progress, .user = user};
     double started = qkv_clock();

@@ -125,6 +125,7 @@ static bool need_is_own(const struct qkv_train_options *o, const struct qkv_trai
 }
 
 bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why) {
+    if (!options) return false;
     const struct qkv_train_option *option = qkv_train_option(i);
     struct qkv_train_options base;
     qkv_train_base(options, &base);
@@ -266,6 +267,8 @@ enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_optio
 
 enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, options);
     struct qkv_train_options settled = *options;
     enum qkv_status status = qkv_train_settle(ctx, &settled, NULL, NULL);
     if (!status) status = qkv_train_check_values(ctx, &settled);

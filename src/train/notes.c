@@ -19,5 +19,6 @@ enum qkv_status qkv_trainer_add_note(struct qkv_trainer *t, const char *format, 
 }
 
 const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i) {
+    if (!trainer) return NULL;
     return i < trainer->notes.count ? trainer->notes.items[i] : NULL;
 }

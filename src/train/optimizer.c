@@ -149,7 +149,11 @@ struct qkv_optimizer_options qkv_optimizer_defaults(void) {
 enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                      struct qkv_optimizer **out) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, out);
     *out = NULL;
+    QKV_NEED(qkv_call, model);
+    const struct qkv_optimizer_options usual = qkv_optimizer_defaults();
+    if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     enum qkv_status status = check_options(ctx, options);
     if (status) return status;
@@ -220,7 +224,8 @@ static void step_piece(void *argument, size_t item, int thread) {
 }
 
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
-    QKV_CALL(qkv_model_context(optimizer->model));
+    QKV_CALL(optimizer ? qkv_model_context(optimizer->model) : NULL);
+    QKV_NEED(qkv_call, optimizer);
     struct qkv_context *ctx = qkv_model_context(optimizer->model);
     char shown[2][QKV_REAL_TEXT];
     if (!(rate >= 0) || !isfinite((float)rate) || !isfinite((float)gradient_scale))

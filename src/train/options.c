@@ -111,6 +111,8 @@ static enum qkv_status range_check(struct qkv_context *ctx, const struct range *
 enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                               const char *value) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, options);
+    QKV_NEED(ctx, name);
     const struct qkv_train_option *option = find_option(name);
     if (!option) {
         char known[640] = "";
@@ -155,6 +157,7 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
 }
 
 void qkv_train_unset(struct qkv_train_options *options, const char *name) {
+    if (!options || !name) return;
     const struct qkv_train_option *option = find_option(name);
     static const size_t sizes[] = {[QKV_TRAIN_TEXT] = sizeof(const char *),
                                    [QKV_TRAIN_FILES] = QKV_FILES_MAX * sizeof(const char *),
@@ -183,6 +186,7 @@ static enum qkv_status apply_line(struct qkv_context *ctx, struct qkv_train_opti
 
 enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, options);
     *options = defaults;
     if (!preset) return QKV_OK;
     enum qkv_status status = qkv_preset_check(ctx, preset);

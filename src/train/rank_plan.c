@@ -172,7 +172,10 @@ static enum qkv_status plan_make(struct planner *p, struct qkv_rank_plan *plan) 
 
 enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_options *options, size_t batch,
                               size_t context, int ranks, int rank, struct qkv_rank_plan *plan) {
-    QKV_CALL(model->ctx);
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, options);
+    QKV_NEED(qkv_call, plan);
     struct qkv_context *ctx = model->ctx;
     struct qkv_model *learned = NULL; /* training makes fp32 of what is stored otherwise */
     const struct qkv_communicator before = ctx->ranks;

@@ -150,9 +150,12 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
                                         const struct qkv_resume_options *options, qkv_progress *progress, void *user,
                                         struct qkv_trainer **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
     struct qkv_resume_options changes = options ? *options : (struct qkv_resume_options){0};
     struct qkv_trainer *t = NULL;
-    *out = NULL;
     enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
     if (!qkv_context_rank(ctx))
         status = resume_lead(ctx, t, &changes, status);
@@ -175,5 +178,9 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
 enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
     return qkv_trainer_resume_with(ctx, folder, &(struct qkv_resume_options){.steps = steps}, progress, user, out);
 }

@@ -50,6 +50,9 @@ static enum qkv_status record_precision(struct qkv_context *ctx, const char *fol
 
 enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
+    QKV_NEED(ctx, precision);
     json_t *root;
     struct qkv_model_place place;
     *precision = QKV_FP32;
@@ -65,6 +68,9 @@ enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder,
 
 enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
+    QKV_NEED(ctx, documents);
     json_t *root;
     struct qkv_model_place place;
     *documents = false;

@@ -251,31 +251,35 @@ static bool state_lives(const struct state_record *record, enum state_lock lock)
     return fabs((double)silent) <= fmax(STATE_PATIENCE, steps);
 }
 
-enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *folder, struct qkv_run_condition *c) {
+enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *folder,
+                                       struct qkv_run_condition *condition) {
     QKV_CALL(ctx);
-    struct state_record record = {.shown = c};
+    QKV_NEED(ctx, folder);
+    QKV_NEED(ctx, condition);
+    struct state_record record = {.shown = condition};
     struct stat info;
     enum state_lock lock = STATE_LOCKS_UNKNOWN;
-    *c = (struct qkv_run_condition){0};
-    if (!folder) return qkv_fail(ctx, QKV_ARGUMENT, "a run needs a folder");
+    *condition = (struct qkv_run_condition){0};
     /* The lock before the state: whoever ends in between has written its last word before the lock was free. */
     const int log = state_open(folder, QKV_LOG_FILE, &info);
     if (log >= 0) lock = state_look_at_lock(log);
     enum qkv_status status = state_read(ctx, folder, &record);
     if (log >= 0 && !status) {
         const int64_t step = state_last_step(log, &info);
-        if (step > c->step) c->step = step;
-        if (info.st_mtime > c->updated && c->state == QKV_RUN_RUNNING) c->updated = info.st_mtime;
-        if (lock == STATE_LOCKED && c->state != QKV_RUN_RUNNING && c->state != QKV_RUN_DONE) {
-            c->state = QKV_RUN_RUNNING; /* and reads its files, before it says so: who it was before is not who it is */
-            c->pid = c->started = 0;
-            c->host[0] = c->message[0] = 0;
+        if (step > condition->step) condition->step = step;
+        if (info.st_mtime > condition->updated && condition->state == QKV_RUN_RUNNING)
+            condition->updated = info.st_mtime;
+        if (lock == STATE_LOCKED && condition->state != QKV_RUN_RUNNING && condition->state != QKV_RUN_DONE) {
+            condition->state =
+                QKV_RUN_RUNNING; /* and reads its files, before it says so: who it was before is not who it is */
+            condition->pid = condition->started = 0;
+            condition->host[0] = condition->message[0] = 0;
         }
     }
     if (log >= 0) close(log);
-    if (status || c->state != QKV_RUN_RUNNING || state_lives(&record, lock)) return status;
-    c->state = QKV_RUN_INTERRUPTED;
-    c->killed = true;
+    if (status || condition->state != QKV_RUN_RUNNING || state_lives(&record, lock)) return status;
+    condition->state = QKV_RUN_INTERRUPTED;
+    condition->killed = true;
     return QKV_OK;
 }
 

@@ -146,7 +146,10 @@ static enum qkv_status samples_keep(struct qkv_trainer *t, const struct qkv_buff
 }
 
 enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, char **text, size_t *size) {
-    QKV_CALL(trainer->ctx);
+    QKV_CALL(trainer ? trainer->ctx : NULL);
+    QKV_NEED(qkv_call, trainer);
+    QKV_NEED(qkv_call, text);
+    QKV_NEED(qkv_call, size);
     struct qkv_trainer *t = trainer;
     struct qkv_buffer out = {0};
     struct sample s = {.ctx = t->ctx, .text = &out};

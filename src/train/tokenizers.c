@@ -171,10 +171,14 @@ enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice,
                                     const char *const *specials, size_t special_count, qkv_progress *progress,
                                     void *user, struct qkv_tokenizer **out) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED_ALL(ctx, count, files);
+    QKV_NEED_ALL(ctx, special_count, specials);
     const char *names[QKV_FILES_MAX] = {0}, *size;
     struct qkv_text_files list = {0};
     enum qkv_tokenizer_kind kind;
-    *out = NULL;
     if (choice && !parse_kind(choice, &kind, &size))
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "tokenizer is \"%s\"; kinds that are trained are bytes, chars, chars+bytes, words, whitespace "

@@ -121,7 +121,8 @@ QKV_PART enum qkv_status trainer_learn(struct qkv_trainer *t) {
 }
 
 enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *t) {
-    QKV_CALL(t->ctx);
+    QKV_CALL(t ? t->ctx : NULL);
+    QKV_NEED(qkv_call, t);
     if (!t->profile) t->profile = qkv_allocate(t->ctx, 1, sizeof *t->profile);
     if (!t->profile) return QKV_MEMORY;
     t->profile->count = 0;
@@ -131,6 +132,7 @@ enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *t) {
 }
 
 struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *t) {
+    if (!t) return (struct qkv_profile_report){0};
     struct qkv_profile_report report = {.peak = t->peak};
     if (!t->profile) return report;
     report.steps = t->profiled;
@@ -197,7 +199,8 @@ static enum qkv_status trainer_write(struct qkv_trainer *t) {
 }
 
 enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
-    QKV_CALL(t->ctx);
+    QKV_CALL(t ? t->ctx : NULL);
+    QKV_NEED(qkv_call, t);
     if (t->failed)
         return qkv_fail(t->ctx, QKV_NUMBER,
                         "nothing was saved, as training failed with numbers that are not finite; the "
@@ -223,7 +226,8 @@ static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
 }
 
 enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report) {
-    QKV_CALL(trainer->ctx);
+    QKV_CALL(trainer ? trainer->ctx : NULL);
+    QKV_NEED(qkv_call, trainer);
     struct qkv_trainer *t = trainer;
     bool learns = !t->pending && t->report.step < t->options.steps && !qkv_trainer_ended(t);
     enum qkv_status status = QKV_OK;
@@ -250,14 +254,17 @@ enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_r
 /* ---- looking at it ----------------------------------------------------------------------------------------------------- */
 
 struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer) {
+    if (!trainer) return NULL;
     return trainer->model;
 }
 
 const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer) {
+    if (!trainer) return NULL;
     return &trainer->options;
 }
 
 bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file) {
+    if (!trainer || !file) return false;
     const struct qkv_text_files *files = &trainer->facts.data_files;
     bool valid = i >= files->count;
     if (valid) {
@@ -271,6 +278,7 @@ bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_tr
 }
 
 size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid) {
+    if (!trainer) return 0;
     size_t kept, count;
     if (trainer->examples) {
         count = qkv_example_data_counts(trainer, &kept);
@@ -288,6 +296,7 @@ static size_t batch_tokens(const struct qkv_batches *batches) {
 }
 
 size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid) {
+    if (!trainer) return 0;
     bool lines = trainer->lines.batches.count > 0;
     size_t kept, count;
     if (trainer->examples) {
@@ -300,6 +309,7 @@ size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid) {
 }
 
 size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
+    if (!trainer) return 0;
     const struct qkv_trainer *t = trainer;
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass);
     bytes += (2 * t->rows.positions + t->rows.source_positions + 2 * t->B) * sizeof(int32_t);
