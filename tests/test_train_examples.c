@@ -254,6 +254,33 @@ static void types_of_tokens_are_read(void **state) {
     qkv_context_free(ctx);
 }
 
+static void weights_that_are_no_numbers_have_no_score(void **state) {
+    (void)state;
+    static const char *const heads[] = {"classify", "classify_tokens"};
+    struct qkv_context *ctx = fixture_context(1);
+    for (size_t i = 0; i < TEST_COUNT(heads); i++) {
+        struct qkv_spec spec = examples_spec(ctx, frames, heads[i]);
+        const struct file all = {
+            .input = "in.features", .shape = {10, WIDTH, 12}, .rank = 3, .each = i == 1, .T = i == 1 ? 6 : 0};
+        struct qkv_labels_evaluation found;
+        struct qkv_model *model;
+        float *probabilities;
+        size_t count;
+        spec.head.classes = CLASSES;
+        assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &model));
+        const char *path = write_examples(ctx, "broken.safetensors", &all, 31);
+        assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found));
+        qkv_free(found.confusion);
+        qkv_model_weights_mutable(model, qkv_model_parameters(model) - 1)[0] = NAN;
+        assert_status(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found), QKV_NUMBER);
+        assert_message(ctx, "is not a finite number: the model's weights are broken");
+        assert_null(found.confusion);
+        if (i == 0) assert_status(ctx, qkv_classify_examples(model, path, &probabilities, &count), QKV_NUMBER);
+        qkv_model_free(model);
+    }
+    qkv_context_free(ctx);
+}
+
 /* What classify says of examples without targets is what evaluation counts. */
 static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     (void)state;
@@ -428,6 +455,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_goes_on_or_is_cut_is_the_same_run),
         cmocka_unit_test(what_a_file_must_hold_is_said),
         cmocka_unit_test(types_of_tokens_are_read),
+        cmocka_unit_test(weights_that_are_no_numbers_have_no_score),
         cmocka_unit_test(classes_of_examples_are_those_that_are_evaluated),
         cmocka_unit_test(a_file_that_shrinks_while_it_is_used_ends_in_a_sentence),
         cmocka_unit_test(targets_of_sources_are_learnt),

@@ -205,6 +205,25 @@ static void refuse(const char *from, struct qkv_train_options o, enum qkv_status
     assert_false(qkv_file_exists(folder));
 }
 
+static void weights_that_are_no_numbers_are_refused(void **state) {
+    (void)state;
+    char from[1024];
+    snprintf(from, sizeof from, "%s", fixture_run("from"));
+    for (enum kind kind = 0; kind <= LABELS; kind++) {
+        make_model(from, kind);
+        struct qkv_model *model = load(from);
+        size_t last = qkv_model_parameters(model) - 1;
+        qkv_model_weights_mutable(model, last)[0] = kind % 2 ? NAN : INFINITY;
+        char message[1400];
+        snprintf(message, sizeof message, "%s of %s holds numbers that are not finite, so nothing can be learnt",
+                 qkv_model_parameter(model, last)->name, from);
+        assert_ok(ctx, qkv_model_save(model, from));
+        qkv_model_free(model);
+        refuse(from, options_of(kind), QKV_NUMBER, message);
+        test_remove_tree(from);
+    }
+}
+
 static void other_labels_need_a_new_head(void **state) {
     (void)state;
     static const char *const three[] = {"less", "more", "none"}, *const others[] = {"less", "most"};
@@ -384,6 +403,7 @@ int main(void) {
         cmocka_unit_test(the_loss_before_the_first_step_is_that_of_the_model),
         cmocka_unit_test(a_smaller_context_takes_the_first_positions),
         cmocka_unit_test(a_classifier_keeps_its_head_whatever_the_order_of_its_labels),
+        cmocka_unit_test(weights_that_are_no_numbers_are_refused),
         cmocka_unit_test(other_labels_need_a_new_head),
         cmocka_unit_test(language_models_become_classifiers),
         cmocka_unit_test(every_model_becomes_a_classifier_of_tokens),

@@ -116,6 +116,9 @@ static enum qkv_status examples_confusion(struct qkv_context *ctx, size_t *confu
 enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress, void *user,
                                       struct qkv_labels_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, path);
+    QKV_NEED(qkv_call, evaluation);
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     const bool classes = qkv_head_has_classes(spec);
@@ -142,6 +145,11 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
     qkv_evaluate_share_free(&share);
     if (!status && !score.counted)
         status = qkv_fail(ctx, QKV_FORMAT, "%s: no target of it counts; all are %d", path, QKV_IGNORE);
+    if (!status && !isfinite(score.nll))
+        status = qkv_fail(ctx, QKV_NUMBER,
+                          "the loss over %s is not a finite number: the model's weights are broken; take those of an "
+                          "earlier checkpoint",
+                          path);
     examples_close(&e);
     if (status) {
         free(evaluation->confusion);
@@ -170,6 +178,10 @@ static bool examples_softmax(const float *scores, size_t n, float *out) {
 
 enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path, float **probabilities, size_t *count) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, path);
+    QKV_NEED(qkv_call, probabilities);
+    QKV_NEED(qkv_call, count);
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     const size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;

@@ -1,6 +1,7 @@
 /* Beginning a run with the weights of a model (option from): its spec, tokenizers and labels, and the weights by their names. What
  * the model does not have, a new head or the rows of new tokens, keeps the random values of a new model. The model is read
  * once; a run that goes on never needs it. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,6 +230,18 @@ static size_t origin_row(const struct qkv_trainer *t, const struct qkv_array *to
     return classes ? origin_find_label(t->origin, t->labels[i]) : i;
 }
 
+/* A run that began with such weights would fail at its first step. */
+static enum qkv_status origin_check_numbers(struct qkv_trainer *t, const struct qkv_array *to, const float *weights,
+                                            size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(weights[i]))
+            return qkv_fail(t->ctx, QKV_NUMBER,
+                            "%s of %s holds numbers that are not finite, so nothing can be learnt from there; begin "
+                            "with other weights",
+                            to->name, t->options.from);
+    return QKV_OK;
+}
+
 static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     const struct qkv_array *to = qkv_model_parameter(t->model, p), *from = origin_find(t->origin, to->name);
     if (t->options.new_head && strncmp(to->name, "head.", 5) == 0)
@@ -242,7 +255,7 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     const size_t bytes = width * qkv_dtype_size(from->dtype);
     for (size_t i = 0; i < rows; i++)
         qkv_to_float(weights + i * width, source + origin_row(t, to, i) * bytes, from->dtype, width);
-    return QKV_OK;
+    return origin_check_numbers(t, to, weights, rows * width);
 }
 
 /* What a new head does was chosen for the user, who said no task, and whose model does something else. */
