@@ -38,6 +38,15 @@ flags="-O1 -Wall -Wextra -Werror"
 [ "${SANITIZE:-0}" = 0 ] || flags="$flags -fsanitize=address,undefined"
 compiler=${COMPILER:-cc}
 try 0 make -C programs CC="$compiler" CFLAGS="$flags" LDFLAGS=
+# One line for a program, as the page says, links each of them.
+line=$(grep -m1 '^    cc -std=c11 -O2 -o train train\.c ' programs/README.md)
+[ -n "$line" ] || fail "examples/README.md has no line for one program"
+for program in programs/*.c; do
+    name=$(basename "$program" .c)
+    by_hand=${line//train/$name}
+    by_hand=${by_hand/cc -std=c11 -O2/$compiler -std=c11 $flags}
+    (cd programs && eval "$by_hand") >out 2>err || fail "by hand: $by_hand: $(head -3 err)"
+done
 try 0 programs/forward
 has out 'position 5: the highest score is token'
 has out '^decoder\.layers\.0\.attn: keys across'
