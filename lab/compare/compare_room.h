@@ -78,6 +78,8 @@ void qkv_variant_fail(struct qkv_comparison *c, struct qkv_variant_state *v);
 bool qkv_comparison_owns(const struct qkv_comparison *c, size_t variant, size_t seed);
 /* What follows is called by all ranks. The failure of one is that of all. */
 enum qkv_status qkv_comparison_agree(struct qkv_comparison *c, enum qkv_status status);
+/* Whether all have the same kernels and the same precision where that is auto; a rank that has not is named. Fails with QKV_ARGUMENT, QKV_RANK. */
+enum qkv_status qkv_comparison_alike(struct qkv_comparison *c);
 enum qkv_status qkv_comparison_share_failures(struct qkv_comparison *c);
 enum qkv_status qkv_comparison_share_losses(struct qkv_comparison *c);
 enum qkv_status qkv_comparison_share_notes(struct qkv_comparison *c, const struct qkv_compare_listener *listener);

@@ -301,6 +301,7 @@ enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_
     if (!status) status = check_file(*out, &training);
     if (!status) status = make_all_variants(*out, options);
     status = qkv_comparison_agree(*out, status);
+    if (!status) status = qkv_comparison_alike(*out);
     /* Rank 0 makes the folder and the texts, then the others find them. */
     for (int first = 1; first >= 0 && !status; first--) {
         if (first == ((*out)->ranks.rank == 0)) status = plan_open(*out, options, &training);

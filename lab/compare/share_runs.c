@@ -41,6 +41,29 @@ static enum qkv_status share_gather(struct qkv_comparison *c, const void *own, s
     return status;
 }
 
+/* Runs of other kernels, or of another precision where that is auto, have other numbers: none may be compared with them. */
+enum qkv_status qkv_comparison_alike(struct qkv_comparison *c) {
+    struct card {
+        char isa[32], precision[8];
+    } own = {.isa = ""}, all[QKV_RANKS_MOST];
+    if (c->ranks.ranks <= 1) return QKV_OK;
+    snprintf(own.isa, sizeof own.isa, "%s", qkv_context_isa(c->ctx));
+    snprintf(own.precision, sizeof own.precision, "%s", qkv_auto_precision(c->ctx) == QKV_FP32 ? "fp32" : "bf16");
+    enum qkv_status status = share_gather(c, &own, sizeof own, all);
+    if (status) return status;
+    if (strcmp(own.isa, all->isa) != 0)
+        status =
+            qkv_fail(c->ctx, QKV_ARGUMENT,
+                     "kernel table %s here and %s on rank 0; set QKV_ISA on all hosts to one that each of them has",
+                     own.isa, all->isa);
+    else if (strcmp(own.precision, all->precision) != 0)
+        status = qkv_fail(c->ctx, QKV_ARGUMENT,
+                          "precision auto is %s here and %s on rank 0; give all ranks the same "
+                          "QKV_PRECISION",
+                          own.precision, all->precision);
+    return qkv_comparison_agree(c, status);
+}
+
 /* A variant that failed on some rank has failed on all, with the sentence of the first that says why. */
 static enum qkv_status share_failure(struct qkv_comparison *c, struct qkv_variant_state *v, char *all) {
     char own[SENTENCE] = "";

@@ -95,6 +95,13 @@ cmp -s <(cut -d, -f1-4 compare-1/results.csv) results-1 || fail "two ranks have 
 try 1 "$QKV" compare $compare --steps 5 --quiet --out compare-1
 has err '^qkv: the comparison in compare-1 was begun with other options: training was'
 
+# Ranks whose numbers could not be compared.
+other=$([ "${QKV_PRECISION:-}" = fp32 ] && echo bf16 || echo fp32) # than rank 0 is given
+try 1 mpirun -n 1 env QKV_PRECISION=$([ $other = fp32 ] && echo bf16 || echo fp32) "$single" compare $compare --steps 4 --quiet --out mixed : \
+    -n 1 env QKV_PRECISION=$other "$single" compare $compare --steps 4 --quiet --out mixed
+has err "^qkv: rank 1: precision auto is $other here and "
+[ ! -e mixed ] || fail "a comparison that was refused has left a folder"
+
 # A variant that only rank 1 trains, and cannot: the others go on, and its rank is told.
 ranks 3
 mkdir blocked
