@@ -204,6 +204,8 @@ browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0,"shown":['"$sho
 browse going.html '{"runs":1,"samples":0,"damaged":0,"state":"killed"}' report.js
 browse judged.html '{"runs":1,"steps":4,"samples":0,"damaged":0,"unit":"Loss, nats a line over","best":"accuracy 0.9000 at 3"}' report.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js 500 0
+sed 's|</style>|body { width: 390px }</style>|' both.html >narrow.html
+browse narrow.html '{"runs":2,"steps":26,"samples":1,"damaged":1}' report.js 500
 browse big.html '{"heads":144,"queries":500,"keys":500,"kinds":1,"colours":10,"text":"that"}' attend.js 390 0
 # 500 tokens of 12 x 12 heads are there in two seconds, and every view in 100 ms; the best of five, as others use the machine, too.
 for i in 1 2 3 4 5; do

@@ -118,7 +118,7 @@
         return page.el("section", null, page.el("h2", null, "Where the options differ"),
             page.el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "options in which the runs differ" }, page.el("table", null,
                 page.el("thead", null, page.el("tr", null, page.el("th", { scope: "col" }, "run"), ...keys.map((key) => page.el("th", { scope: "col", class: "text" }, words(key))))),
-                page.el("tbody", null, ...runs.map((run) => page.el("tr", null, page.el("th", { scope: "row" }, run.name), ...keys.map((key) => page.el("td", { class: "text" }, option(run, key)))))))));
+                page.el("tbody", null, ...runs.map((run) => page.el("tr", null, page.el("th", { scope: "row" }, run.name), ...keys.map((key) => page.el("td", { class: option(run, key).length > 14 ? "text" : "word" }, option(run, key)))))))));
     }
     function options(run) {
         const keys = keysOf([run]);
@@ -128,7 +128,7 @@
     }
     function machines(run) {
         const rows = run.machines.map((m) => page.el("li", null, `from step ${page.number(m.step)}, ${String(m.time).replace("T", " ").replace("Z", " UTC")}: ` +
-            `${m.cpu}, ${m.threads} of ${m.cpus} CPUs, ${m.isa}, ${m.precision || "fp32"}, ${page.short(m.memory)}B of memory, ${m.system}, qkv ${m.qkv}`));
+            `${m.cpu}, ${m.threads} of ${m.cpus} CPUs, ${m.isa}, ${m.precision || "fp32"}, ${page.bytes(m.memory)} of memory, ${m.system}, qkv ${m.qkv}`));
         return rows.length > 0 ? page.el("ul", null, ...rows) : page.el("p", { class: "note" }, "The machine was not logged.");
     }
     function samples(run) {

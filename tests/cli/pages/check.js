@@ -45,6 +45,15 @@ test.common = () => {
         const scrolls = /auto|scroll/.test(getComputedStyle(element).overflowY) && element.scrollHeight > element.clientHeight + 1;
         test.check(`something scrolls inside the page: ${element.outerHTML.slice(0, 90)}`, !scrolls);
     }
+    /* A table may be wider than the window: then its side says so, and no word or number of it is broken. */
+    for (const table of test.all(".scroll")) test.check("a table does not show that it scrolls", getComputedStyle(table).backgroundImage.includes("gradient"));
+    for (const cell of test.all(".scroll th, .scroll td")) {
+        const text = cell.textContent.trim(), range = document.createRange();
+        if (!text || text.length > 14 || /[\s-]/.test(text) || !cell.getClientRects().length) continue;
+        range.selectNodeContents(cell);
+        const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.bottom)));
+        test.check(`"${text}" is broken`, lines.size === 1, lines.size);
+    }
     test.same("the language of the page", document.documentElement.lang, "en");
     test.check("the page is wider than the window", document.documentElement.scrollWidth <= innerWidth + 1, `${document.documentElement.scrollWidth} of ${innerWidth}`);
     /* Text must be read on its background (WCAG 2.1, 1.4.3: at least 4.5). */

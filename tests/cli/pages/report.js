@@ -10,6 +10,8 @@ test.run(async () => {
     test.check("a state that is none", states.every((s) => ["running", "done", "failed", "interrupted", "killed"].includes(s)), states.join());
     test.check("there are no charts", charts.length >= 4);
     test.common();
+    for (const line of test.all("main li").map((l) => l.textContent).filter((t) => t.includes(" of memory")))
+        test.check("memory in units of 1,024", /, [0-9.]+ [KMGT]iB of memory, /.test(line), line);
     for (const canvas of charts) {
         test.check(`${canvas.getAttribute("aria-label")} is not drawn`, test.colours(canvas) > 3, test.colours(canvas));
         test.check("the label of a chart", / over step: /.test(canvas.getAttribute("aria-label")), canvas.getAttribute("aria-label"));
