@@ -110,6 +110,32 @@ static void test_cross_attention(void **state) {
 
 /* ---- settings ---------------------------------------------------------------------------------------------------------- */
 
+/* Cross attention says what it has of its own; the head's transform is as wide as the spec, not as the stack that it reads. */
+static void what_is_not_said_follows_the_attention_and_the_spec(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"format\":\"qkv\",\"version\":2,\"d_model\":32,\"context\":16,\"vocab\":20,\"tie\":\"none\","
+        "\"head\":{\"transform\":{\"activation\":\"tanh\"}},"
+        "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2},\"ffn\":{\"d_ff\":8}},"
+        "\"decoder\":{\"d_model\":16,\"layers\":1,\"attention\":{\"heads\":4,\"kv_heads\":2,\"head_dim\":12,"
+        "\"value_dim\":6,\"softcap\":30,\"scale\":0.5,\"bias\":\"qkv\",\"sinks\":true,\"clip\":3,\"window\":4,"
+        "\"qk_norm\":{\"kind\":\"rmsnorm\",\"eps\":1e-3},\"position\":{\"kind\":\"rope\"}},\"ffn\":{\"d_ff\":8}}}";
+    static struct qkv_spec s;
+    for (int heads = 4; heads >= 2; heads -= 2) {
+        const char *const fewer[] = {"decoder.cross.heads=2"};
+        assert_ok(ctx, qkv_spec_parse(ctx, &s, "stacks", json, sizeof json - 1, fewer, heads == 2));
+        const struct qkv_attention_spec *c = &s.decoder.kinds[0].cross;
+        assert_true(c->softcap == 30 && c->scale == 0.5 && c->bias == QKV_BIAS_QKV && c->sinks && c->clip == 3);
+        assert_true(c->qk_norm.norm.given && c->qk_norm.norm.eps == 1e-3);
+        assert_true(!c->causal && c->window == 0 && c->position.kind == QKV_POSITION_NONE);
+        assert_int_equal(c->heads, heads);
+        assert_int_equal(c->kv_heads, 2); /* of two heads each its own */
+        assert_int_equal(c->head_dim, heads == 4 ? 12 : 8);
+        assert_int_equal(c->value_dim, heads == 4 ? 6 : 8);
+    }
+    assert_int_equal(s.head.transform.width, 32);
+}
+
 static void test_settings(void **state) {
     (void)state;
     struct qkv_spec s;
@@ -195,8 +221,8 @@ static void test_printed_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),        cmocka_unit_test(defaults_depend_on_the_position_and_the_gate),
-        cmocka_unit_test(test_cross_attention), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_printed_text),
+        cmocka_unit_test(test_cross_attention), cmocka_unit_test(what_is_not_said_follows_the_attention_and_the_spec),
+        cmocka_unit_test(test_settings),        cmocka_unit_test(test_printed_text),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
