@@ -95,6 +95,7 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!code) code = export_check(ctx, a, words[0]);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
     if (!code) code = export_write(ctx, a, model);
+    if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
     qkv_model_free(model);

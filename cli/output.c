@@ -153,6 +153,7 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
     if (code == CLI_DONE && qkv_model_load(ctx, folder, model)) code = cli_broken(ctx);
     if (code == CLI_DONE && qkv_context_precision(ctx) != QKV_FP32)
         cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
+    if (code == CLI_DONE && qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
     if (code == CLI_DONE && qkv_model_tokenizer_problem(*model))
         cli_say("it works by ids, as it has no tokenizer that can be read: %s", qkv_model_tokenizer_problem(*model));
     return code;

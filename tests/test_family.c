@@ -193,6 +193,20 @@ static void folders_give_the_numbers_of_the_reference_in_old_and_new_words(void 
     every_folder(check_numbers, *state);
 }
 
+/* Random, unusual settings of every family (tests/golden/make/hf_random.py). */
+static void check_settings(const char *folder, const char *name, void *user) {
+    char old[600];
+    run_published(folder, folder, NULL, QKV_FP32);
+    snprintf(old, sizeof old, "%s/old.%s", (const char *)user, name);
+    link_folder(folder, old, "config.legacy.json");
+    run_published(old, folder, NULL, QKV_FP32);
+    test_remove_tree(old);
+}
+
+static void unusual_settings_give_the_numbers_of_the_reference(void **state) {
+    assert_true(each_folder(TEST_SOURCE_DIR "/tests/golden/hf_random", check_settings, *state) >= 140);
+}
+
 /* ---- there and back ------------------------------------------------------------------------------------------------------ */
 
 static void expect_same_model(const struct qkv_model *a, const struct qkv_model *b) {
@@ -332,17 +346,28 @@ static void matrices_that_stand_otherwise_keep_their_format_and_numbers(void **s
     every_folder(check_turned, *state);
 }
 
-/* The bias of BART's scores is a buffer there: it does not learn. */
+/* The bias of BART's scores and the corrections of DeepSeek's routers are buffers there: they do not learn, and balancing leaves them. */
 static void buffers_of_a_family_do_not_learn(void **state) {
     (void)state;
-    struct qkv_context *ctx;
-    struct qkv_model *model;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    load_or_fail(ctx, TEST_SOURCE_DIR "/tests/golden/hf/bart_small", &model);
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        assert_int_equal(qkv_model_trainable(model, i), strcmp(qkv_model_parameter(model, i)->name, "head.bias") != 0);
-    qkv_model_free(model);
-    qkv_context_free(ctx);
+    static const char *const folders[] = {"bart_small", "deepseek_v3_plain"};
+    static const char *const buffers[] = {"head.bias", "decoder.layers.1.ffn.correction.weight"};
+    for (size_t k = 0; k < TEST_COUNT(folders); k++) {
+        struct qkv_context *ctx;
+        struct qkv_model *model;
+        char path[300];
+        size_t found = 0;
+        snprintf(path, sizeof path, TEST_SOURCE_DIR "/tests/golden/hf/%s", folders[k]);
+        assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+        load_or_fail(ctx, path, &model);
+        for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+            const bool buffer = strcmp(qkv_model_parameter(model, i)->name, buffers[k]) == 0;
+            assert_int_equal(qkv_model_trainable(model, i), !buffer);
+            found += buffer;
+        }
+        assert_int_equal(found, 1);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+    }
 }
 
 /* The names of classes are id2label and label2id there, those of a model that came from elsewhere too. */
@@ -425,6 +450,7 @@ static void sinusoids_are_a_tensor_where_a_family_has_one(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_give_the_numbers_of_the_reference_in_old_and_new_words),
+        cmocka_unit_test(unusual_settings_give_the_numbers_of_the_reference),
         cmocka_unit_test(what_is_read_and_written_and_read_is_the_same_to_the_bit),
         cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),

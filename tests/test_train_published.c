@@ -149,30 +149,38 @@ static void every_family_learns_and_is_exported_as_it_was(void **state) {
 
 static void buffers_of_a_family_are_frozen_in_runs_from_it_too(void **state) {
     (void)state;
-    static const char *const names[] = {"bart", "marian"};
-    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+    static const struct {
+        const char *name, *type, *freeze, *ours, *buffer,
+            *frozen; /* which is frozen of ours by request, and both there */
+    } cases[] = {
+        {"bart", "bart", "encoder.layers.0.*", "head.bias", "final_logits_bias", "encoder.layers.0."},
+        {"marian", "marian", "encoder.layers.0.*", "head.bias", "final_logits_bias", "encoder.layers.0."},
+        {"deepseek_v3_plain", "deepseek_v3", "decoder.layers.0.*", "decoder.layers.1.ffn.correction.weight",
+         "e_score_correction_bias", "model.layers.0."},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         char folder[600], path[700], run[1024];
         struct qkv_context *ctx = fixture_context(1);
         struct qkv_trainer *t;
         struct qkv_tensors *before, *after;
         double losses[4];
-        if (!published_find(names[i], folder)) {
+        if (!published_find(cases[i].name, folder)) {
             qkv_context_free(ctx);
             continue;
         }
         snprintf(path, sizeof path, "%s/case.safetensors", folder);
         snprintf(run, sizeof run, "%s", fixture_run("buffers"));
         struct qkv_train_options o = published_options(ctx, folder, path, 2, 4);
-        assert_ok(ctx, qkv_train_set(ctx, &o, "freeze", "encoder.layers.0.*"));
+        assert_ok(ctx, qkv_train_set(ctx, &o, "freeze", cases[i].freeze));
         t = published_begin(ctx, &o, run);
-        assert_string_equal(qkv_trainer_options(t)->freeze[1], "head.bias");
+        assert_string_equal(qkv_trainer_options(t)->freeze[1], cases[i].ours);
         published_losses(ctx, t, 2, losses);
         assert_ok(ctx, qkv_trainer_save(t));
         qkv_trainer_free(t);
         assert_ok(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t));
         published_losses(ctx, t, 2, losses);
         const char *out = fixture_run("buffers.out");
-        assert_ok(ctx, qkv_model_export_published(qkv_trainer_model(t), names[i], "f32", out));
+        assert_ok(ctx, qkv_model_export_published(qkv_trainer_model(t), cases[i].type, "f32", out));
         qkv_trainer_free(t);
         snprintf(path, sizeof path, "%s/model.safetensors", folder);
         assert_ok(ctx, qkv_tensors_open(ctx, path, &before));
@@ -181,7 +189,7 @@ static void buffers_of_a_family_are_frozen_in_runs_from_it_too(void **state) {
         size_t same = 0, others = 0;
         for (size_t k = 0; k < qkv_tensors_count(after); k++) {
             const struct qkv_array *y = qkv_tensors_at(after, k), *x = qkv_tensors_find(before, y->name);
-            const bool frozen = strstr(y->name, "final_logits_bias") || strstr(y->name, "encoder.layers.0.");
+            const bool frozen = strstr(y->name, cases[i].buffer) || strstr(y->name, cases[i].frozen);
             assert_non_null(x);
             assert_int_equal(!memcmp(x->data, y->data, y->bytes), frozen);
             if (frozen)

@@ -5,7 +5,7 @@
  * can say is refused with the key of config.json that says so; nothing is approximated. Matrices in bf16 and f16 that stand there as a
  * model has them are mapped, and fused ones are cut where they lie; those stored in another order are copied in fp32. Dropout is a
  * matter of training and not taken over. Matrices in 8 bits with a scale for each block (DeepSeek V3) and experts in MXFP4 (gpt-oss) are
- * read as floats. Weights that are no parameters there, as the final_logits_bias of BART, are frozen
+ * read as floats. Weights that are no parameters there, as the final_logits_bias of BART and the corrections of DeepSeek V3, which balancing has moved, are frozen
  * (qkv_model_set_trainable), and stay so in a run that begins with the model. */
 #ifndef QKV_PUBLIC_PUBLISHED_H
 #define QKV_PUBLIC_PUBLISHED_H
@@ -23,6 +23,9 @@ QKV_API const char *qkv_model_family(const struct qkv_model *model);
 /* Why a published model has no tokenizer though its folder has a tokenizer.json: a sentence; NULL where it has one, or there is no
  * file. Such a model works by ids. Owned by the model. */
 QKV_API const char *qkv_model_tokenizer_problem(const struct qkv_model *model);
+/* What is wrong in a published folder and changes nothing of what is read, as a total_size of its index that is not that of
+ * the tensors: a sentence; NULL where nothing is. Owned by the model. */
+QKV_API const char *qkv_model_warning(const struct qkv_model *model);
 /* How the folder of a model makes vectors of texts, as sentence-transformers reads it from modules.json; false: it does not say. *most: the
  * most tokens of a text, of which the first are kept; 0: the context. Any thread. */
 QKV_API bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most);

@@ -75,7 +75,8 @@ struct qkv_family_kind {
 struct qkv_family_layers {
     const char *list; /* the key with a value for each layer; NULL: there is none */
     const struct qkv_family_kind *kinds;
-    /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as listed, or 0 */
+    /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as listed, or 0. -1: it
+     * may not be what the list says */
     int (*kind)(const json_t *config, int layer, int listed);
     /* sets the keys that say what is one, beside a list or without, of the values of all layers, or, beside a list, of their names;
      * what they cannot say is found out later */

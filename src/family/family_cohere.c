@@ -20,7 +20,7 @@ const struct qkv_family qkv_family_cohere = {
     .stacks = "decoder",
     .defaults = "vocab_size=256000; hidden_size=8192; intermediate_size=22528; num_hidden_layers=40; "
                 "num_attention_heads=64; num_key_value_heads=null; head_dim=null; hidden_act='silu'; "
-                "max_position_embeddings=8192; layer_norm_eps=1e-5; rope_theta=10000.0; rope_scaling=null; "
+                "max_position_embeddings=8192; layer_norm_eps=1e-5; rope_theta=500000.0; rope_scaling=null; "
                 "tie_word_embeddings=true; attention_bias=false; use_qk_norm=false; logit_scale=0.0625",
     .spec =
         QKV_FAMILY_LLAMA_SPEC "decoder.attention.position.pairing='interleaved'; decoder.norm.placement='parallel'; "

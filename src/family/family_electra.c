@@ -20,8 +20,8 @@ static const struct qkv_family_rule transforms[] = {
 };
 
 static const struct qkv_family_rule widths[] = {
-    {"@electra.embeddings_project.weight=true", "encoder.embed.width=$embedding_size; encoder.embed.bias=true"},
-    {"@electra.embeddings_project.weight=false", "encoder.embed.width=0"},
+    {"@narrow=true", "encoder.embed.width=$embedding_size; encoder.embed.bias=true"},
+    {"@narrow=false", "encoder.embed.width=0; d_model=$embedding_size"},
     {NULL, NULL},
 };
 

@@ -8,9 +8,12 @@ static const struct qkv_family_rule biases[] = {
 };
 
 static const struct qkv_family_rule blocks[] = {
-    {"new_decoder_architecture=true; num_ln_in_parallel_attn=1", "decoder.norm.placement='parallel'"},
-    {"new_decoder_architecture=true; num_ln_in_parallel_attn=2", "decoder.norm.placement='parallel_two'"},
-    {"new_decoder_architecture=true; num_ln_in_parallel_attn=null", "decoder.norm.placement='parallel_two'"},
+    {"new_decoder_architecture=true; parallel_attn=true; num_ln_in_parallel_attn=1",
+     "decoder.norm.placement='parallel'"},
+    {"new_decoder_architecture=true; parallel_attn=true; num_ln_in_parallel_attn=2",
+     "decoder.norm.placement='parallel_two'"},
+    {"new_decoder_architecture=true; parallel_attn=true; num_ln_in_parallel_attn=null",
+     "decoder.norm.placement='parallel_two'"},
     {"new_decoder_architecture=false; parallel_attn=true; num_ln_in_parallel_attn=!2",
      "decoder.norm.placement='parallel'"},
     {"new_decoder_architecture=false; parallel_attn=false", "decoder.norm.placement='pre'"},

@@ -23,10 +23,10 @@ static const struct qkv_family_rule affine[] = {
 };
 
 static const struct qkv_family_rule widths[] = {
-    {"@model.decoder.project_in.weight=true",
+    {"@narrow=true",
      "decoder.embed.width=$word_embed_proj_dim; decoder.embed.project='token'; decoder.embed.bias=false; "
      "head.transform.width=$word_embed_proj_dim; head.transform.activation='none'; head.transform.bias=false"},
-    {"@model.decoder.project_in.weight=false", "decoder.embed.width=0; head.transform=null"},
+    {"@narrow=false", "decoder.embed.width=0; head.transform=null; d_model=$word_embed_proj_dim"},
     {NULL, NULL},
 };
 
@@ -65,7 +65,7 @@ const struct qkv_family qkv_family_opt = {
     .stacks = "decoder",
     .defaults = "vocab_size=50272; hidden_size=768; num_hidden_layers=12; ffn_dim=3072; max_position_embeddings=2048; "
                 "do_layer_norm_before=true; _remove_final_layer_norm=false; num_attention_heads=12; "
-                "activation_function='relu'; tie_word_embeddings=true; enable_bias=true; "
+                "activation_function='relu'; tie_word_embeddings=true; enable_bias=true; word_embed_proj_dim=null; "
                 "layer_norm_elementwise_affine=true",
     .spec =
         "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "

@@ -16,8 +16,9 @@ static const struct qkv_family_kind kinds[] = {
 static int kind_of(const json_t *config, int layer, int listed) {
     const json_int_t most = json_integer_value(json_object_get(config, "max_window_layers"));
     const int window = listed >= 0 ? listed : layer % 2 == 0 && layer < most;
-    return 2 * qkv_family_qwen_sparse(config, layer, -1) +
-           (json_is_true(json_object_get(config, "use_sliding_window")) && window);
+    const bool windows = json_is_true(json_object_get(config, "use_sliding_window"));
+    if (listed > 0 && !windows) return -1;
+    return 2 * qkv_family_qwen_sparse(config, layer, -1) + (windows && window);
 }
 
 static void kinds_write(json_t *config, const json_t *names) {

@@ -116,12 +116,22 @@ static bool fill_labels(json_t *config) {
     return !strstr(class, "Classification") || fill_defaults(config, "id2label={'0':'LABEL_0','1':'LABEL_1'}");
 }
 
+/* Whether tokens are embedded in fewer channels than layers have, "@narrow". */
+static bool embeds_narrowly(const json_t *config) {
+    const json_t *width = json_object_get(config, "embedding_size"), *hidden = json_object_get(config, "hidden_size");
+    if (!width) width = json_object_get(config, "word_embed_proj_dim");
+    return width && !json_is_null(width) && !qkv_family_same(width, hidden);
+}
+
 /* What a table asks of the tensors becomes keys. */
 static void find_tensors(const struct qkv_family_reading *r, const char *when, qkv_family_has *has, const void *user) {
     struct qkv_family_piece piece;
     while (qkv_family_next(&when, &piece))
-        if (piece.key[0] == '@' && (has || !json_object_get(r->config, piece.key)))
-            json_object_set_new(r->config, piece.key, json_boolean(files_have(r, piece.key + 1, has, user)));
+        if (piece.key[0] == '@' && (has || !json_object_get(r->config, piece.key))) {
+            const bool narrow = !strcmp(piece.key, "@narrow");
+            const bool is = narrow ? embeds_narrowly(r->config) : files_have(r, piece.key + 1, has, user);
+            json_object_set_new(r->config, piece.key, json_boolean(is));
+        }
 }
 
 static void find_all_tensors(const struct qkv_family_reading *r, qkv_family_has *has, const void *user) {
@@ -262,12 +272,23 @@ static enum qkv_status kind_of(const struct qkv_family_reading *r, int layer, in
         return qkv_fail(r->ctx, QKV_SPEC, "%s: %s has no kind for layer %d that models of type %s can have", r->name,
                         layers->list, layer, r->family->type);
     *kind = layers->kind ? layers->kind(r->config, layer, listed) : listed < 0 ? 0 : listed;
-    return QKV_OK;
+    return *kind < 0
+               ? qkv_family_refuse(r, layers->list, "a list without sliding_attention, as use_sliding_window is false")
+               : QKV_OK;
 }
 
 static bool is_type(const json_t *value) {
     const char *type = json_string_value(value);
     return type && (!strcmp(type, "full_attention") || !strcmp(type, "sliding_attention"));
+}
+
+static enum qkv_status refuse_length(const struct qkv_family_reading *r, const char *list, json_int_t count) {
+    const char *stack = strstr(r->family->stacks, "decoder") ? "decoder.layers" : "encoder.layers";
+    const char *key = json_string_value(json_object_get(r->paths, stack));
+    char instead[160];
+    snprintf(instead, sizeof instead, "a list with a value for each of the %lld layers (%s)", (long long)count,
+             key ? key : stack);
+    return qkv_family_refuse(r, list, instead);
 }
 
 /* What says the kinds of layers; null is nothing. */
@@ -278,7 +299,7 @@ static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int
     for (size_t i = 0; i < 2; i++) {
         const json_t *list = lists[i] ? qkv_family_get(r->config, lists[i]) : NULL;
         if (list && !json_is_null(list) && (!json_is_array(list) || (json_int_t)json_array_size(list) != count))
-            return qkv_family_refuse(r, lists[i], "a list with a value for each layer");
+            return refuse_length(r, lists[i], count);
     }
     for (size_t i = 0; i < 2 && of->numbers[i]; i++) {
         const json_t *value = qkv_family_get(r->config, of->numbers[i]);
@@ -364,8 +385,8 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     if (!status) status = qkv_family_spell_rotations(&r);
     if (!status) {
         spell_aliases(r.config, r.family->aliases);
-        find_all_tensors(&r, has, user);
         if (!fill_defaults(r.config, r.family->defaults) || !fill_labels(r.config)) status = QKV_MEMORY;
+        find_all_tensors(&r, has, user);
     }
     *config = (struct qkv_family_config){0};
     if (!status) status = read_quantization(&r, config);

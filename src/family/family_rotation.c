@@ -33,6 +33,9 @@ static enum qkv_status check_rotation(const struct qkv_family_reading *r, const 
         const bool known = type || qkv_family_scaling_has(key) || !strcmp(key, "rope_theta") ||
                            !strcmp(key, "partial_rotary_factor") || !strcmp(key, "finetuned");
         if (!known && !json_is_null(value)) return qkv_family_refuse(r, text, "rotations without this key");
+        const bool part =
+            !strcmp(key, "partial_rotary_factor") && !json_is_null(value) && json_number_value(value) != 1;
+        if (part && !qkv_family_reads(r->family, key)) return qkv_family_refuse(r, text, "1");
     }
     return QKV_OK;
 }

@@ -144,7 +144,7 @@ const struct qkv_family_tensor qkv_family_gemma_tensors[] = {
 
 /* All layers see everything, unless use_sliding_window; then those from max_window_layers on have the window. */
 static int qwen_window(const json_t *config, int layer, int listed) {
-    if (!json_is_true(json_object_get(config, "use_sliding_window"))) return 0;
+    if (!json_is_true(json_object_get(config, "use_sliding_window"))) return listed > 0 ? -1 : 0;
     if (listed >= 0) return listed;
     return layer >= (int)json_integer_value(json_object_get(config, "max_window_layers"));
 }
@@ -209,7 +209,8 @@ const struct qkv_family_tensor qkv_family_deepseek_tensors[] = {
     {"attn.kv_a,attn.k_rope", "model.layers.{N}.self_attn.kv_a_proj_with_mqa", 0, 0, NULL},
     {"attn.kv_a_norm", "model.layers.{N}.self_attn.kv_a_layernorm", 0, 0, NULL},
     {"attn.k_b,attn.v_b", "model.layers.{N}.self_attn.kv_b_proj", QKV_FAMILY_HEADS, 0, NULL},
-    {"ffn.correction", "=model.layers.{N}.mlp.gate.e_score_correction_bias", 0, QKV_FAMILY_FLAT, NULL},
+    {"ffn.correction", "=model.layers.{N}.mlp.gate.e_score_correction_bias", 0, QKV_FAMILY_FLAT | QKV_FAMILY_BUFFER,
+     NULL},
     {"ffn.shared.gate", "model.layers.{N}.mlp.shared_experts.gate_proj", 0, 0, NULL},
     {"ffn.shared.up", "model.layers.{N}.mlp.shared_experts.up_proj", 0, 0, NULL},
     {"ffn.shared.down", "model.layers.{N}.mlp.shared_experts.down_proj", 0, 0, NULL},

@@ -122,7 +122,7 @@ static json_t *there_expansion(const json_t *config, const json_t *x) {
 /* Positions begin behind that of the padding. */
 static json_t *there_next(const json_t *config, const json_t *x) {
     (void)config;
-    return json_is_integer(x) ? there_whole(json_number_value(x) + 1) : json_incref((json_t *)(uintptr_t)x);
+    return json_is_integer(x) ? there_whole(json_number_value(x) + 1) : NULL;
 }
 
 static json_t *there_behind_pad(const json_t *config, const json_t *x) {
@@ -423,7 +423,7 @@ static const struct {
     {"rotary", there_rotary, back_rotary, "is out of range"},
     {"types", there_rule, back_types, "is out of range"},
     {"expansion", there_expansion, back_expansion, "is out of range"},
-    {"next", there_next, back_next, "is out of range"},
+    {"next", there_next, back_next, "is no whole number"},
     {"behind_pad", there_behind_pad, back_behind_pad, "is out of range"},
     {"down", there_down, back_down, "is no multiple of patch_size"},
     {"across", there_across, back_across, "is no multiple of patch_size"},

@@ -83,6 +83,13 @@ static const char *key_spelled(const struct qkv_family_reading *r, const char *k
         snprintf(text, 96, "%s", piece.key);
         return text;
     }
+    const json_t *rotation = json_object_get(r->root, "rope_parameters");
+    for (aliases = r->family->aliases ? r->family->aliases : "";
+         !qkv_family_get(r->root, key) && qkv_family_next(&aliases, &piece);) {
+        if (strcmp(piece.value, key) || !json_object_get(rotation, piece.key)) continue;
+        snprintf(text, 96, "rope_parameters.%.60s", piece.key);
+        return text;
+    }
     if (!strcmp(key, "rope_scaling") && json_object_size(json_object_get(r->root, "rope_parameters")) &&
         !json_object_size(json_object_get(r->root, key)))
         return "rope_parameters";
@@ -107,6 +114,13 @@ static bool word_key(const struct qkv_family_reading *r, const char *word, bool 
     return false;
 }
 
+/* The same path of a stack whose layers are of one kind: "decoder.kinds.full.norm.eps" is "decoder.norm.eps". */
+static bool without_kind(const char *word, char out[192]) {
+    const char *kinds = strstr(word, ".kinds."), *end = kinds ? strchr(kinds + 7, '.') : NULL;
+    if (end) snprintf(out, 192, "%.*s%s", (int)(kinds - word), word, end);
+    return end != NULL;
+}
+
 static bool is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
@@ -119,14 +133,16 @@ char *qkv_family_reword(const struct qkv_family_reading *r, const char *message)
     if (!strncmp(message, r->name, name)) at += name; /* a path of words */
     status = qkv_buffer_print(r->ctx, &text, "%.*s", (int)(at - message), message);
     while (*at && !status) {
-        char word[192], key[192];
+        char word[192], one[192], key[192];
         size_t n = 0;
         while (is_word(at[n])) n++;
         while (n && at[n - 1] == '.') n--; /* the end of a sentence */
         snprintf(word, sizeof word, "%.*s", (int)n, at);
         const bool number = at[n] == ' ' && strchr("-0123456789", at[n + 1]) && at[n + 1];
         const bool found =
-            n && n < sizeof word && (word_key(r, word, false, key) || (number && word_key(r, word, true, key)));
+            n && n < sizeof word &&
+            (word_key(r, word, false, key) || (without_kind(word, one) && word_key(r, one, false, key)) ||
+             (number && word_key(r, word, true, key)));
         status = found ? qkv_buffer_print(r->ctx, &text, "%s", key)
                        : qkv_buffer_print(r->ctx, &text, "%.*s", (int)(n ? n : 1), at);
         at += n ? n : 1;

@@ -290,6 +290,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     if (!status && !planned) status = qkv_published_room(published);
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
+        if (origin.family) origin.free(origin.family);
         qkv_published_close(published);
         return status;
     }
@@ -300,7 +301,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     if (m)
         m->origin = origin, m->generation = generation, m->pooling = pooling;
     else
-        origin.free(origin.family);
+        origin.free(origin.family), free(origin.warning);
     if (!status) status = qkv_published_freeze(m);
     if (!status && !planned && labels) {
         /* two that are alike have numbers */

@@ -45,17 +45,20 @@ static bool is_plain_name(const char *name) {
     return name && *name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".");
 }
 
-static enum qkv_status check_total(const struct qkv_published *p, const char *path, const json_t *root) {
+/* Each tensor of the index is checked: a wrong sum of their bytes is no failure. */
+static enum qkv_status check_total(struct qkv_published *p, const char *path, const json_t *root) {
     const json_t *total = json_object_get(json_object_get(root, "metadata"), "total_size");
+    char text[640];
     size_t bytes = 0;
     for (size_t i = 0; i < p->count; i++)
         for (size_t k = 0; k < qkv_tensors_count(p->files[i].tensors); k++)
             bytes += qkv_tensors_at(p->files[i].tensors, k)->bytes;
-    if (!json_is_integer(total) || json_integer_value(total) < 0 || (uintmax_t)json_integer_value(total) == bytes)
+    if (!json_is_integer(total) || (json_integer_value(total) >= 0 && (uintmax_t)json_integer_value(total) == bytes))
         return QKV_OK;
-    return qkv_fail(p->ctx, QKV_FORMAT,
-                    "%s: total_size is %lld, but the tensors of its files have %zu bytes: some of them is another",
-                    path, (long long)json_integer_value(total), bytes);
+    snprintf(text, sizeof text, "%.400s: total_size is %lld, but the tensors of its files have %zu bytes", path,
+             (long long)json_integer_value(total), bytes);
+    p->warning = qkv_copy_string(p->ctx, text);
+    return p->warning ? QKV_OK : QKV_MEMORY;
 }
 
 static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
@@ -175,6 +178,7 @@ void qkv_published_close(struct qkv_published *p) {
     free(p->files);
     free(p->entries);
     free(p->folder);
+    free(p->warning);
     qkv_family_config_free(&p->config);
     free(p);
 }

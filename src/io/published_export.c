@@ -29,6 +29,10 @@ const char *qkv_model_family(const struct qkv_model *model) {
     return model_config(model) ? model_config(model)->family->type : NULL;
 }
 
+const char *qkv_model_warning(const struct qkv_model *model) {
+    return model->origin.warning;
+}
+
 const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {
     if (!model) return NULL;
     return model->origin.tokenizer;

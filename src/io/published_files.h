@@ -23,6 +23,7 @@ struct qkv_published_entry {
 struct qkv_published {
     struct qkv_context *ctx;
     char *folder;
+    char *warning; /* of qkv_model_warning; NULL: none */
     struct qkv_published_part *files;
     size_t count, capacity;
     struct qkv_family_config config;

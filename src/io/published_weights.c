@@ -154,9 +154,39 @@ static void turn_weight(const struct qkv_published *p, const struct qkv_weight *
     qkv_tensors_forget(p->files[e->file].tensors, &slice);
 }
 
+static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {
+    for (size_t i = 0; i < p->entry_count; i++)
+        if (p->entries[i].theirs == theirs) return true;
+    return false;
+}
+
+/* A table that is left out as it is tied to the embedding has its numbers: one with others is a head of its own. */
+static enum qkv_status check_tied(const struct qkv_published *p) {
+    const struct qkv_published_entry *embed = entry_find(p, "decoder.embed.token.weight");
+    const json_t *tie = json_object_get(p->config.keys, "tie_word_embeddings");
+    if (!embed) embed = entry_find(p, "encoder.embed.token.weight");
+    if (!embed || !embed->direct || !json_is_true(tie)) return QKV_OK;
+    for (size_t f = 0; f < p->count; f++)
+        for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors); i++) {
+            const struct qkv_array *a = qkv_tensors_at(p->files[f].tensors, i), *b = embed->theirs;
+            if (a == b || a->rank != 2 || strstr(a->name, "position") || a->shape[0] != b->shape[0] ||
+                a->shape[1] != b->shape[1])
+                continue;
+            if (!qkv_family_ignores(&p->config, a->name) || is_used(p, a)) continue;
+            if (a->dtype == b->dtype && !memcmp(a->data, b->data, a->bytes)) continue;
+            return qkv_fail(
+                p->ctx, QKV_SPEC,
+                "%s: tie_word_embeddings is true, but %.*s has other numbers than %.*s; it is a table of its "
+                "own where config.json says false",
+                p->files[f].path, qkv_shown_length(a->name), a->name, qkv_shown_length(b->name), b->name);
+        }
+    return QKV_OK;
+}
+
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {
     struct taken taken = {0};
     enum qkv_status status = source_check(published);
+    if (!status) status = check_tied(published);
     for (size_t i = 0; i < model->weights.count && !status; i++) {
         struct qkv_weight *weight = &model->weights.list[i];
         if (weight->stored)
@@ -216,7 +246,8 @@ enum qkv_status qkv_published_freeze(struct qkv_model *m) {
 enum qkv_status qkv_published_origin(const struct qkv_published *p, struct qkv_model_origin *origin) {
     struct qkv_family_config *config = qkv_allocate(p->ctx, 1, sizeof *config);
     if (!config) return QKV_MEMORY;
+    char *warning = p->warning ? qkv_copy_string(p->ctx, p->warning) : NULL;
     *config = (struct qkv_family_config){.family = p->config.family, .keys = json_incref(p->config.keys)};
-    *origin = (struct qkv_model_origin){.family = config, .free = origin_free};
-    return QKV_OK;
+    *origin = (struct qkv_model_origin){.family = config, .free = origin_free, .warning = warning};
+    return p->warning && !warning ? QKV_MEMORY : QKV_OK;
 }

@@ -162,6 +162,7 @@ void qkv_model_free(struct qkv_model *model) {
     free_labels(model->labels, model->label_count);
     if (model->origin.family) model->origin.free(model->origin.family);
     free(model->origin.tokenizer);
+    free(model->origin.warning);
     free(model);
 }
 

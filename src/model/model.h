@@ -80,6 +80,7 @@ struct qkv_model_origin {
     void *family; /* NULL: it is none */
     void (*free)(void *family);
     char *tokenizer; /* NULL: it is there, or the folder has none */
+    char *warning;   /* what is wrong in its folder and changes nothing; NULL: nothing */
 };
 
 /* What a folder says of generating. */

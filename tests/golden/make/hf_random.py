@@ -52,8 +52,8 @@ def rotation(d, kw, width=None):
 def types(d, layers): return [d.pick('full_attention', 'sliding_attention') for _ in range(layers)]
 
 def llama_like(d, norm='rms_norm_eps', heads=None, gqa=True):
-    H = heads or d.pick(2, 4, 6); K = d.pick(*[k for k in (1, 2, 3, H) if H % k == 0]) if gqa else H
-    kw = dict(vocab_size=d.pick(61, 96), hidden_size=H * d.pick(4, 8), intermediate_size=d.pick(20, 36), num_hidden_layers=d.whole(1, 4), num_attention_heads=H, num_key_value_heads=K,
+    H = heads or d.pick(2, 3, 4); K = d.pick(*[k for k in (1, 2, 3, H) if H % k == 0]) if gqa else H
+    kw = dict(vocab_size=d.pick(37, 52), hidden_size=H * d.pick(4, 8), intermediate_size=d.pick(20, 36), num_hidden_layers=d.whole(1, 3), num_attention_heads=H, num_key_value_heads=K,
               head_dim=d.pick(4, 6, 8, 16), max_position_embeddings=d.pick(12, 16, 64), hidden_act=d.act(), tie_word_embeddings=d.flag(), bos_token_id=1, eos_token_id=2, pad_token_id=d.pick(None, 0, 3))
     kw[norm] = d.eps()
     return kw
@@ -111,7 +111,7 @@ def both_rotations(d, kw, width, full, local):
         kw |= {full: d.pick(1e6, 500.0), local: d.pick(10000.0, 300.0)}
         if d.flag(): kw['rope_scaling'] = dict(rope_type='linear', factor=d.pick(2.0, 8.0))
 def r_gemma3(d):
-    kw = gemma_like(d); gemma_more(d, kw); both_rotations(d, kw, kw['head_dim'], 'rope_theta', 'rope_local_base_freq')
+    kw = gemma_like(d); gemma_more(d, kw); kw['attn_logit_softcapping'] = d.pick(None, None, None, None, 2.0); both_rotations(d, kw, kw['head_dim'], 'rope_theta', 'rope_local_base_freq')
     if 'layer_types' not in kw: kw['sliding_window_pattern'] = d.whole(2, 4)
     return 'Gemma3ForCausalLM', kw, 'lm'
 def r_olmo2(d):
@@ -147,22 +147,22 @@ def r_gpt_neox(d):
     if s: kw['rope_scaling'] = s
     return 'GPTNeoXForCausalLM', kw, 'lm'
 def gpt(d, **more):
-    H = d.pick(2, 4); return dict(vocab_size=d.pick(61, 96), n_positions=d.pick(16, 40), n_embd=H * d.pick(4, 8), n_layer=d.whole(1, 3), n_head=H, n_inner=d.pick(None, 20), activation_function=d.act(), layer_norm_epsilon=d.eps(), tie_word_embeddings=d.flag(), bos_token_id=0, eos_token_id=0) | more
+    H = d.pick(2, 4); return dict(vocab_size=d.pick(37, 52), n_positions=d.pick(16, 40), n_embd=H * d.pick(4, 8), n_layer=d.whole(1, 3), n_head=H, n_inner=d.pick(None, 20), activation_function=d.act(), layer_norm_epsilon=d.eps(), tie_word_embeddings=d.flag(), bos_token_id=0, eos_token_id=0) | more
 def r_gpt2(d): return 'GPT2LMHeadModel', gpt(d) | (dict(scale_attn_weights=False) if d.flag(0.3) else {}) | (dict(scale_attn_by_inverse_layer_idx=True) if d.flag(0.2) else {}) | dict(reorder_and_upcast_attn=d.flag(0.2)), 'lm'
 def r_gptj(d): return 'GPTJForCausalLM', gpt(d, rotary_dim=d.pick(2, 4)), 'lm'
-def r_bloom(d): return 'BloomForCausalLM', dict(vocab_size=d.pick(61, 96), hidden_size=d.pick(24, 48), n_layer=d.whole(1, 3), n_head=d.pick(2, 3, 4, 6), layer_norm_epsilon=d.eps(), apply_residual_connection_post_layernorm=d.flag(0.3), tie_word_embeddings=d.flag(0.7)), 'lm'
+def r_bloom(d): return 'BloomForCausalLM', dict(vocab_size=d.pick(37, 52), hidden_size=d.pick(12, 24), n_layer=d.whole(1, 3), n_head=d.pick(2, 3, 4, 6), layer_norm_epsilon=d.eps(), apply_residual_connection_post_layernorm=d.flag(0.3), tie_word_embeddings=d.flag(0.7)), 'lm'
 def r_opt(d):
-    H = d.pick(2, 4); C = H * 8; pre = d.flag(); return 'OPTForCausalLM', dict(vocab_size=d.pick(61, 96), hidden_size=C, ffn_dim=d.pick(20, 40), num_hidden_layers=d.whole(1, 3), num_attention_heads=H, max_position_embeddings=d.pick(16, 40), activation_function=d.act(), do_layer_norm_before=pre,
+    H = d.pick(2, 4); C = H * 8; pre = d.flag(); return 'OPTForCausalLM', dict(vocab_size=d.pick(37, 52), hidden_size=C, ffn_dim=d.pick(20, 40), num_hidden_layers=d.whole(1, 3), num_attention_heads=H, max_position_embeddings=d.pick(16, 40), activation_function=d.act(), do_layer_norm_before=pre,
         _remove_final_layer_norm=d.flag(0.3), word_embed_proj_dim=d.pick(C, C, 12), enable_bias=d.flag(), layer_norm_elementwise_affine=d.flag(0.6), tie_word_embeddings=d.flag(), pad_token_id=1, bos_token_id=2, eos_token_id=2), 'lm'
 def r_falcon(d):
-    H = d.pick(2, 4); kw = dict(vocab_size=d.pick(61, 96), hidden_size=H * 8, num_hidden_layers=d.whole(1, 3), num_attention_heads=H, layer_norm_epsilon=d.eps(), alibi=d.flag(0.3), bias=d.flag(), multi_query=d.flag(), new_decoder_architecture=d.flag(0.4), parallel_attn=d.flag(),
+    H = d.pick(2, 4); kw = dict(vocab_size=d.pick(37, 52), hidden_size=H * 8, num_hidden_layers=d.whole(1, 3), num_attention_heads=H, layer_norm_epsilon=d.eps(), alibi=d.flag(0.3), bias=d.flag(), multi_query=d.flag(), new_decoder_architecture=d.flag(0.4), parallel_attn=d.flag(),
         num_kv_heads=d.pick(None, 1, 2), ffn_hidden_size=d.pick(None, 20), activation=d.act(), tie_word_embeddings=d.flag(), max_position_embeddings=64)
     if kw['new_decoder_architecture'] and d.flag(): kw['num_ln_in_parallel_attn'] = d.whole(1, 2)
     if not kw['alibi']: rotation(d, kw, 8)
     return 'FalconForCausalLM', kw, 'lm'
-def r_mpt(d): return 'MptForCausalLM', dict(vocab_size=d.pick(61, 96), d_model=d.pick(24, 48), n_heads=d.pick(2, 3, 4, 6), n_layers=d.whole(1, 3), expansion_ratio=d.whole(2, 4), max_seq_len=64, layer_norm_epsilon=d.eps(), tie_word_embeddings=d.flag(0.7), attn_config=dict(alibi=True, clip_qkv=d.pick(None, 0.7), softmax_scale=d.pick(None, 0.3))), 'lm'
+def r_mpt(d): return 'MptForCausalLM', dict(vocab_size=d.pick(37, 52), d_model=d.pick(12, 24), n_heads=d.pick(2, 3, 4, 6), n_layers=d.whole(1, 3), expansion_ratio=4, max_seq_len=64, layer_norm_epsilon=d.eps(), tie_word_embeddings=d.flag(0.7), attn_config=dict(alibi=True, clip_qkv=d.pick(None, 0.7), softmax_scale=d.pick(None, 0.3))), 'lm'
 def bert(d, **more):
-    H = d.pick(2, 3, 4); return dict(vocab_size=d.pick(61, 96), hidden_size=H * d.pick(4, 8), intermediate_size=d.pick(20, 36), num_hidden_layers=d.whole(1, 3), num_attention_heads=H, max_position_embeddings=d.pick(20, 40), type_vocab_size=d.whole(1, 3), hidden_act=d.act(), layer_norm_eps=d.eps(), pad_token_id=0, tie_word_embeddings=d.flag(0.6)) | more
+    H = d.pick(2, 3, 4); return dict(vocab_size=d.pick(37, 52), hidden_size=H * d.pick(4, 8), intermediate_size=d.pick(20, 36), num_hidden_layers=d.whole(1, 3), num_attention_heads=H, max_position_embeddings=d.pick(20, 40), type_vocab_size=d.whole(1, 3), hidden_act=d.act(), layer_norm_eps=d.eps(), pad_token_id=0, tie_word_embeddings=d.flag(0.6)) | more
 def classes(d, stem, kw, kinds=('ForMaskedLM', 'ForMaskedLM', 'ForSequenceClassification', 'ForTokenClassification')):
     kind = d.pick(*kinds)
     if kind == 'ForSequenceClassification': return stem + kind, kw | dict(num_labels=d.whole(2, 5), type_vocab_size=2), 'classify'
@@ -179,29 +179,29 @@ def r_albert(d):
 def r_electra(d):
     kw = bert(d); kw['embedding_size'] = d.pick(8, kw['hidden_size']); return classes(d, 'Electra', kw)
 def r_modernbert(d):
-    L = d.whole(1, 4); H = d.pick(2, 4); kw = dict(vocab_size=d.pick(61, 96), hidden_size=H * 8, intermediate_size=d.pick(20, 36), num_hidden_layers=L, num_attention_heads=H, max_position_embeddings=d.pick(16, 64), norm_eps=d.eps(), norm_bias=d.flag(), attention_bias=d.flag(), mlp_bias=d.flag(), hidden_activation=d.act(),
+    L = d.whole(1, 4); H = d.pick(2, 4); kw = dict(vocab_size=d.pick(37, 52), hidden_size=H * 8, intermediate_size=d.pick(20, 36), num_hidden_layers=L, num_attention_heads=H, max_position_embeddings=d.pick(16, 64), norm_eps=d.eps(), norm_bias=d.flag(), attention_bias=d.flag(), mlp_bias=d.flag(), hidden_activation=d.act(),
         local_attention=d.pick(4, 6, 7), decoder_bias=d.flag(), classifier_bias=d.flag(), classifier_activation=d.act(), tie_word_embeddings=d.flag(0.6), pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2)
     if d.flag(): kw['layer_types'] = types(d, L)
     else: kw['global_attn_every_n_layers'] = d.whole(1, 3)
     both_rotations(d, kw, 8, 'global_rope_theta', 'local_rope_theta'); return 'ModernBertForMaskedLM', kw, 'mlm'
 def r_t5(d):
     cls = d.pick('T5ForConditionalGeneration', 'T5ForConditionalGeneration', 'MT5ForConditionalGeneration')
-    kw = dict(vocab_size=d.pick(61, 96), d_model=d.pick(16, 24), d_kv=d.pick(4, 8), d_ff=d.pick(20, 40), num_layers=d.whole(1, 3), num_decoder_layers=d.whole(1, 3), num_heads=d.pick(2, 3), relative_attention_num_buckets=d.pick(6, 8, 32), relative_attention_max_distance=d.pick(10, 16, 128), layer_norm_epsilon=d.eps(),
+    kw = dict(vocab_size=d.pick(37, 52), d_model=d.pick(16, 24), d_kv=d.pick(4, 8), d_ff=d.pick(20, 40), num_layers=d.whole(1, 3), num_decoder_layers=d.whole(1, 3), num_heads=d.pick(2, 3), relative_attention_num_buckets=d.pick(6, 8, 32), relative_attention_max_distance=d.pick(10, 16, 128), layer_norm_epsilon=d.eps(),
         feed_forward_proj=d.pick('relu', 'gelu', 'silu', 'gated-gelu', 'gated-silu', 'gated-relu', 'gelu_new', 'gated-quick_gelu'), tie_word_embeddings=d.flag(), pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
     if d.flag(0.3) and cls[0] == 'T': kw['scale_decoder_outputs'] = d.flag()
     return cls, kw, 'seq2seq'
 def bart(d, **more):
-    H = d.pick(2, 4); return dict(vocab_size=d.pick(61, 96), d_model=H * d.pick(4, 8), encoder_layers=d.whole(1, 2), decoder_layers=d.whole(1, 2), encoder_attention_heads=H, decoder_attention_heads=d.pick(2, 4), encoder_ffn_dim=d.pick(12, 20), decoder_ffn_dim=d.pick(12, 20), max_position_embeddings=d.pick(16, 40),
+    H = d.pick(2, 4); return dict(vocab_size=d.pick(37, 52), d_model=H * d.pick(4, 8), encoder_layers=d.whole(1, 2), decoder_layers=d.whole(1, 2), encoder_attention_heads=H, decoder_attention_heads=d.pick(2, 4), encoder_ffn_dim=d.pick(12, 20), decoder_ffn_dim=d.pick(12, 20), max_position_embeddings=d.pick(16, 40),
         activation_function=d.act(), scale_embedding=d.flag(), tie_word_embeddings=d.flag(0.6), pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2) | more
 def r_bart(d): return 'BartForConditionalGeneration', bart(d), 'seq2seq'
 def r_marian(d):
     kw = bart(d, share_encoder_decoder_embeddings=d.flag(0.6)); V = kw['vocab_size']
-    if not kw['share_encoder_decoder_embeddings'] and d.flag(): kw['decoder_vocab_size'] = V - 13
+    if not kw['share_encoder_decoder_embeddings'] and d.flag(): kw['decoder_vocab_size'] = V - 7
     return 'MarianMTModel', kw, 'seq2seq'
 def r_whisper(d):
     kw = bart(d, num_mel_bins=d.pick(4, 8), max_source_positions=d.pick(6, 9), max_target_positions=d.pick(16, 30)); kw.pop('max_position_embeddings'); return 'WhisperForConditionalGeneration', kw, 'speech'
 def r_vit(d):
-    b = bert(d); p = d.pick(2, 4); h, w = p * d.whole(1, 4) + d.whole(0, p - 1), p * d.whole(1, 4)
+    b = bert(d); p = d.pick(2, 4); h, w = p * d.whole(1, 4) + d.pick(0, 0, 0, 0, p - 1), p * d.whole(1, 4)
     return 'ViTForImageClassification', dict(hidden_size=b['hidden_size'], num_hidden_layers=b['num_hidden_layers'], num_attention_heads=b['num_attention_heads'], intermediate_size=b['intermediate_size'], hidden_act=b['hidden_act'], layer_norm_eps=b['layer_norm_eps'], image_size=d.pick(h, [h, w]),
         patch_size=d.pick(p, [p, p]), num_channels=d.whole(1, 3), qkv_bias=d.flag(), num_labels=d.whole(2, 5)), 'image'
 FAMILIES = {k[2:]: f for k, f in list(globals().items()) if k.startswith('r_')}

@@ -1,0 +1,185 @@
+/* Keys of published configurations: each is read by its family's table, known to change nothing, or refused. What each key changes in the
+ * reference library is in tests/golden/family_keys.json (tests/golden/make/hf_keys.py). */
+#include "test.h"
+
+#include <math.h>
+
+#include "family/family.h"
+#include "model/spec.h"
+
+static enum qkv_status keys_read(struct qkv_context *ctx, const json_t *config, char digest[QKV_DIGEST_TEXT]) {
+    struct qkv_family_config read;
+    struct qkv_spec spec;
+    const enum qkv_status status = qkv_family_read(ctx, "config.json", config, NULL, NULL, &read, &spec);
+    if (status) return status;
+    qkv_family_config_free(&read);
+    return qkv_spec_digest(ctx, &spec, digest);
+}
+
+static const struct qkv_family *family_of(const json_t *config) {
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    for (size_t i = 0; qkv_families[i]; i++)
+        for (const char *at = qkv_families[i]->type; *at; at += strcspn(at, ","), at += *at == ',')
+            if (strcspn(at, ",") == strlen(type) && !strncmp(at, type, strlen(type))) return qkv_families[i];
+    fail_msg("no family has the type %s", type);
+    return NULL;
+}
+
+static json_t *keys_golden(void) {
+    json_error_t error;
+    json_t *rows = json_load_file(TEST_SOURCE_DIR "/tests/golden/family_keys.json", 0, &error);
+    if (!rows) fail_msg("%s", error.text);
+    return rows;
+}
+
+/* A sentence names the key, the object that it is in, or another key that it has to go with. */
+static bool names_key(const char *message, const char *key, json_t *config) {
+    char outer[96];
+    const char *other;
+    json_t *value;
+    snprintf(outer, sizeof outer, "%.*s", (int)strcspn(key, "."), key);
+    if (strstr(message, outer)) return true;
+    json_object_foreach(config, other, value) {
+        if (strlen(other) > 5 && strstr(message, other)) return true;
+    }
+    return false;
+}
+
+static void every_key_of_a_reference_configuration_is_read_or_known_or_refused(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    json_t *rows = keys_golden(), *row, *change;
+    size_t i, k, read = 0, refused = 0, idle = 0, wrong = 0;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    json_array_foreach(rows, i, row) {
+        const char *type = json_string_value(json_object_get(row, "type"));
+        json_t *config = json_object_get(row, "config");
+        char before[QKV_DIGEST_TEXT], after[QKV_DIGEST_TEXT];
+        if (keys_read(ctx, config, before)) fail_msg("%s: %s", type, qkv_message(ctx));
+        json_array_foreach(json_object_get(row, "changes"), k, change) {
+            const char *key = json_string_value(json_array_get(change, 0));
+            const char *what = json_string_value(json_array_get(change, 2));
+            json_t *value = json_array_get(change, 1), *other = json_deep_copy(config);
+            char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+            assert_true(qkv_family_put(other, key, json_incref(value)));
+            if (!strchr(key, '.') && strcmp(key, "attn_config") && !qkv_family_knows(family_of(config), key))
+                wrong++, print_error("%s: nothing says whether %s changes something\n", type, key);
+            if (keys_read(ctx, other, after)) {
+                if (!names_key(qkv_message(ctx), key, config))
+                    wrong++, print_error("%s: %s %s: the sentence is \"%s\"\n", type, key, text, qkv_message(ctx));
+                refused++;
+            } else if (strcmp(before, after)) {
+                read++;
+            } else {
+                if (!strcmp(what, "effect"))
+                    wrong++, print_error("%s: %s %s is left out in silence\n", type, key, text);
+                idle++;
+            }
+            free(text);
+            json_decref(other);
+        }
+    }
+    assert_int_equal(wrong, 0);
+    assert_true(read > 400 && refused > 200 && idle > 400);
+    json_decref(rows);
+    qkv_context_free(ctx);
+}
+
+static void keys_that_nobody_knows_are_refused_where_their_names_are_about_a_model(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value;
+        bool refused;
+    } cases[] = {
+        {"attention_gate", "true", true},
+        {"attention_gate", "false", false},
+        {"qk_scale", "0.5", true},
+        {"logit_scale", "0.0625", true},
+        {"is_llama_config", "true", false},
+        {"made_with", "'a tool'", false},
+        {"final_logit_softcapping", "30.0", true},
+        {"is_causal", "false", true},
+        {"is_causal", "true", false},
+        {"layer_types", "[]", false},
+    };
+    struct qkv_context *ctx;
+    char digest[QKV_DIGEST_TEXT];
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        json_t *config = json_pack("{s:s}", "model_type", "llama");
+        json_object_set_new(config, cases[i].key, qkv_family_constant(cases[i].value));
+        const enum qkv_status status = keys_read(ctx, config, digest);
+        if ((status == QKV_SPEC) != cases[i].refused) fail_msg("%s %s", cases[i].key, cases[i].value);
+        if (status) assert_non_null(strstr(qkv_message(ctx), cases[i].key));
+        json_decref(config);
+    }
+    qkv_context_free(ctx);
+}
+
+static json_t *json_of(const char *quoted) {
+    char text[400];
+    snprintf(text, sizeof text, "%s", quoted);
+    for (char *c = text; *c; c++)
+        if (*c == '\'') *c = '"';
+    return json_loads(text, 0, NULL);
+}
+
+/* The keys of the file, as it spells them, and no path of a spec or rule of a table. */
+static void sentences_name_the_keys_of_the_file(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *says;
+    } cases[] = {
+        {"{'model_type':'llama','hidden_size':-40}", "config.json: hidden_size is -40; it must be"},
+        {"{'model_type':'llama','num_key_value_heads':3}",
+         "num_key_value_heads is 3, which does not divide num_attention_heads 32"},
+        {"{'model_type':'llama','rms_norm_eps':-1}", "rms_norm_eps is -1; it must be"},
+        {"{'model_type':'llama','vocab_size':1e30}", "vocab_size is 1e30; it must be"},
+        {"{'model_type':'llama','num_hidden_layers':'2'}", "num_hidden_layers is \"2\"; it must be"},
+        {"{'model_type':'llama','rope_scaling':{'rope_type':'yarn','factor':0.5}}", "rope_scaling.factor is 0.5"},
+        {"{'model_type':'llama','rope_parameters':{'rope_type':'linear','factor':0.5}}",
+         "rope_parameters.factor is 0.5"},
+        {"{'model_type':'llama','rope_parameters':{'rope_type':'proportional'}}",
+         "rope_parameters.rope_type is \"proportional\"; of models of type llama can be read: default,"},
+        {"{'model_type':'llama','rope_parameters':3}", "rope_parameters is 3"},
+        {"{'model_type':'llama','rope_scaling':'linear'}", "rope_scaling is \"linear\""},
+        {"{'model_type':'llama','partial_rotary_factor':0.5}", "partial_rotary_factor is 0.5"},
+        {"{'model_type':'gemma3_text','rope_parameters':{'full_attention':{'rope_type':'linear','factor':0}}}",
+         "rope_parameters.full_attention.factor is 0"},
+        {"{'model_type':'gemma3_text','rope_parameters':{'rope_type':'linear','factor':2}}", "rope_parameters is {"},
+        {"{'model_type':'gemma3_text','layer_types':'sliding_attention'}", "layer_types is \"sliding_attention\""},
+        {"{'model_type':'gemma3_text','layer_types':['sliding_attention']}", "layer_types is [\"sliding_attention\"]"},
+        {"{'model_type':'gpt2','n_ctx':-1}", "n_ctx is -1; it must be"},
+        {"{'model_type':'gpt2','num_hidden_layers':-1}", "num_hidden_layers is -1; it must be"},
+        {"{'model_type':'bart','scale_embedding':1}", "scale_embedding is 1; of models of type bart can be read: "},
+        {"{'model_type':'mixtral','num_experts_per_tok':9}", "num_experts_per_tok is 9"},
+        {"{'model_type':'roberta','pad_token_id':null}", "pad_token_id"},
+        {"{'model_type':'vit','image_size':30}", "the key image_size (30) is no multiple of patch_size"},
+        {"{'model_type':'t5','num_layers':1,'feed_forward_proj':'mish'}",
+         "feed_forward_proj is \"mish\", dense_act_fn is null, is_gated_act is null; of models of type t5,mt5"},
+    };
+    static const char *const inside[] = {"d_model is", "decoder.", "encoder.", "$", "@", "='"};
+    struct qkv_context *ctx;
+    char digest[QKV_DIGEST_TEXT];
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        json_t *config = json_of(cases[i].config);
+        assert_non_null(config);
+        if (!keys_read(ctx, config, digest)) fail_msg("%s is read", cases[i].config);
+        if (!strstr(qkv_message(ctx), cases[i].says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].config, qkv_message(ctx), cases[i].says);
+        for (size_t k = 0; k < TEST_COUNT(inside); k++)
+            if (strstr(qkv_message(ctx), inside[k])) fail_msg("\"%s\" has %s", qkv_message(ctx), inside[k]);
+        json_decref(config);
+    }
+    qkv_context_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_of_a_reference_configuration_is_read_or_known_or_refused),
+        cmocka_unit_test(keys_that_nobody_knows_are_refused_where_their_names_are_about_a_model),
+        cmocka_unit_test(sentences_name_the_keys_of_the_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
