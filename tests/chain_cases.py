@@ -47,6 +47,20 @@ MASK = [("<mask>", {"lstrip": True}), ("</s>", {"rstrip": True}), ("wo", {"singl
 uni = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -2.0], ["▁H", -3.0], ["el", -3.5], ["l", -4.0], ["lo", -4.1], ["▁wo", -5.0], ["r", -4.0], ["a", -3.0], ["b", -3.0],
        ["ab", -5.5], ["fi", -4.0], ["i", -5.0], ["f", -5.0], ["t", -4.0], ["▁a", -3.9]]}
 CASES = {}
+
+
+def tie():
+    """He scores what H and e score together, but for the last bit, in which the library reads it."""
+    import random
+    from fractions import Fraction
+    random.seed(1)
+    read = lambda x: float(int(repr(x)[1:].replace(".", ""))) / 10.0 ** len(repr(x).split(".")[1])
+    while True:
+        he = -random.uniform(2, 15)
+        e = he + 1.0
+        if read(he) > -he and read(e) == -e and Fraction(e) - 1 == Fraction(he): return {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["H", -1.0], ["e", e], ["He", he]]}
+
+
 for n in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Nmt", "ByteLevel"):
     CASES["normalizer " + n] = file(bpe(), T(n, **({"strip_left": True, "strip_right": True} if n == "Strip" else {})), decoder=T("Fuse"))
 CASES["accents"] = file(bpe(), seq("normalizers", T("NFD"), T("StripAccents"), T("Lowercase")), T("WhitespaceSplit"), decoder=T("BPEDecoder", suffix="l"))
@@ -70,6 +84,10 @@ CASES["fused unknown, affixes"] = file(bpe(("a ##b",), ("ab", "##b", "##c</w>", 
 CASES["fallback"] = file(bpe((), ["<0x%02X>" % i for i in range(256)], byte_fallback=True, fuse_unk=True), None, None, None, seq("decoders", T("ByteFallback"), T("Fuse")))
 CASES["unigram"] = file(uni, T("Precompiled", precompiled_charsmap=charsmap()), seq("pretokenizers", T("WhitespaceSplit"), T("Metaspace", replacement="▁", prepend_scheme="always", split=True)), None,
                         T("Metaspace", replacement="▁", prepend_scheme="always", split=True), MASK)
+CASES["unigram, a tie"] = file(tie(), None, None, None, T("Fuse"))
+CASES["unigram, pieces twice"] = file({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -2.0], ["ab", -2.5], ["ab", -9.5], ["a", -3.0], ["e", -1.0], ["<unk>", -2.0]]}, None, None, None, T("Fuse"))
+CASES["ids far apart"] = file({"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 3, "it": 70000, "'": 9, "a": 1234567, "the": 100000}}, T("Lowercase"), T("Whitespace"), None, T("Fuse"))
+CASES["ids far apart, bpe"] = file({**bpe(), "vocab": {k: 50 * i * i for k, i in bpe()["vocab"].items()}}, None, None, None, T("Fuse"))
 CASES["scripts"] = file(words(["Hello", "日本", "abc"]), None, T("UnicodeScripts"), None, T("Fuse"), MASK)
 CASES["words"] = file(words(["it", "'", "s", "42", "the", "a", "b"]), T("Lowercase"), T("Whitespace"), None, T("CTC", pad_token="<unk>", word_delimiter_token="'", cleanup=True))
 

@@ -85,6 +85,45 @@ static void every_kind_of_link_gives_what_its_library_gives(void **state) {
         for (size_t k = 0; k < text_count(); k++) check_case(*state, i, k);
 }
 
+/* What tokenizers 0.23.3 makes of each id of vocabularies with pieces and keys that come twice; ids of nothing are refused here. */
+static void ids_of_what_comes_twice_have_their_text(void **state) {
+    static const struct {
+        const char *file, *text, *ids, *pieces[6];
+    } cases[] = {{"{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0.0],[\"a\",-1.0],[\"b\",-2.0],"
+                  "[\"ab\",-2.5],[\"ab\",-1.5],[\"a\",-3.0]]},\"decoder\":{\"type\":\"Fuse\"}}",
+                  "aab",
+                  "5 4 ",
+                  {"<unk>", "a", "b", "ab", "ab", "a"}},
+                 {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"a\":3,"
+                  "\"c\":5}},\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"decoder\":{\"type\":\"Fuse\"}}",
+                  "a b c",
+                  "3 2 5 ",
+                  {"u", NULL, "b", "a", NULL, "c"}}};
+    struct qkv_context *ctx = *state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_tokenizer *t;
+        int32_t *ids;
+        size_t count, size;
+        char got[64] = "", *text;
+        assert_ok(ctx, qkv_tokenizer_parse(ctx, cases[i].file, strlen(cases[i].file), "tokenizer.json", &t));
+        assert_ok(ctx, qkv_tokenizer_encode(ctx, t, cases[i].text, strlen(cases[i].text), false, &ids, &count));
+        for (size_t k = 0; k < count; k++) sprintf(got + strlen(got), "%d ", (int)ids[k]);
+        assert_string_equal(got, cases[i].ids);
+        for (int32_t id = 0; id < 6; id++) {
+            if (!cases[i].pieces[id]) {
+                assert_status(ctx, qkv_tokenizer_text(ctx, t, &id, 1, false, &text, &size), QKV_ARGUMENT);
+                continue;
+            }
+            assert_ok(ctx, qkv_tokenizer_text(ctx, t, &id, 1, false, &text, &size));
+            assert_int_equal(size, strlen(cases[i].pieces[id]));
+            assert_memory_equal(text, cases[i].pieces[id], size);
+            qkv_free(text);
+        }
+        qkv_free(ids);
+        qkv_tokenizer_free(t);
+    }
+}
+
 static void every_kind_has_a_case(void **state) {
     (void)state;
     const struct chain_kind *lists[] = {qkv_chain_normalizers, qkv_chain_splitters, qkv_chain_decoders};
@@ -164,6 +203,7 @@ static void links_that_would_fill_any_memory_are_stopped(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_link_gives_what_its_library_gives),
+        cmocka_unit_test(ids_of_what_comes_twice_have_their_text),
         cmocka_unit_test(every_kind_has_a_case),
         cmocka_unit_test(broken_files_are_refused_or_work),
         cmocka_unit_test(links_that_would_fill_any_memory_are_stopped),

@@ -202,7 +202,7 @@ static const struct refusal refusals[] = {
     {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 99999999999", "the id of \"!\" in model.vocab is not an integer in [0, "},
     {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": \"x\"", "the id of \"!\" in model.vocab is not an integer"},
     {QKV_TOKENIZER_CHARS_BYTES, "\"merges\": []", "\"merges\": [[\"<0x41>\", \"a\"]]", "which is not in model.vocab"},
-    {QKV_TOKENIZER_BPE, "\"!\": 33", "\"!\": 33, \"!\": 33", "not valid JSON: line"},
+    {QKV_TOKENIZER_CHARS_BYTES, "\"merges\": []", "\"merges\": [], \"merges\": []", "not valid JSON: line"},
     {QKV_TOKENIZER_WHITESPACE, "\"type\": \"WordLevel\"", "\"type\": \"BPE\"",
      "model.unk_token is \"<unk>\", which is not in model.vocab"},
     {QKV_TOKENIZER_WHITESPACE, "\"unk_token\": \"<unk>\"", "\"unk_token\": 5",

@@ -5,16 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AFFIX_MAX 60   /* bytes of a prefix and of a suffix */
-#define PENALTY   10.0 /* of an unknown character, below the lowest score (SentencePiece) */
+#define AFFIX_MAX 60        /* bytes of a prefix and of a suffix */
+#define ID_END    (1 << 24) /* ids are smaller */
+#define PENALTY   10.0      /* of an unknown character, below the lowest score (SentencePiece) */
 
 static bool vocab_absent(const json_t *value) {
     return !value || json_is_null(value);
 }
 
-static enum qkv_status vocab_keys_room(struct chain_reader *r, size_t count) {
+/* Room for the ids of a vocabulary, of which one may be so large, for added tokens and for holes. */
+static enum qkv_status vocab_keys_room(struct chain_reader *r, size_t count, size_t largest) {
     struct qkv_chain *c = r->chain;
-    c->key_count = 2 * count + 8192; /* room for added tokens and holes */
+    c->key_count = qkv_max(2 * count + 8192, largest + 1);
     c->keys = qkv_allocate(r->ctx, c->key_count, sizeof *c->keys);
     c->key_sizes = qkv_allocate(r->ctx, c->key_count, sizeof *c->key_sizes);
     return c->keys && c->key_sizes ? QKV_OK : QKV_MEMORY;
@@ -33,16 +35,44 @@ static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) 
     if (!r->file->has_vocab) return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "an object of token: id");
     *keys = r->file->keys;
     r->file->keys = (struct qkv_strings){0};
-    enum qkv_status status = vocab_keys_room(r, keys->count);
-    for (size_t i = 0; i < keys->count && !status; i++) {
+    size_t largest = 0;
+    for (size_t i = 0; i < keys->count; i++) {
         const struct qkv_string *e = &keys->entries[i];
-        if (e->value < 0 || (size_t)e->value >= r->chain->key_count)
-            status = qkv_fail(r->ctx, QKV_FORMAT,
-                              "%s: the id of \"%.*s\" in model.vocab is not an integer in [0, %zu), which is ample "
-                              "for this vocabulary",
-                              r->name, (int)qkv_min(e->size, 60), keys->bytes.data + e->offset, r->chain->key_count);
+        if (e->value < 0 || e->value >= ID_END)
+            return qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s: the id of \"%.*s\" in model.vocab is not an integer in [0, %d), which is ample for a "
+                            "vocabulary",
+                            r->name, (int)qkv_min(e->size, 60), keys->bytes.data + e->offset, ID_END);
+        largest = qkv_max(largest, (size_t)e->value);
     }
-    return status;
+    return vocab_keys_room(r, keys->count, largest);
+}
+
+/* A score as the reference library reads it (serde_json without float_roundtrip): all digits as one integer, which is rounded, times or
+ * by a power of ten, which is rounded again. Where two ways have nearly the same score its last bit decides. */
+static double vocab_score(double x) {
+    char text[QKV_REAL_TEXT], *end;
+    uint64_t digits = 0;
+    long power = 0;
+    bool behind = false;
+    const char *s = qkv_real_text(text, x);
+    for (s += *s == '-'; *s == '.' || (*s >= '0' && *s <= '9'); s++) { /* at most 17 digits, or zeros behind them */
+        if (*s == '.') {
+            behind = true;
+            continue;
+        }
+        if (digits > (UINT64_MAX - 9) / 10) return x;
+        digits = digits * 10 + (uint64_t)(*s - '0');
+        power -= behind;
+    }
+    if (*s == 'e' || *s == 'E') power += strtol(s + 1, &end, 10);
+    if (!power || labs(power) > 300) return x;
+    double ten = 1;
+    char literal[16];
+    snprintf(literal, sizeof literal, "1e%ld", labs(power));
+    qkv_real_parse(literal, &ten);
+    const double y = power < 0 ? (double)digits / ten : (double)digits * ten;
+    return x < 0 ? -y : y;
 }
 
 static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) {
@@ -51,7 +81,7 @@ static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) 
     double least = 0;
     if (!json_is_array(vocab) || count == 0 || count > INT32_MAX / 4)
         return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "a list of [piece, score]");
-    enum qkv_status status = vocab_keys_room(r, count);
+    enum qkv_status status = vocab_keys_room(r, count, 0);
     c->scores = qkv_allocate(r->ctx, count, sizeof *c->scores);
     if (status || !c->scores) return QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
@@ -60,7 +90,7 @@ static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) 
         if (!json_is_string(piece) || !json_is_number(score) || json_array_size(entry) != 2 ||
             !isfinite(json_number_value(score)))
             return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab[%zu] is not [\"piece\", score]", r->name, i);
-        c->scores[i] = json_number_value(score);
+        c->scores[i] = vocab_score(json_number_value(score));
         if (i == 0 || c->scores[i] < least) least = c->scores[i];
         const char *key = json_string_value(piece);
         const size_t size = json_string_length(piece);
@@ -69,6 +99,17 @@ static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) 
     }
     c->unknown_score = least - PENALTY;
     return status;
+}
+
+/* A piece that comes several times is found as the last one; every id of it has its text. */
+static void vocab_twins(struct chain_reader *r, const json_t *vocab) {
+    struct qkv_chain *c = r->chain;
+    for (size_t i = 0; i < json_array_size(vocab) && c->vocab.count < json_array_size(vocab); i++) {
+        const json_t *piece = json_array_get(json_array_get(vocab, i), 0);
+        const struct qkv_string *e = qkv_strings_find(&c->vocab, json_string_value(piece), json_string_length(piece));
+        c->keys[i] = c->vocab.bytes.data + e->offset;
+        c->key_sizes[i] = e->size;
+    }
 }
 
 /* Where ids find their keys, once the vocabulary does not grow any more. */
@@ -101,7 +142,7 @@ static enum qkv_status vocab_unknown(struct chain_reader *r, const json_t *model
     if (vocab_absent(unknown)) return QKV_OK;
     if (c->model == CHAIN_UNIGRAM) {
         const json_int_t id = json_integer_value(unknown);
-        if (!json_is_integer(unknown) || id < 0 || (size_t)id >= c->vocab.count)
+        if (!json_is_integer(unknown) || id < 0 || (size_t)id >= json_array_size(json_object_get(model, "vocab")))
             return qkv_json_refuse(r->ctx, r->name, "model.unk_id", unknown, "the place of a piece in model.vocab");
         c->unknown = (int32_t)id;
         return QKV_OK;
@@ -205,8 +246,10 @@ static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *mode
 
 static enum qkv_status read_unigram(struct chain_reader *r, const json_t *model) {
     enum qkv_status status = qkv_chain_bool(r, model, "byte_fallback", false, &r->chain->fallback);
-    if (!status) status = read_pieces(r, json_object_get(model, "vocab"));
+    const json_t *vocab = json_object_get(model, "vocab");
+    if (!status) status = read_pieces(r, vocab);
     if (!status) status = vocab_keys(r);
+    if (!status) vocab_twins(r, vocab);
     return status ? status : vocab_unknown(r, model);
 }
 

@@ -187,37 +187,41 @@ static enum qkv_status onig_write_repeat(struct onig *o, const struct repeat *r)
     return qkv_buffer_print(o->ctx, &o->out, "{%zu,%zu}", r->low, r->high);
 }
 
-/* The repeat of what was written from `start` on, if there is one. X{n}? is Oniguruma's (?:X{n})?, and X{n,m}+ its
- * (?:X{n,m})+: only * + ? have a possessive form. */
-static enum qkv_status onig_repeats(struct onig *o, size_t start, bool anchor) {
-    struct repeat r, again;
-    size_t from = o->at;
-    bool found;
-    enum qkv_status status = onig_repeat(o, &r, &found);
-    if (status || !found) return status;
-    if (anchor) return qkv_onig_refuse(o, from, "a repeat of what matches no character");
+/* Writes a repeat of what was written from `start` on, with the ? or + behind it. X{n}? is Oniguruma's (?:X{n})?, and X{n,m}+ its
+ * (?:X{n,m})+: only * + ? have a possessive form. `from`: where the repeat is in the source. */
+static enum qkv_status onig_repeat_one(struct onig *o, size_t start, size_t from, const struct repeat *r) {
     /* When a repeat ends whose last round matched nothing is not the same everywhere. */
-    if (o->may_be_empty && r.high > 1) return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
-    o->may_be_empty = o->may_be_empty || r.low == 0;
-    status = onig_write_repeat(o, &r);
-    char c = o->at < o->size ? o->source[o->at] : 0;
-    if (!status && (c == '?' || c == '+')) {
-        o->at++;
-        o->found.atomic = o->found.atomic || (c == '+' && !r.in_braces);
-        if (r.in_braces && c == '+' && o->may_be_empty)
-            return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
-        if (r.in_braces && c == '?' && r.fixed) o->may_be_empty = true;
-        if (r.in_braces && (c == '+' || r.fixed)) {
-            status = onig_put_before(o, start, "(?:");
-            if (!status) status = onig_put(o, c == '+' ? ")+" : ")?");
-        } else {
-            status = onig_put(o, c == '?' ? "?" : "+");
-        }
+    if (o->may_be_empty && r->high > 1) return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
+    o->may_be_empty = o->may_be_empty || r->low == 0;
+    enum qkv_status status = onig_write_repeat(o, r);
+    const char c = o->at < o->size ? o->source[o->at] : 0;
+    if (status || (c != '?' && c != '+')) return status;
+    o->at++;
+    o->found.atomic = o->found.atomic || (c == '+' && !r->in_braces);
+    if (r->in_braces && c == '+' && o->may_be_empty)
+        return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
+    if (r->in_braces && c == '?' && r->fixed) o->may_be_empty = true;
+    if (!r->in_braces || (c == '?' && !r->fixed)) return onig_put(o, c == '?' ? "?" : "+");
+    status = onig_put_before(o, start, "(?:");
+    return status ? status : onig_put(o, c == '+' ? ")+" : ")?");
+}
+
+/* The repeats of what was written from `start` on, if there are any: X{n}* is (?:X{n})*. Of two of * + ? Oniguruma makes one by rules of
+ * its own. */
+static enum qkv_status onig_repeats(struct onig *o, size_t start, bool anchor) {
+    struct repeat before = {.in_braces = true}, r;
+    for (bool first = true;; first = false, before = r) {
+        const size_t from = o->at;
+        bool found;
+        enum qkv_status status = onig_repeat(o, &r, &found);
+        if (status || !found) return status;
+        if (anchor) return qkv_onig_refuse(o, from, "a repeat of what matches no character");
+        if (!before.in_braces && !r.in_braces) return qkv_onig_refuse(o, from, "a repeat of a repeat");
+        if (!first) status = onig_put_before(o, start, "(?:");
+        if (!first && !status) status = onig_put(o, ")");
+        if (!status) status = onig_repeat_one(o, start, from, &r);
+        if (status) return status;
     }
-    if (status) return status;
-    from = o->at;
-    status = onig_repeat(o, &again, &found);
-    return !status && found ? qkv_onig_refuse(o, from, "a repeat of a repeat") : status;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------------------------------- */

@@ -187,11 +187,9 @@ static bool scan_vocab(struct vocab_scan *s) {
         int64_t id;
         s->room = room;
         if (!scan_text(s, &key) || !scan_take(s, ':') || !scan_id(s, &id)) return false;
-        const size_t count = s->out->keys.count;
         struct qkv_string *entry = qkv_strings_add(s->ctx, &s->out->keys, key.text, key.size);
         if (!entry) return scan_fail(s, QKV_MEMORY);
-        if (s->out->keys.count == count) return false; /* it comes twice */
-        entry->value = id;
+        entry->value = id; /* of a key that comes twice the last is true */
     } while (scan_take(s, ','));
     return scan_take(s, '}');
 }
