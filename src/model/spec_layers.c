@@ -64,6 +64,7 @@ static bool stack_drops(const struct qkv_spec *spec, const struct qkv_stack_spec
 }
 
 bool qkv_spec_drops(const struct qkv_spec *spec) {
+    if (!spec) return false;
     return stack_drops(spec, &spec->encoder) || stack_drops(spec, &spec->decoder);
 }
 
