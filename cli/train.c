@@ -295,7 +295,7 @@ const struct cli_command *cli_train(void) {
             "makes the gradients of whole groups of a batch (--groups), so the losses and weights are those of one, "
             "bit for bit, "
             "and any number of them goes on with --resume. QKV_RANK_SECONDS says how long one waits for another "
-            "(600).\n\n--profile prints, at "
+            "(600). As root mpirun wants --allow-run-as-root, for more ranks than cores --oversubscribe.\n\n--profile prints, at "
             "the end "
             "or "
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "

@@ -76,6 +76,7 @@ static bool data_suits(enum data data, size_t preset, enum qkv_topology topology
     if (data == PIXELS || !strcmp(small[preset].preset, "vit-tiny"))
         return data == PIXELS && !strcmp(small[preset].preset, "vit-tiny");
     if (topology == QKV_ENCODER_DECODER) return data == PAIRS || data == SHARED;
+    if (data == WORDS && classifies) return false; /* its head pools */
     if (data == LABELS || data == WORDS) return topology == QKV_ENCODER_ALONE;
     if (classifies) return false;
     if (data == IDS) return true;

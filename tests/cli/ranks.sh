@@ -43,6 +43,16 @@ try 0 "$QKV" info moved
 cmp -s alone out || fail "two ranks answer info otherwise than one"
 has err 'info is not divided among ranks'
 
+# ---- as the page says, as root and with fewer cores than ranks, where nothing else tells mpirun so ----
+ranks 1
+words=$(sed -n 's/^    \(mpirun .*\) qkv train .*--data corpus.txt.*/\1/p' "$SOURCE/docs/scale.md")
+has "$SOURCE/README.md" '`--allow-run-as-root`.*`--oversubscribe`'
+[ -n "$words" ] || fail "docs/scale.md has no line of mpirun"
+try 0 env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM -u OMPI_MCA_rmaps_base_oversubscribe $words \
+    "$single" train --spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1 \
+    --quiet --precision fp32 --steps 6 --out page
+alike text-fp32-1 page "the four ranks of docs/scale.md"
+
 # ---- stopped, killed, and gone on with ----
 ranks 1
 long="1500 --quiet --save-every 50 --eval-every 50" # seconds, so that a signal comes in time
