@@ -131,27 +131,35 @@ static enum qkv_status take_slice(const struct qkv_published *p, const struct qk
     return QKV_OK;
 }
 
-static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_weight *weight, struct taken *taken) {
-    const struct qkv_published_entry *e = entry_find(p, weight->array.name);
-    if (e->direct) return qkv_tensors_floats(p->files[e->file].tensors, &e->array, weight->data);
-    enum qkv_status status = take_slice(p, e, taken);
-    if (status) return status;
-    const size_t rows = weight->array.shape[0];
-    qkv_published_turn(p->ctx, &e->view, taken->floats, rows, rows ? weight->rows * weight->columns / rows : 0,
-                       sizeof(float), weight->data);
-    return QKV_OK;
-}
-
-/* One that stays in its format, in memory that is this folder's: the pages of the file are not needed any more. */
-static void turn_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
-    const struct qkv_published_entry *e = entry_find(p, weight->array.name);
-    if (!e->turned) return;
+/* Puts the numbers of a tensor, of `width` bytes each, as ours stand, straight from the file, whose pages are not needed any more. */
+static void turn_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows, size_t columns,
+                        size_t width, void *ours) {
     struct qkv_array slice = *e->theirs;
     slice.bytes /= e->view.slices;
     slice.data = (const char *)slice.data + e->view.slice * slice.bytes;
-    qkv_published_turn(p->ctx, &e->view, slice.data, weight->rows, weight->columns, 2,
-                       (void *)(uintptr_t)e->array.data);
+    qkv_published_turn(p->ctx, &e->view, slice.data, rows, columns, width, ours);
     qkv_tensors_forget(p->files[e->file].tensors, &slice);
+}
+
+static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_weight *weight, struct taken *taken) {
+    const struct qkv_published_entry *e = entry_find(p, weight->array.name);
+    if (e->direct) return qkv_tensors_floats(p->files[e->file].tensors, &e->array, weight->data);
+    const size_t rows = weight->array.shape[0], columns = rows ? weight->rows * weight->columns / rows : 0;
+    if (e->theirs->dtype == QKV_F32 && !e->scales &&
+        (size_t)e->view.slices * e->view.total * columns * sizeof(float) == e->theirs->bytes) {
+        turn_tensor(p, e, rows, columns, sizeof(float), weight->data);
+        return QKV_OK;
+    }
+    enum qkv_status status = take_slice(p, e, taken);
+    if (status) return status;
+    qkv_published_turn(p->ctx, &e->view, taken->floats, rows, columns, sizeof(float), weight->data);
+    return QKV_OK;
+}
+
+/* One that stays in its format, in memory that is this folder's. */
+static void turn_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
+    const struct qkv_published_entry *e = entry_find(p, weight->array.name);
+    if (e->turned) turn_tensor(p, e, weight->rows, weight->columns, 2, (void *)(uintptr_t)e->array.data);
 }
 
 static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {
