@@ -1,4 +1,5 @@
-/* classify.c: "qkv classify": the class of each line of a text, or of each word. */
+/* classify.c: "qkv classify": the class of each line of a text, of each pair of texts, or of each word. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 struct arguments {
     const char *input, *output, *long_lines, *examples;
     int64_t top;
-    bool force, words, json;
+    bool force, words, pairs, json;
     struct cli_common common;
 };
 
@@ -28,9 +29,14 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "words", NULL, offsetof(struct arguments, words),
      "a model of words: each line is a word, and what follows a tab is not read; an empty line ends a sentence", 0, 0,
      NULL},
+    {CLI_FLAG, 0, "pairs", NULL, offsetof(struct arguments, pairs),
+     "each line is two texts, a tab between them, which the model reads as a pair; texts of the command line two by "
+     "two",
+     0, 0, NULL},
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json),
-     "a model of words: a line of JSON for each sentence, with the probabilities of the --top likeliest classes", 0, 0,
-     NULL},
+     "a line of JSON for each text, pair or example, with the probabilities of the --top likeliest classes; of words "
+     "for each sentence",
+     0, 0, NULL},
     CLI_LONG(struct arguments, "lines"),
     CLI_MODEL(struct arguments),
 };
@@ -40,7 +46,7 @@ CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
     {"input", cli_has_texts, CLI_WHY_TEXTS},
-    {"input long words json", has_examples, "--examples reads no text"},
+    {"input long words pairs", has_examples, "--examples reads no text"},
     {"words", cli_has_texts, "a text of the command line is a sentence, whose words white space parts"},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
@@ -59,12 +65,26 @@ static void print_label(FILE *file, struct qkv_model *model, size_t class) {
         fprintf(file, "%zu", class);
 }
 
-/* The likeliest first, of equals the one of lower number; shown ones are taken out of `probabilities`. */
+/* What a line has that is blank, or skipped: no probability, or of a model with one class no score. */
+static bool is_empty(const float *probabilities, size_t classes) {
+    if (classes == 1) return isnan(probabilities[0]);
+    for (size_t k = 0; k < classes; k++)
+        if (probabilities[k] > 0) return false;
+    return true;
+}
+
+static size_t likeliest(const float *probabilities, size_t classes) {
+    size_t best = 0;
+    for (size_t k = 1; k < classes; k++)
+        if (probabilities[k] > probabilities[best]) best = k;
+    return best;
+}
+
+/* The likeliest first, of equals the one of lower number; shown ones are taken out of `probabilities`. Of one class its score. */
 static void print_line(FILE *file, struct qkv_model *model, float *probabilities, size_t classes, size_t top) {
-    for (size_t i = 0; i < top && i < classes; i++) {
-        size_t best = 0;
-        for (size_t k = 1; k < classes; k++)
-            if (probabilities[k] > probabilities[best]) best = k;
+    if (classes == 1) fprintf(file, "%.4f", (double)probabilities[0]);
+    for (size_t i = 0; i < top && i < classes && classes > 1; i++) {
+        const size_t best = likeliest(probabilities, classes);
         if (i) putc('\t', file);
         print_label(file, model, best);
         fprintf(file, "\t%.4f", (double)probabilities[best]);
@@ -73,11 +93,24 @@ static void print_line(FILE *file, struct qkv_model *model, float *probabilities
     putc('\n', file);
 }
 
-/* Of a line that is blank, or skipped. */
-static bool is_empty(const float *probabilities, size_t classes) {
-    for (size_t k = 0; k < classes; k++)
-        if (probabilities[k] > 0) return false;
-    return true;
+/* The same as keys of an object that is open: label and probabilities, or of one class score; null where there are none. */
+static void put_classes(struct qkv_json *out, struct qkv_model *model, float *p, size_t classes, size_t top) {
+    char number[CLI_NUMBER];
+    const bool empty = is_empty(p, classes);
+    if (empty) qkv_json_put_raw(out, classes == 1 ? "score" : "label", "null");
+    if (classes == 1 && !empty) qkv_json_put_number(out, "score", (double)p[0], 9);
+    if (classes == 1 || empty) return;
+    for (size_t i = 0; i < top && i < classes; i++) {
+        const size_t best = likeliest(p, classes);
+        const char *label = qkv_model_label(model, best);
+        snprintf(number, sizeof number, "%zu", best);
+        if (!i) qkv_json_put_text(out, "label", label ? label : number);
+        if (!i) qkv_json_key(out, "probabilities");
+        if (!i) qkv_json_begin(out, '{');
+        qkv_json_put_number(out, label ? label : number, (double)p[best], 9);
+        p[best] = -1;
+    }
+    qkv_json_end(out, '}');
 }
 
 /* ---- words ---------------------------------------------------------------------------------------------------------- */
@@ -140,50 +173,22 @@ static int words_broken(const struct cli_lines_job *job, const struct classify_w
     return cli_failed("%s:%zu: %s", job->lines.name, w->lines[number - 1], qkv_message(job->ctx));
 }
 
-static size_t words_best(const float *probabilities, size_t classes) {
-    size_t best = 0;
-    for (size_t k = 1; k < classes; k++)
-        if (probabilities[k] > probabilities[best]) best = k;
-    return best;
-}
-
 /* A word, a tab and its label, or its `top` likeliest as of a line; a word that --long has left out has none. */
 static void words_print(FILE *file, struct qkv_model *model, const char *word, float *p, size_t classes, size_t top) {
     fprintf(file, "%s\t", word);
-    if (top && !is_empty(p, classes)) {
+    if ((top || classes == 1) && !is_empty(p, classes)) {
         print_line(file, model, p, classes, top);
         return;
     }
-    if (!is_empty(p, classes)) print_label(file, model, words_best(p, classes));
+    if (!is_empty(p, classes)) print_label(file, model, likeliest(p, classes));
     putc('\n', file);
 }
 
-static bool words_taken(const float *p, size_t classes) {
-    for (size_t k = 0; k < classes; k++)
-        if (p[k] < 0) return true;
-    return false;
-}
-
-/* The likeliest first; shown ones are taken out of `p`. */
 static void words_json(struct qkv_json *out, struct qkv_model *model, const char *word, float *p, size_t classes,
                        size_t top) {
-    char number[CLI_NUMBER];
     qkv_json_begin(out, '{');
     qkv_json_put_text(out, "word", word);
-    for (size_t i = 0; i < top && i < classes && !is_empty(p, classes); i++) {
-        const size_t best = words_best(p, classes);
-        const char *label = qkv_model_label(model, best);
-        snprintf(number, sizeof number, "%zu", best);
-        if (!i) qkv_json_put_text(out, "label", label ? label : number);
-        if (!i) qkv_json_key(out, "probabilities");
-        if (!i) qkv_json_begin(out, '{');
-        qkv_json_put_number(out, label ? label : number, (double)p[best], 9);
-        p[best] = -1;
-    }
-    if (words_taken(p, classes))
-        qkv_json_end(out, '}');
-    else
-        qkv_json_put_raw(out, "label", "null");
+    put_classes(out, model, p, classes, top);
     qkv_json_end(out, '}');
 }
 
@@ -236,32 +241,99 @@ static int classify_words(struct cli_lines_job *job, const struct arguments *a) 
     return code;
 }
 
-/* ---- lines ---------------------------------------------------------------------------------------------------------- */
+/* ---- lines and pairs ---------------------------------------------------------------------------------------------------- */
+
+/* A line of what is said of each text, or of each pair; `texts` NULL: of examples. */
+static int results_write(FILE *file, struct qkv_model *model, const struct arguments *a, const char *const *texts,
+                         const char *const *seconds, float *p, size_t count) {
+    const size_t classes = (size_t)qkv_model_spec(model)->head.classes;
+    int code = CLI_DONE;
+    for (size_t i = 0; i < count && code == CLI_DONE; i++, p += classes) {
+        struct qkv_json out = {.style = QKV_JSON_SPACED, .file = file};
+        if (!a->json && is_empty(p, classes)) putc('\n', file);
+        if (!a->json && !is_empty(p, classes)) print_line(file, model, p, classes, classify_top(a));
+        if (!a->json) continue;
+        qkv_json_begin(&out, '{');
+        if (texts) qkv_json_put_text(&out, "text", texts[i]);
+        if (seconds) qkv_json_put_text(&out, "pair", seconds[i]);
+        put_classes(&out, model, p, classes, classify_top(a));
+        qkv_json_end(&out, '}');
+        qkv_json_line(&out, 0);
+        qkv_json_flush(&out);
+        if (out.status) code = cli_failed("the JSON could not be written");
+        qkv_json_free(&out);
+    }
+    return code;
+}
+
+struct classify_pairs {
+    const char **firsts, **seconds; /* in the text, which is cut up */
+    size_t count;
+    char *text;
+};
+
+/* Two texts of the command line, or the two parts of a line, make a pair; a blank line makes an empty one. */
+static int pairs_cut(const struct cli_lines *lines, struct classify_pairs *p) {
+    size_t size = 1;
+    for (size_t i = 0; i < lines->count; i++) size += strlen(lines->items[i]) + 1;
+    char *at = p->text = malloc(size);
+    p->firsts = calloc(lines->count + 1, sizeof *p->firsts);
+    p->seconds = calloc(lines->count + 1, sizeof *p->seconds);
+    if (!p->text || !p->firsts || !p->seconds) return cli_failed("out of memory");
+    if (!lines->name && lines->count % 2) return cli_usage("classify: --pairs needs two texts for each pair");
+    for (size_t i = 0; i < lines->count; i++) {
+        const size_t bytes = strlen(lines->items[i]) + 1;
+        memcpy(at, lines->items[i], bytes);
+        if (!lines->name) {
+            *(i % 2 ? &p->seconds[p->count++] : &p->firsts[p->count]) = at;
+        } else {
+            char *tab = strchr(at, '\t');
+            if ((!tab && !cli_is_blank(at)) || (tab && strchr(tab + 1, '\t')))
+                return cli_failed("%s:%zu: %s; with --pairs a line is two texts with one tab between them", lines->name,
+                                  i + 1, tab ? "more than one tab" : "no tab in this line");
+            if (tab) *tab = 0;
+            p->firsts[p->count] = at;
+            p->seconds[p->count++] = tab ? tab + 1 : "";
+        }
+        at += bytes;
+    }
+    return CLI_DONE;
+}
+
+/* A message about a pair says where it is in the file. */
+static int pairs_broken(const struct cli_lines_job *job) {
+    size_t number = 0;
+    if (!job->lines.name || sscanf(qkv_message(job->ctx), "pair %zu", &number) != 1) return cli_broken(job->ctx);
+    return cli_failed("%s:%zu: %s", job->lines.name, number, qkv_message(job->ctx));
+}
 
 static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
+    const size_t classes = spec->head.classes > 0 ? (size_t)spec->head.classes : 1;
     struct cli_output output = {0};
-    float *probabilities = calloc(lines->count + 1, classes * sizeof *probabilities);
-    if (!probabilities) return cli_failed("out of memory");
+    struct classify_pairs pairs = {0};
+    float *p = calloc(lines->count + 1, classes * sizeof *p);
     const struct qkv_line_options reading = cli_lines_options(job);
-    int code = qkv_classify_with(model, lines->items, lines->count, &reading, probabilities)
-                   ? cli_lines_broken(job->ctx, lines)
-                   : CLI_DONE;
+    int code = p ? CLI_DONE : cli_failed("out of memory");
+    if (code == CLI_DONE && a->pairs) code = pairs_cut(lines, &pairs);
+    if (code == CLI_DONE && a->pairs &&
+        qkv_classify_pairs(model, pairs.firsts, pairs.seconds, pairs.count, &reading, p))
+        code = pairs_broken(job);
+    if (code == CLI_DONE && !a->pairs && qkv_classify_with(model, lines->items, lines->count, &reading, p))
+        code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
-        for (size_t i = 0; i < lines->count; i++) {
-            if (is_empty(probabilities + i * classes, classes))
-                putc('\n', output.file);
-            else
-                print_line(output.file, model, probabilities + i * classes, classes, classify_top(a));
-        }
+        code = results_write(output.file, model, a, a->pairs ? pairs.firsts : lines->items, pairs.seconds, p,
+                             a->pairs ? pairs.count : lines->count);
         cli_lines_say_long(job);
         code = cli_output_end(&output, code);
     }
-    free(probabilities);
+    free(p);
+    free(pairs.firsts);
+    free(pairs.seconds);
+    free(pairs.text);
     return code;
 }
 
@@ -278,9 +350,7 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, folder, &model);
     if (code == CLI_DONE && qkv_classify_examples(model, a->examples, &probabilities, &count)) code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &reads, &output);
-    const size_t classes = count ? (size_t)qkv_model_spec(model)->head.classes : 1;
-    for (size_t i = 0; i < count && code == CLI_DONE; i++)
-        print_line(output.file, model, probabilities + i * classes, classes, classify_top(a));
+    if (code == CLI_DONE) code = results_write(output.file, model, a, NULL, NULL, probabilities, count);
     if (code == CLI_DONE) code = cli_output_end(&output, code);
     qkv_free(probabilities);
     qkv_model_free(model);
@@ -303,10 +373,13 @@ static int classify_run(const void *values, const char *const *words, size_t cou
     if (a->examples) return classify_examples(a, words[0]);
     int code = cli_lines_open(&job, NULL);
     const bool of_words = code == CLI_DONE && qkv_model_spec(job.model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
-    if (code == CLI_DONE && !of_words && (a->words || a->json))
-        code =
-            cli_failed("--%s needs a model that classifies words, with head.kind classify_tokens; %s has another head",
-                       a->words ? "words" : "json", words[0]);
+    if (code == CLI_DONE && !of_words && a->words)
+        code = cli_failed("--words needs a model that classifies words, with head.kind classify_tokens; %s has another "
+                          "head",
+                          words[0]);
+    if (code == CLI_DONE && of_words && a->pairs)
+        code = cli_failed("--pairs needs a model that classifies texts, with head.kind classify; %s classifies words",
+                          words[0]);
     if (code == CLI_DONE) code = of_words ? classify_words(&job, a) : classify_all(&job, a);
     cli_lines_close(&job);
     return code;
@@ -315,20 +388,24 @@ static int classify_run(const void *values, const char *const *words, size_t cou
 const struct cli_command *cli_classify(void) {
     static const struct cli_command command = {
         .name = "classify",
-        .summary = "the class of each line of a text, or of each word",
+        .summary = "the class of each line of a text, of each pair of texts, or of each word",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]\n"
                  "MODEL --examples FILE [--output FILE] [options]",
         .description =
             "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
             "probability, then the next ones. A blank line, or one that --long skips, gives a blank line. What is said "
             "of a line does not depend "
-            "on the others, in bf16 but for rounding.\n\n"
+            "on the others, in bf16 but for rounding. A model of one class, as a reranker or a regression, gives its "
+            "score, as it comes from the head. With --pairs each line is two texts, a question and an answer, which "
+            "the "
+            "model reads as one, joined as its tokenizer says; of a pair that is too long the longer text is cut.\n\n"
             "A model whose head classifies tokens says it of words: each text or line is a sentence, whose words white "
             "space parts, or, with --words, each line a word and an empty line ends a sentence. It writes a line for "
             "each word, the word, a tab and its label, and an empty line after each sentence.",
         .examples = "qkv classify topic/ \"What is the capital of Peru ?\"\n"
                     "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"
                     "qkv classify tagger/ --input test.conll --words --json\n"
+                    "qkv classify reranker/ --pairs \"capital of Peru\" \"Lima is the capital of Peru.\"\n"
                     "head -5 questions.txt | qkv classify topic/ | cut -f1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

@@ -28,7 +28,7 @@ static const struct cli_option options[] = {
      NULL},
     {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool),
      "mean of a line's tokens, the first or last one, or max: the largest number of each channel", 0, 0,
-     "mean, or what modules.json in the model's folder says"},
+     "what modules.json in the model's folder says; else mean, and of a decoder alone last"},
     {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
     {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
      NULL},
@@ -100,8 +100,7 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
 static int write_vectors(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool, bool normalize) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
-    const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t columns = (size_t)qkv_stack_width(spec, &spec->encoder);
+    const size_t columns = qkv_embed_width(model);
     struct cli_output output = {0};
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
@@ -175,8 +174,7 @@ static int embed_query(const struct cli_lines_job *job, const char *text, enum q
 static int find_nearest(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
-    const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t columns = (size_t)qkv_stack_width(spec, &spec->encoder);
+    const size_t columns = qkv_embed_width(model);
     float *query = calloc(columns, sizeof *query), *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     struct neighbour *all = calloc(lines->count + 1, sizeof *all);
     int code = query && vectors && all ? CLI_DONE : cli_failed("out of memory");
@@ -213,6 +211,8 @@ static void embed_complete(struct cli_lines_job *job, const struct arguments *a,
     enum qkv_pool own;
     bool length;
     size_t most;
+    const struct qkv_spec *spec = qkv_model_spec(job->model);
+    if (!a->pool && !spec->encoder.layers) *pool = QKV_POOL_LAST; /* the one token that has seen all others */
     if (!qkv_model_pooling(job->model, &own, &length, &most)) return;
     if (!a->pool) *pool = own;
     *normalize = *normalize || length;
@@ -251,12 +251,14 @@ const struct cli_command *cli_embed(void) {
         .summary = "vectors of lines of text, and the lines nearest to another",
         .usage = "MODEL TEXT… -o FILE [options]\nMODEL [--input FILE] -o FILE [options]\n"
                  "MODEL --nearest TEXT --among FILE [options]",
-        .description = "The hidden states of the encoder, pooled over the tokens of each text, each line of the file "
-                       "or of standard "
-                       "input: a vector of d_model numbers a line, zeros for one that is blank, or that --long skips. "
-                       "With --nearest: the lines "
-                       "whose vectors have "
-                       "the largest cosine with the text's, each after its cosine and its number, with tabs between.",
+        .description =
+            "The hidden states of the encoder, or of a decoder alone, pooled over the tokens of each text, each "
+            "line of the file "
+            "or of standard "
+            "input: a vector of d_model numbers a line, zeros for one that is blank, or that --long skips. "
+            "With --nearest: the lines "
+            "whose vectors have "
+            "the largest cosine with the text's, each after its cosine and its number, with tabs between.",
         .examples = "qkv embed enc/ --input lines.txt -o vectors.npy --normalize\n"
                     "qkv embed enc/ \"one line\" \"another\" --text --pool first\n"
                     "qkv embed enc/ --nearest \"a ship at sea\" --among lines.txt --top 3",

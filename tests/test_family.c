@@ -260,6 +260,41 @@ static void what_is_read_and_written_and_read_is_the_same_to_the_bit(void **stat
     every_folder(check_both_ways, *state);
 }
 
+/* Poolers, and scores of tasks that a model was trained with, are no weights of it; a folder has them again, and all names as they were. */
+static void a_folder_is_written_with_all_that_it_had(void **state) {
+    static const char *const names[] = {"bert_model",      "bert_pretraining", "bert_answer",     "vit_model",
+                                        "albert_classify", "llama_model",      "llama_answer",    "gpt2_model",
+                                        "t5_tokens",       "mistral_answer",   "t5_encoder",      "roberta_answer",
+                                        "ministral",       "opt_classify",     "gemma3_both_ways"};
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        struct qkv_context *ctx;
+        struct qkv_model *model;
+        struct qkv_tensors *was, *is;
+        char folder[600], file[700], there[600];
+        snprintf(folder, sizeof folder, TEST_SOURCE_DIR "/tests/golden/hf/%s", names[i]);
+        snprintf(there, sizeof there, "%s/again.%s", (const char *)*state, names[i]);
+        assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+        load_or_fail(ctx, folder, &model);
+        assert_int_equal(qkv_model_export_published(model, NULL, "f32", there), QKV_OK);
+        snprintf(file, sizeof file, "%s/model.safetensors", folder);
+        assert_int_equal(qkv_tensors_open(ctx, file, &was), QKV_OK);
+        snprintf(file, sizeof file, "%s/model.safetensors", there);
+        assert_int_equal(qkv_tensors_open(ctx, file, &is), QKV_OK);
+        assert_int_equal(qkv_tensors_count(is), qkv_tensors_count(was));
+        for (size_t k = 0; k < qkv_tensors_count(was); k++) {
+            const struct qkv_array *a = qkv_tensors_at(was, k), *b = qkv_tensors_find(is, a->name);
+            if (!b) fail_msg("%s: %s is left out", names[i], a->name);
+            assert_int_equal(a->bytes, b->bytes);
+            assert_memory_equal(a->data, b->data, a->bytes);
+        }
+        qkv_tensors_close(was);
+        qkv_tensors_close(is);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+        test_remove_tree(there);
+    }
+}
+
 static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise(void **state) {
     (void)state;
     struct qkv_context *ctx;
@@ -452,6 +487,7 @@ int main(void) {
         cmocka_unit_test(folders_give_the_numbers_of_the_reference_in_old_and_new_words),
         cmocka_unit_test(unusual_settings_give_the_numbers_of_the_reference),
         cmocka_unit_test(what_is_read_and_written_and_read_is_the_same_to_the_bit),
+        cmocka_unit_test(a_folder_is_written_with_all_that_it_had),
         cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
         cmocka_unit_test(matrices_that_stand_otherwise_keep_their_format_and_numbers),

@@ -192,8 +192,9 @@ struct qkv_line_options {
 /* Experimental: a line that is too long is an error, which names it. */
 QKV_API struct qkv_line_options qkv_line_defaults(void);
 
-/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. What is said of a line
- * does not depend on its neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. A model of one class (a regression, a
+ * reranker) has a score of each line, as it comes from the head, and NaN for a blank one. What is said of a line does not depend on its
+ * neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      float *probabilities);
 /* The same of a safetensors file of examples: in.pixels, in.features, in.vectors or in.ids, as the model reads. *probabilities
@@ -206,9 +207,16 @@ QKV_API enum qkv_status qkv_classify_examples(struct qkv_model *model, const cha
 QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
                                           const struct qkv_line_options *options, float *probabilities);
 
+/* Experimental: the same of pairs of texts, firsts[i] and seconds[i], joined as the tokenizer's template of pairs says, with the types of
+ * both; what has too many tokens is cut where it is longer. Both texts blank: zeros, or NaN. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *firsts,
+                                           const char *const *seconds, size_t count,
+                                           const struct qkv_line_options *options, float *probabilities);
+
 /* Probabilities of the classes of words, by a model whose head classifies tokens: those of the first token of each. `words` are those of
  * all sentences, one after the other, counts[i] of them in sentence i; a sentence is encoded as its words with a space between two.
- * (all words,classes) floats; zeros for words of a sentence that is skipped, and for those that are cut away. Experimental. Fails with QKV_ARGUMENT,
+ * (all words,classes) floats; zeros (of one class NaN) for words of a sentence that is skipped, and for those that are cut away. Experimental. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *words, const size_t *counts,
                                            size_t sentences, const struct qkv_line_options *options,
@@ -231,8 +239,10 @@ QKV_API enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text,
                                       const struct qkv_line_options *options, struct qkv_filling **fillings,
                                       size_t *masks);
 
-/* Vectors of lines of text, (count,C): the encoder's hidden states, pooled over the tokens of a line; `normalize`
- * makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
+/* Numbers of a vector of a text, C: the width of the encoder, or of a decoder alone. Any thread. Experimental. */
+QKV_API size_t qkv_embed_width(const struct qkv_model *model);
+/* Vectors of lines of text, (count,C): hidden states of the encoder, or of a decoder alone, pooled over the tokens of a line;
+ * `normalize` makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
  * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                                   bool normalize, float *vectors);

@@ -137,7 +137,8 @@ struct qkv_family {
     const char *prefix;          /* begins names that files of the base model do not begin with; NULL: none */
     const char *question_prefix; /* what stands there in files of the class that answers questions; NULL: the same */
     const char
-        *ignored; /* patterns of tensors that are no weights, with spaces; "$KEY" in one is a number; NULL: none */
+        *ignored;     /* patterns of tensors that are no weights, with spaces; "$KEY" in one is a number; NULL: none */
+    const char *kept; /* those of the ignored that a folder of the same model has again, as a pooler; NULL: none */
     bool hidden_before_norm; /* what it calls its last hidden states is before the final norm */
     const char *tied; /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
 };
@@ -283,6 +284,9 @@ struct qkv_family_config {
     json_t *keys;
     size_t block[2]; /* rows and columns that have one scale, of matrices in 8 bits; 0: there are none */
     bool packed;     /* experts may be in MXFP4 */
+    /* Of a folder that was read: tensors that are none of the weights and are written again. Owned by the model's origin. */
+    struct qkv_array *kept; /* names and data are on the heap */
+    size_t kept_count;
     /* written for a model that has less, biases of zeros or the like: what the family has of it; NULL: the same. Owned */
     struct qkv_spec *whole;
 };
@@ -324,6 +328,8 @@ void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array
                       struct qkv_array *theirs);
 /* Whether a tensor of a file is none of the weights, and to be left out. */
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name);
+/* Whether one that is left out is written again with the model, and under which name. */
+bool qkv_family_keeps(const struct qkv_family_config *config, const char *name, char out[QKV_FAMILY_NAME]);
 /* Another name that a tensor may have in files, of those with number i; false: there is none. */
 bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
 

@@ -67,5 +67,6 @@ const struct qkv_family qkv_family_albert = {
     .tensors = tensors,
     .prefix = "albert.",
     .ignored = "albert.pooler.* pooler.* predictions.decoder.* predictions.bias sop_classifier.*",
+    .kept = "albert.pooler.* sop_classifier.*",
     .tied = "predictions.decoder.*",
 };

@@ -55,5 +55,6 @@ const struct qkv_family qkv_family_bert = {
     .tensors = tensors,
     .prefix = "bert.",
     .ignored = "*pooler.dense.* cls.seq_relationship.* cls.predictions.decoder.* cls.predictions.bias",
+    .kept = "bert.pooler.dense.* cls.seq_relationship.*",
     .tied = "cls.predictions.decoder.*",
 };

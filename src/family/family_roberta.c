@@ -74,5 +74,6 @@ const struct qkv_family qkv_family_roberta = {
     .tensors = tensors,
     .prefix = "roberta.",
     .ignored = "*pooler.dense.* lm_head.decoder.* lm_head.bias",
+    .kept = "roberta.pooler.dense.*",
     .tied = "lm_head.decoder.*",
 };

@@ -267,3 +267,20 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
     const bool tied = json_is_true(json_object_get(config->keys, "tie_word_embeddings"));
     return tied && config->family->tied && qkv_text_matches(name, config->family->tied);
 }
+
+bool qkv_family_keeps(const struct qkv_family_config *config, const char *name, char out[QKV_FAMILY_NAME]) {
+    const char *prefix = config->family->prefix ? config->family->prefix : "";
+    char whole[2 * QKV_FAMILY_NAME], pattern[96];
+    for (size_t i = 0; i < 2; i++) { /* a name of the base model, too */
+        snprintf(whole, sizeof whole, "%s%.190s", i ? prefix : "", name);
+        for (const char *at = config->family->kept ? config->family->kept : ""; *at;
+             at += strcspn(at, " "), at += *at == ' ') {
+            snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(at, " "), at);
+            if (!qkv_text_matches(whole, pattern)) continue;
+            snprintf(out, QKV_FAMILY_NAME, "%.199s", whole);
+            if (*prefix) name_begin(config, class_prefix(config), out);
+            return true;
+        }
+    }
+    return false;
+}

@@ -58,4 +58,5 @@ const struct qkv_family qkv_family_vit = {
     .hidden_before_norm = true,
     .prefix = "vit.",
     .ignored = "*pooler.dense.*",
+    .kept = "vit.pooler.dense.*",
 };

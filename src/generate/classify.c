@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "generate/line_batches.h"
+#include "model/model.h"
 #include "model/spec.h"
 #include "text/sequence.h"
 
@@ -12,12 +13,18 @@ struct classifier_words { /* of sentences, one after the other */
     const size_t *counts;
     size_t *first; /* of each sentence */
 };
+struct classifier_pairs {
+    const char *const *firsts, *const *seconds;
+    struct qkv_pair_template template;
+    int types; /* that the model's embedding has */
+};
 struct classifier {
     struct qkv_model *model;
     struct qkv_pass *pass;
     size_t B, T, lines; /* the largest batch of the pass; all lines there are */
     float *probabilities;
-    const struct classifier_words *words; /* NULL: lines; with how they are read */
+    const struct classifier_pairs *pairs; /* NULL: others */
+    const struct classifier_words *words; /* NULL: others; with how they are read */
     const struct qkv_line_options *options;
 };
 
@@ -40,35 +47,43 @@ static enum qkv_status make_room(struct classifier *c, const struct qkv_line_bat
     return QKV_OK;
 }
 
-static bool classify_softmax(const float *logits, size_t n, float *out) {
-    double most = -INFINITY, sum = 0;
-    for (size_t k = 0; k < n; k++) {
-        if (!isfinite(logits[k])) return false;
-        if ((double)logits[k] > most) most = (double)logits[k];
-    }
-    for (size_t k = 0; k < n; k++) sum += exp((double)logits[k] - most);
-    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)logits[k] - most) / sum);
-    return true;
-}
-
 static enum qkv_status classify_run(void *user, const struct qkv_line_batch *batch) {
     struct classifier *c = user;
     size_t classes = (size_t)qkv_model_spec(c->model)->head.classes;
+    const int32_t *types = c->pairs && c->pairs->types > 1 ? batch->types : NULL; /* one type says nothing */
     enum qkv_status status = make_room(c, batch);
     if (!status)
         status = qkv_pass_forward(
-            c->pass, &(struct qkv_batch){.B = batch->B, .T = batch->T, .ids = batch->ids, .lengths = batch->lengths});
+            c->pass, &(struct qkv_batch){
+                         .B = batch->B, .T = batch->T, .ids = batch->ids, .types = types, .lengths = batch->lengths});
     if (status) return status;
     struct qkv_array logits = qkv_pass_output(c->pass);
     for (size_t b = 0; b < batch->B; b++)
-        if (!classify_softmax((const float *)logits.data + b * classes, classes,
-                              c->probabilities + batch->lines[b] * classes))
+        if (!qkv_scores_take((const float *)logits.data + b * classes, classes,
+                             c->probabilities + batch->lines[b] * classes))
             return qkv_fail(
                 qkv_model_context(c->model), QKV_NUMBER,
                 "the scores of line %zu are no finite numbers: the model's weights are broken; take those of "
                 "an earlier checkpoint",
                 batch->lines[b] + 1);
     return QKV_OK;
+}
+
+/* A text has the tokens of its template around it; without one those of our own training, but of a published model none. */
+static bool classify_ends(const struct qkv_model *model) {
+    return model->origin.family == NULL;
+}
+
+static enum qkv_status classify_check(struct qkv_model *model) {
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    if (spec->head.kind != QKV_HEAD_CLASSIFY)
+        return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
+                        "classify needs a model with a classify head; this one has head.kind %s: %s",
+                        qkv_head_text(spec->head.kind),
+                        spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS
+                            ? "it classifies the words of sentences (qkv_classify_words)"
+                            : "train one on labelled lines (--preset text-classifier --labeled FILE)");
+    return qkv_lines_check(model, "classify");
 }
 
 enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
@@ -79,20 +94,14 @@ enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *li
     QKV_NEED_ALL(qkv_call, count, probabilities);
     const struct qkv_line_options usual = qkv_line_defaults();
     if (!options) options = &usual;
-    struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities};
-    if (spec->head.kind != QKV_HEAD_CLASSIFY)
-        return qkv_fail(ctx, QKV_ARGUMENT, "classify needs a model with a classify head; this one has head.kind %s: %s",
-                        qkv_head_text(spec->head.kind),
-                        spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS
-                            ? "it classifies the words of sentences (qkv_classify_words)"
-                            : "train one on labelled lines (--preset text-classifier --labeled FILE)");
-    enum qkv_status status = qkv_lines_check(model, "classify");
+    enum qkv_status status = classify_check(model);
     if (status) return status;
-    if (count) memset(probabilities, 0, count * (size_t)spec->head.classes * sizeof *probabilities);
+    const bool ends = classify_ends(model);
+    qkv_scores_none(count, (size_t)spec->head.classes, probabilities);
     struct qkv_line_reader reader = {
-        .model = model, .begin = true, .end = true, .options = options, .run = classify_run, .user = &c};
+        .model = model, .begin = ends, .end = ends, .options = options, .run = classify_run, .user = &c};
     status = qkv_lines_run(&reader, lines, count);
     qkv_pass_free(c.pass);
     return status;
@@ -105,6 +114,67 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     QKV_NEED_ALL(qkv_call, count, probabilities);
     const struct qkv_line_options options = qkv_line_defaults();
     return qkv_classify_with(model, lines, count, &options, probabilities);
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status classify_pair(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
+                                     int32_t **types, size_t *count) {
+    const struct classifier *c = user;
+    struct qkv_context *ctx = qkv_model_context(c->model);
+    const struct qkv_tokenizer *t = qkv_model_source_tokenizer(c->model);
+    const char *const texts[] = {c->pairs->firsts[index], c->pairs->seconds[index]};
+    int32_t *parts[2] = {NULL};
+    size_t sizes[2] = {0};
+    enum qkv_status status = QKV_OK;
+    enum qkv_long_fate fate = QKV_FATE_SKIPPED;
+    *ids = *types = NULL;
+    *count = 0;
+    if (qkv_is_blank(texts[0], strlen(texts[0])) && qkv_is_blank(texts[1], strlen(texts[1]))) return QKV_OK;
+    for (size_t i = 0; i < 2 && !status; i++)
+        status = qkv_tokenizer_encode(ctx, t, texts[i], strlen(texts[i]), false, &parts[i], &sizes[i]);
+    if (!status) fate = qkv_pair_join(ctx, &c->pairs->template, rule, parts, sizes, ids, types, count);
+    qkv_free(parts[0]);
+    qkv_free(parts[1]);
+    if (!status && fate == QKV_FATE_REFUSED) status = qkv_line_refuse(ctx, "pair", index, *count, rule->most);
+    if (!status && fate == QKV_FATE_FITS && (!*ids || !*types)) status = QKV_MEMORY;
+    if (!status && fate == QKV_FATE_FITS) return QKV_OK;
+    qkv_free(*ids);
+    qkv_free(*types);
+    *ids = *types = NULL;
+    *count = 0;
+    return status;
+}
+
+enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *firsts, const char *const *seconds,
+                                   size_t count, const struct qkv_line_options *options, float *probabilities) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, firsts);
+    QKV_NEED_ALL(qkv_call, count, seconds);
+    QKV_NEED_ALL(qkv_call, count, probabilities);
+    const struct qkv_line_options usual = qkv_line_defaults();
+    if (!options) options = &usual;
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    struct classifier_pairs pairs = {.firsts = firsts, .seconds = seconds};
+    struct classifier c = {.model = model, .lines = count, .probabilities = probabilities, .pairs = &pairs};
+    enum qkv_status status = classify_check(model);
+    if (!status)
+        status = qkv_pair_template_read(qkv_model_context(model), qkv_model_source_tokenizer(model),
+                                        classify_ends(model), &pairs.template);
+    if (status) return status;
+    pairs.types = spec->encoder.layers ? spec->encoder.embed.types : spec->decoder.embed.types;
+    qkv_scores_none(count, (size_t)spec->head.classes, probabilities);
+    struct qkv_line_reader reader = {.model = model,
+                                     .options = options,
+                                     .what = "pair",
+                                     .encode_typed = classify_pair,
+                                     .run = classify_run,
+                                     .user = &c};
+    status = qkv_lines_run(&reader, NULL, count);
+    qkv_pass_free(c.pass);
+    qkv_pair_template_free(&pairs.template);
+    return status;
 }
 
 /* ---- words ---------------------------------------------------------------------------------------------------------- */
@@ -147,7 +217,7 @@ static enum qkv_status classify_words_row(const struct classifier *c, const stru
     qkv_long_apply(&rule, qkv_source_frame(qkv_model_source_tokenizer(c->model), true, true), firsts, &count);
     float *out = c->probabilities + c->words->first[sentence] * classes;
     for (size_t i = 0; i < count && !status; i++)
-        if (firsts[i] && !classify_softmax(scores + i * classes, classes, out + (size_t)(firsts[i] - 1) * classes))
+        if (firsts[i] && !qkv_scores_take(scores + i * classes, classes, out + (size_t)(firsts[i] - 1) * classes))
             status = qkv_fail(qkv_model_context(c->model), QKV_NUMBER,
                               "the scores of sentence %zu are no finite numbers: the model's weights are broken; take "
                               "those of an earlier checkpoint",
@@ -197,7 +267,7 @@ enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *w
         w.first[i] = all;
         all += counts[i];
     }
-    if (all) memset(probabilities, 0, all * (size_t)spec->head.classes * sizeof *probabilities);
+    qkv_scores_none(all, (size_t)spec->head.classes, probabilities);
     struct qkv_line_reader reader = {.model = model,
                                      .options = options,
                                      .what = "sentence",

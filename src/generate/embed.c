@@ -1,4 +1,4 @@
-/* Vectors of lines of text: the encoder's hidden states, pooled over the tokens of each line. */
+/* Vectors of lines of text: hidden states of the encoder, or of a decoder alone, pooled over the tokens of each line. */
 #include <math.h>
 #include <string.h>
 
@@ -36,6 +36,12 @@ static void pool_max(const float *x, size_t T, size_t C, float *out) {
             if (!(x[t * C + c] <= out[c])) out[c] = x[t * C + c]; /* what is no number stays */
 }
 
+size_t qkv_embed_width(const struct qkv_model *model) {
+    if (!model) return 0;
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    return (size_t)qkv_stack_width(spec, spec->encoder.layers ? &spec->encoder : &spec->decoder);
+}
+
 /* False where a number is not finite. */
 static bool embed_finish(float *x, size_t C, bool normalize) {
     double sum = 0;
@@ -47,8 +53,7 @@ static bool embed_finish(float *x, size_t C, bool normalize) {
 
 static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
     struct embedder *e = user;
-    const struct qkv_spec *spec = qkv_model_spec(e->model);
-    size_t C = (size_t)qkv_stack_width(spec, &spec->encoder);
+    const size_t C = qkv_embed_width(e->model);
     enum qkv_status status = qkv_encoded_begin(e->encoded, batch->ids, batch->lengths, batch->B, batch->T);
     if (status) return status;
     const float *hidden = qkv_encoded_output(e->encoded).data;
@@ -84,20 +89,19 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};
-    if (spec->encoder.layers == 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "embed needs an encoder; this model has a decoder alone");
     if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN && pool != QKV_POOL_LAST && pool != QKV_POOL_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
-    if (count) memset(vectors, 0, count * (size_t)qkv_stack_width(spec, &spec->encoder) * sizeof *vectors);
+    if (count) memset(vectors, 0, count * qkv_embed_width(model) * sizeof *vectors);
     e.encoded = qkv_encoded_allocate(model, false);
     if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
-    /* As the encoder saw lines in training: a classifier's have both specials, a source its end, a plain text none. */
-    bool classifier = spec->head.kind == QKV_HEAD_CLASSIFY;
+    /* As lines were seen in training: a classifier's have both specials, a source its end, a plain text none; a published model sees what
+     * its template says. */
+    const bool own = !model->origin.family, classifier = spec->head.kind == QKV_HEAD_CLASSIFY && own;
     struct qkv_line_reader reader = {.model = model,
                                      .begin = classifier,
-                                     .end = classifier || spec->decoder.layers > 0,
+                                     .end = classifier || (spec->encoder.layers && spec->decoder.layers && own),
                                      .options = options,
                                      .run = embed_run,
                                      .user = &e};

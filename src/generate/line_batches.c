@@ -2,10 +2,9 @@
  * the rows and the padding beside it, so neither does what is said about a line depend on its neighbours. */
 #include "generate/line_batches.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "text/sequence.h"
 
 enum {
     WINDOW = 4096, /* lines tokenized and sorted at a time */
@@ -15,13 +14,13 @@ enum {
 
 struct line {
     size_t index, count;
-    int32_t *ids;
+    int32_t *ids, *types; /* types NULL: all 0 */
 };
 
 struct window {
     struct line *lines;
     size_t count;
-    int32_t *ids, lengths[ROWS];
+    int32_t *ids, *types, lengths[ROWS];
     size_t capacity, indices[ROWS];
 };
 
@@ -42,6 +41,25 @@ static int by_length(const void *a, const void *b) {
     const struct line *x = a, *y = b;
     if (x->count != y->count) return x->count < y->count ? -1 : 1;
     return x->index < y->index ? -1 : x->index > y->index;
+}
+
+bool qkv_scores_take(const float *scores, size_t n, float *out) {
+    double most = -INFINITY, sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (!isfinite(scores[k])) return false;
+        most = fmax(most, (double)scores[k]);
+    }
+    if (n == 1) {
+        *out = *scores;
+        return true;
+    }
+    for (size_t k = 0; k < n; k++) sum += exp((double)scores[k] - most);
+    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)scores[k] - most) / sum);
+    return true;
+}
+
+void qkv_scores_none(size_t count, size_t classes, float *out) {
+    for (size_t i = 0; i < count * classes; i++) out[i] = classes == 1 ? NAN : 0;
 }
 
 struct qkv_line_options qkv_line_defaults(void) {
@@ -65,7 +83,12 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
                                        .found = l->options->long_count};
     if (text && qkv_is_blank(text, size)) return QKV_OK;
     struct line *line = &w->lines[w->count];
-    line->index = index;
+    *line = (struct line){.index = index};
+    if (l->encode_typed) {
+        const enum qkv_status typed = l->encode_typed(l->user, index, &rule, &line->ids, &line->types, &line->count);
+        w->count += !typed && line->count;
+        return typed;
+    }
     enum qkv_status status =
         l->encode ? l->encode(l->user, index, &line->ids, &line->count)
                   : qkv_source_encode(ctx, tokenizer, text, size, l->begin, l->end, &line->ids, &line->count);
@@ -90,16 +113,25 @@ static enum qkv_status run_batch(const struct qkv_line_reader *l, struct window 
         int32_t *ids = qkv_reallocate(qkv_model_context(l->model), w->ids, B * T, sizeof *ids);
         if (!ids) return QKV_MEMORY;
         w->ids = ids;
+        int32_t *types = qkv_reallocate(qkv_model_context(l->model), w->types, B * T, sizeof *types);
+        if (!types) return QKV_MEMORY;
+        w->types = types;
         w->capacity = B * T;
     }
+    if (l->encode_typed) memset(w->types, 0, B * T * sizeof *w->types);
     for (size_t b = 0; b < B; b++) {
         const struct line *line = &w->lines[first + b];
         memcpy(w->ids + b * T, line->ids, line->count * sizeof *line->ids);
+        if (line->types) memcpy(w->types + b * T, line->types, line->count * sizeof *line->types);
         w->lengths[b] = (int32_t)line->count;
         w->indices[b] = line->index;
     }
-    return l->run(l->user,
-                  &(struct qkv_line_batch){.B = B, .T = T, .ids = w->ids, .lengths = w->lengths, .lines = w->indices});
+    return l->run(l->user, &(struct qkv_line_batch){.B = B,
+                                                    .T = T,
+                                                    .ids = w->ids,
+                                                    .types = l->encode_typed ? w->types : NULL,
+                                                    .lengths = w->lengths,
+                                                    .lines = w->indices});
 }
 
 static enum qkv_status run_window(const struct qkv_line_reader *l, struct window *w) {
@@ -113,7 +145,10 @@ static enum qkv_status run_window(const struct qkv_line_reader *l, struct window
 }
 
 static void line_batches_clear(struct window *w) {
-    for (size_t i = 0; i < w->count; i++) qkv_free(w->lines[i].ids);
+    for (size_t i = 0; i < w->count; i++) {
+        qkv_free(w->lines[i].ids);
+        qkv_free(w->lines[i].types);
+    }
     w->count = 0;
 }
 
@@ -123,11 +158,12 @@ enum qkv_status qkv_lines_run(const struct qkv_line_reader *l, const char *const
     enum qkv_status status = w.lines ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < count && !status;) {
         size_t end = count - i < WINDOW ? count : i + WINDOW;
-        for (; i < end && !status; i++) status = read_line(l, l->encode ? NULL : texts[i], i, &w);
+        for (; i < end && !status; i++) status = read_line(l, l->encode || l->encode_typed ? NULL : texts[i], i, &w);
         if (!status) status = run_window(l, &w);
         line_batches_clear(&w);
     }
     free(w.lines);
     free(w.ids);
+    free(w.types);
     return status;
 }

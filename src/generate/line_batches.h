@@ -3,10 +3,12 @@
 #define QKV_LINES_H
 
 #include "base/base.h"
+#include "text/sequence.h"
 
 struct qkv_line_batch {
     size_t B, T;
     const int32_t *ids, *lengths; /* (B,T), (B) */
+    const int32_t *types;         /* (B,T); NULL: all 0 */
     const size_t *lines;          /* (B): which line each row is, from 0 */
 };
 struct qkv_line_reader {
@@ -16,6 +18,9 @@ struct qkv_line_reader {
     const char *what; /* a text is, for messages; NULL: "line" */
     /* In place of texts: the ids of text `index` (freed with qkv_free), and their frame; *count 0: it is blank. NULL: texts are encoded. */
     enum qkv_status (*encode)(void *user, size_t index, int32_t **ids, size_t *count);
+    /* The same with types (freed with qkv_free), which cuts what is too long itself; *count 0: it is blank, or skipped. */
+    enum qkv_status (*encode_typed)(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
+                                    int32_t **types, size_t *count);
     enum qkv_status (*run)(void *user, const struct qkv_line_batch *batch);
     void *user;
 };
@@ -24,6 +29,10 @@ size_t qkv_line_rows(size_t T);
 /* Calls run for all lines but blank ones, sorted by length within some thousands, batches in order of T. A line
  * longer than the context is what the options say; one that fails does so before its batch is run, and is named by its number from 1. */
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *lines, const char *const *texts, size_t count);
+/* What becomes of the scores of n classes: probabilities, or of a single class, which is a score and no choice, itself. False: some are no
+ * finite numbers. And what a text has that is blank or skipped: zeros, or of a single class, where 0 is a score, NaN. */
+bool qkv_scores_take(const float *scores, size_t n, float *out);
+void qkv_scores_none(size_t count, size_t classes, float *out);
 /* The sentence for a line that has more tokens than the context and is not to be cut. */
 enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context);
 /* Whether the model can read text at all; `doing` begins the sentence: "classify". */

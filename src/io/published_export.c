@@ -165,14 +165,16 @@ static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_famil
     struct qkv_family_arrays list;
     enum qkv_status status = qkv_family_arrays(m, config, false, &list);
     const struct qkv_tensors_source source = {.make = tensor_make, .drop = tensor_drop, .user = &list};
-    struct qkv_array *arrays = qkv_allocate(m->ctx, list.count, sizeof *arrays);
-    const struct qkv_format **formats = qkv_allocate(m->ctx, list.count, sizeof *formats);
+    const size_t all = list.count + config->kept_count;
+    struct qkv_array *arrays = qkv_allocate(m->ctx, all, sizeof *arrays);
+    const struct qkv_format **formats = qkv_allocate(m->ctx, all, sizeof *formats);
     if (!status && !(arrays && formats)) status = QKV_MEMORY;
-    for (size_t i = 0; i < list.count && !status; i++) {
-        arrays[i] = list.list[i].array;
-        formats[i] = arrays[i].dtype == format->dtype ? NULL : format;
+    for (size_t i = 0; i < all && !status; i++) {
+        const bool kept = i >= list.count;
+        arrays[i] = kept ? config->kept[i - list.count] : list.list[i].array;
+        formats[i] = arrays[i].dtype == format->dtype || (kept && arrays[i].dtype != QKV_F32) ? NULL : format;
     }
-    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, list.count, &source, metadata, 1);
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, all, &source, metadata, 1);
     free(arrays);
     free(formats);
     qkv_family_arrays_free(&list);
@@ -210,7 +212,8 @@ static enum qkv_status find_config(struct qkv_model *m, const char *type, struct
     const struct qkv_family_config *own = model_config(m);
     if (!own || (type && strcmp(type, own->family->type)))
         return qkv_family_write(m->ctx, type, wanted_class(m), &m->spec, config);
-    *config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
+    *config = (struct qkv_family_config){
+        .family = own->family, .keys = json_incref(own->keys), .kept = own->kept, .kept_count = own->kept_count};
     return QKV_OK;
 }
 

@@ -209,7 +209,46 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const void *publishe
 
 /* ---- what the model is told ----------------------------------------------------------------------------------------------------- */
 
+static bool origin_uses(const struct qkv_published *p, const struct qkv_array *array) {
+    for (size_t i = 0; i < p->entry_count; i++)
+        if (p->entries[i].theirs == array) return true;
+    return false;
+}
+
+/* Copies of the tensors that are none of the weights and are written again. */
+static enum qkv_status origin_keep(const struct qkv_published *p, struct qkv_family_config *config) {
+    size_t capacity = 0;
+    char name[QKV_FAMILY_NAME];
+    for (size_t f = 0; f < p->count; f++)
+        for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors); i++) {
+            const struct qkv_array *array = qkv_tensors_at(p->files[f].tensors, i);
+            if (!qkv_family_keeps(config, array->name, name) || origin_uses(p, array)) continue;
+            struct qkv_array *grown =
+                qkv_list_room(p->ctx, config->kept, &capacity, config->kept_count, 1, sizeof *grown);
+            if (grown) config->kept = grown;
+            char *copy = qkv_copy_string(p->ctx, name);
+            void *memory = qkv_allocate(p->ctx, array->bytes + 1, 1);
+            if (!grown || !copy || !memory) {
+                free(copy);
+                free(memory);
+                return QKV_MEMORY;
+            }
+            memcpy(memory, array->data, array->bytes);
+            struct qkv_array *kept = &config->kept[config->kept_count++];
+            *kept = *array;
+            kept->name = copy;
+            kept->data = memory;
+        }
+    return QKV_OK;
+}
+
 static void origin_free(void *config) {
+    struct qkv_family_config *own = config;
+    for (size_t i = 0; i < own->kept_count; i++) {
+        free((void *)(uintptr_t)own->kept[i].name);
+        free((void *)(uintptr_t)own->kept[i].data);
+    }
+    free(own->kept);
     qkv_family_config_free(config);
     free(config);
 }
@@ -256,6 +295,12 @@ enum qkv_status qkv_published_origin(const struct qkv_published *p, struct qkv_m
     if (!config) return QKV_MEMORY;
     char *warning = p->warning ? qkv_copy_string(p->ctx, p->warning) : NULL;
     *config = (struct qkv_family_config){.family = p->config.family, .keys = json_incref(p->config.keys)};
-    *origin = (struct qkv_model_origin){.family = config, .free = origin_free, .warning = warning};
-    return p->warning && !warning ? QKV_MEMORY : QKV_OK;
+    enum qkv_status status = p->warning && !warning ? QKV_MEMORY : origin_keep(p, config);
+    if (!status) {
+        *origin = (struct qkv_model_origin){.family = config, .free = origin_free, .warning = warning};
+        return QKV_OK;
+    }
+    origin_free(config);
+    free(warning);
+    return status;
 }

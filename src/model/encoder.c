@@ -19,10 +19,16 @@ static void copy_body(void *argument, size_t item, int thread) {
     memcpy(c->to, c->from, c->bytes);
 }
 
+/* The stack that reads: the encoder, or a decoder alone. */
+static struct qkv_stack *encoded_stack(struct qkv_model *m) {
+    return m->encoder.spec ? &m->encoder : &m->decoder;
+}
+
 static enum qkv_status take_kept(struct qkv_encoded *e) {
-    const struct qkv_model *m = e->model;
+    struct qkv_model *m = e->model;
     size_t rows = e->B * e->T;
-    e->output = qkv_arena_take(&e->kept, rows * (size_t)qkv_stack_width(&m->spec, &m->spec.encoder), sizeof(float));
+    const size_t width = (size_t)qkv_stack_width(&m->spec, encoded_stack(m)->spec);
+    e->output = qkv_arena_take(&e->kept, rows * width, sizeof(float));
     e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
     if (!e->output || !e->lengths) return QKV_MEMORY;
     if (!e->pool) return QKV_OK;
@@ -53,26 +59,27 @@ static const struct qkv_turns *encoder_turns(const struct qkv_encoded *e, struct
     int32_t *lengths = qkv_tape_take(tape, rows->N, sizeof *lengths);
     for (size_t n = 0; lengths && !tape->ctx->dry && n < rows->N; n++)
         lengths[n] = e->lengths[(size_t)rows->place[n] / e->T];
-    return lengths ? qkv_stack_turns(tape, &e->model->encoder, rows->N, rows->position, lengths) : NULL;
+    return lengths ? qkv_stack_turns(tape, encoded_stack(e->model), rows->N, rows->position, lengths) : NULL;
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
                                     const struct qkv_pass_side *source) {
     struct qkv_model *m = e->model;
-    const bool tokens = qkv_stack_reads_tokens(m->encoder.spec);
+    struct qkv_stack *stack = encoded_stack(m);
+    const bool tokens = qkv_stack_reads_tokens(stack->spec);
     const struct qkv_mask mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths};
     struct qkv_forward_args flow = {.tape = tape,
                                     .spec = &m->spec,
-                                    .stack = &m->encoder,
+                                    .stack = stack,
                                     .B = e->B,
                                     .T = e->T,
                                     .rows = rows,
                                     .positions = rows->position};
-    flow.self = qkv_stack_calls(tape, &m->encoder, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
+    flow.self = qkv_stack_calls(tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
     qkv_stack_distances(&flow);
-    for (int i = 0; flow.self && i < m->spec.encoder.kind_count; i++) flow.self[i].position = flow.positions;
-    if (qkv_stack_by_length(&m->encoder)) flow.turns = encoder_turns(e, tape, rows);
-    if (!tokens) flow.inputs = qkv_pass_features(tape, NULL, &m->encoder, source, rows);
+    for (int i = 0; flow.self && i < stack->spec->kind_count; i++) flow.self[i].position = flow.positions;
+    if (qkv_stack_by_length(stack)) flow.turns = encoder_turns(e, tape, rows);
+    if (!tokens) flow.inputs = qkv_pass_features(tape, NULL, stack, source, rows);
     if (tape->status != QKV_OK) return NULL;
     return qkv_stack_forward(&flow, tokens ? qkv_rows_pack(tape, rows, source->ids)
                                            : qkv_sequence_positions(tape, 1, rows->N, 0));
@@ -137,7 +144,7 @@ static enum qkv_status plan_kept(void *argument) {
 
 static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *source) {
     const int32_t *lengths = source->lengths;
-    size_t context = (size_t)qkv_stack_context(&m->spec, &m->spec.encoder), rows, B = source->B, T = source->T;
+    size_t context = (size_t)qkv_stack_context(&m->spec, encoded_stack(m)->spec), rows, B = source->B, T = source->T;
     if ((!source->ids && !source->features) || B < 1 || T < 1)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "there is nothing to encode: a batch of %zu rows of %zu positions", B, T);
     if (T > context)
@@ -149,19 +156,16 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
         if (lengths[b] < 0 || (size_t)lengths[b] > T)
             return qkv_fail(m->ctx, QKV_ARGUMENT, "the length of source %zu is %d, but a row has 0 to %zu positions", b,
                             lengths[b], T);
-    return source->features ? qkv_pass_check_features(m->ctx, &m->encoder, source) : QKV_OK;
+    return source->features ? qkv_pass_check_features(m->ctx, encoded_stack(m), source) : QKV_OK;
 }
 
 /* ---- the interface ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
-    if (!m->encoder.spec) {
-        qkv_fail(m->ctx, QKV_ARGUMENT, "encoding needs an encoder; this model has a decoder alone");
-        return NULL;
-    }
-    if (!features && !qkv_stack_reads_tokens(m->encoder.spec)) {
+    const struct qkv_stack_spec *stack = encoded_stack(m)->spec;
+    if (!features && !qkv_stack_reads_tokens(stack)) {
         qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; give features (qkv_encode_features)",
-                 qkv_input_text(m->encoder.spec->embed.input.kind));
+                 qkv_input_text(stack->embed.input.kind));
         return NULL;
     }
     if (qkv_model_check_weights(m) != QKV_OK || qkv_model_add_packed(m, false) != QKV_OK) return NULL;
@@ -170,7 +174,7 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
     e->model = m;
     enum qkv_status status =
         qkv_arena_create(m->ctx, &e->graph_arena, qkv_graph_bytes(&m->spec), "records of encoding");
-    if (status == QKV_OK && m->decoder.spec) {
+    if (status == QKV_OK && m->decoder.spec && m->encoder.spec) {
         e->pool = qkv_decode_pool(m, true);
         if (!e->pool) status = QKV_MEMORY;
     }
@@ -211,6 +215,8 @@ static enum qkv_status encoder_start(struct qkv_model *model, struct qkv_pass_si
                                      struct qkv_encoded **out) {
     enum qkv_status status = QKV_ARGUMENT;
     *out = NULL;
+    if (!model->encoder.spec)
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "encoding needs an encoder; this model has a decoder alone");
     struct qkv_encoded *e = qkv_encoded_allocate(model, features);
     if (e)
         status = encoder_begin(e, source);
@@ -256,11 +262,11 @@ void qkv_encoded_free(struct qkv_encoded *e) {
 
 struct qkv_array qkv_encoded_output(const struct qkv_encoded *e) {
     if (!e) return (struct qkv_array){0};
-    const struct qkv_spec *spec = &e->model->spec;
+    const struct qkv_stack_spec *stack = encoded_stack(e->model)->spec;
     struct qkv_array array = {.name = "hidden",
                               .dtype = QKV_F32,
                               .rank = 3,
-                              .shape = {e->B, e->T, (size_t)qkv_stack_width(spec, &spec->encoder)},
+                              .shape = {e->B, e->T, (size_t)qkv_stack_width(&e->model->spec, stack)},
                               .data = e->output};
     array.bytes = qkv_array_elements(&array) * sizeof(float);
     return array;

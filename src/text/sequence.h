@@ -59,6 +59,27 @@ enum qkv_long_fate qkv_long_apply(const struct qkv_long_rule *rule, struct qkv_s
 /* A text that begins with the token that begins one, or ends with the token that ends one, written as a word of its own, loses it, where
  * `begin` or `end` says so: whoever encodes a sequence puts it there. Of tokenizers of whole words alone: for others it is text. */
 void qkv_sequence_trim(const struct qkv_tokenizer *tokenizer, bool begin, bool end, const char **text, size_t *size);
+
+/* ---- two texts as one sequence (template_pair.c) ---- */
+struct qkv_pair_part {
+    int sequence; /* 0 or 1: that text; -1: a token */
+    int32_t id, type;
+};
+struct qkv_pair_template {
+    struct qkv_pair_part *parts;
+    size_t count, capacity, specials; /* of parts; of those that are tokens */
+};
+/* As the post-processor of the tokenizer says; without one, or where it places nothing, one text behind the other, with `ends` between
+ * the tokens of a text of its own, types 0 and 1. Fails with QKV_MEMORY, QKV_FORMAT. Freed with qkv_pair_template_free. */
+enum qkv_status qkv_pair_template_read(struct qkv_context *ctx, const struct qkv_tokenizer *t, bool ends,
+                                       struct qkv_pair_template *out);
+void qkv_pair_template_free(struct qkv_pair_template *t);
+/* The ids and types of a pair, *count of them, both freed with qkv_free; NULL: no memory. Where it has more than the rule allows, the
+ * longer text is cut first, of equals the second. Skipped or refused, *count is that of the whole pair. */
+enum qkv_long_fate qkv_pair_join(struct qkv_context *ctx, const struct qkv_pair_template *t,
+                                 const struct qkv_long_rule *rule, int32_t *const texts[2], const size_t sizes[2],
+                                 int32_t **ids, int32_t **types, size_t *count);
+
 /* Whether it has a special token of that text, or, where the text is that of a role (QKV_TOKEN_MASK, …), one that has the role. */
 bool qkv_tokenizer_knows(const struct qkv_tokenizer *t, const char *text);
 /* Gives a tokenizer one more special token, behind all others. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/line_batches.h"
 #include "metric/metric.h"
 #include "model/spec.h"
 #include "train/evaluate_share.h"
@@ -164,18 +165,6 @@ enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path,
     return QKV_OK;
 }
 
-/* False where a score is no finite number. */
-static bool examples_softmax(const float *scores, size_t n, float *out) {
-    double most = -INFINITY, sum = 0;
-    for (size_t k = 0; k < n; k++) {
-        if (!isfinite(scores[k])) return false;
-        most = fmax(most, (double)scores[k]);
-    }
-    for (size_t k = 0; k < n; k++) sum += exp((double)scores[k] - most);
-    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)scores[k] - most) / sum);
-    return true;
-}
-
 enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path, float **probabilities, size_t *count) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
@@ -202,7 +191,7 @@ enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path,
         status = examples_run(&e, at, &batch);
         const float *scores = status ? NULL : qkv_pass_output(e.pass).data;
         for (size_t b = 0; b < batch.B && !status; b++)
-            if (!examples_softmax(scores + b * classes, classes, all + (at + b) * classes))
+            if (!qkv_scores_take(scores + b * classes, classes, all + (at + b) * classes))
                 status =
                     qkv_fail(ctx, QKV_NUMBER,
                              "the scores of example %zu are no finite numbers: the model's weights are broken; take "

@@ -59,6 +59,50 @@ same "$(cat classes.tsv)" keep "an output that was there before a failure"
 cp -r classifier mute && rm mute/tokenizer.json
 refuse 1 'classify: the model has no tokenizer' "$QKV" classify mute London
 
+# JSON, pairs, and models of one class, which have a score.
+try 0 "$QKV" classify classifier "what is the name of the queen ?" --top 3
+cut -f1,2 out >first
+try 0 "$QKV" classify classifier "what is the name of the queen ?" "" --json
+has out '^\{"text": "what is the name of the queen \?", "label": "[^"]+", "probabilities": \{"[^"]+": 0\.[0-9]+, "[^"]+": [0-9.e-]+, "[^"]+": [0-9.e-]+\}\}$'
+has out '^\{"text": "", "label": null\}$'
+same "$(sed -nE '1s/.*"label": "([^"]*)".*/\1/p' out)" "$(cut -f1 first)" "the label of classify --json"
+try 0 "$QKV" classify classifier --pairs London Paris --json --top 1
+has out '^\{"text": "London", "pair": "Paris", "label": "[^"]+", "probabilities": \{"[^"]+": [0-9.e-]+\}\}$'
+try 0 "$QKV" classify classifier --pairs London Paris
+cp out first
+printf 'London\tParis\n\nParis\tLondon\n' >pairs.tsv
+try 0 "$QKV" classify classifier --pairs --input pairs.tsv
+same "$(sed -n 1p out)" "$(cat first)" "a pair of a file"
+same "$(sed -n 2p out)" "" "an empty pair"
+same "$(wc -l <out)" 3 "lines of classify --pairs"
+[ "$(sed -n 1p out)" != "$(sed -n 3p out)" ] || fail "the order of a pair changes nothing"
+refuse 2 '^qkv: classify: --pairs needs two texts for each pair$' "$QKV" classify classifier --pairs London
+printf 'a\tb\nno tab\n' >bad.tsv
+refuse 1 '^qkv: bad\.tsv:2: no tab in this line; with --pairs a line is two texts with one tab between them$' "$QKV" classify classifier --pairs --input bad.tsv
+printf 'a\tb\tc\n' >bad.tsv
+refuse 1 '^qkv: bad\.tsv:1: more than one tab' "$QKV" classify classifier --pairs --input bad.tsv
+printf 'a\tb\nx\t%s\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
+refuse 1 '^qkv: long\.tsv:2: pair 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classify classifier --pairs --input long.tsv
+try 0 "$QKV" classify classifier --pairs --input long.tsv --long keep-start
+same "$(wc -l <out)" 2 "pairs that are cut"
+has err '1 of 2 lines has more tokens .* cut to the first tokens'
+cp -r "$SOURCE/tests/golden/hf/camembert_classify" score
+awk 'BEGIN {
+    printf "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"post_processor\": null, "
+    printf "\"decoder\": null, \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"w0\", \"vocab\": {"
+    for (i = 0; i < 24; i++) printf "%s\"w%d\": %d", i ? ", " : "", i, i
+    print "}}}"
+}' >score/tokenizer.json
+try 0 "$QKV" classify score "w5 w6 w7" "" "w9 w8"
+same "$(awk 'NF {print NF}' out | tr '\n' ' ')" "1 1 " "what is said of a model of one class"
+same "$(sed -n 2p out)" "" "the score of a blank line"
+[ "$(sed -n 1p out)" != "$(sed -n 3p out)" ] || fail "all scores are the same"
+cp out scores
+try 0 "$QKV" classify score "w5 w6 w7" "" --json
+has out "^\\{\"text\": \"w5 w6 w7\", \"score\": $(sed -n 1p scores | cut -c1-5)"
+has out '^\{"text": "", "score": null\}$'
+refuse 1 'head\.classes is 1: a model with one score' "$QKV" train --from score --examples "$SOURCE/tests/golden/hf/camembert_classify/case.safetensors" --out no-run
+
 # ---- fill ----
 try 0 "$QKV" fill encoder "the <mask> of England"
 same "$(wc -l <out)" 5 "lines of fill"
@@ -118,6 +162,12 @@ has out '^3	.*	<mask> \[MASK\][^][<>]+\[MASK\]$'
 has out '^4	.*	<mask> \[MASK\]<mask>[^][<>]+$'
 
 # ---- embed ----
+try 0 "$QKV" embed decoder "the queen of London" --text
+cp out last
+try 0 "$QKV" embed decoder "the queen of London" --text --pool last
+cmp -s out last || fail "the vector of a decoder is not that of its last token"
+try 0 "$QKV" embed decoder "the queen of London" --text --pool mean
+cmp -s out last && fail "--pool changes nothing of a decoder's vector"
 try 0 "$QKV" embed encoder --input lines.txt --text
 same "$(wc -l <out)" 3 "lines of embed --text"
 same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" "the vector of a blank line"
@@ -168,7 +218,6 @@ refuse 2 'need each other' "$QKV" embed encoder --among lines.txt --text
 refuse 2 'takes no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
 refuse 2 'not blank' "$QKV" embed encoder --nearest " " --among lines.txt
 refuse 2 'mean, first, last or max, not "worst"' "$QKV" embed encoder London --text --pool worst
-refuse 1 'embed needs an encoder; this model has a decoder alone' "$QKV" embed decoder London --text
 refuse 1 'cannot read missing' "$QKV" embed encoder --nearest London --among missing
 if [ -w /dev/full ]; then
     "$QKV" embed encoder London --text >/dev/full 2>err
