@@ -8,8 +8,8 @@
 #include "cli_lab.h"
 
 struct arguments {
-    const char *prompt, *file, *target, *kind, *output, *json;
-    int64_t layer, head, prefix;
+    const char *prompt, *file, *examples, *target, *kind, *output, *json;
+    int64_t layer, head, prefix, example;
     bool force, ids;
     struct cli_fresh fresh;
     struct cli_common common;
@@ -22,6 +22,7 @@ static const struct cli_option options[] = {
      "what the model reads; an encoder-decoder translates it", 0, 0, NULL},
     {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file),
      "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
+    CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      "encoder-decoders: what the decoder reads, in place of what greedy search finds", 0, 0, NULL},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids), "the prompt, and the target, are token ids: 1 3 4 5 2",
@@ -45,17 +46,21 @@ CLI_CONDITION(writes_files, struct arguments, a->output || a->json)
 
 CLI_CONDITION(has_folder, struct arguments, arguments > 0)
 CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
+CLI_CONDITION(has_no_examples, struct arguments, !a->examples)
+CLI_CONDITION(has_examples, struct arguments, a->examples != NULL)
 
 static const struct cli_rule rules[] = {
     {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
     {"ignore-digest", is_fresh, CLI_WHY_FRESH},
+    {"example", has_no_examples, "it numbers an example of a file; name one with --examples FILE"},
+    {"ids prefix target", has_examples, "an example has all that the model reads: leave it out"},
     {"kind", writes_files, "only the terminal shows one kind; files hold all: leave it out"},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
 
 static int attend_check(const struct arguments *a) {
-    if (!a->prompt && !a->file) return cli_usage("attend: say what the model shall read: --prompt TEXT or --file FILE");
-    if (a->prompt && a->file) return cli_usage("attend: --prompt and --file exclude each other");
+    int code = cli_reading_check("attend", a->prompt, a->file, a->examples);
+    if (code) return code;
     if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
         return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
     if (a->output && a->json && !strcmp(a->output, a->json))
@@ -106,8 +111,17 @@ void cli_say_causal(const struct qkv_model *model, const char *name, int64_t pre
                 name);
 }
 
+int cli_reading_check(const char *command, const char *prompt, const char *file, const char *examples) {
+    const int given = (prompt != NULL) + (file != NULL) + (examples != NULL);
+    if (!given)
+        return cli_usage("%s: say what the model shall read: --prompt TEXT, --file FILE or --examples FILE", command);
+    if (given > 1) return cli_usage("%s: --prompt, --file and --examples exclude one another", command);
+    return CLI_DONE;
+}
+
 int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_reading *r) {
     *r = (struct cli_reading){0};
+    if (!prompt && !file) return CLI_DONE; /* examples */
     int code = cli_read_prompt(prompt, file, &r->text, &r->size);
     if (!code && ids) code = cli_read_ids("the prompt", r->text, r->size, &r->ids, &r->id_count);
     return code;
@@ -119,7 +133,18 @@ int cli_reading_aim(struct cli_reading *r, const struct qkv_model *model, const 
     return cli_read_ids("the target", target, strlen(target), &r->target_ids, &r->target_id_count);
 }
 
+int cli_reading_example(struct cli_reading *r, struct qkv_model *model, const char *examples, int64_t example) {
+    qkv_example_free(r->example); /* another model's */
+    r->example = NULL;
+    if (examples && qkv_example_read(model, examples, (size_t)example, &r->example))
+        return cli_broken(qkv_model_context(model));
+    if (!examples && !qkv_spec_has_tokens(qkv_model_spec(model)))
+        return cli_failed("this model reads no texts but numbers; give it an example: --examples FILE");
+    return CLI_DONE;
+}
+
 void cli_reading_close(struct cli_reading *r) {
+    qkv_example_free(r->example);
     free(r->text);
     free(r->ids);
     free(r->target_ids);
@@ -170,7 +195,9 @@ static int attend_all(struct qkv_context *ctx, const char *folder, const struct 
     if (!code) code = cli_fresh_load(&a->common, &a->fresh, ctx, folder, &model);
     if (!code) code = cli_reading_aim(&r, model, a->target);
     const int32_t prefix = (int32_t)a->prefix;
-    struct qkv_look_options o = {.prefix = a->prefix < 0 ? NULL : &prefix,
+    if (!code) code = cli_reading_example(&r, model, a->examples, a->example);
+    struct qkv_look_options o = {.batch = r.example ? qkv_example_batch(r.example) : NULL,
+                                 .prefix = a->prefix < 0 ? NULL : &prefix,
                                  .text = r.text,
                                  .text_size = r.size,
                                  .target = a->target,
@@ -194,7 +221,7 @@ static int attend_run(const void *values, const char *const *words, size_t count
         return cli_usage(
             "attend: say which model folder, or which --preset or --spec: %s attend MODEL --prompt \"a text\"",
             cli_program);
-    const char *const reading[] = {count ? words[0] : NULL, a->fresh.spec, a->fresh.tokenizer};
+    const char *const reading[] = {count ? words[0] : NULL, a->fresh.spec, a->fresh.tokenizer, a->examples};
     struct cli_reads reads = {reading, CLI_COUNT_OF(reading), a->file};
     int code = cli_fresh_check(&a->fresh, "attend", count);
     if (code == CLI_DONE) code = attend_check(a);
@@ -223,7 +250,8 @@ const struct cli_command *cli_attend(void) {
             "An encoder-decoder translates the text by greedy search, unless --target says what the decoder reads; "
             "the page has the attention of the encoder, of the decoder, and from the decoder to the encoder.\n"
             "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
-            "ids in place of texts, which needs no tokenizer.",
+            "ids in place of texts, which needs no tokenizer. A model that reads images, frames or vectors takes an "
+            "example of a file (--examples); the patches of an image are called by their row and column.",
         .examples = "qkv attend run/ --prompt \"To be, or not to be\" -o attention.html\n"
                     "qkv attend run/ --prompt \"To be, or not to be\" --layer 3 --head 2\n"
                     "qkv attend g2p/ --prompt \"hello\" --kind cross\n"

@@ -13,10 +13,22 @@ struct cli_reading {
     size_t size;
     int32_t *ids, *target_ids;
     size_t id_count, target_id_count;
+    struct qkv_example *example; /* NULL: a text, or ids */
 };
+/* The rows --examples and --example for the table of a command whose struct has them. */
+#define CLI_EXAMPLE(type)                                                                                              \
+    {CLI_TEXT, 0, "examples", "FILE", offsetof(type, examples),                                                        \
+     "in place of a text an example of this safetensors file, as training takes them: images, frames, vectors, ids", 0, \
+     0, NULL},                                                                                                         \
+    { CLI_COUNT, 0, "example", "N", offsetof(type, example), "which of them, counted from 0", 0, INT32_MAX, "0" }
+/* That one of the three is given. */
+int cli_reading_check(const char *command, const char *prompt, const char *file, const char *examples);
+/* Without a prompt and a file nothing. */
 int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_reading *reading);
 /* With ids, those of the target (NULL: none), unless the model classifies: then it is a class's name. */
 int cli_reading_aim(struct cli_reading *reading, const struct qkv_model *model, const char *target);
+/* The example of a file (NULL: none), read for this model; a model that reads numbers needs one. */
+int cli_reading_example(struct cli_reading *reading, struct qkv_model *model, const char *examples, int64_t example);
 void cli_reading_close(struct cli_reading *reading);
 /* The map of one attention in the terminal, of one head or the mean of all (negative), and the list of the heads
  * (attend_picture.c). */

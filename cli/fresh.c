@@ -62,7 +62,7 @@ static size_t fresh_specials(const struct qkv_spec *spec, const char *specials[2
 }
 
 /* The tokenizer of a file, or one with a token for each byte; NULL where the vocabulary has no room for bytes, as that of a model
- * that reads ids. */
+ * that reads ids, and where the model reads no tokens. */
 static int fresh_tokenizer(struct qkv_context *ctx, const struct cli_fresh *fresh, const struct qkv_spec *spec,
                            struct qkv_tokenizer **tokenizer) {
     const char *specials[2];
@@ -71,6 +71,9 @@ static int fresh_tokenizer(struct qkv_context *ctx, const struct cli_fresh *fres
     options.specials = specials;
     options.special_count = fresh_specials(spec, specials);
     *tokenizer = NULL;
+    if (!qkv_spec_has_tokens(spec) && fresh->tokenizer)
+        return cli_usage("--tokenizer has no effect: the model reads no tokens; leave it out");
+    if (!qkv_spec_has_tokens(spec)) return CLI_DONE;
     if (fresh->tokenizer) return qkv_tokenizer_load(ctx, fresh->tokenizer, tokenizer) ? cli_broken(ctx) : CLI_DONE;
     const int least = 256 + (int)options.special_count;
     if ((spec->vocab && spec->vocab < least) || (spec->source_vocab && spec->source_vocab < least)) return CLI_DONE;

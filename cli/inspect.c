@@ -8,9 +8,9 @@
 #include "cli_lab.h"
 
 struct arguments {
-    const char *prompt, *file, *target, *output, *json;
+    const char *prompt, *file, *examples, *target, *output, *json;
     bool force, ids;
-    int64_t prefix;
+    int64_t prefix, example;
     struct cli_fresh fresh;
     struct cli_common common;
 };
@@ -21,6 +21,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "what the model reads", 0, 0, NULL},
     {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file),
      "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
+    CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      "what the loss is of: an encoder-decoder's target, a classifier's class, the prompt with its masks filled", 0, 0,
      "what greedy search finds; the likeliest class; every token itself"},
@@ -38,10 +39,14 @@ CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->json)
 
 CLI_CONDITION(has_folder, struct arguments, arguments > 0)
 CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
+CLI_CONDITION(has_no_examples, struct arguments, !a->examples)
+CLI_CONDITION(has_examples, struct arguments, a->examples != NULL)
 
 static const struct cli_rule rules[] = {
     {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
     {"ignore-digest", is_fresh, CLI_WHY_FRESH},
+    {"example", has_no_examples, "it numbers an example of a file; name one with --examples FILE"},
+    {"ids prefix", has_examples, "an example has all that the model reads: leave it out"},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
 
@@ -181,7 +186,9 @@ static int inspect_one(struct qkv_context *ctx, const struct arguments *a, const
     int code = cli_fresh_load(&a->common, &a->fresh, ctx, folder, &model);
     if (!code) code = cli_reading_aim(r, model, a->target);
     const int32_t prefix = (int32_t)a->prefix;
-    struct qkv_inspect_options o = {.prefix = a->prefix < 0 ? NULL : &prefix,
+    if (!code) code = cli_reading_example(r, model, a->examples, a->example);
+    struct qkv_inspect_options o = {.batch = r->example ? qkv_example_batch(r->example) : NULL,
+                                    .prefix = a->prefix < 0 ? NULL : &prefix,
                                     .text = r->text,
                                     .text_size = r->size,
                                     .target = a->target,
@@ -216,19 +223,16 @@ static int inspect_check(const struct arguments *a, size_t count) {
             cli_program);
     if (cli_fresh_check(&a->fresh, "inspect", count)) return CLI_USAGE;
     if (count > MODELS) return cli_usage("inspect: %zu models are too many; at most %d side by side", count, MODELS);
-    if (!a->prompt && !a->file)
-        return cli_usage("inspect: say what the model shall read: --prompt TEXT or --file FILE");
-    if (a->prompt && a->file) return cli_usage("inspect: --prompt and --file exclude each other");
-    return CLI_DONE;
+    return cli_reading_check("inspect", a->prompt, a->file, a->examples);
 }
 
 static int inspect_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    const char *reading[MODELS + 2] = {a->fresh.spec, a->fresh.tokenizer};
+    const char *reading[MODELS + 3] = {a->fresh.spec, a->fresh.tokenizer, a->examples};
     struct cli_reads reads = {reading, CLI_COUNT_OF(reading), a->file};
     int code = inspect_check(a, count);
-    for (size_t m = 0; m < count && m < MODELS; m++) reading[2 + m] = words[m];
+    for (size_t m = 0; m < count && m < MODELS; m++) reading[3 + m] = words[m];
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
     if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
@@ -258,7 +262,8 @@ const struct cli_command *cli_inspect(void) {
             "what "
             "follows it, as in training.\n"
             "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
-            "ids in place of texts, which needs no tokenizer.",
+            "ids in place of texts, which needs no tokenizer. A model that reads images, frames or vectors takes an "
+            "example of a file (--examples); the patches of an image are called by their row and column.",
         .examples = "qkv inspect run/ --prompt \"To be, or not to be\"\n"
                     "qkv inspect pre/ post/ --file text.txt -o inside.html\n"
                     "qkv inspect --preset bert-tiny --set encoder.norm.placement=pre --prompt \"To be, or not to be\"\n"

@@ -66,14 +66,19 @@ static void new_tell(const struct arguments *a, const struct qkv_model *model) {
         numbers += qkv_array_elements(qkv_model_parameter(model, i));
     cli_print_name(a->out, SIZE_MAX);
     printf("%s: %s parameters as seed %lld draws them; ", slash, cli_grouped(count, numbers), (long long)a->fresh.seed);
-    if (!tokenizer)
+    const bool tokens = qkv_spec_has_tokens(spec);
+    if (!tokens)
+        printf("no tokenizer, as the model reads no tokens\n");
+    else if (!tokenizer)
         printf("no tokenizer, as the vocabulary of %d has no room for the 256 bytes (--tokenizer FILE): give --ids\n",
                spec->vocab);
     else
         printf("%s of %s tokens\n", a->fresh.tokenizer ? "the tokenizer" : "a tokenizer by bytes",
                cli_grouped(vocab, (size_t)qkv_tokenizer_vocab(tokenizer)));
     printf("try: %s inspect %s %s\n", cli_program, a->out,
-           tokenizer ? "--prompt \"a text\"" : "--ids --prompt \"1 2 3\"");
+           !tokens     ? "--examples FILE"
+           : tokenizer ? "--prompt \"a text\""
+                       : "--ids --prompt \"1 2 3\"");
 }
 
 static int new_run(const void *values, const char *const *words, size_t count) {

@@ -120,12 +120,84 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
     return CLI_USAGE;
 }
 
+/* What other programs, PyTorch's and nanoGPT's first, call our options: none of these is near ours by its letters. */
+static const struct {
+    const char *theirs, *ours;
+} other_names[] = {
+    {"lr", "rate"},
+    {"learning_rate", "rate"},
+    {"min_lr", "min_rate"},
+    {"lr_scheduler", "schedule"},
+    {"lr_scheduler_type", "schedule"},
+    {"warmup_iters", "warmup"},
+    {"warmup_steps", "warmup"},
+    {"batch_size", "batch"},
+    {"bs", "batch"},
+    {"per_device_train_batch_size", "batch"},
+    {"gradient_accumulation_steps", "accumulate"},
+    {"grad_accum", "accumulate"},
+    {"block_size", "context"},
+    {"seq_len", "context"},
+    {"max_seq_length", "context"},
+    {"max_iters", "steps"},
+    {"max_steps", "steps"},
+    {"iters", "steps"},
+    {"iterations", "steps"},
+    {"num_train_epochs", "epochs"},
+    {"num_epochs", "epochs"},
+    {"grad_clip", "clip"},
+    {"max_grad_norm", "clip"},
+    {"wd", "weight_decay"},
+    {"adam_beta2", "beta2"},
+    {"eval_interval", "eval_every"},
+    {"eval_steps", "eval_every"},
+    {"eval_iters", "eval_batches"},
+    {"save_steps", "save_every"},
+    {"log_interval", "log_every"},
+    {"logging_steps", "log_every"},
+    {"early_stopping_patience", "patience"},
+    {"gradient_checkpointing", "checkpoint_activations"},
+    {"dtype", "precision"},
+    {"amp", "precision"},
+    {"out_dir", "out"},
+    {"output_dir", "out"},
+    {"dataset", "data"},
+    {"train_file", "data"},
+    {"model", "preset"},
+    {"init_from", "from"},
+    {"temperature", "temp"},
+    {"max_new_tokens", "tokens"},
+    {"max_length", "tokens"},
+    {"max_new_tokens", "max_tokens"},
+    {"max_length", "max_tokens"},
+    {"num_beams", "beam"},
+    {"num_return_sequences", "samples"},
+    {"num_return_sequences", "n_best"},
+    {"num_samples", "samples"},
+    {"repetition_penalty", "repeat_penalty"},
+};
+
+static bool options_have(const struct cli_command *command, const char *name) {
+    for (size_t i = 0; i < command->option_count; i++)
+        if (same_name(command->options[i].name, name, strlen(name))) return true;
+    return false;
+}
+
+/* Our name of an option that others call so, if the command has it. */
+static const char *options_other_name(const struct cli_command *command, const char *name) {
+    for (size_t i = 0; i < CLI_COUNT_OF(other_names); i++)
+        if (same_name(other_names[i].theirs, name, strlen(name)) && options_have(command, other_names[i].ours))
+            return other_names[i].ours;
+    return NULL;
+}
+
 static int options_unknown(const struct cli_command *command, const char *word, size_t n) {
     char name[64], near[64];
     size_t cut = n < sizeof name - 1 ? n : sizeof name - 1;
     memcpy(name, word, cut);
     name[cut] = 0;
-    const char *closest = qkv_closest_name(name, option_name, command->options, command->option_count);
+    const char *closest = options_other_name(command, name);
+    if (!closest) closest = qkv_closest_name(name, option_name, command->options, command->option_count);
     if (closest)
         return cli_usage("%s has no option --%s; did you mean --%s? (\"%s help %s\" lists them)", command->name, name,
                          options_hyphens(closest, near, sizeof near), cli_program, command->name);

@@ -134,9 +134,9 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
                  (long long)options->steps, (long long)options->patience, r->metric_name);
     cli_progress_line(progress, "\n%lld steps done in %s%s%s%s", (long long)r->steps,
                       cli_seconds(time, r->seconds > before ? r->seconds - before : 0), start, best, early);
-    cli_progress_line(progress,
-                      "  model       %s%s" QKV_WEIGHTS_FILE " (with " QKV_CONFIG_FILE " and " QKV_TOKENIZER_FILE ")",
-                      folder, slash);
+    const bool tokenizer = qkv_model_tokenizer(qkv_trainer_model(trainer)) != NULL;
+    cli_progress_line(progress, "  model       %s%s" QKV_WEIGHTS_FILE " (with " QKV_CONFIG_FILE "%s)", folder, slash,
+                      tokenizer ? " and " QKV_TOKENIZER_FILE : "");
     cli_progress_line(progress, "  log         %s%s" QKV_LOG_FILE, folder, slash);
     cli_progress_line(progress, "  checkpoint  %s%s" QKV_CHECKPOINT_FILE, folder, slash);
     train_suggest(progress, folder, options,

@@ -92,13 +92,15 @@ void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trai
     char text[2][CLI_NUMBER];
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         parameters += qkv_array_elements(qkv_model_parameter(model, i));
-    cli_progress_line(progress, "model   %s%s%s parameters, vocabulary %d, context %d",
+    char vocabulary[48] = "";
+    if (qkv_spec_has_tokens(spec)) snprintf(vocabulary, sizeof vocabulary, "vocabulary %d, ", spec->vocab);
+    cli_progress_line(progress, "model   %s%s%s parameters, %scontext %d",
                       a->preset                     ? a->preset
                       : a->spec                     ? a->spec
                       : !a->resume && options->from ? options->from
                                                     : "",
                       a->preset || a->spec || (!a->resume && options->from) ? ", " : "",
-                      cli_short(text[0], (double)parameters), spec->vocab, spec->context);
+                      cli_short(text[0], (double)parameters), vocabulary, spec->context);
     introduce_data(progress, trainer, options);
     const char *precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32"
                             : qkv_context_native_bf16(ctx)         ? "bf16"

@@ -37,6 +37,9 @@ struct qkv_look_options {
     /* In place of the text, and of the target: token ids, taken as they are, so a model needs no tokenizer. NULL: the texts */
     const int32_t *ids, *target_ids;
     size_t id_count, target_id_count;
+    /* In place of all of these: a batch of one sequence, of what the model reads (qkv_example_read). NULL: none. The caller's, and outlives
+     * what is made of it */
+    const struct qkv_batch *batch;
     /* How many tokens at the beginning see one another in both directions, of causal models of one stack. NULL: of a model whose spec
      * has a prefix all of them, as a prompt is read; else none */
     const int32_t *prefix;
@@ -98,6 +101,8 @@ struct qkv_inspect_options {
     /* As those of struct qkv_look_options; a classifier's target stays a name. */
     const int32_t *ids, *target_ids;
     size_t id_count, target_id_count;
+    /* As there; the loss is of its targets, or where it has none, of what it is without them. A classifier's target may be named. */
+    const struct qkv_batch *batch;
     /* As there, and the loss is of what follows, as in training. NULL: none, whatever the spec says: all tokens are predicted */
     const int32_t *prefix;
 };

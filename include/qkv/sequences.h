@@ -202,6 +202,18 @@ QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const 
  * QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path, float **probabilities,
                                               size_t *count);
+/* One example of such a file, counted from 0, as a batch of one sequence: with in.targets, where the file has them, as targets. The
+ * model must outlive it. *example is the caller's, freed with qkv_example_free. Experimental. Fails with QKV_ARGUMENT (there is no such
+ * example), QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
+struct qkv_example;
+QKV_API enum qkv_status qkv_example_read(struct qkv_model *model, const char *path, size_t index,
+                                         struct qkv_example **example);
+/* The batch, owned by the example. Experimental. */
+QKV_API const struct qkv_batch *qkv_example_batch(const struct qkv_example *example);
+/* How many examples the file has. Experimental. */
+QKV_API size_t qkv_example_count(const struct qkv_example *example);
+/* NULL is allowed. Experimental. */
+QKV_API void qkv_example_free(struct qkv_example *example);
 /* Experimental: the same with options; a line that is skipped gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
  * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,

@@ -123,6 +123,62 @@ static enum qkv_status read_ids(struct qkv_attention_view *look, const struct qk
     return find_target(look);
 }
 
+/* What a position of numbers is called: a patch by its row and column, "class" before them; others by their number. */
+static void name_position(const struct qkv_input_spec *input, size_t t, char name[QKV_LOOK_NUMBER]) {
+    const size_t columns = input->kind == QKV_INPUT_PATCHES ? (size_t)(input->width / input->patch) : 0;
+    const size_t before = columns && input->class_token;
+    if (columns && t < before)
+        snprintf(name, QKV_LOOK_NUMBER, "class");
+    else if (columns)
+        snprintf(name, QKV_LOOK_NUMBER, "%u,%u", (unsigned)((t - before) / columns) & 0xfff,
+                 (unsigned)((t - before) % columns) & 0xfff);
+    else
+        snprintf(name, QKV_LOOK_NUMBER, "%zu", t % 1000000);
+}
+
+/* A side of a batch: ids, or positions of numbers. */
+static enum qkv_status take_side(struct qkv_attention_view *look, bool encoder, const int32_t *ids, size_t count,
+                                 const char *what) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    struct qkv_look_side *s = encoder ? &look->encoder : &look->decoder;
+    enum qkv_status status = QKV_OK;
+    if (ids) {
+        s->tokenizer = encoder ? qkv_model_source_tokenizer(look->model) : qkv_model_tokenizer(look->model);
+        return take_ids(look, s, ids, count, what);
+    }
+    int32_t *none = qkv_allocate(look->ctx, count, sizeof *none);
+    status = none ? take_ids(look, s, none, count, what) : QKV_MEMORY;
+    free(none);
+    s->features = true;
+    for (size_t t = 0; t < count && !status; t++)
+        name_position(encoder ? &spec->encoder.embed.input : &spec->decoder.embed.input, t, s->numbers[t]);
+    return status;
+}
+
+static enum qkv_status read_batch(struct qkv_attention_view *look, const struct qkv_batch *batch) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    const bool pair = spec->encoder.layers && spec->decoder.layers;
+    look->batch = batch;
+    if (batch->B != 1 || batch->cu_rows)
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "one example at a time can be looked at, not %zu", batch->B);
+    enum qkv_status status = QKV_OK;
+    if (pair) status = take_side(look, true, batch->source, batch->source_T, "source");
+    if (status) return status;
+    return take_side(look, !spec->decoder.layers, batch->ids, batch->T, pair ? "target" : "example");
+}
+
+struct qkv_batch qkv_look_batch(const struct qkv_attention_view *look) {
+    const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
+    struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids};
+    if (look->batch) batch = *look->batch;
+    batch.targets = NULL;
+    if (!look->batch && look->encoder.count && look->decoder.count) {
+        batch.source_T = look->encoder.count;
+        batch.source = look->encoder.ids;
+    }
+    return batch;
+}
+
 void qkv_look_forget(struct qkv_attention_view *look) {
     qkv_free(look->encoder.ids);
     qkv_free(look->decoder.ids);
@@ -132,6 +188,7 @@ void qkv_look_forget(struct qkv_attention_view *look) {
 
 enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
+    if (o->batch) return read_batch(look, o->batch);
     enum qkv_status status = o->ids ? QKV_OK : check_model(look->model);
     if (!status && (o->target || o->target_ids) && !(qkv_spec_topology(spec) == QKV_ENCODER_DECODER))
         return qkv_fail(look->ctx, QKV_ARGUMENT,
@@ -146,16 +203,10 @@ enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_
 /* ---- the pass ------------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status attention_view_run(struct qkv_attention_view *look, const int32_t *prefix) {
-    bool pair = look->encoder.count && look->decoder.count;
-    const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
-    struct qkv_pass_options o = {.B = 1, .T = main->count, .weights = true};
-    struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids};
-    const int32_t prompt = (int32_t)main->count;
+    struct qkv_batch batch = qkv_look_batch(look);
+    struct qkv_pass_options o = {.B = 1, .T = batch.T, .source_T = batch.source_T, .weights = true};
+    const int32_t prompt = (int32_t)batch.T;
     batch.prefix = prefix ? prefix : qkv_model_spec(look->model)->prefix ? &prompt : NULL; /* the text is one */
-    if (pair) {
-        o.source_T = batch.source_T = look->encoder.count;
-        batch.source = look->encoder.ids;
-    }
     enum qkv_status status = qkv_pass_create(look->model, &o, &look->pass);
     return status ? status : qkv_pass_forward(look->pass, &batch);
 }

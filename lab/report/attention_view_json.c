@@ -3,6 +3,8 @@
  *   {"format": "qkv-attention", "version": 1, "model": …, "tokens": {"decoder": {"ids": […], "texts": […]}},
  *    "attentions": [{"name": …, "kind": "decoder", "layer": 0, "queries": "decoder", "keys": "decoder",
  *                    "heads": [{"head": 0, "entropy": …, "distance": …, "weights": [[…], …]}]}]} */
+#include <math.h>
+
 #include "lab/report/report_room.h"
 
 static const char *const kinds[] = {
@@ -53,15 +55,48 @@ static void put_token(const struct qkv_attention_view *look, struct qkv_json *js
     qkv_json_string(json, bytes, used);
 }
 
+/* "image": {"width": …, "height": …, "patch": …, "channels": 1 or 3, "bytes": […]}, row by row, of patches: the smallest number is 0 and the
+ * largest 255. Of more channels, and of two, the first. */
+static void put_image(const struct qkv_attention_view *look, struct qkv_json *json, bool encoder) {
+    const struct qkv_spec *spec = qkv_model_spec(look->model);
+    const struct qkv_input_spec *in = encoder ? &spec->encoder.embed.input : &spec->decoder.embed.input;
+    const struct qkv_batch *batch = look->batch;
+    const float *x = encoder && spec->decoder.layers ? batch->source_features : batch->features;
+    if (in->kind != QKV_INPUT_PATCHES || !x) return;
+    const size_t pixels = (size_t)in->height * (size_t)in->width, channels = in->channels == 3 ? 3 : 1;
+    float least = x[0], most = x[0];
+    for (size_t i = 0; i < pixels * channels; i++) {
+        least = fminf(least, x[i]);
+        most = fmaxf(most, x[i]);
+    }
+    qkv_json_key(json, "image");
+    qkv_json_begin(json, '{');
+    qkv_json_put_integer(json, "width", in->width);
+    qkv_json_put_integer(json, "height", in->height);
+    qkv_json_put_integer(json, "patch", in->patch);
+    qkv_json_put_integer(json, "channels", (int64_t)channels);
+    qkv_json_key(json, "bytes");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < pixels; i++)
+        for (size_t c = 0; c < channels; c++)
+            qkv_json_integer(json, most > least ? (int64_t)(255 * (x[c * pixels + i] - least) / (most - least)) : 0);
+    qkv_json_end(json, ']');
+    qkv_json_end(json, '}');
+}
+
 static void put_side(const struct qkv_attention_view *look, struct qkv_json *json, bool encoder) {
     const struct qkv_look_side *side = encoder ? &look->encoder : &look->decoder;
     if (!side->count) return;
     qkv_json_key(json, encoder ? "encoder" : "decoder");
     qkv_json_begin(json, '{');
-    qkv_json_key(json, "ids");
-    qkv_json_begin(json, '[');
-    for (size_t t = 0; t < side->count; t++) qkv_json_integer(json, side->ids[t]);
-    qkv_json_end(json, ']');
+    if (side->features) {
+        put_image(look, json, encoder);
+    } else {
+        qkv_json_key(json, "ids");
+        qkv_json_begin(json, '[');
+        for (size_t t = 0; t < side->count; t++) qkv_json_integer(json, side->ids[t]);
+        qkv_json_end(json, ']');
+    }
     qkv_json_key(json, "texts");
     qkv_json_begin(json, '[');
     for (size_t t = 0; t < side->count; t++) put_token(look, json, encoder, t);

@@ -210,6 +210,7 @@ static void attention_view_page_describe(const struct qkv_attention_view *look, 
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     int encoder = spec->encoder.layers, decoder = spec->decoder.layers, fewest = 0, most = 0;
     const struct qkv_stack_spec *stack = decoder ? &spec->decoder : &spec->encoder;
+    const size_t read = look->encoder.count + look->decoder.count;
     char heads[32];
     for (int i = 0; i < stack->kind_count; i++) {
         int H = stack->kinds[i].attention.heads;
@@ -222,10 +223,10 @@ static void attention_view_page_describe(const struct qkv_attention_view *look, 
                  qkv_spec_width(spec), look->encoder.count, look->decoder.count,
                  look->greedy ? ", found by greedy search" : "");
     else
-        snprintf(text, size, "%s of %d layer%s, %s heads, width %d; %zu token%s", encoder ? "encoder" : "decoder",
-                 encoder + decoder, encoder + decoder == 1 ? "" : "s", heads, qkv_spec_width(spec),
-                 look->encoder.count + look->decoder.count,
-                 look->encoder.count + look->decoder.count == 1 ? ": it can attend to itself only" : "s");
+        snprintf(text, size, "%s of %d layer%s, %s heads, width %d; %zu %s%s", encoder ? "encoder" : "decoder",
+                 encoder + decoder, encoder + decoder == 1 ? "" : "s", heads, qkv_spec_width(spec), read,
+                 look->encoder.features || look->decoder.features ? "position" : "token",
+                 read == 1 ? ": it can attend to itself only" : "s");
 }
 
 enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struct qkv_look_selection *selection,

@@ -140,9 +140,8 @@ static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_ins
                         "the target \"%.*s\" is no class of this model, which has %zu: %s%s, …", (int)o->target_size,
                         o->target, classes, qkv_model_label(model, 0) ? "" : "numbers from 0",
                         qkv_model_label(model, 0) ? qkv_model_label(model, 0) : "");
-    const struct qkv_look_side *side = &in->look.encoder;
-    struct qkv_pass_options options = {.B = 1, .T = side->count};
-    struct qkv_batch batch = {.B = 1, .T = side->count, .ids = side->ids};
+    struct qkv_batch batch = qkv_look_batch(&in->look);
+    struct qkv_pass_options options = {.B = 1, .T = batch.T, .source_T = batch.source_T};
     struct qkv_pass *pass = NULL;
     enum qkv_status status = o->target ? QKV_OK : qkv_pass_create(model, &options, &pass);
     if (!status && pass) status = qkv_pass_forward(pass, &batch);
@@ -157,6 +156,20 @@ static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_ins
     return status;
 }
 
+/* The targets of an example. */
+static enum qkv_status aim_given(struct qkv_inspection *in, const int32_t *targets, size_t count) {
+    const bool one = qkv_model_spec(in->look.model)->head.kind == QKV_HEAD_CLASSIFY;
+    memcpy(in->targets, targets, (one ? 1 : count) * sizeof *targets);
+    const char *name = one && targets[0] >= 0 ? qkv_model_label(in->look.model, (size_t)targets[0]) : NULL;
+    if (!one)
+        snprintf(in->about, sizeof in->about, "the example's targets");
+    else if (name)
+        snprintf(in->about, sizeof in->about, "the example's class %.100s", name);
+    else
+        snprintf(in->about, sizeof in->about, "the example's class %d", (int)targets[0]);
+    return QKV_OK;
+}
+
 static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
     bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
@@ -168,12 +181,17 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
     snprintf(in->about, sizeof in->about, "nothing: the model has no head");
     const bool aimed = o->target || o->target_ids;
     if (spec->head.kind == QKV_HEAD_NONE) return aimed && !pair ? refuse_target(in) : QKV_OK;
+    if (o->batch && o->batch->targets && !aimed) return aim_given(in, o->batch->targets, side->count);
     if (spec->head.kind == QKV_HEAD_CLASSIFY) return aim_class(in, o);
     if (spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS) {
         snprintf(in->about, sizeof in->about, "nothing: a text does not say the classes of its tokens");
         return aimed ? refuse_target(in) : QKV_OK;
     }
-    if (pair && o->ids) return aim_next(in, side, QKV_IGNORE); /* whoever gives ids gives the end too */
+    if (side->features) {
+        snprintf(in->about, sizeof in->about, "nothing: the example has no targets");
+        return aimed ? refuse_target(in) : QKV_OK;
+    }
+    if (pair && (o->ids || o->batch)) return aim_next(in, side, QKV_IGNORE); /* whoever gives ids gives the end too */
     if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_role(in->look.decoder.tokenizer, QKV_TOKEN_ROLE_END));
     if (qkv_stack_find_causal(stack, false)) return aim_masked(in, o);
     return aimed ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
@@ -247,19 +265,19 @@ static enum qkv_status make_rows(struct qkv_inspection *in) {
 
 static enum qkv_status inspect_run(struct qkv_inspection *in) {
     const struct qkv_attention_view *look = &in->look;
-    bool pair = look->encoder.count && look->decoder.count;
     const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
+    struct qkv_batch batch = qkv_look_batch(look);
     size_t targets = 0;
     for (size_t t = 0; t < main->count; t++) targets += in->targets[t] != QKV_IGNORE;
-    struct qkv_pass_options o = {
-        .B = 1, .T = main->count, .train = targets > 0, .hook = inspect_listen, .hook_user = in};
-    struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids, .targets = targets ? in->targets : NULL};
+    struct qkv_pass_options o = {.B = 1,
+                                 .T = batch.T,
+                                 .source_T = batch.source_T,
+                                 .train = targets > 0,
+                                 .hook = inspect_listen,
+                                 .hook_user = in};
     struct qkv_pass *pass = NULL;
+    batch.targets = targets ? in->targets : NULL;
     batch.prefix = in->prefix;
-    if (pair) {
-        o.source_T = batch.source_T = look->encoder.count;
-        batch.source = look->encoder.ids;
-    }
     enum qkv_status status = qkv_pass_create(look->model, &o, &pass);
     if (!status && targets) qkv_model_clear_gradients(look->model);
     if (!status) status = qkv_pass_forward(pass, &batch);
@@ -284,6 +302,7 @@ enum qkv_status qkv_inspect(struct qkv_model *model, const struct qkv_inspect_op
                                  .text_size = options->text_size,
                                  .target = pair ? options->target : NULL,
                                  .target_size = pair ? options->target_size : 0,
+                                 .batch = options->batch,
                                  .ids = options->ids,
                                  .id_count = options->id_count,
                                  .target_ids = pair ? options->target_ids : NULL,

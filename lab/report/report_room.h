@@ -57,6 +57,7 @@ struct qkv_look_side {
     size_t count;
     const struct qkv_tokenizer *tokenizer; /* NULL where ids are read by a model without one */
     char (*numbers)[QKV_LOOK_NUMBER];      /* what tokens are called then */
+    bool features;                         /* positions of numbers: there are no ids */
 };
 struct qkv_attention_view {
     struct qkv_context *ctx;
@@ -69,7 +70,10 @@ struct qkv_attention_view {
     float *rows; /* scratch: LOOK_ROWS rows of the most keys */
     float *sum;  /* the same: while a mean over the heads is taken */
     bool greedy; /* the target is what the model found itself */
+    const struct qkv_batch *batch; /* of the options; NULL: texts or ids */
 };
+/* The batch that is looked at. */
+struct qkv_batch qkv_look_batch(const struct qkv_attention_view *look);
 enum { QKV_LOOK_ROWS = 64 }; /* rows of weights that are looked at at a time */
 /* Turns the texts into the ids that the model read in training; of `look` the context and the model are set. */
 enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_look_options *options);

@@ -23,19 +23,12 @@ struct examples {
 static void examples_close(struct examples *e) {
     qkv_pass_free(e->pass);
     qkv_example_files_close(&e->files);
-    free(e->rows.features);
-    free(e->rows.ids);
-    free(e->rows.lengths);
-    free(e->rows.targets);
-    free(e->rows.source);
-    free(e->rows.source_lengths);
-    free(e->rows.types);
+    qkv_example_rows_free(&e->rows);
 }
 
 static enum qkv_status examples_open(struct qkv_model *model, const char *path, bool targets, struct examples *e) {
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t positions, floats, sources;
     *e = (struct examples){.model = model};
     enum qkv_status status = qkv_example_files_check(ctx, spec);
     if (!status)
@@ -43,19 +36,8 @@ static enum qkv_status examples_open(struct qkv_model *model, const char *path, 
                          : qkv_example_files_add_inputs(ctx, spec, path, &e->files);
     if (status) return status;
     e->B = e->files.count < EXAMPLES_A_BATCH ? e->files.count : EXAMPLES_A_BATCH;
-    if (!qkv_multiply(e->B, e->files.T, &positions) || !qkv_multiply(e->B, e->files.source.T + 1, &sources) ||
-        !qkv_multiply(e->B, qkv_example_files_floats(&e->files) + 1, &floats))
-        return qkv_fail_memory(ctx, SIZE_MAX, "a batch of examples");
-    e->rows.features = qkv_allocate(ctx, floats, sizeof *e->rows.features);
-    e->rows.ids = qkv_allocate(ctx, positions, sizeof *e->rows.ids);
-    e->rows.types = qkv_allocate(ctx, positions, sizeof *e->rows.types);
-    e->rows.lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.lengths);
-    e->rows.targets = qkv_allocate(ctx, positions, sizeof *e->rows.targets);
-    e->rows.source = qkv_allocate(ctx, sources, sizeof *e->rows.source);
-    e->rows.source_lengths = qkv_allocate(ctx, e->B, sizeof *e->rows.source_lengths);
-    if (!e->rows.features || !e->rows.ids || !e->rows.lengths || !e->rows.targets || !e->rows.source ||
-        !e->rows.source_lengths || !e->rows.types)
-        return QKV_MEMORY;
+    status = qkv_example_rows_make(ctx, &e->files, e->B, &e->rows);
+    if (status) return status;
     const struct qkv_pass_options options = {.B = e->B, .T = e->files.T, .source_T = e->files.source.T, .logits = true};
     return qkv_pass_create(model, &options, &e->pass);
 }

@@ -417,6 +417,37 @@ enum qkv_status qkv_example_files_row(const struct qkv_example_files *files, siz
     return read_targets(files, f, i, rows->lengths[r], rows->targets + (files->by_position ? r * T : r));
 }
 
+enum qkv_status qkv_example_rows_make(struct qkv_context *ctx, const struct qkv_example_files *files, size_t B,
+                                      struct qkv_example_rows *rows) {
+    size_t positions, floats, sources;
+    *rows = (struct qkv_example_rows){0};
+    if (!qkv_multiply(B, files->T, &positions) || !qkv_multiply(B, files->source.T + 1, &sources) ||
+        !qkv_multiply(B, qkv_example_files_floats(files) + 1, &floats))
+        return qkv_fail_memory(ctx, SIZE_MAX, "a batch of examples");
+    rows->features = qkv_allocate(ctx, floats, sizeof *rows->features);
+    rows->ids = qkv_allocate(ctx, positions, sizeof *rows->ids);
+    rows->types = qkv_allocate(ctx, positions, sizeof *rows->types);
+    rows->lengths = qkv_allocate(ctx, B, sizeof *rows->lengths);
+    rows->targets = qkv_allocate(ctx, positions, sizeof *rows->targets);
+    rows->source = qkv_allocate(ctx, sources, sizeof *rows->source);
+    rows->source_lengths = qkv_allocate(ctx, B, sizeof *rows->source_lengths);
+    return rows->features && rows->ids && rows->types && rows->lengths && rows->targets && rows->source &&
+                   rows->source_lengths
+               ? QKV_OK
+               : QKV_MEMORY;
+}
+
+void qkv_example_rows_free(struct qkv_example_rows *rows) {
+    free(rows->features);
+    free(rows->ids);
+    free(rows->lengths);
+    free(rows->targets);
+    free(rows->source);
+    free(rows->source_lengths);
+    free(rows->types);
+    *rows = (struct qkv_example_rows){0};
+}
+
 void qkv_example_files_batch(const struct qkv_example_files *files, const struct qkv_example_rows *rows,
                              struct qkv_batch *batch) {
     bool lengths = false, source_lengths = false, types = false;

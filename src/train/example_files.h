@@ -51,6 +51,10 @@ struct qkv_example_rows {
     int32_t *source, *source_lengths; /* of an encoder beside a decoder; source: where that reads tokens */
     int32_t *types;                   /* as ids */
 };
+/* Room for B rows; and frees it. */
+enum qkv_status qkv_example_rows_make(struct qkv_context *ctx, const struct qkv_example_files *files, size_t B,
+                                      struct qkv_example_rows *rows);
+void qkv_example_rows_free(struct qkv_example_rows *rows);
 /* Reads example i as row r. QKV_FILE. */
 enum qkv_status qkv_example_files_row(const struct qkv_example_files *files, size_t i, size_t r,
                                       const struct qkv_example_rows *rows);

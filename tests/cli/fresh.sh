@@ -100,6 +100,55 @@ try 0 "$QKV" inspect --spec "$pairs" --ids --prompt "3 4 5" --target "1 3"
 has out 'of the next of 2 tokens'
 refuse 1 "nobody knows which id begins a target" "$QKV" attend --spec "$pairs" --ids --prompt "3 4 5"
 
+# ---- models that read numbers: examples in place of texts ----
+# floats NAME COUNT: so many 1.0; of a file of one array.
+array() { # array FILE NAME SHAPE COUNT
+    local header="{\"$2\":{\"dtype\":\"F32\",\"shape\":[$3],\"data_offsets\":[0,$((4 * $4))]}}"
+    while [ $((${#header} % 8)) -gt 0 ]; do header+=' '; done
+    printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >"$1"
+    for ((i = 0; i < $4; i++)); do printf '\0\0\200\77'; done >>"$1"
+}
+array images in.pixels 2,1,28,28 1568
+array frames in.features 2,4,9 72
+array vectors in.vectors 2,5,6 60
+try 0 "$QKV" new --preset vit-tiny --out vit
+has out '^vit/: .* no tokenizer, as the model reads no tokens'
+has out 'inspect vit --examples FILE'
+[ ! -e vit/tokenizer.json ] || fail "a model without tokens has a tokenizer"
+stack='"encoder":{"layers":1,"attention":{"heads":2}}}'
+for kind in frames vectors; do
+    channels=4 stride=',"stride":2'
+    [ $kind = frames ] || channels=6 stride=
+    echo '{"format":"qkv","version":2,"d_model":16,"context":8,"head":{"kind":"classify","classes":2},' \
+        "\"embed\":{\"input\":{\"kind\":\"$kind\",\"channels\":$channels$stride}},$stack" >$kind.json
+done
+for kind in images frames vectors; do
+    model="--spec $kind.json"
+    [ $kind != images ] || model=vit
+    try 0 "$QKV" attend $model --examples $kind --example 1 --threads 1
+    has out '^encoder, layer '
+    [ $kind != images ] || has out '^ *class .*'
+    [ $kind != images ] || has out '^ *3,3 '
+    [ $kind = images ] || has out '^ *4 '
+    try 0 "$QKV" attend $model --examples $kind -o $kind.html --json $kind.look --threads 1
+    has $kind.html '</html>'
+    hasnt $kind.look '"ids"'
+    [ $kind != images ] || has $kind.look '"patch": ?7'
+    try 0 "$QKV" inspect $model --examples $kind --threads 1
+    has out 'loss [0-9.]+ nats, of the class'
+    try 0 "$QKV" inspect $model --examples $kind --target 1 --threads 1
+    has out 'of the class'
+    refuse 1 "$kind has no example 2; its examples are 0 to 1" "$QKV" attend $model --examples $kind --example 2
+    for command in attend inspect; do
+        refuse 1 'reads no texts but numbers; give it an example' "$QKV" $command $model --prompt a
+        refuse 2 '--prompt, --file and --examples exclude one another' "$QKV" $command $model --examples $kind --prompt a
+        refuse 2 '--ids has no effect' "$QKV" $command $model --examples $kind --ids
+        refuse 2 '--example has no effect' "$QKV" $command $model --prompt a --example 1
+    done
+done
+refuse 1 'in.pixels' "$QKV" attend vit --examples frames
+refuse 2 'the model reads no tokens' "$QKV" new --preset vit-tiny --tokenizer vit/config.json --out x
+
 # ---- one model, and nothing that is without effect ----
 for command in inspect attend; do
     refuse 2 "$command: say which model folder, or which --preset or --spec" "$QKV" $command --prompt a

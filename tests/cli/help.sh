@@ -49,6 +49,17 @@ refuse 2 'no command "xyzzy" \(' "$QKV" xyzzy
 refuse 2 'the command comes first' "$QKV" --steps 3 train
 refuse 2 'train has no option --stepz; did you mean --steps\?' "$QKV" train --stepz 3
 refuse 2 'did you mean --weight-decay\?' "$QKV" train --wieght-decay 3
+# What other programs call our options.
+refuse 2 'train has no option --lr; did you mean --rate\?' "$QKV" train --lr 3
+refuse 2 'did you mean --batch\?' "$QKV" train --batch-size 3
+refuse 2 'did you mean --context\?' "$QKV" train --block_size=3
+refuse 2 'did you mean --clip\?' "$QKV" train --max_grad_norm 1
+for command in generate translate; do
+    refuse 2 "$command has no option --temperature; did you mean --temp\?" "$QKV" $command --temperature 1
+done
+refuse 2 'did you mean --tokens\?' "$QKV" generate --max_new_tokens 3
+refuse 2 'did you mean --max-tokens\?' "$QKV" translate --max-new-tokens 3
+refuse 2 'did you mean --beam\?' "$QKV" translate --num-beams 3
 refuse 2 'generate has no option --colour \(' "$QKV" generate run --colour
 refuse 2 'generate has no option -z' "$QKV" generate run -z
 refuse 2 '--steps needs a value' "$QKV" train --steps

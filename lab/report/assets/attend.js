@@ -202,6 +202,9 @@
         const q = head.byte(i, j), [count, rest] = head.others(i), missing = !q && count && !(head.attention.causal && j > i);
         const says = missing ? `one of ${page.number(count)} that have ${rest.toFixed(3)} together` : q ? weight(q).toFixed(3) : "0";
         reading.replaceChildren(`${i} `, page.el("b", null, head.rowLabel(i)), ` looks at ${j} `, page.el("b", null, head.columnLabel(j)), `: ${says}`);
+        const found = [];
+        head.each(i, (column, byte) => found.push([column, weight(byte)]));
+        paintImage(head, found);
         if (spoken) page.say(reading.textContent);
     }
     function readToken(head, side, index) {
@@ -209,6 +212,7 @@
         if (side === 0) head.each(index, (j, q) => found.push([j, weight(q)]));
         else for (let i = 0; i < head.rows; i++) head.each(i, (j, q) => { if (j === index) found.push([i, weight(q)]); });
         found.sort((a, b) => b[1] - a[1]);
+        if (side === 0) paintImage(head, found);
         const label = side ? head.columnLabel : head.rowLabel, other = side ? head.rowLabel : head.columnLabel;
         const parts = [`${index} `, page.el("b", null, label(index)), side ? " is looked at by " : " looks at "];
         found.slice(0, 5).forEach(([at, w], n) => parts.push(n ? ", " : "", `${at} `, page.el("b", null, other(at)), ` ${percent(w)}`));
@@ -349,14 +353,49 @@
             page.el("div", { class: "scroll" }, page.el("table", null, page.el("thead", null, page.el("tr", null, ...headings)), body)));
     }
 
+    /* An image in patches: the picture that a side has read, with the weights of a query over its patches where they are known. */
+    function imageOf(image, texts) {
+        const scale = Math.max(1, Math.floor(224 / Math.max(image.width, image.height))), canvas = page.el("canvas", { role: "img", "aria-label": `the image, in ${texts.length} positions` });
+        canvas.width = image.width * scale;
+        canvas.height = image.height * scale;
+        const context = canvas.getContext("2d"), columns = Math.floor(image.width / image.patch), patches = columns * Math.floor(image.height / image.patch), before = texts.length - patches;
+        function paint(weights, top) {
+            for (let i = 0; i < image.width * image.height; i++) {
+                const c = image.channels === 3 ? image.bytes.slice(3 * i, 3 * i + 3) : [image.bytes[i], image.bytes[i], image.bytes[i]];
+                context.fillStyle = `rgb(${c.join(",")})`;
+                context.fillRect(i % image.width * scale, Math.floor(i / image.width) * scale, scale, scale);
+            }
+            const side = image.patch * scale;
+            for (let p = 0; p < patches; p++) {
+                const x = p % columns * side, y = Math.floor(p / columns) * side, weight = weights ? weights.get(p + before) || 0 : 0;
+                if (weight > 0) {
+                    context.fillStyle = `rgba(255, 120, 0, ${(0.75 * weight / top).toFixed(3)})`;
+                    context.fillRect(x, y, side, side);
+                }
+                context.strokeStyle = "rgba(128, 128, 128, 0.6)";
+                context.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+            }
+        }
+        paint(null, 1);
+        return { element: canvas, paint };
+    }
+    const images = {};
+    for (const side of Object.keys(data.tokens)) if (data.tokens[side].image) images[side] = imageOf(data.tokens[side].image, data.tokens[side].texts);
+    /* What a query looks at, on the image that its keys are. */
+    function paintImage(head, found) {
+        const image = images[head.attention.keys];
+        if (image) image.paint(new Map(found), found.reduce((most, [, w]) => Math.max(most, w), 1e-9));
+    }
+    const whatRead = (side) => data.tokens[side].image ? "Image" : data.tokens[side].ids ? "Text" : "Input";
+
     function texts() {
-        const names = { encoder: data.tokens.decoder ? "Source" : "Text", decoder: data.tokens.encoder ? (data.greedy ? "Target, found by greedy search" : "Target") : "Text" };
-        return page.el("details", null, page.el("summary", null, "The text as the model reads it"),
-            ...Object.keys(data.tokens).map((side) => page.el("div", null, page.el("h3", null, `${names[side]}, ${data.tokens[side].texts.length} tokens`),
-                page.el("pre", null, data.tokens[side].texts.join("")))));
+        const names = { encoder: data.tokens.decoder ? "Source" : whatRead("encoder"), decoder: data.tokens.encoder ? (data.greedy ? "Target, found by greedy search" : "Target") : whatRead("decoder") };
+        return page.el("details", null, page.el("summary", null, "What the model reads"),
+            ...Object.keys(data.tokens).map((side) => page.el("div", null, page.el("h3", null, `${names[side]}, ${data.tokens[side].texts.length} ${data.tokens[side].ids ? "tokens" : "positions"}`),
+                page.el("pre", null, data.tokens[side].texts.join(data.tokens[side].ids ? "" : " ")))));
     }
 
-    one.append(title, facts, headControls(), reading, place);
+    one.append(title, facts, headControls(), reading, place, ...Object.values(images).map((image) => page.el("p", null, image.element)));
     page.main.append(controls(), page.el("div", { class: "sides" },
         page.el("section", { "aria-label": "all heads" }, pictures, table(), texts()), one));
     fillPictures();
