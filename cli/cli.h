@@ -127,6 +127,8 @@ bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value)
 bool cli_read_real(const char *text, double *value);
 
 void cli_print_overview(void);
+/* The options of training that a preset brings, as the command line takes them: "--batch 12 --steps 2000"; "" of no preset. */
+const char *cli_preset_training(const char *preset, char *text, size_t size);
 void cli_print_help(const struct cli_command *command);
 
 /* ---- options that several commands have ------------------------------------------------------------------------- */
@@ -445,6 +447,8 @@ void cli_catch_signals(void);
 
 /* ---- the parts of a model (info_tree.c) -------------------------------------------------------------------------------- */
 
+/* What it is made of: heads, masks, positions, norms, feed-forwards (info_spec.c). */
+void cli_info_print_spec(const struct qkv_spec *spec);
 /* A table of all parameters, under the model's name; CLI_DONE, or CLI_FAILED after a message. */
 int cli_info_print_tree(const struct qkv_model *model, const char *name);
 

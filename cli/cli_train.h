@@ -28,7 +28,7 @@ struct cli_train_arguments {
     const char *preset, *spec, *config, *out, *resume, *extend;
     const char *checkpoint; /* in the folder `resume`; NULL: the latest */
     struct cli_texts set;
-    int64_t sample;
+    int64_t sample, log_every;
     bool quiet, plain, profile;
     struct cli_common common;
     struct cli_train_values training;

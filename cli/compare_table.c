@@ -66,6 +66,10 @@ static void write_cell(char cell[CELL], const struct qkv_variant *v, enum what w
 static double best_of(const struct table *t, enum what what, size_t cache, int better) {
     const struct qkv_variant *v = qkv_comparison_best(t->c);
     if (what == LOSS) return v ? v->loss : NAN; /* unless it is the noise of the seeds */
+    if (what == PROMPT || what == DECODE) {     /* or that of measuring */
+        v = qkv_comparison_fastest(t->c, what == PROMPT ? SIZE_MAX : cache);
+        return v ? value_of(v, what, cache) : NAN;
+    }
     double best = NAN, worst = NAN;
     for (size_t i = 0; (v = qkv_comparison_variant(t->c, i)); i++) {
         double x = v->measured ? value_of(v, what, cache) : NAN;
@@ -103,7 +107,7 @@ static bool add_columns(struct table *t) {
     const size_t *caches = qkv_comparison_caches(t->c, &count, &prompt);
     char text[CELL], number[CLI_NUMBER];
     bool good = add_column(t, "", "parameters", PARAMETERS, 0, 0) && add_column(t, "validation", "loss", LOSS, 0, -1) &&
-                add_column(t, "training", "tokens/s", TRAIN, 0, 1);
+                add_column(t, "training", "tokens/s", TRAIN, 0, 0); /* trainings take no turns */
     snprintf(text, sizeof text, "prompt %s", cli_grouped(number, prompt));
     good = good && add_column(t, text, "tokens/s", PROMPT, 0, 1);
     for (size_t i = 0; i < count && good; i++) {

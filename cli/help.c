@@ -82,13 +82,35 @@ static void print_options(const struct cli_command *command) {
     printf("this text\n");
 }
 
-static void print_presets(void) {
+/* `trains`: with the options of training that each brings. */
+static void print_presets(bool trains) {
     const char *name, *summary;
-    printf("\npresets:\n");
+    char text[512];
+    printf("\npresets%s:\n", trains ? ", and the options of training that each brings" : "");
     for (size_t i = 0; qkv_preset_at(i, &name, &summary); i++) {
         printf("  %-17s", name);
         help_wrap(summary, 19, 19);
+        if (!trains) continue;
+        printf("%*s", 19, "");
+        help_wrap(cli_preset_training(name, text, sizeof text), 19, 19);
     }
+}
+
+const char *cli_preset_training(const char *preset, char *text, size_t size) {
+    const char *const *recipe = qkv_preset_recipe(preset);
+    size_t used = 0;
+    text[0] = 0;
+    for (; recipe && *recipe && used < size; recipe++) {
+        char name[64];
+        const size_t n = strcspn(*recipe, "="); /* as the command line takes it */
+        snprintf(name, sizeof name, "%.*s", (int)n, *recipe);
+        for (char *c = name; *c; c++)
+            if (*c == '_') *c = '-';
+        const char *value = *recipe + n + ((*recipe)[n] == '=');
+        used += (size_t)snprintf(text + used, size - used, "%s--%s%s%s", used ? " " : "", name,
+                                 strcmp(value, "true") ? " " : "", strcmp(value, "true") ? value : "");
+    }
+    return text;
 }
 
 /* Lines of a table, each after the name of this program: "qkv train --preset …". */
@@ -108,7 +130,7 @@ void cli_print_help(const struct cli_command *command) {
     putchar('\n');
     help_wrap(command->description, 0, 0);
     print_options(command);
-    if (command->presets) print_presets();
+    if (command->presets) print_presets(!strcmp(command->name, "train"));
     printf("\nexamples:\n");
     print_calls(command->examples, "");
 }

@@ -56,7 +56,8 @@ static const struct cli_rule rules[] = {
 /* ---- text and JSON --------------------------------------------------------------------------------------------------- */
 
 struct subject {
-    const char *name; /* of the model, as the user called it */
+    const char *name;   /* of the model, as the user called it */
+    const char *preset; /* NULL: it is none */
     struct qkv_spec spec;
     struct qkv_model *plan;
     struct qkv_costs costs;
@@ -162,6 +163,11 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
     char number[CLI_NUMBER], remark[128];
     const int code = cli_info_print_tree(s->plan, s->name);
     if (code) return code;
+    printf("\n");
+    cli_info_print_spec(&s->spec);
+    char training[512];
+    if (s->preset && *cli_preset_training(s->preset, training, sizeof training))
+        printf("  %-22s  %s\n", "trains with", training);
     printf("\n");
     cli_info_state(&s->run, s->name);
     const bool shares = s->spec.encoder.share || s->spec.decoder.share;
@@ -368,7 +374,7 @@ static int info_batch(struct qkv_context *ctx, const struct arguments *a, struct
 }
 
 static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *model) {
-    struct subject s = {.ranks.ranks = 0};
+    struct subject s = {.preset = a->preset};
     int code = info_look(ctx, a, model, &s);
     if (!code) code = info_batch(ctx, a, &s);
     if (!code) code = cli_set_precision(&a->common, ctx, model);

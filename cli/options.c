@@ -143,8 +143,6 @@ static const struct {
     {"max_steps", "steps"},
     {"iters", "steps"},
     {"iterations", "steps"},
-    {"num_train_epochs", "epochs"},
-    {"num_epochs", "epochs"},
     {"grad_clip", "clip"},
     {"max_grad_norm", "clip"},
     {"wd", "weight_decay"},

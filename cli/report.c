@@ -117,13 +117,14 @@ static void print_state(const struct qkv_run *run) {
     putchar('\n');
 }
 
-static void print_run(const struct qkv_run *run) {
+/* `name`: what tells it from the runs beside it. */
+static void print_run(const struct qkv_run *run, const char *name) {
     size_t cells = (size_t)cli_width(STDOUT_FILENO);
     const struct qkv_run_summary s = qkv_run_summarize(run);
     const char *metric = qkv_run_metric(run);
     char time[CLI_NUMBER], number[CLI_NUMBER];
     cells = cells > 100 ? 60 : cells > 50 ? cells - 40 : 10;
-    cli_print_name(qkv_run_name(run), SIZE_MAX);
+    cli_print_name(name, SIZE_MAX);
     if (!s.step) {
         printf("\n  no step is logged yet\n");
         return;
@@ -230,6 +231,16 @@ static int report_csv(struct qkv_context *ctx, const struct arguments *a, const 
     return cli_output_end(&output, code);
 }
 
+/* Runs of one name, in several folders, are called by what their paths differ in; others (NULL) by their own names. */
+static enum qkv_status report_names(struct qkv_context *ctx, const struct runs *runs, const char *const *folders,
+                                    char ***names) {
+    for (size_t i = 0; i < runs->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(qkv_run_name(runs->items[i]), qkv_run_name(runs->items[k])))
+                return qkv_short_names(ctx, folders, runs->count, names);
+    return QKV_OK;
+}
+
 static int report_all(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     struct runs runs;
     const bool prints = !a->output && !a->csv && !a->tensorboard;
@@ -238,10 +249,13 @@ static int report_all(struct qkv_context *ctx, const struct arguments *a, const 
         code = cli_broken(ctx);
     if (!code) code = report_csv(ctx, a, &runs, &(struct cli_reads){folders, count, NULL});
     if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
+    char **names = NULL;
+    if (!code && prints && report_names(ctx, &runs, folders, &names)) code = cli_broken(ctx);
     for (size_t i = 0; !code && prints && i < runs.count; i++) {
         if (i) putchar('\n');
-        print_run(runs.items[i]);
+        print_run(runs.items[i], names ? names[i] : qkv_run_name(runs.items[i]));
     }
+    qkv_free_names(names, runs.count);
     report_forget(&runs);
     return code;
 }

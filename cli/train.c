@@ -30,6 +30,8 @@ static const struct cli_option own_options[] = {
     {CLI_COUNT, 0, "sample", "N", offsetof(struct cli_train_arguments, sample),
      "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl", 0, 1000000,
      NULL},
+    {CLI_COUNT, 0, "log-every", "N", offsetof(struct cli_train_arguments, log_every),
+     "show a line every N steps, in place of the bar (log.jsonl has each step)", 1, INT64_MAX, "none"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct cli_train_arguments, quiet), "show errors only", 0, 0, NULL},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct cli_train_arguments, plain), "plain lines instead of a progress bar",
      0, 0, NULL},
@@ -53,7 +55,7 @@ CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !a->conf
 CLI_CONDITION(is_quiet, struct cli_train_arguments, a->quiet)
 
 static const struct cli_rule rules[] = {
-    {"plain", is_quiet, CLI_WHY_QUIET},
+    {"plain log-every", is_quiet, CLI_WHY_QUIET},
     {"ignore-digest", reads_no_model, "a new run has no model to check; it is for --resume and --from"},
 };
 
@@ -64,22 +66,44 @@ struct running {
     double began, speed; /* tokens a second, smoothed */
     size_t notes;        /* of the trainer that were shown */
     int64_t first;       /* steps done before this process */
+    bool told;           /* when the run ends */
 };
+
+/* Seconds until the end, as the steps so far took them. */
+static double seconds_left(const struct running *run, const struct qkv_train_report *r) {
+    const int64_t done = r->step - run->first;
+    return done > 0 ? (qkv_clock() - run->began) / (double)done * (double)(r->steps - r->step) : 0;
+}
+
+/* Says of a long run, once it is known how long its steps take, when it ends. The first step is slower than others. */
+static void tell_end(struct running *run, const struct qkv_train_report *r) {
+    enum { HOUR = 3600, DAY = 24 * HOUR, SURE_STEPS = 10, SURE_SECONDS = 20 };
+    const int64_t done = r->step - run->first;
+    const double elapsed = qkv_clock() - run->began, left = seconds_left(run, r);
+    if (run->told || done < 2 || (done < SURE_STEPS && elapsed < SURE_SECONDS)) return;
+    run->told = true;
+    if (left < HOUR) return;
+    char length[64], each[64];
+    const double amount = left < 2 * DAY ? left / HOUR : left / DAY, step = elapsed / (double)done;
+    snprintf(length, sizeof length, "%.3g %s", amount, left < 2 * DAY ? "hours" : "days");
+    snprintf(each, sizeof each, step < 1 ? "%.3g ms" : "%.3g s", step < 1 ? 1000 * step : step);
+    cli_progress_line(run->progress,
+                      "ends    in about %s, at %s a step; fewer --steps, a smaller --batch or --context, and a "
+                      "smaller model end sooner",
+                      length, each);
+}
 
 static void show_step(struct running *run, const struct qkv_train_report *r) {
     char step[64], loss[32], valid[32] = "", left[64], speed[48], share[32], number[2][CLI_NUMBER];
     const char *fields[6] = {step, loss};
     size_t count = 2;
-    double elapsed = qkv_clock() - run->began;
-    int64_t done = r->step - run->first;
     snprintf(step, sizeof step, "step %lld/%lld", (long long)r->step, (long long)r->steps);
     snprintf(loss, sizeof loss, "loss %.4f", r->loss);
     if (isfinite(r->valid_loss)) {
         snprintf(valid, sizeof valid, "valid %.4f", r->valid_loss);
         fields[count++] = valid;
     }
-    snprintf(left, sizeof left, "%s left",
-             cli_seconds(number[0], done > 0 ? elapsed / (double)done * (double)(r->steps - r->step) : 0));
+    snprintf(left, sizeof left, "%s left", cli_seconds(number[0], seconds_left(run, r)));
     fields[count++] = left;
     snprintf(speed, sizeof speed, "%s tokens/s", cli_short(number[1], run->speed));
     fields[count++] = speed;
@@ -185,7 +209,9 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
         bool stopping = cli_stopping;
         if (qkv_context_any(ctx, &stopping)) return cli_broken(ctx);
         if (stopping) return train_interrupted(trainer, progress, a, &r);
-        if (cli_progress_due(progress)) show_step(&run, &r);
+        tell_end(&run, &r);
+        if (a->log_every ? r.step % a->log_every == 0 && progress->kind != CLI_SILENT : cli_progress_due(progress))
+            show_step(&run, &r);
     }
 }
 
@@ -195,7 +221,7 @@ static int train_run(const struct cli_train_arguments *a) {
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     double before = 0;
-    cli_progress_start(&progress, a->quiet || cli_ranks_follow(), a->plain);
+    cli_progress_start(&progress, a->quiet || cli_ranks_follow(), a->plain || a->log_every);
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();

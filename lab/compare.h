@@ -50,6 +50,9 @@ struct qkv_variant {
      * median of measurements in which the variants take turns, with random weights and a context that is long enough. */
     double train_speed, prompt_speed;
     const double *decode_speeds; /* one for each of the caches */
+    /* The slowest and the fastest of these measurements. Trainings have none: they do not take turns */
+    double prompt_slowest, prompt_fastest;
+    const double *decode_slowest, *decode_fastest;
 };
 
 struct qkv_comparison;
@@ -71,6 +74,9 @@ const struct qkv_variant *qkv_comparison_variant(const struct qkv_comparison *co
 /* The one whose loss is less than all others' by more than the deviations of both over the seeds; NULL: differences are within the
  * noise, or nobody knows it, of one seed. */
 const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *comparison);
+/* The one whose slowest measurement is faster than the fastest of all others, of prompts (SIZE_MAX) or of decoding behind the i-th cache;
+ * NULL: differences are within what one variant's measurements differ by. */
+const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *comparison, size_t cache);
 size_t qkv_comparison_seeds(const struct qkv_comparison *comparison);
 const size_t *qkv_comparison_caches(const struct qkv_comparison *comparison, size_t *count, size_t *prompt);
 /* The file that the losses are of: the validation file, or valid.txt in the comparison's folder. */

@@ -299,12 +299,44 @@ static void losses_within_the_noise_have_no_best(void **state) {
                          cases[i].best == 3 ? SIZE_MAX : cases[i].best);
 }
 
+/* Two variants whose measurements overlap have no fastest one; nor has a lone one. */
+static void speeds_within_what_measurements_differ_by_have_no_fastest(void **state) {
+    (void)state;
+    static const struct {
+        double slowest[3], fastest[3];
+        size_t count, best; /* 3: none */
+    } cases[] = {
+        {{90, 95}, {110, 112}, 2, 3},           {{90, 111}, {110, 120}, 2, 1},          {{90, 110}, {110, 120}, 2, 3},
+        {{200, 90, 110}, {210, 95, 190}, 3, 0}, {{200, 90, 110}, {210, 95, 201}, 3, 3}, {{200}, {210}, 1, 3},
+        {{NAN, 90}, {NAN, 95}, 2, 3},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_variant_state variants[3] = {0};
+        struct qkv_comparison c = {.variants = variants, .count = cases[i].count, .cache_count = 1};
+        for (size_t k = 0; k < cases[i].count; k++)
+            variants[k].shown = (struct qkv_variant){.measured = true,
+                                                     .prompt_slowest = cases[i].slowest[k],
+                                                     .prompt_fastest = cases[i].fastest[k],
+                                                     .decode_slowest = &cases[i].slowest[k],
+                                                     .decode_fastest = &cases[i].fastest[k]};
+        const struct qkv_variant *expected = cases[i].best == 3 ? NULL : &variants[cases[i].best].shown;
+        assert_ptr_equal(qkv_comparison_fastest(&c, SIZE_MAX), expected);
+        assert_ptr_equal(qkv_comparison_fastest(&c, 0), expected);
+        assert_null(qkv_comparison_fastest(&c, 1));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_within_the_noise_have_no_best), cmocka_unit_test(axes_are_read),
-        cmocka_unit_test(what_is_no_axis_is_refused),           cmocka_unit_test(values_change_the_spec),
-        cmocka_unit_test(values_change_the_training),           cmocka_unit_test(several_axes_are_multiplied),
-        cmocka_unit_test(what_makes_no_sense_is_refused),       cmocka_unit_test(numbers_are_summed_up),
+        cmocka_unit_test(losses_within_the_noise_have_no_best),
+        cmocka_unit_test(speeds_within_what_measurements_differ_by_have_no_fastest),
+        cmocka_unit_test(axes_are_read),
+        cmocka_unit_test(what_is_no_axis_is_refused),
+        cmocka_unit_test(values_change_the_spec),
+        cmocka_unit_test(values_change_the_training),
+        cmocka_unit_test(several_axes_are_multiplied),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(numbers_are_summed_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -489,6 +489,9 @@ enum qkv_topology { QKV_ENCODER_ALONE, QKV_DECODER_ALONE, QKV_ENCODER_DECODER };
 QKV_API enum qkv_topology qkv_spec_topology(const struct qkv_spec *spec);
 /* Name and one-line description of the i-th preset; false past the last. */
 QKV_API bool qkv_preset_at(size_t i, const char **name, const char **summary);
+/* What a preset trains with where nothing else is said: options of training, "steps=2000", NULL at the end; NULL: there is no such preset.
+ * Any thread. */
+QKV_API const char *const *qkv_preset_recipe(const char *name);
 
 #ifdef __cplusplus
 }

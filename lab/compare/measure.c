@@ -61,6 +61,28 @@ const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *c) {
     return best == SIZE_MAX ? NULL : &c->variants[best].shown;
 }
 
+const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *c, size_t cache) {
+    const struct qkv_variant *best = NULL;
+    const bool prompt = cache == SIZE_MAX;
+    double slowest = NAN, others = NAN;
+    if (!prompt && cache >= c->cache_count) return NULL;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct qkv_variant *v = &c->variants[i].shown;
+        const double least = prompt ? v->prompt_slowest : v->decode_slowest[cache];
+        if (!v->measured || !isfinite(least) || least <= slowest) continue;
+        slowest = least;
+        best = v;
+    }
+    size_t measured = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct qkv_variant *v = &c->variants[i].shown;
+        if (!v->measured) continue;
+        measured++;
+        if (v != best) others = fmax(others, prompt ? v->prompt_fastest : v->decode_fastest[cache]);
+    }
+    return measured > 1 && slowest > others ? best : NULL;
+}
+
 /* ---- a variant at work ------------------------------------------------------------------------------------------------------------ */
 
 struct subject {
@@ -261,11 +283,21 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
         }
     for (size_t i = 0; i < w->c->count && !status; i++) {
         struct subject *s = &w->subjects[i];
-        double speed = measure_works(s) ? qkv_median(s->turns, TURNS) : NAN;
-        if (prompt)
+        const bool works = measure_works(s);
+        double slowest = NAN, fastest = NAN, speed = works ? qkv_median(s->turns, TURNS) : NAN;
+        for (int turn = 0; turn < TURNS && works; turn++) {
+            slowest = fmin(slowest, s->turns[turn]); /* of NaN and a number the number */
+            fastest = fmax(fastest, s->turns[turn]);
+        }
+        if (prompt) {
             s->variant->shown.prompt_speed = speed;
-        else
+            s->variant->shown.prompt_slowest = slowest;
+            s->variant->shown.prompt_fastest = fastest;
+        } else {
             s->variant->decode[cache] = speed;
+            s->variant->decode[w->c->cache_count + cache] = slowest;
+            s->variant->decode[2 * w->c->cache_count + cache] = fastest;
+        }
     }
     return status;
 }

@@ -136,7 +136,7 @@ static enum qkv_status make_variants(struct qkv_comparison *c, const struct qkv_
         size_t rest = i;
         v->values = qkv_allocate(c->ctx, c->axis_count + 1, sizeof *v->values);
         v->losses = qkv_allocate(c->ctx, c->seeds, sizeof *v->losses);
-        v->decode = qkv_allocate(c->ctx, c->cache_count, sizeof *v->decode);
+        v->decode = qkv_allocate(c->ctx, 3 * c->cache_count, sizeof *v->decode); /* and their bounds */
         if (!v->values || !v->losses || !v->decode) return QKV_MEMORY;
         for (size_t a = c->axis_count; a-- > 0;) { /* the last axis varies fastest */
             v->values[a] = rest % c->axes[a].values.count;
@@ -145,6 +145,8 @@ static enum qkv_status make_variants(struct qkv_comparison *c, const struct qkv_
         v->model = rest;
         v->shown.losses = v->losses;
         v->shown.decode_speeds = v->decode;
+        v->shown.decode_slowest = v->decode + c->cache_count;
+        v->shown.decode_fastest = v->decode + 2 * c->cache_count;
         status = name_variant(c, o, i);
         if (!status) status = name_folders(c, i);
         if (!status) status = plan_build(c, o, v);

@@ -71,14 +71,45 @@ static void record_describe(const json_t *value, char *text, size_t size) {
     if (!text[0]) snprintf(text, size, "nothing");
 }
 
-/* The first thing that was asked for otherwise. */
-static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *then, const json_t *now) {
+/* The steps of a list of training, "steps=1000", and the list without them; 0: it has none. */
+static long long record_steps(const json_t *training, json_t **others) {
+    long long steps = 0;
+    size_t i;
+    json_t *item;
+    *others = json_array();
+    json_array_foreach((json_t *)(uintptr_t)training, i, item) {
+        const char *text = json_string_value(item);
+        if (text && !strncmp(text, "steps=", 6))
+            steps = strtoll(text + 6, NULL, 10);
+        else
+            json_array_append(*others, item);
+    }
+    return steps;
+}
+
+/* Whether nothing is asked for but more steps. */
+static bool record_is_longer(const json_t *then, const json_t *now) {
+    json_t *others_then, *others_now;
+    const long long before = record_steps(then, &others_then), here = record_steps(now, &others_now);
+    const bool longer = here > before && json_equal(others_then, others_now);
+    json_decref(others_then);
+    json_decref(others_now);
+    return longer;
+}
+
+/* The first thing that was asked for otherwise; *longer: it is more steps alone. */
+static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *then, const json_t *now, bool *longer) {
     const char *key;
     json_t *value;
+    *longer = false;
     json_object_foreach((json_t *)(uintptr_t)now, key, value) {
         char before[256], here[256];
         const json_t *old = json_object_get(then, key);
         if (json_equal(value, old)) continue;
+        if (!strcmp(key, "training") && record_is_longer(old, value)) {
+            *longer = true;
+            continue;
+        }
         if (!strcmp(key, "variants"))
             return qkv_fail(c->ctx, QKV_ARGUMENT,
                             "the specs have changed since the comparison in %s began; bring them back, or choose "
@@ -94,8 +125,9 @@ static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *th
     return QKV_OK;
 }
 
-static enum qkv_status check_record(struct qkv_comparison *c, const char *path, const json_t *now) {
+static enum qkv_status check_record(struct qkv_comparison *c, const char *path, const json_t *now, bool *longer) {
     struct qkv_map map;
+    *longer = false;
     enum qkv_status status = qkv_read_file(c->ctx, path, &map);
     if (status) return status;
     json_t *then;
@@ -111,7 +143,7 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
     if (!format || strcmp(format, "qkv-compare") != 0)
         status = qkv_fail(c->ctx, QKV_FORMAT, "%s is no record of a comparison; choose another folder", path);
     else
-        status = record_compare(c, then, now);
+        status = record_compare(c, then, now, longer);
     json_decref(then);
     return status;
 }
@@ -144,6 +176,7 @@ static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
 enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options) {
     struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
     char *path = qkv_join_path(c->ctx, c->folder, RECORD_FILE);
+    bool longer, write = false;
     put_all(&json, c, options);
     enum qkv_status status = path ? json.status : QKV_MEMORY;
     json_t *now = NULL;
@@ -156,7 +189,7 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
     if (!status && c->ranks.rank) {
         status =
             qkv_file_exists(path)
-                ? check_record(c, path, now)
+                ? check_record(c, path, now, &longer)
                 : qkv_fail(c->ctx, QKV_FILE,
                            "%s, which rank 0 has written, is not there; choose a folder that all ranks share", path);
         json_decref(now);
@@ -167,10 +200,14 @@ enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv
     if (!status) status = qkv_make_folder(c->ctx, c->folder);
     if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
     if (!status && qkv_file_exists(path)) {
-        status = check_record(c, path, now);
+        status = check_record(c, path, now, &longer);
+        write = longer;
     } else if (!status) {
         status = check_free(c, options->force);
-        if (!status) status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
+        write = true;
+    }
+    if (!status && write) {
+        status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
         if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);
     }
     json_decref(now);

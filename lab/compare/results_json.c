@@ -1,7 +1,7 @@
 /* results_json: what was measured as JSON; for the page with the curves of all runs:
  *
  *   {"format": "qkv-comparison", "version": 1, "machine": …, "valid": …, "seeds": [1337], "prompt_tokens": 512,
- *    "cache_lengths": [64, …], "best": null,
+ *    "cache_lengths": [64, …], "best": null, "fastest_prompt": null, "fastest_decode": [null, …],
  *    "variants": [{"name": "gqa:2", "folders": […], "failure": null, "parameters": …, "valid_losses": […], "valid_loss": …,
  *                  "deviation": null, "train_tokens_per_second": …, "prompt_tokens_per_second": …,
  *                  "decode_tokens_per_second": […], "cache_bytes_per_token": …, "train_bytes": …, "run_bytes": …}]} */
@@ -130,6 +130,15 @@ void qkv_comparison_put(struct qkv_json *json, const struct qkv_comparison *c, b
     qkv_json_end(json, ']');
     const struct qkv_variant *best = qkv_comparison_best(c);
     qkv_json_put_text(json, "best", best ? best->name : NULL);
+    best = qkv_comparison_fastest(c, SIZE_MAX);
+    qkv_json_put_text(json, "fastest_prompt", best ? best->name : NULL);
+    qkv_json_key(json, "fastest_decode");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < c->cache_count; i++) {
+        best = qkv_comparison_fastest(c, i);
+        qkv_json_text(json, best ? best->name : NULL);
+    }
+    qkv_json_end(json, ']');
     qkv_json_key(json, "variants");
     qkv_json_begin(json, '[');
     for (size_t i = 0; i < c->count; i++) put_variant(json, c, &c->variants[i], curves);

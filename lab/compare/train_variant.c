@@ -5,30 +5,29 @@
 
 #include "lab/compare/compare_room.h"
 
-/* Whether a run has made all of its steps. */
-static bool has_ended(struct qkv_comparison *c, const char *folder) {
+/* Whether a run has made all of its steps: those that are asked for now, or, with patience, those that it wanted itself. */
+static bool has_ended(struct qkv_comparison *c, const char *folder, const struct qkv_train_options *options) {
     struct qkv_run *run = NULL;
     char *model = qkv_join_path(c->ctx, folder, QKV_WEIGHTS_FILE), *log = qkv_join_path(c->ctx, folder, QKV_LOG_FILE);
     bool ended = model && log && qkv_file_exists(model) && qkv_file_exists(log) &&
                  !qkv_run_read(c->ctx, folder, &run) && qkv_run_ended(run);
+    const size_t count = ended ? qkv_run_steps(run) : 0;
+    if (ended && options->patience == 0) ended = count && qkv_run_step(run, count - 1)->step >= options->steps;
     qkv_run_free(run);
     free(model);
     free(log);
     return ended;
 }
 
-static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_variant_state *v, size_t seed,
-                                const char *folder, const struct qkv_compare_listener *l,
-                                struct qkv_trainer **trainer) {
+static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_variant_state *v,
+                                const struct qkv_train_options *options, const char *folder,
+                                const struct qkv_compare_listener *l, struct qkv_trainer **trainer) {
     char *begun = qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE);
     if (!begun) return QKV_MEMORY;
     bool goes_on = qkv_file_exists(begun);
     free(begun);
-    if (goes_on) return qkv_trainer_resume(c->ctx, folder, 0, l->progress, l->user, trainer);
-    struct qkv_train_options options;
-    enum qkv_status status = qkv_variant_options(c, v, seed, &options);
-    return status ? status
-                  : qkv_trainer_create(c->ctx, &v->shown.spec, &options, folder, l->progress, l->user, trainer);
+    if (goes_on) return qkv_trainer_resume(c->ctx, folder, options->steps, l->progress, l->user, trainer);
+    return qkv_trainer_create(c->ctx, &v->shown.spec, options, folder, l->progress, l->user, trainer);
 }
 
 /* What a trainer has said by now, and no other one before. */
@@ -60,9 +59,10 @@ static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t vari
     struct qkv_trainer *trainer = NULL;
     char *folder = qkv_join_path(c->ctx, c->folder, v->folders.items[seed]);
     if (!folder) return QKV_MEMORY;
-    enum qkv_status status = QKV_OK;
-    if (!has_ended(c, folder)) {
-        status = open_run(c, v, seed, folder, l, &trainer);
+    struct qkv_train_options options;
+    enum qkv_status status = qkv_variant_options(c, v, seed, &options);
+    if (!status && !has_ended(c, folder, &options)) {
+        status = open_run(c, v, &options, folder, l, &trainer);
         if (!status) status = train_variant_tell(c, trainer, l);
         if (!status) status = train_variant_go(trainer, variant, seed, l);
     }

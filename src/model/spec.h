@@ -174,9 +174,6 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
 enum qkv_status qkv_spec_read_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                                   const struct qkv_settings *settings);
 
-/* The training options that suit a preset, "rate=1e-3", NULL-terminated; NULL for an unknown name. */
-const char *const *qkv_preset_recipe(const char *name);
-
 /* The JSON of a preset; NULL for an unknown name. */
 const char *qkv_preset_json(const char *name);
 /* QKV_ARGUMENT, with the names of all, where there is no preset of that name. */

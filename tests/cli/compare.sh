@@ -78,7 +78,17 @@ cmp -s alone/model.safetensors kv/mqa/model.safetensors || fail "a variant is no
 cp kv/mha/log.jsonl before
 try 0 compare kv --axis kv=mha,gqa:2,gqa:3,mqa
 cmp -s kv/mha/log.jsonl before || fail "a finished variant was trained again"
-refuse 1 'begun with other options: training was .*steps=20.* is now .*steps=21' compare kv --axis kv=mha,gqa:2,gqa:3,mqa --steps 21
+refuse 1 'begun with other options: training was .*steps=20.* is now .*steps=19' compare kv --axis kv=mha,gqa:2,gqa:3,mqa --steps 19
+# More steps go on with the runs, also once more.
+cp -r kv longer
+for i in 1 2; do
+    try 0 compare longer --axis kv=mha,gqa:2,gqa:3,mqa --steps 23
+    for run in mha mqa; do
+        same "$(tail -n 1 longer/$run/log.jsonl | grep -oE '"step": ?[0-9]+' | grep -oE '[0-9]+$')" 23 "the last step of $run"
+        same "$(losses longer/$run | grep -oE '"step": ?1[0-8],"loss": ?[^,]*')" "$(losses kv/$run | grep -oE '"step": ?1[0-8],"loss": ?[^,]*')" "the steps of $run before"
+    done
+done
+refuse 1 'training was .*steps=23.* is now .*steps=20' compare longer --axis kv=mha,gqa:2,gqa:3,mqa
 refuse 1 'axis was kv=mha,gqa:2,gqa:3,mqa and is now kv=mha,mqa' compare kv --axis kv=mha,mqa
 refuse 1 'alone already holds a run' compare alone --axis kv=mha,mqa
 mkdir foreign && echo mine >foreign/index.html && echo mine >foreign/train.txt

@@ -49,6 +49,27 @@ refuse 2 'no command "xyzzy" \(' "$QKV" xyzzy
 refuse 2 'the command comes first' "$QKV" --steps 3 train
 refuse 2 'train has no option --stepz; did you mean --steps\?' "$QKV" train --stepz 3
 refuse 2 'did you mean --weight-decay\?' "$QKV" train --wieght-decay 3
+# What a preset trains with, and what it is made of.
+try 0 "$QKV" help train
+tr -s ' \n' ' ' <out >flat
+has flat 'nano-gpt a GPT .* --tokenizer chars --batch 12 --steps 2000 --rate 1e-3 --min-rate 1e-4 --warmup 100'
+try 0 "$QKV" info --preset nano-gpt
+has out '^  trains with +--tokenizer chars --batch 12 --steps 2000'
+has out '^  decoder +4 layers, width 128, position of the embedding learned$'
+has out '^  decoder attention +4 heads of 32, mask causal$'
+has out '^  decoder norms +layernorm, placement pre, eps 1e-05$'
+has out '^  decoder feed-forward +activation gelu, 512 wide$'
+has out '^  head +lm, tie head$'
+try 0 "$QKV" info --preset gemma-style
+has out '^  decoder.local attention +8 heads of 64, 2 of keys and values, mask causal, a window of 128, position rope \(theta 10000\), capped scores$'
+has out '^  decoder.global +layers 5, 11$'
+has out '^  decoder.local norms +rmsnorm_plus_one, placement sandwich'
+try 0 "$QKV" info --preset transformer-base --set vocab=300
+has out '^  encoder attention .*mask all positions'
+has out '^  decoder cross attention +to all positions of the encoder'
+has out '^  encoder norms +layernorm, placement post'
+try 0 "$QKV" info --preset text-classifier
+has out '^  head +classify, [0-9]+ classes'
 # What other programs call our options.
 refuse 2 'train has no option --lr; did you mean --rate\?' "$QKV" train --lr 3
 refuse 2 'did you mean --batch\?' "$QKV" train --batch-size 3

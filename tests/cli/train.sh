@@ -251,6 +251,23 @@ same "$(cat back.txt)" "$(cat straight.txt)" "the log of a run that went back to
 same "$(kept keeping)" "checkpoint-20.safetensors checkpoint-best.safetensors checkpoint-x.safetensors checkpoint.safetensors " "checkpoints after --keep 2"
 refuse 2 'keep is 0' train refused 3 --keep 0
 
+# ---- lines every N steps, and when a long run ends ----
+try 0 train logged 20 --log-every 4
+same "$(grep -oE '^step [0-9]+/20, loss' err | grep -oE '[0-9]+/' | tr -d '/\n')" 481216 "the steps of --log-every 4 but the last"
+hasnt err 'ends    in about'
+refuse 2 '--log-every has no effect' "$QKV" train --preset nano-gpt --data text.txt --out x --quiet --log-every 4
+refuse 2 '--log-every needs a whole number from 1' "$QKV" train --preset nano-gpt --data text.txt --out x --log-every 0
+timeout -s INT 8 "$QKV" train --spec spec.json --data text.txt --out long --steps 2000000000 --batch 8 --threads 1 --eval-every 0 --plain 2>err
+same "$(grep -cE '^ends    in about [0-9.e+]+ (hours|days), at [0-9.]+ m?s a step; fewer --steps' err)" 1 "lines that say when a long run ends"
+# Two runs of one name in the terminal are called by their paths.
+mkdir one two
+cp -r logged one/run
+cp -r logged two/run
+try 0 "$QKV" report one/run two/run
+same "$(grep -E '^[a-z]' out | tr '\n' ' ')" "one two " "the names of two runs"
+try 0 "$QKV" report one/run
+has out '^run$'
+
 # Messages of a program whose stderr is closed do not end up in its files.
 "$QKV" train --spec spec.json --data text.txt --out closed --steps 4 --plain --threads 1 2>&-
 same "$(wc -l <closed/log.jsonl) $(grep -c '^{"step"' closed/log.jsonl)" "4 4" "lines of the log with stderr closed"

@@ -17,9 +17,9 @@
     const columns = [
         { key: "parameters", name: "parameters", value: (v) => v.parameters, better: 0, text: page.short },
         { key: "loss", name: "validation loss", value: (v) => v.valid_loss, better: -1, text: (x, v) => v && v.deviation !== null ? `${page.loss(x)} ± ${page.loss(v.deviation)}` : page.loss(x) },
-        { key: "train", name: "training, tokens/s", value: (v) => v.train_tokens_per_second, better: 1, text: page.short },
-        { key: "prompt", name: `prompt of ${page.number(data.prompt_tokens)}, tokens/s`, value: (v) => v.prompt_tokens_per_second, better: 1, text: page.short },
-        ...data.cache_lengths.map((n, i) => ({ key: `decode${n}`, name: `decoding at ${page.number(n)}, tokens/s`, value: (v) => v.decode_tokens_per_second[i], better: 1, text: page.short })),
+        { key: "train", name: "training, tokens/s", value: (v) => v.train_tokens_per_second, better: 1, fastest: null /* trainings take no turns */, text: page.short },
+        { key: "prompt", name: `prompt of ${page.number(data.prompt_tokens)}, tokens/s`, value: (v) => v.prompt_tokens_per_second, better: 1, fastest: data.fastest_prompt, text: page.short },
+        ...data.cache_lengths.map((n, i) => ({ key: `decode${n}`, name: `decoding at ${page.number(n)}, tokens/s`, value: (v) => v.decode_tokens_per_second[i], better: 1, fastest: data.fastest_decode[i], text: page.short })),
         { key: "cache", name: "cache a token", value: (v) => v.cache_bytes_per_token, better: -1, text: page.bytes },
         { key: "memory", name: "memory to train", value: (v) => v.train_bytes, better: -1, text: page.bytes },
         { key: "run", name: "memory to run", value: (v) => v.run_bytes, better: -1, text: page.bytes },
@@ -31,6 +31,7 @@
     };
     function best(c) {
         if (c.key === "loss") return data.best === null ? null : all.find((v) => v.name === data.best).valid_loss; /* unless it is the noise of the seeds */
+        if (c.fastest !== undefined) return c.fastest === null ? null : value(c, all.find((v) => v.name === c.fastest)); /* unless it is that of measuring */
         const list = measured.map((v) => value(c, v)).filter((x) => x !== null);
         if (!c.better || list.length < 2 || Math.min(...list) === Math.max(...list)) return null;
         return c.better > 0 ? Math.max(...list) : Math.min(...list);
@@ -272,7 +273,7 @@
         page.el("h2", null, "Measures"), table,
         page.el("p", { class: "note" }, `Loss over the whole validation part${many ? `, mean and standard deviation of ${data.seeds.length} seeds` : ""}. Training: median of the steps. ` +
             "Prompts and decoding: medians of measurements in which the variants took turns, with random weights and a context long enough for the cache; decoding at N begins behind N tokens." +
-            ` ★ is the best of its column; ${many ? "of losses where it is better than all others by more than the deviations of both" : "losses have none, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
+            ` ★ is the best of its column, of speeds where its slowest measurement is faster than all of the others; ${many ? "of losses where it is better than all others by more than the deviations of both" : "losses have none, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
         page.el("h2", null, "Quality, speed, memory"),
         page.el("div", { class: "controls" }, page.select("Speed", speeds, state.x, set("x")), page.select("Area of a bubble", sizes, state.size, set("size"))),
         legend,
