@@ -35,6 +35,7 @@ static struct {
     struct qkv_family_tensors *family_tensors;
     struct qkv_attention_layer *attention_layer;
     struct qkv_attention_cache *attention_cache;
+    struct qkv_example *example;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */
@@ -105,6 +106,14 @@ static void make_objects(void) {
     char *tensors = qkv_join_path(given.context, given_folder("model"), QKV_WEIGHTS_FILE);
     assert_ok(given.context, qkv_tensors_open(given.context, tensors, &given.tensors));
     free(tensors);
+    const struct qkv_array ids = {.name = "in.ids",
+                                  .dtype = QKV_I32,
+                                  .rank = 2,
+                                  .shape = {1, 1},
+                                  .data = given_room[0],
+                                  .bytes = sizeof(int32_t)};
+    assert_ok(given.context, qkv_tensors_write(given.context, given_folder("examples"), &ids, 1, NULL, 0));
+    assert_ok(given.context, qkv_example_read(given.model, given_folder("examples"), 0, &given.example));
     assert_ok(given.context, qkv_output_begin(given.context, given_folder("output"), NULL, &given.output));
     made_attention_layer_spec.in = 8;
     made_attention_layer_spec.attention.heads = 2;

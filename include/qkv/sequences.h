@@ -208,9 +208,9 @@ QKV_API enum qkv_status qkv_classify_examples(struct qkv_model *model, const cha
 struct qkv_example;
 QKV_API enum qkv_status qkv_example_read(struct qkv_model *model, const char *path, size_t index,
                                          struct qkv_example **example);
-/* The batch, owned by the example. Experimental. */
+/* The batch, owned by the example; of NULL NULL. Experimental. */
 QKV_API const struct qkv_batch *qkv_example_batch(const struct qkv_example *example);
-/* How many examples the file has. Experimental. */
+/* How many examples the file has; of NULL 0. Experimental. */
 QKV_API size_t qkv_example_count(const struct qkv_example *example);
 /* NULL is allowed. Experimental. */
 QKV_API void qkv_example_free(struct qkv_example *example);

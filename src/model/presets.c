@@ -277,7 +277,7 @@ static const struct preset *find_preset(const char *name) {
 }
 
 const char *const *qkv_preset_recipe(const char *name) {
-    const struct preset *preset = find_preset(name);
+    const struct preset *preset = name ? find_preset(name) : NULL;
     return preset ? preset->recipe : NULL;
 }
 

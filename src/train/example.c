@@ -38,6 +38,9 @@ static void example_trim(struct qkv_batch *batch) {
 enum qkv_status qkv_example_read(struct qkv_model *model, const char *path, size_t index,
                                  struct qkv_example **example) {
     QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, path);
+    QKV_NEED(qkv_call, example);
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_example *e = *example = qkv_allocate(ctx, 1, sizeof *e);
     if (!e) return QKV_MEMORY;
@@ -59,11 +62,11 @@ enum qkv_status qkv_example_read(struct qkv_model *model, const char *path, size
 }
 
 const struct qkv_batch *qkv_example_batch(const struct qkv_example *example) {
-    return &example->batch;
+    return example ? &example->batch : NULL;
 }
 
 size_t qkv_example_count(const struct qkv_example *example) {
-    return example->files.count;
+    return example ? example->files.count : 0;
 }
 
 void qkv_example_free(struct qkv_example *example) {

@@ -180,7 +180,7 @@ try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "
 refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
 refuse 2 'say which model folder' "$QKV" inspect
 refuse 2 'say what the model shall read' "$QKV" inspect decoder
-refuse 2 'exclude each other' "$QKV" inspect decoder --prompt a --file b
+refuse 2 'exclude one another' "$QKV" inspect decoder --prompt a --file b
 refuse 1 'no class of this model' "$QKV" inspect classifier --prompt a --target nobody
 refuse 1 'leave it out' "$QKV" inspect decoder --prompt a --target b
 refuse 1 'context is 40; shorten it' "$QKV" inspect decoder --prompt "$(printf '%060d' 0)"

@@ -79,7 +79,7 @@ dropped a4.safetensors 4
 cmp -s a3.safetensors b3.safetensors || fail "the same --dropout-seed gives something else"
 cmp -s a3.safetensors a4.safetensors && fail "another --dropout-seed gives the same"
 grep -aq '"out\.dropped\.decoder\.layers\.0\.attn"' a3.safetensors || fail "no weights after dropout"
-refuse 1 "dropout-seed has no effect: the model's dropout is 0" "$QKV" forward "${settings[@]}" \
+refuse 1 "dropout-seed has no effect: every dropout of the model's spec is 0" "$QKV" forward "${settings[@]}" \
     --inputs "$case/case.safetensors" -o c3.safetensors --dropout-seed 3
 
 # ---- a vocabulary without bytes reads ids, a tokenizer of a file its words ----

@@ -41,7 +41,7 @@ cmp -s out file.out || fail "a prompt from a file differs"
 
 refuse 2 'say which model folder' "$QKV" attend
 refuse 2 'say what the model shall read' "$QKV" attend decoder
-refuse 2 'exclude each other' "$QKV" attend decoder --prompt a --file b
+refuse 2 'exclude one another' "$QKV" attend decoder --prompt a --file b
 refuse 2 'encoder, decoder or cross, not "x"' "$QKV" attend decoder --prompt a --kind x
 refuse 2 'kind has no effect: only the terminal shows one' "$QKV" attend decoder --prompt a --kind decoder -o a.html
 refuse 2 'name two files' "$QKV" attend decoder --prompt a -o a.html --json a.html
