@@ -20,7 +20,7 @@ static const struct arguments defaults = {.layer = -1, .head = -1, .prefix = -1,
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
      "what the model reads; an encoder-decoder translates it", 0, 0, NULL},
-    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file),
+    {CLI_READ, 0, "file", "FILE", offsetof(struct arguments, file),
      "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
@@ -33,8 +33,8 @@ static const struct cli_option options[] = {
      "all; in the terminal their mean"},
     {CLI_TEXT, 0, "kind", "NAME", offsetof(struct arguments, kind),
      "which attention the terminal shows: encoder, decoder or cross", 0, 0, "cross where there is one"},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
-    {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_WRITE, 0, "json", "FILE", offsetof(struct arguments, json), "write all weights as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     CLI_PREFIX(struct arguments, "the whole text, of a model with a prefix; else 0"),
     CLI_FRESH(struct arguments),
@@ -221,13 +221,9 @@ static int attend_run(const void *values, const char *const *words, size_t count
         return cli_usage(
             "attend: say which model folder, or which --preset or --spec: %s attend MODEL --prompt \"a text\"",
             cli_program);
-    const char *const reading[] = {count ? words[0] : NULL, a->fresh.spec, a->fresh.tokenizer, a->examples};
-    struct cli_reads reads = {reading, CLI_COUNT_OF(reading), a->file};
     int code = cli_fresh_check(&a->fresh, "attend", count);
     if (code == CLI_DONE) code = attend_check(a);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
     if (code == CLI_DONE) code = attend_all(ctx, count ? words[0] : NULL, a);
     qkv_context_free(ctx);
     return code;
@@ -236,6 +232,7 @@ static int attend_run(const void *values, const char *const *words, size_t count
 const struct cli_command *cli_attend(void) {
     static const struct cli_command command = {
         .name = "attend",
+        .words = CLI_WORD_MODEL,
         .summary = "where a model looks: its attention weights as a page, a picture or JSON",
         .usage = "MODEL --prompt TEXT [-o FILE] [options]\nMODEL --file FILE [-o FILE] [options]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"

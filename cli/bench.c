@@ -34,11 +34,11 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision),
      "only rows of this precision, fp32 or bf16, emulated or not", 0, 0,
      "those that this machine has instructions for"},
-    {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the results to a new file as JSON", 0, 0,
+    {CLI_WRITE, 0, "json", "FILE", offsetof(struct arguments, json), "write the results to a new file as JSON", 0, 0,
      NULL},
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace the file of --json if there is one", 0, 0,
      NULL},
-    {CLI_TEXT, 0, "text", "FILE", offsetof(struct arguments, text),
+    {CLI_READ, 0, "text", "FILE", offsetof(struct arguments, text),
      "text for the recipe of nano-gpt, a big row (--full or --filter recipe): 2,000 steps of training", 0, 0, NULL},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
     CLI_COMMON(struct arguments),
@@ -241,7 +241,6 @@ static int bench_run(const void *values, const char *const *words, size_t count)
     const struct qkv_bench_options chosen = chosen_rows(a, a->full);
     if (code == CLI_DONE && qkv_bench_check(ctx, &chosen)) code = cli_misused(ctx);
     if (code == CLI_DONE && a->text && access(a->text, R_OK) != 0) code = cli_failed("cannot read %s", a->text);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &(struct cli_reads){&a->text, 1, NULL});
     if (code == CLI_DONE) code = bench_measure(a, ctx);
     qkv_context_free(ctx);
     return code;

@@ -16,13 +16,13 @@ struct arguments {
 static const struct arguments defaults = {.long_lines = "error"};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
+    {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
      "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
-    {CLI_TEXT, 0, "examples", "FILE", offsetof(struct arguments, examples),
+    {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
      "read examples from a safetensors file in place of texts: in.pixels, in.features, in.vectors or in.ids", 0, 0,
      NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done", 0,
-     0, NULL},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done",
+     0, 0, NULL},
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show, likeliest first", 1, 1 << 20,
      "3; of words the likeliest, without its probability"},
@@ -342,14 +342,12 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct cli_output output = {0};
-    const char *const items[] = {folder, a->examples};
-    const struct cli_reads reads = {.items = items, .count = CLI_COUNT_OF(items)};
     float *probabilities = NULL;
     size_t count = 0;
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, folder, &model);
     if (code == CLI_DONE && qkv_classify_examples(model, a->examples, &probabilities, &count)) code = cli_broken(ctx);
-    if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &reads, &output);
+    if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &output);
     if (code == CLI_DONE) code = results_write(output.file, model, a, NULL, NULL, probabilities, count);
     if (code == CLI_DONE) code = cli_output_end(&output, code);
     qkv_free(probabilities);
@@ -388,6 +386,7 @@ static int classify_run(const void *values, const char *const *words, size_t cou
 const struct cli_command *cli_classify(void) {
     static const struct cli_command command = {
         .name = "classify",
+        .words = CLI_WORD_MODEL,
         .summary = "the class of each line of a text, of each pair of texts, or of each word",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]\n"
                  "MODEL --examples FILE [--output FILE] [options]",

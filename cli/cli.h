@@ -31,14 +31,20 @@ enum cli_exit {
 /* ---- option tables (options.c, help.c) --------------------------------------------------------------------------- */
 
 enum cli_kind {
-    CLI_FLAG,  /* bool: present or not; to repeat it changes nothing */
-    CLI_TEXT,  /* const char *; to repeat it, or a number, is an error */
-    CLI_TEXTS, /* struct cli_texts: may be repeated */
-    CLI_COUNT, /* int64_t in [low, high] */
-    CLI_REAL,  /* double, finite, in [low, high]; high CLI_ENDLESS: at least low; both 0: any */
-    CLI_ABOVE  /* the same without low itself: in (low, high] */
+    CLI_FLAG,       /* bool: present or not; to repeat it changes nothing */
+    CLI_TEXT,       /* const char *; to repeat it, or a number, is an error */
+    CLI_TEXTS,      /* struct cli_texts: may be repeated */
+    CLI_READ,       /* a CLI_TEXT that is the path of a file, or of a folder of files, that is read */
+    CLI_READS,      /* CLI_TEXTS of such */
+    CLI_MODEL_READ, /* a CLI_TEXT that is the path of a model or run that is read */
+    CLI_WRITE,      /* a CLI_TEXT that is the path of a file that is written */
+    CLI_FOLDER,     /* a CLI_TEXT that is the path of a folder that is written into */
+    CLI_COUNT,      /* int64_t in [low, high] */
+    CLI_REAL,       /* double, finite, in [low, high]; high CLI_ENDLESS: at least low; both 0: any */
+    CLI_ABOVE       /* the same without low itself: in (low, high] */
 };
 #define CLI_ENDLESS INT64_MAX
+bool cli_is_list(enum cli_kind kind); /* of struct cli_texts (files.c) */
 struct cli_texts {
     const char **items;
     size_t count;
@@ -73,6 +79,13 @@ enum cli_ranks {
     CLI_RANKS_TOGETHER, /* all do parts of each step, and soon miss one that hangs */
     CLI_RANKS_APART     /* each has work of its own, of any length */
 };
+/* What the words of a command are that are no options. */
+enum cli_words {
+    CLI_WORDS,       /* no files */
+    CLI_WORDS_FILES, /* files that are read */
+    CLI_WORD_MODEL,  /* the first one a model or run that is read, the others no files */
+    CLI_WORDS_MODELS /* models or runs that are read */
+};
 struct cli_command {
     const char *name;
     const char *summary;     /* one line */
@@ -86,7 +99,11 @@ struct cli_command {
     const void *defaults; /* the struct that the options fill, as it is before */
     size_t size;
     size_t arguments; /* the most arguments that are no options */
-    bool presets;     /* whether the help lists the presets */
+    enum cli_words words;
+    const char *const
+        *writes;   /* what is written into its CLI_FOLDER, NULL at the end; NULL: folders and files of other names */
+    bool replaces; /* what is there of these is replaced, by force alone; else the work itself decides about it */
+    bool presets;  /* whether the help lists the presets */
     enum cli_ranks ranks;
     int (*run)(const void *values, const char *const *arguments, size_t count);
 };
@@ -219,7 +236,7 @@ struct cli_fresh {
 #define CLI_FRESH(type)                                                                                                \
     {CLI_TEXT, 0, "preset", "NAME", offsetof(type, fresh.preset), "a fresh model: a named one, not trained",           \
      0,        0, NULL},                                                                                               \
-        {CLI_TEXT, 0, "spec", "FILE", offsetof(type, fresh.spec), "the same, described as JSON (config.json)",         \
+        {CLI_READ, 0, "spec", "FILE", offsetof(type, fresh.spec), "the same, described as JSON (config.json)",         \
          0,        0, NULL},                                                                                           \
         {CLI_TEXTS,                                                                                                    \
          0,                                                                                                            \
@@ -240,7 +257,7 @@ struct cli_fresh {
          9000000000000000000,                                                                                          \
          NULL},                                                                                                        \
     {                                                                                                                  \
-        CLI_TEXT, 0, "tokenizer", "FILE", offsetof(type, fresh.tokenizer), "the fresh model's tokenizer.json", 0, 0,   \
+        CLI_READ, 0, "tokenizer", "FILE", offsetof(type, fresh.tokenizer), "the fresh model's tokenizer.json", 0, 0,   \
             "a token for each byte"                                                                                    \
     }
 /* The classes of a classifier where neither a spec nor labels say how many there are. */
@@ -294,12 +311,6 @@ char *cli_grouped(char *text, size_t value);   /* 10,795,776 */
 char *cli_bytes(char *text, size_t value);     /* 41.2 MiB */
 char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
 
-/* What a command reads: files, and folders of models and runs. "-": standard input. NULLs are nothing. */
-struct cli_reads {
-    const char *const *items;
-    size_t count;
-    const char *also;
-};
 /* ---- lines of text (lines.c) ----------------------------------------------------------------------------------------- */
 
 struct cli_lines {
@@ -327,9 +338,8 @@ struct cli_lines_job {
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct cli_lines lines;
-    struct cli_reads reads;
 };
-/* Opens the context, looks at the output, loads the model, asks whether it suits (NULL: nobody asks) and reads the lines: the
+/* Opens the context, loads the model, asks whether it suits (NULL: nobody asks) and reads the lines: the
  * texts, each a line; without any, those of `input` (a rule of the command refuses both). CLI_DONE, or the exit code after a
  * message. Close the job in any case. */
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model));
@@ -344,16 +354,16 @@ void cli_lines_say_long(const struct cli_lines_job *job);
 
 /* ---- results (result.c) ------------------------------------------------------------------------------------------------- */
 
-/* Whether `path` (NULL: fine) may be written, as qkv_output_check; CLI_FAILED after a message. */
-int cli_output_check(struct qkv_context *ctx, const char *path, bool force, const struct cli_reads *reads);
+/* Looks at all that a command line reads and writes, before anything is touched (qkv_paths_check): what its table says of
+ * options and words, standard input and standard output. CLI_DONE, or the exit code after a message. (files.c) */
+int cli_files_check(const struct cli_command *command, const void *values, const char *const *words, size_t count);
 /* A file by qkv_output_begin, or with NULL standard output. Write to `file`. */
 struct cli_output {
     struct qkv_context *ctx;
     struct qkv_output *output; /* NULL: standard output, or ended */
     FILE *file;
 };
-int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, const struct cli_reads *reads,
-                     struct cli_output *output);
+int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, struct cli_output *output);
 /* Commits the file if `code` is CLI_DONE, else cancels it; the exit code. */
 int cli_output_end(struct cli_output *output, int code);
 /* The row for the table of a command whose struct has `bool force`. */

@@ -25,12 +25,12 @@ static const struct arguments defaults = {.seeds = 1};
 static const struct cli_option own_options[] = {
     {CLI_TEXTS, 0, "axis", "NAME=A,B", offsetof(struct arguments, axis),
      "what varies; with several axes every value of each goes with every one of the others", 0, 0, NULL},
-    {CLI_TEXTS, 0, "specs", "FILE...", offsetof(struct arguments, specs),
+    {CLI_READS, 0, "specs", "FILE...", offsetof(struct arguments, specs),
      "compare these models (JSON, as config.json), in place of a preset", 0, 0, NULL},
-    {CLI_TEXT, 0, "out", "FOLDER", offsetof(struct arguments, out),
+    {CLI_FOLDER, 0, "out", "FOLDER", offsetof(struct arguments, out),
      "the folder for the runs and the results; the same command again goes on with it", 0, 0, NULL},
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "the model that is varied", 0, 0, "nano-gpt"},
-    {CLI_TEXT, 0, "spec", "FILE", offsetof(struct arguments, spec), "the same from a file", 0, 0, NULL},
+    {CLI_READ, 0, "spec", "FILE", offsetof(struct arguments, spec), "the same from a file", 0, 0, NULL},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set), "changes the model of all variants", 0, 0,
      NULL},
     {CLI_COUNT, 0, "seeds", "N", offsetof(struct arguments, seeds),
@@ -305,8 +305,11 @@ static void compare_describe(char *text, size_t size) {
 const struct cli_command *cli_compare(void) {
     static char description[4096];
     static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
+    static const char *const files[] = {QKV_COMPARISON_FILES, NULL};
     static struct cli_command command = {
         .name = "compare",
+        .words = CLI_WORDS_FILES,
+        .writes = files,
         .summary = "train variants of a model on the same data and measure them side by side",
         .usage = "--data FILE --axis NAME=A,B --out FOLDER [options]\n"
                  "--data FILE --specs a.json b.json --out FOLDER [options]",

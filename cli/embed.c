@@ -19,9 +19,9 @@ struct arguments {
 static const struct arguments defaults = {.top = 5};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
+    {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
      "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output),
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
      "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text), "write them as text, tabs between the numbers", 0, 0,
@@ -32,7 +32,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
     {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
      NULL},
-    {CLI_TEXT, 0, "among", "FILE", offsetof(struct arguments, among),
+    {CLI_READ, 0, "among", "FILE", offsetof(struct arguments, among),
      "the lines to find them among, at most 1 GiB; - is standard input", 0, 0, NULL},
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
     {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines),
@@ -248,6 +248,7 @@ static int embed_run(const void *values, const char *const *words, size_t count)
 const struct cli_command *cli_embed(void) {
     static const struct cli_command command = {
         .name = "embed",
+        .words = CLI_WORD_MODEL,
         .summary = "vectors of lines of text, and the lines nearest to another",
         .usage = "MODEL TEXT… -o FILE [options]\nMODEL [--input FILE] -o FILE [options]\n"
                  "MODEL --nearest TEXT --among FILE [options]",

@@ -16,16 +16,16 @@ struct arguments {
 static const struct arguments defaults = {.beam = 1, .length_penalty = 0.6};
 
 static const struct cli_option options[] = {
-    {CLI_TEXTS, 0, "data", "FILE", offsetof(struct arguments, data),
+    {CLI_READS, 0, "data", "FILE", offsetof(struct arguments, data),
      "a text, to predict token by token, or a folder of texts; several are one text, as in training", 0, 0, NULL},
-    {CLI_TEXT, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
+    {CLI_READ, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
      0, 0, NULL},
-    {CLI_TEXT, 0, "examples", "FILE", offsetof(struct arguments, examples),
+    {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
      "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets; for an encoder "
      "beside "
      "a decoder of what the encoder reads (in.source where that is ids), and in.ids and in.targets",
      0, 0, NULL},
-    {CLI_TEXT, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
+    {CLI_READ, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
      "labelled lines: a label, a tab, a text in each line; for a head that classifies tokens a word, a tab and its "
      "label, with an empty line between sentences",
      0, 0, NULL},
@@ -324,6 +324,7 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
 const struct cli_command *cli_eval(void) {
     static const struct cli_command command = {
         .name = "eval",
+        .words = CLI_WORD_MODEL,
         .summary = "how well a model does on a text, on pairs, on labelled lines or on examples",
         .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]\n"
                  "RUN --examples FILE [options]",

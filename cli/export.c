@@ -1,8 +1,6 @@
 /* export.c: "qkv export": a model folder written anew with its weights in another number format. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -22,8 +20,8 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
      "with --to huggingface: the model_type to write, \"llama\"", 0, 0,
      "the one that the model came from, else the first that has all of it"},
-    {CLI_TEXT, 'o', "out", "FOLDER", offsetof(struct arguments, out), "model folder to write", 0, 0, NULL},
-    {CLI_TEXT, 0, "output", "FOLDER", offsetof(struct arguments, out), "an older name of --out", 0, 0, NULL},
+    {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out), "model folder to write", 0, 0, NULL},
+    {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), "an older name of --out", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
@@ -57,24 +55,6 @@ static int export_usage(const char *dtype) {
                  : cli_usage("export: say in which format: --dtype NAME (%s)", names);
 }
 
-/* Each file that will be written, where the folder is there already. */
-static int export_check(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
-    static const char *const files[] = {QKV_MODEL_FILES};
-    struct stat info;
-    int code = CLI_DONE;
-    if (stat(a->out, &info) != 0) return CLI_DONE;
-    for (size_t i = 0; i < CLI_COUNT_OF(files) && !code; i++) {
-        const size_t n = strlen(a->out) + strlen(files[i]) + 2;
-        char *path = malloc(n);
-        if (!path) return cli_failed("out of memory");
-        snprintf(path, n, "%s/%s", a->out, files[i]);
-        if (!strchr(files[i], '/') || stat(path, &info) == 0) /* the folder of one in a folder may not be there */
-            code = cli_output_check(ctx, path, a->force, &(struct cli_reads){&folder, 1, NULL});
-        free(path);
-    }
-    return code;
-}
-
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
     const enum qkv_status status = !a->to || strcmp(a->to, "huggingface")
                                        ? qkv_model_export(model, a->dtype, a->out)
@@ -92,7 +72,6 @@ static int export_run(const void *values, const char *const *words, size_t count
         return cli_usage("--to is \"%s\"; it must be qkv or huggingface", a->to);
     if (!a->out) return cli_usage("export: say where to write: --out FOLDER");
     int code = cli_open(&a->common, &ctx);
-    if (!code) code = export_check(ctx, a, words[0]);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
     if (!code) code = export_write(ctx, a, model);
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
@@ -104,8 +83,12 @@ static int export_run(const void *values, const char *const *words, size_t count
 }
 
 const struct cli_command *cli_export(void) {
+    static const char *const files[] = {QKV_MODEL_FILES, NULL};
     static const struct cli_command command = {
         .name = "export",
+        .words = CLI_WORD_MODEL,
+        .writes = files,
+        .replaces = true,
         .summary = "writes a model folder with its weights in f16 or bf16: half the bytes",
         .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]",

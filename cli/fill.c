@@ -85,6 +85,7 @@ static int fill_run(const void *values, const char *const *words, size_t count) 
 const struct cli_command *cli_fill(void) {
     static const struct cli_command command = {
         .name = "fill",
+        .words = CLI_WORD_MODEL,
         .summary = "the likeliest tokens in place of the masks of a text",
         .usage = "MODEL TEXT [options]",
         .description =

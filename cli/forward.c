@@ -21,9 +21,9 @@ static const struct arguments defaults = {
     .dropout_seed = -1, .prefix = -1, .fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
+    {CLI_READ, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
      NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "safetensors file to write", 0, 0, NULL},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "safetensors file to write", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), "also write grad.PARAMETER", 0, 0, NULL},
     {CLI_TEXT, 0, "names", "WHOSE", offsetof(struct arguments, names),
@@ -353,10 +353,8 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
 static int forward_all(struct work *w, const char *folder) {
     const struct arguments *a = w->arguments;
     struct adamw adamw;
-    const char *const reads[] = {folder, a->fresh.spec, a->fresh.tokenizer};
     int code = a->adamw ? read_adamw(a->adamw, &adamw) : CLI_DONE;
     if (!code) code = cli_open(&a->common, &w->ctx);
-    if (!code) code = cli_output_check(w->ctx, a->output, a->force, &(struct cli_reads){reads, 3, a->inputs});
     if (!code) code = cli_fresh_load(&a->common, &a->fresh, w->ctx, folder, &w->model);
     if (!code) code = cli_inputs_read(w->ctx, qkv_model_spec(w->model), a->inputs, &w->in);
     if (!code) code = cli_inputs_set_prefix(&w->in, a->prefix);
@@ -400,6 +398,7 @@ static int forward_run(const void *values, const char *const *words, size_t coun
 const struct cli_command *cli_forward(void) {
     static const struct cli_command command = {
         .name = "forward",
+        .words = CLI_WORD_MODEL,
         .summary = "run a model over given inputs and write all that comes out",
         .usage = "RUN --inputs FILE -o FILE [--gradients] [--weights] [--adamw STEPS,RATE,BETA1,BETA2,EPS,DECAY]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]\n"

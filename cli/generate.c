@@ -33,7 +33,7 @@ static const struct arguments defaults = {.long_lines = "error",
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "the text to continue; \"\" is none", 0, 0,
      "standard input where that is a pipe or a file"},
-    {CLI_TEXT, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
+    {CLI_READ, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
      "read the text to continue from a file of at most 64 MiB, without the line end at its end; - is standard input", 0,
      0, NULL},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
@@ -341,6 +341,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
 const struct cli_command *cli_generate(void) {
     static const struct cli_command command = {
         .name = "generate",
+        .words = CLI_WORD_MODEL,
         .summary = "continue a text with a trained model",
         .usage = "RUN [--prompt TEXT] [options]",
         .description =

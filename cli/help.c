@@ -36,14 +36,14 @@ static void help_wrap(const char *text, int at, int indent) {
 static void describe_default(const struct cli_option *option, const void *defaults, char *text, size_t size) {
     const void *value = (const char *)defaults + option->offset;
     text[0] = 0;
-    if (option->kind == CLI_TEXTS) snprintf(text, size, " (may be repeated)");
-    if (option->kind == CLI_TEXTS) return;
+    if (cli_is_list(option->kind)) snprintf(text, size, " (may be repeated)");
+    if (cli_is_list(option->kind)) return;
     if (option->before && *option->before) snprintf(text, size, " (default: %s)", option->before);
     if (option->before) return;
     if (option->kind == CLI_COUNT) snprintf(text, size, " (default: %lld)", (long long)*(const int64_t *)value);
     if (option->kind == CLI_REAL || option->kind == CLI_ABOVE)
         snprintf(text, size, " (default: %.12g)", *(const double *)value);
-    if (option->kind == CLI_TEXT && *(const char *const *)value)
+    if ((option->kind == CLI_TEXT || option->kind == CLI_READ) && *(const char *const *)value)
         snprintf(text, size, " (default: %s)", *(const char *const *)value);
 }
 

@@ -20,7 +20,7 @@ static const struct arguments defaults = {.groups = 8, .network = 10};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), "a named model", 0, 0, NULL},
-    {CLI_TEXT, 0, "spec", "FILE", offsetof(struct arguments, spec), "a model described as JSON (config.json)", 0, 0,
+    {CLI_READ, 0, "spec", "FILE", offsetof(struct arguments, spec), "a model described as JSON (config.json)", 0, 0,
      NULL},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set),
      "changes the model: decoder.attention.kv_heads=2", 0, 0, NULL},
@@ -419,6 +419,7 @@ static int info_run(const void *values, const char *const *words, size_t count) 
 const struct cli_command *cli_info(void) {
     static const struct cli_command command = {
         .name = "info",
+        .words = CLI_WORD_MODEL,
         .summary = "the parts of a model, their shapes, and what it costs to train and to run",
         .usage = "RUN\n--preset NAME [--set KEY=VALUE]\n--spec FILE [--set KEY=VALUE]",
         .description =

@@ -19,7 +19,7 @@ static const struct arguments defaults = {.prefix = -1, .fresh = CLI_FRESH_DEFAU
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), "what the model reads", 0, 0, NULL},
-    {CLI_TEXT, 0, "file", "FILE", offsetof(struct arguments, file),
+    {CLI_READ, 0, "file", "FILE", offsetof(struct arguments, file),
      "the same from a file of at most 64 MiB; - is standard input", 0, 0, NULL},
     CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
@@ -27,8 +27,8 @@ static const struct cli_option options[] = {
      "what greedy search finds; the likeliest class; every token itself"},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
      "the prompt, and a target that is no class, are token ids: 1 3 4 5 2", 0, 0, NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
-    {CLI_TEXT, 0, "json", "FILE", offsetof(struct arguments, json), "write the numbers as JSON", 0, 0, NULL},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_WRITE, 0, "json", "FILE", offsetof(struct arguments, json), "write the numbers as JSON", 0, 0, NULL},
     CLI_FORCE(struct arguments),
     CLI_PREFIX(struct arguments, "none"),
     CLI_FRESH(struct arguments),
@@ -229,13 +229,8 @@ static int inspect_check(const struct arguments *a, size_t count) {
 static int inspect_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    const char *reading[MODELS + 3] = {a->fresh.spec, a->fresh.tokenizer, a->examples};
-    struct cli_reads reads = {reading, CLI_COUNT_OF(reading), a->file};
     int code = inspect_check(a, count);
-    for (size_t m = 0; m < count && m < MODELS; m++) reading[3 + m] = words[m];
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->json, a->force, &reads);
     if (code == CLI_DONE) code = inspect_all(ctx, a, words, count);
     qkv_context_free(ctx);
     return code;
@@ -244,6 +239,7 @@ static int inspect_run(const void *values, const char *const *words, size_t coun
 const struct cli_command *cli_inspect(void) {
     static const struct cli_command command = {
         .name = "inspect",
+        .words = CLI_WORDS_MODELS,
         .summary = "the numbers inside a model, block by block, and its gradients",
         .usage = "MODEL… --prompt TEXT [-o FILE] [options]\nMODEL… --file FILE [-o FILE] [options]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"

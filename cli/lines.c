@@ -62,10 +62,8 @@ int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *line
 }
 
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model)) {
-    job->reads = (struct cli_reads){job->words, 1, job->count > 1 ? NULL : job->input ? job->input : "-"};
     int code = cli_open(job->common, &job->ctx);
     if (code == CLI_DONE) code = cli_read_long(job->ctx, job->long_lines, &job->long_kind);
-    if (code == CLI_DONE) code = cli_output_check(job->ctx, job->output, job->force, &job->reads);
     if (code == CLI_DONE) code = cli_load(job->common, job->ctx, job->words[0], &job->model);
     if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);
     return code == CLI_DONE ? lines_read(job->words + 1, job->count - 1, job->input, &job->lines) : code;
@@ -79,7 +77,7 @@ void cli_lines_close(struct cli_lines_job *job) {
 }
 
 int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output) {
-    return cli_output_begin(job->ctx, job->output, job->force, &job->reads, output);
+    return cli_output_begin(job->ctx, job->output, job->force, output);
 }
 
 bool cli_is_blank(const char *text) {

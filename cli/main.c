@@ -19,6 +19,7 @@ static int main_run(const struct cli_command *command, char **words, size_t coun
         return CLI_DONE;
     }
     if (code == CLI_DONE) code = cli_parse(command, words, &count, values);
+    if (code == CLI_DONE) code = cli_files_check(command, values, (const char *const *)words, count);
     if (code == CLI_DONE) code = command->run(values, (const char *const *)words, count);
     if (code == CLI_HELPED) code = CLI_DONE;
     cli_ranks_leave(code);

@@ -96,7 +96,7 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
     char name[64];
     void *value = (char *)p->values + option->offset;
     bool *given = &p->given[option - p->command->options];
-    if (*given && option->kind != CLI_FLAG && option->kind != CLI_TEXTS)
+    if (*given && option->kind != CLI_FLAG && !cli_is_list(option->kind))
         return cli_usage("%s takes one value, but it is given more than once; leave the others out", shown);
     *given = true;
     switch (option->kind) {
@@ -104,9 +104,14 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
         *(bool *)value = true;
         return CLI_DONE;
     case CLI_TEXT:
+    case CLI_READ:
+    case CLI_MODEL_READ:
+    case CLI_WRITE:
+    case CLI_FOLDER:
         *(const char **)value = text;
         return CLI_DONE;
     case CLI_TEXTS:
+    case CLI_READS:
         return options_append(value, text);
     case CLI_COUNT:
         if (cli_read_count(text, option->low, option->high, value)) return CLI_DONE;
@@ -313,6 +318,6 @@ int cli_parse(const struct cli_command *command, char **words, size_t *count, vo
 
 void cli_forget(const struct cli_command *command, void *values) {
     for (size_t i = 0; i < command->option_count; i++)
-        if (command->options[i].kind == CLI_TEXTS)
+        if (cli_is_list(command->options[i].kind))
             free(((struct cli_texts *)(void *)((char *)values + command->options[i].offset))->items);
 }

@@ -20,10 +20,10 @@ struct arguments {
 static const struct arguments defaults = {.every = 5, .common = {.threads = 1}};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
-    {CLI_TEXT, 0, "csv", "FILE", offsetof(struct arguments, csv),
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_WRITE, 0, "csv", "FILE", offsetof(struct arguments, csv),
      "write the steps as a table of comma-separated values (-: on standard output)", 0, 0, NULL},
-    {CLI_TEXT, 0, "tensorboard", "FOLDER", offsetof(struct arguments, tensorboard),
+    {CLI_FOLDER, 0, "tensorboard", "FOLDER", offsetof(struct arguments, tensorboard),
      "write the steps as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv", 0, 0, NULL},
     {CLI_FLAG, 0, "follow", NULL, offsetof(struct arguments, follow),
      "with -o: write it again as the runs go on, until they end; it loads itself again", 0, 0, NULL},
@@ -222,11 +222,10 @@ static const char *report_csv_file(const struct arguments *a) {
     return a->csv && strcmp(a->csv, "-") != 0 ? a->csv : NULL;
 }
 
-static int report_csv(struct qkv_context *ctx, const struct arguments *a, const struct runs *runs,
-                      const struct cli_reads *reads) {
+static int report_csv(struct qkv_context *ctx, const struct arguments *a, const struct runs *runs) {
     struct cli_output output;
     if (!a->csv) return CLI_DONE;
-    int code = cli_output_begin(ctx, report_csv_file(a), a->force, reads, &output);
+    int code = cli_output_begin(ctx, report_csv_file(a), a->force, &output);
     if (!code && qkv_runs_write_csv(ctx, runs->items, runs->count, output.file)) code = cli_broken(ctx);
     return cli_output_end(&output, code);
 }
@@ -247,7 +246,7 @@ static int report_all(struct qkv_context *ctx, const struct arguments *a, const 
     int code = read_runs(ctx, folders, count, &runs);
     if (!code && a->tensorboard && qkv_runs_write_events(ctx, runs.items, runs.count, a->tensorboard, a->force))
         code = cli_broken(ctx);
-    if (!code) code = report_csv(ctx, a, &runs, &(struct cli_reads){folders, count, NULL});
+    if (!code) code = report_csv(ctx, a, &runs);
     if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
     char **names = NULL;
     if (!code && prints && report_names(ctx, &runs, folders, &names)) code = cli_broken(ctx);
@@ -267,9 +266,6 @@ static int report_run(const void *values, const char *const *words, size_t count
     if (a->tensorboard && !*a->tensorboard) return cli_usage("report: --tensorboard needs the name of a folder");
     if (a->follow && !a->output) return cli_usage("report: --follow writes a page again and again; say where: -o FILE");
     int code = cli_open(&a->common, &ctx);
-    const struct cli_reads reads = {words, count, NULL};
-    if (code == CLI_DONE) code = cli_output_check(ctx, a->output, a->force, &reads);
-    if (code == CLI_DONE) code = cli_output_check(ctx, report_csv_file(a), a->force, &reads);
     if (code == CLI_DONE && a->follow) cli_catch_signals();
     if (code == CLI_DONE) code = a->follow ? report_follow(ctx, a, words, count) : report_all(ctx, a, words, count);
     qkv_context_free(ctx);
@@ -279,6 +275,7 @@ static int report_run(const void *values, const char *const *words, size_t count
 const struct cli_command *cli_report(void) {
     static const struct cli_command command = {
         .name = "report",
+        .words = CLI_WORDS_MODELS,
         .summary = "training runs as a page of curves, side by side, also while they go on",
         .usage = "RUN… [-o FILE] [options]",
         .description =

@@ -29,7 +29,7 @@ static const struct cli_option options[] = {
      "places "
      "around a text are added: the ids of encode() in Hugging Face tokenizers",
      0, 0, NULL},
-    {CLI_TEXTS, 0, "train", "FILE", offsetof(struct arguments, train),
+    {CLI_READS, 0, "train", "FILE", offsetof(struct arguments, train),
      "make a tokenizer from this text, or the files of a folder; more of them are one text after the other", 0, 0,
      NULL},
     {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind),
@@ -37,7 +37,7 @@ static const struct cli_option options[] = {
     {CLI_TEXTS, 0, "special", "TEXT", offsetof(struct arguments, special),
      "with --train: a text that is one token wherever it stands, as <mask>; bpe without any has <|endoftext|>", 0, 0,
      NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "with --train: the tokenizer.json to write",
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "with --train: the tokenizer.json to write",
      0, 0, NULL},
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "with --train: no progress and no result", 0, 0,
@@ -173,8 +173,7 @@ static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
     struct cli_task task = {.progress = &progress};
     struct qkv_tokenizer *tokenizer = NULL;
     char text[2][CLI_NUMBER];
-    int code = cli_output_check(ctx, a->output, a->force, &(struct cli_reads){a->train.items, a->train.count, NULL});
-    if (code) return code;
+    int code = CLI_DONE;
     cli_progress_start(&progress, a->quiet, false);
     cli_catch_signals();
     const double start = qkv_clock();
@@ -224,6 +223,7 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
 const struct cli_command *cli_tokenize(void) {
     static const struct cli_command command = {
         .name = "tokenize",
+        .words = CLI_WORD_MODEL,
         .summary = "turn text into token ids, or ids into text; make a tokenizer",
         .usage = "RUN [TEXT]\nRUN --ids [IDS]\n--train FILE [--tokenizer KIND] -o tokenizer.json",
         .description =

@@ -11,16 +11,16 @@
 static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct cli_train_arguments, preset),
      "a named model, with settings to train it", 0, 0, NULL},
-    {CLI_TEXT, 0, "spec", "FILE", offsetof(struct cli_train_arguments, spec), "a model described as JSON (config.json)",
+    {CLI_READ, 0, "spec", "FILE", offsetof(struct cli_train_arguments, spec), "a model described as JSON (config.json)",
      0, 0, NULL},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct cli_train_arguments, set),
      "changes the model: decoder.attention.kv_heads=2, position.kind=rope", 0, 0, NULL},
-    {CLI_TEXT, 0, "config", "FILE", offsetof(struct cli_train_arguments, config),
+    {CLI_READ, 0, "config", "FILE", offsetof(struct cli_train_arguments, config),
      "options from a JSON file: an object of them by name, or the train.json of a run; those of the command line win",
      0, 0, NULL},
-    {CLI_TEXT, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), "the folder to make for the run", 0, 0,
+    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), "the folder to make for the run", 0, 0,
      NULL},
-    {CLI_TEXT, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
+    {CLI_MODEL_READ, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
      "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps may set a new end", 0,
      0, NULL},
     {CLI_TEXT, 0, "extend", "HOW", offsetof(struct cli_train_arguments, extend),
@@ -262,8 +262,10 @@ static int run_train(const void *values, const char *const *words, size_t count)
 const struct cli_command *cli_train(void) {
     static const struct cli_train_arguments defaults = {0};
     static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
+    static const char *const files[] = {QKV_MODEL_FILES, QKV_RUN_FILES, NULL};
     static struct cli_command command = {
         .name = "train",
+        .writes = files,
         .summary = "train a model on a text, lines, pairs or labelled lines, or go on with a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"

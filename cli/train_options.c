@@ -96,8 +96,10 @@ size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_o
         size_t at = offset + offsetof(struct cli_train_values, option) + i * sizeof(const char *);
         if (texts_only && is_for_others(name)) continue;
         options[count] = (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, help, 0, 0, value};
+        if (!strcmp(options[count].argument, "FILE") || strstr(name, "tokenizer")) options[count].kind = CLI_READ;
+        if (!strcmp(options[count].argument, "MODEL")) options[count].kind = CLI_MODEL_READ;
         if (qkv_train_option_lists(i)) {
-            options[count].kind = CLI_TEXTS;
+            options[count].kind = options[count].kind == CLI_READ ? CLI_READS : CLI_TEXTS;
             options[count].offset = offset + offsetof(struct cli_train_values, files) + i * sizeof(struct cli_texts);
         }
         if (strcmp(value, "false") == 0) {

@@ -47,9 +47,9 @@ static const struct cli_option options[] = {
      "from the clock; shown at the end"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores), "write each line's score and a tab before it", 0,
      0, NULL},
-    {CLI_TEXT, 0, "input", "FILE", offsetof(struct arguments, input),
+    {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
      "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
-    {CLI_TEXT, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all is done", 0, 0,
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all is done", 0, 0,
      NULL},
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
@@ -202,6 +202,7 @@ static int translate_run(const void *values, const char *const *words, size_t co
 const struct cli_command *cli_translate(void) {
     static const struct cli_command command = {
         .name = "translate",
+        .words = CLI_WORD_MODEL,
         .summary = "lines to lines with an encoder-decoder: greedy, beam search or sampling",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
         .description =

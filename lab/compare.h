@@ -13,6 +13,17 @@
 
 #include "qkv.h"
 
+/* What a comparison writes beside the folders of its runs. */
+#define QKV_COMPARISON_RECORD  "compare.json" /* what it was asked for */
+#define QKV_COMPARISON_DATA    "train.txt"    /* the texts, where they are made of the files that were named */
+#define QKV_COMPARISON_VALID   "valid.txt"
+#define QKV_COMPARISON_RESULTS "results.json"
+#define QKV_COMPARISON_TABLE   "results.csv"
+#define QKV_COMPARISON_PAGE    "index.html"
+#define QKV_COMPARISON_FILES                                                                                           \
+    QKV_COMPARISON_RECORD, QKV_COMPARISON_DATA, QKV_COMPARISON_VALID, QKV_COMPARISON_RESULTS, QKV_COMPARISON_TABLE,    \
+        QKV_COMPARISON_PAGE
+
 struct qkv_compare_options {
     const char *preset;          /* the model that is varied; or */
     const char *spec;            /* a file that describes it; both NULL: nano-gpt */

@@ -9,6 +9,7 @@
 #define QKV_SOURCE_FILE    "source_tokenizer.json" /* of an encoder–decoder with two tokenizers */
 #define QKV_LABELS_FILE    "labels.txt"            /* of a classifier */
 #define QKV_WEIGHTS_FILE   "model.safetensors"
+#define QKV_INDEX_FILE     QKV_WEIGHTS_FILE ".index.json" /* of a published model whose weights are in several files */
 /* Experimental: end tokens and choosing, of published models and of those that came of them */
 #define QKV_GENERATION_FILE "generation_config.json"
 /* Experimental: which tokens have which roles, likewise */
@@ -27,6 +28,8 @@
 #define QKV_TRAIN_FILE        "train.json" /* the options and what is known of the texts */
 #define QKV_CHECKPOINT_FILE   "checkpoint.safetensors"
 #define QKV_BEST_FILE         "checkpoint-best.safetensors" /* with the option keep */
+#define QKV_CHECKPOINT_BEGIN  "checkpoint-" /* with the option keep: names of earlier ones, a step between these */
+#define QKV_CHECKPOINT_END    ".safetensors"
 #define QKV_LOG_FILE          "log.jsonl"
 #define QKV_STATE_FILE        "state.json" /* whether it is trained, done, failed or interrupted */
 #define QKV_MACHINE_FILE      "machine.jsonl"

@@ -28,6 +28,29 @@ QKV_API struct qkv_output_options qkv_output_defaults(void);
 QKV_API enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path,
                                          const struct qkv_output_options *options);
 
+/* ---- all that a program reads and writes. Experimental. ---- */
+
+enum qkv_path_use {
+    QKV_PATH_READ,  /* a file that is read, or a folder whose files are */
+    QKV_PATH_MODEL, /* a model or run that is read: its folder, or a checkpoint in one, with all its files */
+    QKV_PATH_WRITE, /* a file that is written */
+    QKV_PATH_FOLDER /* a folder that is written into */
+};
+struct qkv_path {
+    enum qkv_path_use use;
+    const char *path;         /* NULL or "": nothing */
+    const char *const *files; /* of QKV_PATH_FOLDER: the names of what is written there */
+    size_t file_count;
+    bool force; /* of what is written: regular files that exist may be replaced */
+};
+/* A file that is read, without a path. */
+QKV_API struct qkv_path qkv_path_defaults(void);
+/* Looks at all that is read and all that will be written before anything is touched. QKV_FILE where an output is also
+ * something that is read, or another output, by whatever name (through links, too; devices are shared); where an output
+ * is a folder of texts; where a file that is written exists, without its force; or where the folder of a QKV_PATH_WRITE
+ * does not. Inputs that are not there are left to who reads them. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+QKV_API enum qkv_status qkv_paths_check(struct qkv_context *ctx, const struct qkv_path *paths, size_t count);
+
 /* A file being written. It serves the thread of its context. */
 struct qkv_output;
 /* Checks, and begins a temporary file beside `path`, or opens the device or pipe (which waits for a pipe's reader).

@@ -7,7 +7,6 @@
 #include "io/published_files.h"
 #include "io/safetensors.h"
 
-#define INDEX_FILE  "model.safetensors.index.json"
 #define CONFIG_MOST (64u << 20)
 
 enum qkv_status qkv_published_json(struct qkv_context *ctx, const char *path, json_t **root) {
@@ -36,7 +35,7 @@ static enum qkv_status file_add(struct qkv_published *p, const char *name) {
     bool found;
     enum qkv_status status = qkv_file_find(p->ctx, part->path, &found);
     if (!status && !found)
-        status = qkv_fail(p->ctx, QKV_FILE, "%s is missing, in which " INDEX_FILE " has weights", part->path);
+        status = qkv_fail(p->ctx, QKV_FILE, "%s is missing, in which " QKV_INDEX_FILE " has weights", part->path);
     return status ? status : qkv_tensors_open(p->ctx, part->path, &part->tensors);
 }
 
@@ -80,7 +79,7 @@ static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
     json_object_foreach(map, name, value) {
         for (size_t i = 0; i < p->count && !status; i++)
             if (!strcmp(p->files[i].name, json_string_value(value)) && !qkv_tensors_find(p->files[i].tensors, name))
-                status = qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %.*s, which " INDEX_FILE " has there",
+                status = qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %.*s, which " QKV_INDEX_FILE " has there",
                                   p->files[i].path, qkv_shown_length(name), name);
     }
     if (!status) status = check_total(p, path, root);
@@ -117,7 +116,7 @@ static enum qkv_status refuse_pickle(struct qkv_published *p, const json_t *conf
 /* Opens what there is; none is no failure. */
 static enum qkv_status open_files(struct qkv_published *p) {
     char *one = qkv_join_path(p->ctx, p->folder, QKV_WEIGHTS_FILE);
-    char *index = qkv_join_path(p->ctx, p->folder, INDEX_FILE);
+    char *index = qkv_join_path(p->ctx, p->folder, QKV_INDEX_FILE);
     bool found = false;
     enum qkv_status status = one && index ? qkv_file_find(p->ctx, one, &found) : QKV_MEMORY;
     if (found) status = file_add(p, QKV_WEIGHTS_FILE);
@@ -188,7 +187,7 @@ static enum qkv_status open_folder(struct qkv_published *p, const char *config, 
     enum qkv_status status = open_files(p);
     if (!status && !p->count) status = refuse_pickle(p, root);
     if (!status && !p->count && weights)
-        status = qkv_fail(p->ctx, QKV_FILE, "%s has neither model.safetensors nor " INDEX_FILE, p->folder);
+        status = qkv_fail(p->ctx, QKV_FILE, "%s has neither model.safetensors nor " QKV_INDEX_FILE, p->folder);
     if (!status) status = qkv_family_read(p->ctx, config, root, has_tensor, p, &p->config, spec);
     return status;
 }
