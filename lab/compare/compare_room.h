@@ -54,6 +54,7 @@ struct qkv_comparison {
     int64_t seed;           /* the first one */
     struct qkv_texts notes; /* of the trainings, each sentence once */
     int lock;               /* the folder's, against another comparison; -1: none */
+    bool begun;             /* there was a record of it, with its texts */
 };
 /* The options of training that all variants share (variant_options.c, as the two after it). */
 enum qkv_status qkv_comparison_options(struct qkv_comparison *c, struct qkv_train_options *options);
@@ -94,8 +95,11 @@ enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_
 
 /* ---- compare.json (record.c) ------------------------------------------------------------------------------------------------ */
 
-/* Makes and locks the folder, and writes down what was asked for, or compares it with what is there. */
+/* Makes and locks the folder, and writes down what was asked for, or compares it with what is there, runs too. */
 enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options);
+/* Writes down that the texts are there, or, where they could not be made (`failed`), that nothing has begun. */
+enum qkv_status qkv_comparison_record_texts(struct qkv_comparison *c, const struct qkv_compare_options *options,
+                                            bool failed);
 
 /* ---- statistics (measure.c) --------------------------------------------------------------------------------------------------- */
 

@@ -136,7 +136,7 @@ static enum qkv_status texts_one(struct qkv_comparison *c, const char *const *na
     if (!status && files.count > 1) {
         *out = qkv_join_path(c->ctx, c->folder, name);
         if (!*out) status = QKV_MEMORY;
-        if (!status && !qkv_file_exists(*out)) status = texts_join(c, &files, between, 0, *out, NULL);
+        if (!status && !(c->begun && qkv_file_exists(*out))) status = texts_join(c, &files, between, 0, *out, NULL);
     } else if (!status) {
         *out = qkv_copy_string(c->ctx, files.items[0]);
         if (!*out) status = QKV_MEMORY;
@@ -148,10 +148,10 @@ static enum qkv_status texts_one(struct qkv_comparison *c, const char *const *na
 static enum qkv_status texts_cut(struct qkv_comparison *c, const struct qkv_train_options *options,
                                  const char *between) {
     struct qkv_texts files = {0};
-    c->data = qkv_join_path(c->ctx, c->folder, "train.txt");
-    c->valid = qkv_join_path(c->ctx, c->folder, "valid.txt");
+    c->data = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_DATA);
+    c->valid = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_VALID);
     if (!c->data || !c->valid) return QKV_MEMORY;
-    if (qkv_file_exists(c->data) && qkv_file_exists(c->valid)) return QKV_OK;
+    if (c->begun && qkv_file_exists(c->data) && qkv_file_exists(c->valid)) return QKV_OK;
     enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
     if (!status) status = texts_join(c, &files, between, options->valid_fraction, c->data, c->valid);
     qkv_texts_free(&files);
@@ -163,6 +163,6 @@ enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_
     enum qkv_status status = texts_between(c, options, &between);
     if (status) return status;
     if (!options->valid) return texts_cut(c, options, between);
-    status = texts_one(c, options->data_files, between, "train.txt", &c->data);
-    return status ? status : texts_one(c, options->valid_files, between, "valid.txt", &c->valid);
+    status = texts_one(c, options->data_files, between, QKV_COMPARISON_DATA, &c->data);
+    return status ? status : texts_one(c, options->valid_files, between, QKV_COMPARISON_VALID, &c->valid);
 }

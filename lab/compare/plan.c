@@ -287,10 +287,31 @@ enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_comp
     return status;
 }
 
+/* A folder with the name of a run's may have been put there by somebody else. */
+static enum qkv_status plan_match(struct qkv_comparison *c) {
+    enum qkv_status status = QKV_OK;
+    for (size_t k = 0; k < c->count * c->seeds && !status; k++) {
+        const struct qkv_variant_state *v = &c->variants[k / c->seeds];
+        struct qkv_train_options options;
+        if (v->shown.failure) continue;
+        char *folder = qkv_join_path(c->ctx, c->folder, v->folders.items[k % c->seeds]);
+        char *begun = folder ? qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE) : NULL;
+        status = begun ? qkv_variant_options(c, v, k % c->seeds, &options) : QKV_MEMORY;
+        if (!status && qkv_file_exists(begun)) status = qkv_run_match(c->ctx, folder, &v->shown.spec, &options);
+        free(folder);
+        free(begun);
+    }
+    return status;
+}
+
 static enum qkv_status plan_open(struct qkv_comparison *c, const struct qkv_compare_options *options,
                                  const struct qkv_train_options *training) {
     enum qkv_status status = qkv_comparison_record(c, options);
-    return status ? status : qkv_comparison_texts(c, training);
+    if (status) return status;
+    status = qkv_comparison_texts(c, training);
+    if (status && !c->begun && !c->ranks.rank) qkv_comparison_record_texts(c, options, true);
+    if (!status && !c->begun && !c->ranks.rank) status = qkv_comparison_record_texts(c, options, false);
+    return status ? status : plan_match(c);
 }
 
 enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_compare_options *options,

@@ -2,7 +2,9 @@
  * mixes its runs with it:
  *
  *   {"format": "qkv-compare", "version": 1, "preset": "nano-gpt", "spec": null, "set": […], "specs": […], "axis": ["kv=mha,mqa"],
- *    "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …], "variants": [{"name": …, "spec": {…}}]} */
+ *    "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …], "variants": [{"name": …, "spec": {…}}]}
+ *
+ * It is written before the texts are joined, then with "texts": "not yet", and again when they are there. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +12,7 @@
 #include "base/json_load.h"
 #include "lab/compare/compare_room.h"
 
-#define RECORD_FILE  "compare.json"
+#define RECORD_TEXTS "texts"
 #define RECORD_BYTES ((size_t)1 << 24)
 
 static void put_texts(struct qkv_json *json, const char *key, const char *const *items, size_t count) {
@@ -36,7 +38,9 @@ static void put_variants(struct qkv_json *json, const struct qkv_comparison *c) 
     qkv_json_end(json, ']');
 }
 
-static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const struct qkv_compare_options *o) {
+/* `texts`: they are there; else a key says that they are not yet, which a record of before never has. */
+static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const struct qkv_compare_options *o,
+                    bool texts) {
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "format", "qkv-compare");
     qkv_json_put_integer(json, "version", 1);
@@ -52,6 +56,7 @@ static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const
     for (size_t i = 0; i < c->cache_count; i++) qkv_json_integer(json, (int64_t)c->caches[i]);
     qkv_json_end(json, ']');
     put_variants(json, c);
+    if (!texts) qkv_json_put_text(json, RECORD_TEXTS, "not yet");
     qkv_json_end(json, '}');
 }
 
@@ -125,6 +130,18 @@ static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *th
     return QKV_OK;
 }
 
+/* The first of some names that is there in the comparison's folder; NULL: none. */
+static const char *record_find(const struct qkv_comparison *c, const char *const *names, size_t count) {
+    const char *found = NULL;
+    for (size_t i = 0; i < count && !found; i++) {
+        char *path = qkv_join_path(NULL, c->folder, names[i]);
+        if (path && qkv_file_exists(path)) found = names[i];
+        free(path);
+    }
+    return found;
+}
+
+/* Compares the record with what is asked for now. One whose texts were never made is no comparison that has begun. */
 static enum qkv_status check_record(struct qkv_comparison *c, const char *path, const json_t *now, bool *longer) {
     struct qkv_map map;
     *longer = false;
@@ -140,78 +157,105 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
     qkv_unmap_file(&map);
     if (status) return status;
     const char *format = json_string_value(json_object_get(then, "format"));
+    c->begun = !json_object_get(then, RECORD_TEXTS);
     if (!format || strcmp(format, "qkv-compare") != 0)
         status = qkv_fail(c->ctx, QKV_FORMAT, "%s is no record of a comparison; choose another folder", path);
-    else
+    else if (c->begun)
         status = record_compare(c, then, now, longer);
     json_decref(then);
     return status;
 }
 
 /* A folder that holds a run or a model is no place for others. Files of the names that a comparison writes are somebody else's
- * where no comparison has begun: they are taken away only by force. */
+ * where no comparison has begun: they are replaced by force alone, each when there is a new one. */
 static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
-    static const struct {
-        const char *name, *what; /* NULL: a file that a comparison writes */
-    } files[] = {{QKV_TRAIN_FILE, "run"}, {QKV_WEIGHTS_FILE, "model"}, {QKV_CONFIG_FILE, "model"},
-                 {"train.txt", NULL},     {"valid.txt", NULL},         {"results.json", NULL},
-                 {"results.csv", NULL},   {"index.html", NULL}};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = qkv_join_path(c->ctx, c->folder, files[i].name);
-        if (!path) return QKV_MEMORY;
-        bool found = qkv_file_exists(path), ours = !files[i].what;
-        if (found && ours && force) found = unlink(path) != 0;
-        free(path);
-        if (found && ours)
+    static const char *const runs[] = {QKV_TRAIN_FILE}, *const models[] = {QKV_WEIGHTS_FILE, QKV_CONFIG_FILE},
+                             *const own[] = {QKV_COMPARISON_DATA, QKV_COMPARISON_VALID, QKV_COMPARISON_RESULTS,
+                                             QKV_COMPARISON_TABLE, QKV_COMPARISON_PAGE};
+    const char *name;
+    if (record_find(c, runs, sizeof runs / sizeof *runs))
+        return qkv_fail(c->ctx, QKV_FILE, "%s already holds a run; choose another folder", c->folder);
+    if (record_find(c, models, sizeof models / sizeof *models))
+        return qkv_fail(c->ctx, QKV_FILE, "%s already holds a model; choose another folder", c->folder);
+    if (!force && (name = record_find(c, own, sizeof own / sizeof *own)))
+        return qkv_fail(c->ctx, QKV_FILE,
+                        "%s already holds a %s that is not of a comparison; choose another folder, or --force to "
+                        "replace it",
+                        c->folder, name);
+    for (size_t i = 0; i < c->count; i++) {
+        const struct qkv_texts *folders = &c->variants[i].folders;
+        name = record_find(c, (const char *const *)folders->items, folders->count);
+        if (name)
             return qkv_fail(c->ctx, QKV_FILE,
-                            "%s already holds a %s that is not of a comparison; choose another folder, or --force to "
-                            "replace it",
-                            c->folder, files[i].name);
-        if (found)
-            return qkv_fail(c->ctx, QKV_FILE, "%s already holds a %s; choose another folder", c->folder, files[i].what);
+                            "%s already holds a %s, which is not of a comparison; choose another folder", c->folder,
+                            name);
     }
     return QKV_OK;
 }
 
-enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options) {
+static enum qkv_status record_write(struct qkv_comparison *c, const struct qkv_compare_options *options,
+                                    const char *path, bool texts) {
     struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
-    char *path = qkv_join_path(c->ctx, c->folder, RECORD_FILE);
-    bool longer, write = false;
-    put_all(&json, c, options);
-    enum qkv_status status = path ? json.status : QKV_MEMORY;
-    json_t *now = NULL;
+    put_all(&json, c, options, texts);
+    enum qkv_status status = json.status;
+    if (!status) status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
+    if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);
+    qkv_buffer_free(&json.text);
+    return status;
+}
+
+/* What is asked for, as it would be read back. */
+static enum qkv_status record_now(struct qkv_comparison *c, const struct qkv_compare_options *options, const char *path,
+                                  json_t **now) {
+    struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
+    put_all(&json, c, options, true);
+    enum qkv_status status = json.status;
     if (!status)
         status =
             qkv_json_load(c->ctx,
                           &(struct qkv_json_text){
                               .name = path, .data = json.text.data, .size = json.text.size, .max_size = RECORD_BYTES},
-                          &now);
-    if (!status && c->ranks.rank) {
-        status =
-            qkv_file_exists(path)
-                ? check_record(c, path, now, &longer)
-                : qkv_fail(c->ctx, QKV_FILE,
-                           "%s, which rank 0 has written, is not there; choose a folder that all ranks share", path);
-        json_decref(now);
-        qkv_buffer_free(&json.text);
-        free(path);
-        return status;
-    }
-    if (!status) status = qkv_make_folder(c->ctx, c->folder);
-    if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
-    if (!status && qkv_file_exists(path)) {
-        status = check_record(c, path, now, &longer);
-        write = longer;
-    } else if (!status) {
-        status = check_free(c, options->force);
-        write = true;
-    }
-    if (!status && write) {
-        status = qkv_buffer_append(c->ctx, &json.text, "\n", 1);
-        if (!status) status = qkv_write_file(c->ctx, path, json.text.data, json.text.size);
-    }
-    json_decref(now);
+                          now);
     qkv_buffer_free(&json.text);
+    return status;
+}
+
+/* Rank 0 makes the folder and the record, the others find it. */
+static enum qkv_status record_open(struct qkv_comparison *c, const struct qkv_compare_options *options,
+                                   const char *path, const json_t *now) {
+    if (c->ranks.rank && !qkv_file_exists(path))
+        return qkv_fail(c->ctx, QKV_FILE,
+                        "%s, which rank 0 has written, is not there; choose a folder that all ranks share", path);
+    bool longer = false;
+    if (c->ranks.rank) return check_record(c, path, now, &longer);
+    enum qkv_status status = qkv_make_folder(c->ctx, c->folder);
+    if (!status) status = qkv_lock_folder(c->ctx, c->folder, "another comparison is running in this folder", &c->lock);
+    const bool there = !status && qkv_file_exists(path);
+    if (there) status = check_record(c, path, now, &longer);
+    if (!status && longer) return record_write(c, options, path, true);
+    if (status || c->begun) return status;
+    status = check_free(c, options->force || there);
+    return status ? status : record_write(c, options, path, false);
+}
+
+enum qkv_status qkv_comparison_record(struct qkv_comparison *c, const struct qkv_compare_options *options) {
+    char *path = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_RECORD);
+    json_t *now = NULL;
+    enum qkv_status status = path ? record_now(c, options, path, &now) : QKV_MEMORY;
+    if (!status) status = record_open(c, options, path, now);
+    json_decref(now);
+    free(path);
+    return status;
+}
+
+enum qkv_status qkv_comparison_record_texts(struct qkv_comparison *c, const struct qkv_compare_options *options,
+                                            bool failed) {
+    char *path = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_RECORD);
+    enum qkv_status status = path ? QKV_OK : QKV_MEMORY;
+    if (!status && failed)
+        unlink(path);
+    else if (!status)
+        status = record_write(c, options, path, true);
     free(path);
     return status;
 }

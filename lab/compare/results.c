@@ -47,7 +47,7 @@ enum qkv_status qkv_comparison_write(struct qkv_comparison *c) {
     QKV_CALL(c->ctx);
     static enum qkv_status (*const writers[])(const struct qkv_comparison *, const char *) = {
         qkv_comparison_write_json, write_csv, qkv_comparison_write_page};
-    static const char *const names[] = {"results.json", "results.csv", "index.html"};
+    static const char *const names[] = {QKV_COMPARISON_RESULTS, QKV_COMPARISON_TABLE, QKV_COMPARISON_PAGE};
     enum qkv_status status = QKV_OK;
     if (c->ranks.rank) return QKV_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {

@@ -4,6 +4,7 @@
  * has not come to (again) are nobody's business here: they stay. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,14 @@
 enum { KEEP_NAME = 64 };
 
 static void keep_name(char name[KEEP_NAME], int64_t step) {
-    snprintf(name, KEEP_NAME, "checkpoint-%lld.safetensors", (long long)step);
+    snprintf(name, KEEP_NAME, QKV_CHECKPOINT_BEGIN "%lld" QKV_CHECKPOINT_END, (long long)step);
 }
 
 /* The step in a name, -1 for names of other things. */
 static int64_t keep_step(const char *name) {
     char again[KEEP_NAME];
     long long step = -1;
-    if (sscanf(name, "checkpoint-%18lld", &step) != 1 || step < 0) return -1;
+    if (sscanf(name, QKV_CHECKPOINT_BEGIN "%18lld", &step) != 1 || step < 0) return -1;
     keep_name(again, step);
     return strcmp(name, again) == 0 ? step : -1;
 }
@@ -32,6 +33,21 @@ static enum qkv_status keep_failed(struct qkv_context *ctx, const char *path, in
                     "%s cannot be kept: this file system has no second names for files; go on with --keep 1", path);
 }
 
+/* A second name of the file itself, where `path` is a symbolic link; a copy of a file on another file system. */
+static enum qkv_status keep_second(struct qkv_context *ctx, const char *path, const char *beside, const char *kept) {
+    struct qkv_map map;
+    if (linkat(AT_FDCWD, path, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) == 0) return QKV_OK;
+    if (errno != EXDEV) return keep_failed(ctx, kept, errno);
+    struct qkv_file file;
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
+    if (status) return status;
+    status = qkv_file_map(&file, &map);
+    if (!status) status = qkv_write_file(ctx, beside, map.data, map.size);
+    qkv_unmap_file(&map);
+    qkv_file_close(&file);
+    return status;
+}
+
 /* Gives the file at `path` the second name `name` in the run's folder, in place of what has it. */
 static enum qkv_status keep_link(struct qkv_trainer *t, const char *path, const char *name) {
     char *kept = qkv_join_path(t->ctx, t->folder, name);
@@ -39,7 +55,7 @@ static enum qkv_status keep_link(struct qkv_trainer *t, const char *path, const 
     enum qkv_status status = kept && beside ? QKV_OK : QKV_MEMORY;
     if (!status && unlink(beside) != 0 && errno != ENOENT) /* of a run that was killed here */
         status = qkv_fail_file(t->ctx, "replace", beside, errno);
-    if (!status && link(path, beside) != 0) status = keep_failed(t->ctx, kept, errno);
+    if (!status) status = keep_second(t->ctx, path, beside, kept);
     if (!status && rename(beside, kept) != 0) {
         status = qkv_fail_file(t->ctx, "keep", kept, errno);
         unlink(beside);

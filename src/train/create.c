@@ -44,6 +44,25 @@ static bool create_holds(const char *folder, const char *name) {
     return found;
 }
 
+/* Files of the names that a run writes. Those of a start that was killed or failed, which its state.json tells, may be replaced. */
+static enum qkv_status check_foreign(struct qkv_context *ctx, const char *folder) {
+    static const char *const names[] = {QKV_MODEL_FILES, QKV_RUN_FILES};
+    struct qkv_run_condition c;
+    enum qkv_status status = qkv_run_condition_read(ctx, folder, &c);
+    if (status || (c.state != QKV_RUN_UNKNOWN && c.host[0])) return status;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+        struct stat info;
+        char *path = qkv_join_path(ctx, folder, names[i]);
+        if (!path) return QKV_MEMORY;
+        if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && strcmp(names[i], QKV_LOG_FILE) != 0)
+            status =
+                qkv_fail(ctx, QKV_FILE, "%s already holds a %s, which training would replace; choose another folder",
+                         folder, names[i]);
+        free(path);
+    }
+    return status;
+}
+
 static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
     if (create_holds(folder, QKV_TRAIN_FILE) || create_holds(folder, QKV_CHECKPOINT_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a run; resume it or choose another folder", folder);
@@ -59,7 +78,7 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
         return qkv_fail(ctx, QKV_FILE,
                         "%s already holds the log of a run, which training would replace; choose another folder",
                         folder);
-    return QKV_OK;
+    return check_foreign(ctx, folder);
 }
 
 static void look_around(const char *folder, struct leavings *before) {

@@ -1,0 +1,61 @@
+/* run_match: whether a run that was begun is the one that a spec and options ask for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/spec.h"
+#include "train/train.h"
+
+/* The first option that changes the numbers of the run, or says how long it is, and has another value. */
+static enum qkv_status match_options(struct qkv_context *ctx, const char *folder, const struct qkv_train_options *then,
+                                     const struct qkv_train_options *now) {
+    const struct qkv_train_option *option;
+    char before[QKV_OPTION_TEXT], here[QKV_OPTION_TEXT];
+    for (size_t i = 0; (option = qkv_train_option(i)); i++) {
+        if (!qkv_train_changes_numbers(option->name) && strcmp(option->name, "steps") != 0) continue;
+        qkv_train_value_text(option, then, before);
+        qkv_train_value_text(option, now, here);
+        if (strcmp(before, here) != 0)
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "%s holds a run with other options: its %s is %s, not %s; choose another folder", folder,
+                            option->name, before, here);
+    }
+    return QKV_OK;
+}
+
+/* `spec` as it is without what only the data say. */
+static enum qkv_status match_spec(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec) {
+    struct qkv_spec then, now = *spec;
+    char digest[2][QKV_DIGEST_TEXT], *path = qkv_join_path(ctx, folder, QKV_CONFIG_FILE);
+    enum qkv_status status = path ? qkv_spec_read(ctx, &then, path, NULL, 0) : QKV_MEMORY;
+    if (!now.vocab) now.vocab = then.vocab;
+    if (!now.source_vocab) now.source_vocab = then.source_vocab;
+    if (!now.head.classes) now.head.classes = then.head.classes;
+    if (!status) status = qkv_spec_digest(ctx, &then, digest[0]);
+    if (!status) status = qkv_spec_digest(ctx, &now, digest[1]);
+    free(path);
+    if (status || strcmp(digest[0], digest[1]) == 0) return status;
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s holds a run of another model: its spec differs; choose another folder",
+                    folder);
+}
+
+enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
+                              const struct qkv_train_options *options) {
+    QKV_CALL(ctx);
+    if (!folder || !spec || !options)
+        return qkv_fail(ctx, QKV_ARGUMENT, "a run is matched with a folder, a spec and options");
+    struct qkv_train_options then = {0}, now = *options;
+    struct qkv_run_facts facts = {0};
+    struct qkv_spec final = *spec;
+    enum qkv_status status = qkv_train_settle(ctx, &now, &final, NULL);
+    if (!status) status = qkv_trainer_apply(ctx, &now, &final);
+    if (!status) status = qkv_train_json_read(ctx, folder, &then, &facts);
+    if (!status && !strcmp(now.precision, "auto")) now.precision = then.precision;
+    if (!status && !now.groups) now.groups = QKV_TRAIN_GROUPS;
+    if (!status) status = match_options(ctx, folder, &then, &now);
+    if (!status) status = match_spec(ctx, folder, &final);
+    qkv_train_release(&then);
+    qkv_text_files_free(&facts.data_files);
+    qkv_text_files_free(&facts.valid_files);
+    qkv_seams_free(&facts.seams);
+    return status;
+}
