@@ -17,7 +17,7 @@ struct cli_reading {
 };
 /* The rows --examples and --example for the table of a command whose struct has them. */
 #define CLI_EXAMPLE(type)                                                                                              \
-    {CLI_TEXT, 0, "examples", "FILE", offsetof(type, examples),                                                        \
+    {CLI_READ, 0, "examples", "FILE", offsetof(type, examples),                                                        \
      "in place of a text an example of this safetensors file, as training takes them: images, frames, vectors, ids", 0, \
      0, NULL},                                                                                                         \
     { CLI_COUNT, 0, "example", "N", offsetof(type, example), "which of them, counted from 0", 0, INT32_MAX, "0" }

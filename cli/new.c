@@ -1,11 +1,9 @@
 /* new.c: "qkv new": a model folder with the weights that training would begin with, for whatever reads such a folder. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <dirent.h>
-#include <unistd.h>
 
 #include "cli.h"
 
@@ -19,7 +17,7 @@ struct arguments {
 static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS, .common = {.threads = 1, .precision = "fp32"}};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "out", "FOLDER", offsetof(struct arguments, out),
+    {CLI_FOLDER, 0, "out", "FOLDER", offsetof(struct arguments, out),
      "the folder to make; one that is there must be empty", 0, 0, NULL},
     CLI_FRESH(struct arguments),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
@@ -27,11 +25,10 @@ static const struct cli_option options[] = {
 };
 
 /* A new model replaces nothing: the folder is not there, or has nothing in it. */
-static int new_check_folder(const char *folder, bool *there) {
+static int new_check_folder(const char *folder) {
     DIR *listing = opendir(folder);
     const struct dirent *entry;
     bool empty = true;
-    *there = listing != NULL;
     if (!listing && errno == ENOENT) return CLI_DONE;
     if (!listing && errno == ENOTDIR) return cli_failed("%s is a file; choose another name for the folder", folder);
     if (!listing) return cli_failed("cannot look into %s: %s", folder, cli_error_text(errno));
@@ -40,20 +37,6 @@ static int new_check_folder(const char *folder, bool *there) {
     closedir(listing);
     return empty ? CLI_DONE
                  : cli_failed("%s is not empty, and a new model replaces nothing; choose another folder", folder);
-}
-
-/* What a save that failed has left. */
-static void new_clear(const char *folder, bool there) {
-    static const char *const files[] = {QKV_CONFIG_FILE, QKV_TOKENIZER_FILE, QKV_WEIGHTS_FILE};
-    for (size_t i = 0; i < CLI_COUNT_OF(files); i++) {
-        const size_t n = strlen(folder) + strlen(files[i]) + 2;
-        char *path = malloc(n);
-        if (!path) return;
-        snprintf(path, n, "%s/%s", folder, files[i]);
-        unlink(path);
-        free(path);
-    }
-    if (!there) rmdir(folder);
 }
 
 static void new_tell(const struct arguments *a, const struct qkv_model *model) {
@@ -85,7 +68,6 @@ static int new_run(const void *values, const char *const *words, size_t count) {
     struct arguments given = *(const struct arguments *)values, *a = &given;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
-    bool there = false;
     if (count && cli_fresh_given(&a->fresh))
         return cli_usage("new: a file of a spec and --%s exclude each other; name one model",
                          a->fresh.preset ? "preset" : "spec");
@@ -97,12 +79,9 @@ static int new_run(const void *values, const char *const *words, size_t count) {
     if (code) return code;
     if (!a->out || !*a->out) return cli_usage("new: say where the model shall be: --out FOLDER");
     code = cli_open(&a->common, &ctx);
-    if (!code) code = new_check_folder(a->out, &there);
+    if (!code) code = new_check_folder(a->out);
     if (!code) code = cli_fresh_create(&a->fresh, ctx, &model);
-    if (!code && qkv_model_save(model, a->out)) {
-        new_clear(a->out, there);
-        code = cli_broken(ctx);
-    }
+    if (!code && qkv_model_save(model, a->out)) code = cli_broken(ctx);
     if (!code && !a->quiet) new_tell(a, model);
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -110,8 +89,11 @@ static int new_run(const void *values, const char *const *words, size_t count) {
 }
 
 const struct cli_command *cli_new(void) {
+    static const char *const files[] = {QKV_MODEL_FILES, NULL};
     static const struct cli_command command = {
         .name = "new",
+        .words = CLI_WORDS_FILES,
+        .writes = files,
         .summary = "a model folder with weights as training begins, to look at or to learn from",
         .usage = "SPEC --out FOLDER [--set KEY=VALUE] [--seed N]\n"
                  "--preset NAME --out FOLDER [--set KEY=VALUE] [--seed N]",

@@ -48,7 +48,7 @@ QKV_API bool qkv_folder_has_weights(const char *folder);
 /* Writes the model as a published folder: config.json, model.safetensors and, where it is known, tokenizer.json, tokenizer_config.json
  * and generation_config.json, with all numbers in
  * the format of that name (qkv_format_at). The family is that of `type`; NULL: the one that the model came from, or the first
- * that has all of its spec. A model that none has is refused (QKV_SPEC) with what the nearest one has otherwise. QKV_NUMBER, QKV_FILE: as
+ * that has all of its spec. A model that none has is refused (QKV_SPEC) with what the nearest one has otherwise. QKV_NUMBER, QKV_FILE, the folder: as
  * qkv_model_export. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_model_export_published(struct qkv_model *model, const char *type, const char *format,
                                                    const char *folder);

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <sys/types.h>
+
 #include "qkv.h"
 
 /* QKV_PART: a function that is a part of the one that calls it, with a name of its own: no call when it runs. */
@@ -85,6 +87,8 @@ void qkv_call_end(struct qkv_context **ctx);
 const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
 /* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
+/* Puts `to` in the place of `from` in the sentence, where that is in it. */
+void qkv_fail_elsewhere(struct qkv_context *ctx, const char *from, const char *to);
 
 /* ---- ranks (ranks.c): every rank makes the same calls in the same order; QKV_RANK where another cannot be reached --------- */
 
@@ -343,6 +347,19 @@ void qkv_replace_cancel(struct qkv_replace *replace); /* harmless after a commit
 enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char **out);
 /* All of it in one call. */
 enum qkv_status qkv_write_file(struct qkv_context *ctx, const char *path, const void *data, size_t n);
+/* A folder that is written whole beside an old one (replace_folder.c): write into `temporary`, then commit or cancel. What the old
+ * folder has besides goes into the new one. A folder that cannot change places must be empty. */
+struct qkv_replace_folder {
+    struct qkv_context *ctx;
+    char *shown, *path, *temporary; /* as it was given; links followed; NULL: none is there any more */
+    int lock;
+    bool exists, inside; /* there was one before; the temporary is in it */
+    dev_t device;
+};
+enum qkv_status qkv_replace_folder_begin(struct qkv_context *ctx, const char *path, struct qkv_replace_folder *replace);
+enum qkv_status qkv_replace_folder_commit(struct qkv_replace_folder *replace);
+/* Leaves what was before; a sentence about a file in `temporary` names it where it would have been. */
+void qkv_replace_folder_cancel(struct qkv_replace_folder *replace);
 /* Makes a folder and its missing parents. Existing folders are fine. */
 enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path);
 /* folder + "/" + name as a heap string, or NULL with the sentence recorded. */

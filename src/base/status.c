@@ -137,6 +137,15 @@ static bool names_place(const char *sentence, const char *place) {
     return false;
 }
 
+void qkv_fail_elsewhere(struct qkv_context *ctx, const char *from, const char *to) {
+    char *at = ctx ? strstr(ctx->message, from) : NULL;
+    if (!at) return;
+    const size_t n = strlen(from), m = strlen(to), rest = strlen(at + n) + 1;
+    if ((size_t)(at - ctx->message) + m + rest > sizeof ctx->message) return;
+    memmove(at + m, at + n, rest);
+    memcpy(at, to, m);
+}
+
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) {
     if (!ctx) return;
     static const char link[] = ", at ";

@@ -1,8 +1,8 @@
 /* Model folders: config.json, model.safetensors, tokenizer.json (the names and formats are in the spec section of qkv.h);
  * and where there are any, source_tokenizer.json and labels.txt (the names of the classes, a line each).
  *
- * Every file is replaced atomically. The weights come last: a folder whose writing was cut off still has the old weights,
- * and reading checks them against the spec. */
+ * A folder is written beside the old one and put in place whole; in the folder of a run every file is replaced atomically. The
+ * weights come last and carry digests of the spec and of the texts beside them, which reading checks. */
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/labels.h"
@@ -97,10 +97,7 @@ static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensor
         saved = of_spec;
     }
     if (status || strcmp(saved, digest) == 0) return status;
-    return qkv_fail(m->ctx, QKV_SPEC,
-                    "%s: these weights belong to another spec than config.json has now (digest %.*s, not %s), so they "
-                    "would compute something else; restore config.json, or use them all the same with --ignore-digest",
-                    path, QKV_DIGEST_TEXT, saved, digest);
+    return qkv_fail(m->ctx, QKV_SPEC, QKV_DIGEST_SENTENCE, path, QKV_DIGEST_TEXT, saved, digest);
 }
 
 static enum qkv_status read_weights(struct qkv_model *m, const void *owner) {
@@ -117,7 +114,7 @@ static enum qkv_status read_weights(struct qkv_model *m, const void *owner) {
     if (status == QKV_OK) { /* last: where shapes differ, the tensor that does says more */
         status = check_digest(m, file, path);
     }
-    return status;
+    return status ? status : qkv_ties_check(m->ctx, file);
 }
 
 /* ---- the file that weights stay in ----------------------------------------------------------------------------------- */
@@ -381,13 +378,15 @@ enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder,
     return folder_open(ctx, folder, true, out);
 }
 
-/* `format`: what matrices become; NULL: all weights stay as they are. */
-static enum qkv_status write_weights(struct qkv_model *m, const char *path, const struct qkv_format *format) {
+/* `format`: what matrices become; NULL: all weights stay as they are. All other files of the folder are there. */
+static enum qkv_status write_weights(struct qkv_model *m, const char *folder, const char *path,
+                                     const struct qkv_format *format) {
     const size_t count = m->weights.count;
     struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
     const struct qkv_format **formats = qkv_allocate(m->ctx, count, sizeof *formats);
     char digest[QKV_DIGEST_TEXT];
-    const char *const metadata[] = {"format", "qkv", QKV_DIGEST_KEY, digest};
+    struct qkv_ties ties;
+    const char *metadata[4 + 2 * QKV_TIES] = {"format", "qkv", QKV_DIGEST_KEY, digest};
     enum qkv_status status = arrays && formats ? qkv_model_check_whole(m) : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         arrays[i] = m->weights.list[i].array;
@@ -395,7 +394,9 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *path, cons
         formats[i] = qkv_weight_has_formats(weight) && weight->format != format ? format : NULL;
     }
     if (!status) status = qkv_spec_digest(m->ctx, &m->spec, digest);
-    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, NULL, metadata, 2);
+    if (!status) status = qkv_ties_make(m->ctx, folder, &ties);
+    if (!status) memcpy(metadata + 4, ties.pairs, sizeof ties.pairs);
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, count, NULL, metadata, 2 + ties.count);
     free(arrays);
     free(formats);
     return status;
@@ -420,16 +421,30 @@ enum qkv_status qkv_folder_write_texts(struct qkv_model *m, const char *folder) 
 static enum qkv_status write_folder(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
     struct paths p;
     char *json = NULL;
-    if (m->planned) return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
     enum qkv_status status = make_paths(m->ctx, folder, &p);
     if (!status) status = qkv_make_folder(m->ctx, folder);
     if (!status) status = qkv_spec_print(m->ctx, &m->spec, &json);
     if (!status) status = qkv_write_file(m->ctx, p.config, json, strlen(json));
     if (!status) status = qkv_folder_write_texts(m, folder);
     if (!status && m->label_count) status = qkv_labels_write(m, p.labels);
-    if (!status) status = write_weights(m, p.weights, format);
+    if (!status) status = write_weights(m, folder, p.weights, format);
     qkv_free(json);
     free_paths(&p);
+    return status;
+}
+
+enum qkv_status qkv_folder_write(struct qkv_model *m, const char *folder) {
+    return write_folder(m, folder, NULL);
+}
+
+/* The folder is put in place whole. */
+static enum qkv_status write_whole(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
+    struct qkv_replace_folder replace;
+    enum qkv_status status = qkv_replace_folder_begin(m->ctx, folder, &replace);
+    if (status) return status;
+    status = write_folder(m, replace.temporary, format);
+    if (!status) return qkv_replace_folder_commit(&replace);
+    qkv_replace_folder_cancel(&replace);
     return status;
 }
 
@@ -437,7 +452,8 @@ enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
     QKV_CALL(m ? m->ctx : NULL);
     QKV_NEED(qkv_call, m);
     QKV_NEED(qkv_call, folder);
-    return write_folder(m, folder, NULL);
+    if (m->planned) return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    return write_whole(m, folder, NULL);
 }
 
 /* What an older model left there would be taken for this one's. */
@@ -452,6 +468,7 @@ enum qkv_status qkv_folder_check_left(struct qkv_model *m, bool published, const
                  {QKV_MODULES_FILE, m->pooling.given},
                  {QKV_GENERATION_FILE, m->generation.given},
                  {"labels.txt", m->label_count},
+                 {QKV_INDEX_FILE, false},
                  {"train.json", false},
                  {"checkpoint.safetensors", false}};
     enum qkv_status status = QKV_OK;
@@ -486,5 +503,6 @@ enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const 
     const struct qkv_format *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status) status = qkv_folder_check_left(m, false, folder);
-    return status ? status : write_folder(m, folder, numbers);
+    if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    return status ? status : write_whole(m, folder, numbers);
 }

@@ -23,11 +23,29 @@ void qkv_model_place_free(struct qkv_model_place *place);
 /* The bytes and a hash of the weights of such a path, over all files that they are in. (weights_hash.c) */
 enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash);
 
+/* Why weights are refused: their path, QKV_DIGEST_TEXT, the digest that they carry, that of the spec. */
+#define QKV_DIGEST_SENTENCE                                                                                            \
+    "%s: these weights belong to another spec than config.json has now (digest %.*s, not %s), so they would compute "  \
+    "something else; restore config.json, or use them all the same with --ignore-digest"
+/* What ties the files of a folder together (ties.c): keys and values for the metadata of its weights. */
+enum { QKV_TIES = 3, QKV_TIE_TEXT = 17 };
+struct qkv_ties {
+    const char *pairs[2 * QKV_TIES];
+    size_t count; /* of pairs */
+    char digests[QKV_TIES][QKV_TIE_TEXT];
+};
+/* Of the files that are there now; `ties` stays where it is while the pairs are used. */
+enum qkv_status qkv_ties_make(struct qkv_context *ctx, const char *folder, struct qkv_ties *ties);
+/* QKV_FORMAT: a file beside the weights is another one than that they were saved with, unless the context ignores digests. */
+enum qkv_status qkv_ties_check(struct qkv_context *ctx, const struct qkv_tensors *weights);
+
 /* The number format of that name. QKV_ARGUMENT: there is none. */
 enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format);
 /* QKV_FILE: what an older model left in the folder would be taken for this one's. */
 struct qkv_model;
 enum qkv_status qkv_folder_check_left(struct qkv_model *model, bool published, const char *folder);
+/* Writes all that a model has into a folder, file by file: qkv_model_save into the folder of a run, whose other files stay. */
+enum qkv_status qkv_folder_write(struct qkv_model *model, const char *folder);
 /* Writes what a model has besides its spec, its weights and its labels: tokenizers, what is said of generating and of vectors. */
 enum qkv_status qkv_folder_write_texts(struct qkv_model *model, const char *folder);
 

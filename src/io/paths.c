@@ -191,24 +191,25 @@ static bool paths_meet(const struct paths_place *a, const struct paths_place *b)
 
 static enum qkv_status paths_refuse(struct qkv_context *ctx, const struct paths_place *out,
                                     const struct paths_place *other) {
+    const char *shown = strcmp(out->shown, "/dev/stdout") ? out->shown : "standard output";
     const char *way = out->role == PATHS_FILE ? "write to another file" : "choose another folder";
     switch (other->role) {
     case PATHS_TEXT:
-        return qkv_fail(ctx, QKV_FILE, "%s is also what is read; %s", out->shown, way);
+        return qkv_fail(ctx, QKV_FILE, "%s is also what is read; %s", shown, way);
     case PATHS_TEXT_FOLDER:
         return out->role == PATHS_FILE
                    ? qkv_fail(ctx, QKV_FILE, "cannot write %s: it is a folder; name a file", out->shown)
                    : qkv_fail(ctx, QKV_FILE, "%s is also the folder of texts that is read; choose another folder",
                               out->shown);
     case PATHS_MODEL_FILE:
-        return qkv_fail(ctx, QKV_FILE, "%s is a file of the model or run in %s; %s", out->shown, other->of->path, way);
+        return qkv_fail(ctx, QKV_FILE, "%s is a file of the model or run in %s; %s", shown, other->of->path, way);
     case PATHS_FILE:
     case PATHS_FOLDER:
     case PATHS_FOLDER_FILE:
         break;
     }
-    return qkv_fail(ctx, QKV_FILE, "%s would be written twice, as %s too; give each output a name of its own",
-                    out->shown, other->shown);
+    return qkv_fail(ctx, QKV_FILE, "%s would be written twice, as %s too; give each output a name of its own", shown,
+                    other->shown);
 }
 
 /* Another input or output that an output is, too. */
@@ -239,10 +240,13 @@ struct qkv_path qkv_path_defaults(void) {
 
 enum qkv_status qkv_paths_check(struct qkv_context *ctx, const struct qkv_path *paths, size_t count) {
     QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED_ALL(ctx, count, paths);
     struct paths p = {.ctx = ctx};
     enum qkv_status status = QKV_OK;
-    if (count && !paths) return qkv_fail(ctx, QKV_ARGUMENT, "there are %zu paths, but no list of them", count);
-    for (size_t i = 0; i < count && !status; i++)
+    bool writes = false;
+    for (size_t i = 0; i < count; i++) writes = writes || paths[i].use >= QKV_PATH_WRITE;
+    for (size_t i = 0; writes && i < count && !status; i++)
         if (paths[i].path && *paths[i].path) status = paths_add_path(&p, &paths[i]);
     for (size_t i = 0; i < p.count && !status; i++)
         if (p.places[i].role >= PATHS_FILE) status = paths_check_others(&p, i);

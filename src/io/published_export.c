@@ -6,8 +6,9 @@
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/pooling.h"
-#include "io/published.h"
+#include "io/published_files.h"
 #include "io/safetensors.h"
+#include "model/spec.h"
 #include "qkv/published.h"
 #include "text/text.h"
 
@@ -59,7 +60,7 @@ enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
 
 bool qkv_folder_has_weights(const char *folder) {
     if (!folder) return false;
-    static const char *const names[] = {QKV_WEIGHTS_FILE, QKV_WEIGHTS_FILE ".index.json"};
+    static const char *const names[] = {QKV_WEIGHTS_FILE, QKV_INDEX_FILE};
     bool there = false;
     for (size_t i = 0; i < 2 && !there; i++) {
         char *path = qkv_join_path(NULL, folder, names[i]);
@@ -159,9 +160,45 @@ static void tensor_drop(void *arrays, size_t i) {
     qkv_family_array_drop(arrays, i);
 }
 
+struct written_names {
+    const struct qkv_family_arrays *made;
+    const struct qkv_family_config *config; /* with what is kept of another folder */
+};
+
+static bool has_name(const void *user, const char *name) {
+    const struct written_names *names = user;
+    for (size_t i = 0; i < names->made->count; i++)
+        if (!strcmp(names->made->list[i].array.name, name)) return true;
+    for (size_t i = 0; i < names->config->kept_count; i++)
+        if (!strcmp(names->config->kept[i].name, name)) return true;
+    return false;
+}
+
+/* The digest of the spec that is read from the folder's config.json beside these tensors. */
+static enum qkv_status digest_config(struct qkv_context *ctx, const char *folder, const struct written_names *names,
+                                     char digest[QKV_DIGEST_TEXT]) {
+    struct qkv_family_config config = {0};
+    struct qkv_spec *spec = qkv_allocate(ctx, 1, sizeof *spec);
+    json_t *root = NULL;
+    char *path = spec ? qkv_join_path(ctx, folder, QKV_CONFIG_FILE) : NULL;
+    enum qkv_status status = path ? qkv_published_json(ctx, path, &root) : QKV_MEMORY;
+    if (!status) {
+        status = qkv_family_read(ctx, QKV_CONFIG_FILE, root, has_name, names, &config, spec);
+        if (!status) qkv_family_config_free(&config);
+        if (!status) status = qkv_spec_digest(ctx, spec, digest);
+    }
+    json_decref(root);
+    free(path);
+    free(spec);
+    return status;
+}
+
+/* All other files of the folder are there. */
 static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_family_config *config,
-                                     const struct qkv_format *format, const char *path) {
-    static const char *const metadata[] = {"format", "pt"};
+                                     const struct qkv_format *format, const char *folder, const char *path) {
+    char digest[QKV_DIGEST_TEXT];
+    const char *metadata[4 + 2 * QKV_TIES] = {"format", "pt", QKV_DIGEST_KEY, digest};
+    struct qkv_ties ties;
     struct qkv_family_arrays list;
     enum qkv_status status = qkv_family_arrays(m, config, false, &list);
     const struct qkv_tensors_source source = {.make = tensor_make, .drop = tensor_drop, .user = &list};
@@ -169,12 +206,15 @@ static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_famil
     struct qkv_array *arrays = qkv_allocate(m->ctx, all, sizeof *arrays);
     const struct qkv_format **formats = qkv_allocate(m->ctx, all, sizeof *formats);
     if (!status && !(arrays && formats)) status = QKV_MEMORY;
+    if (!status) status = qkv_ties_make(m->ctx, folder, &ties);
+    if (!status) status = digest_config(m->ctx, folder, &(struct written_names){&list, config}, digest);
+    if (!status) memcpy(metadata + 4, ties.pairs, sizeof ties.pairs);
     for (size_t i = 0; i < all && !status; i++) {
         const bool kept = i >= list.count;
         arrays[i] = kept ? config->kept[i - list.count] : list.list[i].array;
         formats[i] = arrays[i].dtype == format->dtype || (kept && arrays[i].dtype != QKV_F32) ? NULL : format;
     }
-    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, all, &source, metadata, 1);
+    if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, all, &source, metadata, 2 + ties.count);
     free(arrays);
     free(formats);
     qkv_family_arrays_free(&list);
@@ -188,11 +228,10 @@ static enum qkv_status write_published(struct qkv_model *m, const struct qkv_fam
     char *json = qkv_join_path(m->ctx, folder, QKV_CONFIG_FILE);
     char *weights = qkv_join_path(m->ctx, folder, QKV_WEIGHTS_FILE);
     enum qkv_status status = text && json && weights ? QKV_OK : QKV_MEMORY;
-    if (!status) status = qkv_make_folder(m->ctx, folder);
     if (!status) status = qkv_write_file(m->ctx, json, text, strlen(text));
     if (!status) status = qkv_folder_write_texts(m, folder);
     if (!status && m->tokenizer) status = qkv_tokenizer_write_class(m->ctx, m->tokenizer, folder, QKV_ROLES_FILE);
-    if (!status) status = write_tensors(m, config, format, weights);
+    if (!status) status = write_tensors(m, config, format, folder, weights);
     free(text);
     free(json);
     free(weights);
@@ -279,7 +318,15 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
     if (!status) status = find_config(m, type, &config);
     if (!status) status = name_tokens(m, &config);
     if (!status) status = name_classes(m, &config);
-    if (!status) status = write_published(m, &config, numbers, folder);
+    struct qkv_replace_folder replace;
+    if (!status) status = qkv_replace_folder_begin(m->ctx, folder, &replace);
+    if (!status) {
+        status = write_published(m, &config, numbers, replace.temporary);
+        if (!status)
+            status = qkv_replace_folder_commit(&replace);
+        else
+            qkv_replace_folder_cancel(&replace);
+    }
     qkv_family_config_free(&config);
     return status;
 }

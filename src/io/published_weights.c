@@ -191,6 +191,21 @@ static enum qkv_status check_tied(const struct qkv_published *p) {
     return QKV_OK;
 }
 
+/* Weights that qkv has written say which spec they belong to; those of others do not. */
+static enum qkv_status check_ties(const struct qkv_model *model, const struct qkv_published *p) {
+    char digest[QKV_DIGEST_TEXT];
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < p->count && !status && !model->ctx->ignore_digest; i++) {
+        const char *saved = qkv_tensors_metadata(p->files[i].tensors, QKV_DIGEST_KEY);
+        status = qkv_ties_check(model->ctx, p->files[i].tensors);
+        if (!status && saved) status = qkv_spec_digest(model->ctx, &model->spec, digest);
+        if (!status && saved && strcmp(saved, digest) != 0)
+            status =
+                qkv_fail(model->ctx, QKV_SPEC, QKV_DIGEST_SENTENCE, p->files[i].path, QKV_DIGEST_TEXT, saved, digest);
+    }
+    return status;
+}
+
 enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {
     struct taken taken = {0};
     enum qkv_status status = source_check(published);
@@ -204,7 +219,7 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const void *publishe
     }
     free(taken.floats);
     qkv_weights_changed(&model->weights);
-    return status;
+    return status ? status : check_ties(model, published);
 }
 
 /* ---- what the model is told ----------------------------------------------------------------------------------------------------- */

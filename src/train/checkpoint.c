@@ -19,11 +19,12 @@
 
 /* ---- metadata -------------------------------------------------------------------------------------------------------- */
 
-#define METADATA_MOST 24
+#define METADATA_MOST 32
 struct metadata {
     const char *pairs[2 * METADATA_MOST];
     char numbers[METADATA_MOST][QKV_REAL_TEXT];
     size_t count;
+    struct qkv_ties ties;
 };
 
 static void checkpoint_put(struct metadata *m, const char *key, const char *value) {
@@ -69,6 +70,7 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
         checkpoint_put(m, "expert_loads", loads);
         put_count(m, "experts_unused", (unsigned long long)t->report.experts_unused, "%llu");
     }
+    for (size_t i = 0; i < m->ties.count; i++) checkpoint_put(m, m->ties.pairs[2 * i], m->ties.pairs[2 * i + 1]);
 #define PUT(name) put_real(m, #name, report.name);
     REPORT_NUMBERS(PUT)
 #undef PUT
@@ -137,6 +139,7 @@ static enum qkv_status checkpoint_begin(struct qkv_trainer *t, const char *path,
         metadata = qkv_allocate(t->ctx, 1, sizeof *metadata);
         arrays = qkv_allocate(t->ctx, most, sizeof *arrays);
         status = metadata && arrays ? list_arrays(t, arrays, &count, &names) : QKV_MEMORY;
+        if (!status) status = qkv_ties_make(t->ctx, t->folder, &metadata->ties);
     }
     if (!status && t->pending) status = qkv_loads_print(t, &loads); /* of a line of the log that is still due */
     if (!status) status = qkv_checkpoint_keep(t, path);
@@ -419,6 +422,7 @@ enum qkv_status qkv_checkpoint_read(struct qkv_trainer *t) {
         status = check_spec(&r);
         if (!status) status = read_metadata(&r);
         if (!status) status = check_options(&r);
+        if (!status) status = qkv_ties_check(t->ctx, r.file);
         if (!status) status = read_tensors(&r);
         qkv_tensors_close(r.file);
     }

@@ -1,6 +1,7 @@
 /* rank_save: the model of several ranks as a file: rank 0 writes it, with the fp32 numbers that the others have of divided weights. */
 #include <string.h>
 
+#include "io/io.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "train/train.h"
@@ -33,7 +34,7 @@ enum qkv_status qkv_rank_save_model(struct qkv_trainer *t) {
     enum qkv_status status = divided ? masters_gather(t->model, masters) : QKV_OK;
     if (!status && leads) {
         qkv_weights_lend(&t->model->weights, true);
-        status = qkv_model_save(t->model, t->folder);
+        status = qkv_folder_write(t->model, t->folder);
         qkv_weights_lend(&t->model->weights, false);
     }
     if (divided) qkv_model_clear_gradients(t->model);

@@ -22,17 +22,20 @@ static enum qkv_status match_options(struct qkv_context *ctx, const char *folder
     return QKV_OK;
 }
 
-/* `spec` as it is without what only the data say. */
-static enum qkv_status match_spec(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec) {
-    struct qkv_spec then, now = *spec;
-    char digest[2][QKV_DIGEST_TEXT], *path = qkv_join_path(ctx, folder, QKV_CONFIG_FILE);
-    enum qkv_status status = path ? qkv_spec_read(ctx, &then, path, NULL, 0) : QKV_MEMORY;
-    if (!now.vocab) now.vocab = then.vocab;
-    if (!now.source_vocab) now.source_vocab = then.source_vocab;
-    if (!now.head.classes) now.head.classes = then.head.classes;
-    if (!status) status = qkv_spec_digest(ctx, &then, digest[0]);
-    if (!status) status = qkv_spec_digest(ctx, &now, digest[1]);
+/* `now` becomes what the spec was, where only the data say it. */
+static enum qkv_status match_spec(struct qkv_context *ctx, const char *folder, struct qkv_spec *now) {
+    struct qkv_spec *then = qkv_allocate(ctx, 1, sizeof *then);
+    char digest[2][QKV_DIGEST_TEXT], *path = then ? qkv_join_path(ctx, folder, QKV_CONFIG_FILE) : NULL;
+    enum qkv_status status = path ? qkv_spec_read(ctx, then, path, NULL, 0) : QKV_MEMORY;
+    if (!status) {
+        if (!now->vocab) now->vocab = then->vocab;
+        if (!now->source_vocab) now->source_vocab = then->source_vocab;
+        if (!now->head.classes) now->head.classes = then->head.classes;
+        status = qkv_spec_digest(ctx, then, digest[0]);
+    }
+    if (!status) status = qkv_spec_digest(ctx, now, digest[1]);
     free(path);
+    free(then);
     if (status || strcmp(digest[0], digest[1]) == 0) return status;
     return qkv_fail(ctx, QKV_ARGUMENT, "%s holds a run of another model: its spec differs; choose another folder",
                     folder);
@@ -41,18 +44,23 @@ static enum qkv_status match_spec(struct qkv_context *ctx, const char *folder, c
 enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                               const struct qkv_train_options *options) {
     QKV_CALL(ctx);
-    if (!folder || !spec || !options)
-        return qkv_fail(ctx, QKV_ARGUMENT, "a run is matched with a folder, a spec and options");
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
+    QKV_NEED(ctx, spec);
+    QKV_NEED(ctx, options);
     struct qkv_train_options then = {0}, now = *options;
     struct qkv_run_facts facts = {0};
-    struct qkv_spec final = *spec;
-    enum qkv_status status = qkv_train_settle(ctx, &now, &final, NULL);
-    if (!status) status = qkv_trainer_apply(ctx, &now, &final);
+    struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
+    if (!final) return QKV_MEMORY;
+    *final = *spec;
+    enum qkv_status status = qkv_train_settle(ctx, &now, final, NULL);
+    if (!status) status = qkv_trainer_apply(ctx, &now, final);
     if (!status) status = qkv_train_json_read(ctx, folder, &then, &facts);
     if (!status && !strcmp(now.precision, "auto")) now.precision = then.precision;
     if (!status && !now.groups) now.groups = QKV_TRAIN_GROUPS;
     if (!status) status = match_options(ctx, folder, &then, &now);
-    if (!status) status = match_spec(ctx, folder, &final);
+    if (!status) status = match_spec(ctx, folder, final);
+    free(final);
     qkv_train_release(&then);
     qkv_text_files_free(&facts.data_files);
     qkv_text_files_free(&facts.valid_files);
