@@ -234,7 +234,7 @@ QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct
                                            const struct qkv_train_options *options, const char *folder,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
 /* Whether the run in `folder` is the one that qkv_trainer_create would begin with this spec and these options: QKV_ARGUMENT
- * names what is another one. The files of its texts, and what may change while it is trained, do not count. Experimental.
+ * names what is another one, or that it has more steps. Files of texts, and what may change, do not count. Experimental.
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                       const struct qkv_train_options *options);

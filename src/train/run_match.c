@@ -5,13 +5,14 @@
 #include "model/spec.h"
 #include "train/train.h"
 
-/* The first option that changes the numbers of the run, or says how long it is, and has another value. */
+/* The first option that changes the numbers of the run and has another value. */
 static enum qkv_status match_options(struct qkv_context *ctx, const char *folder, const struct qkv_train_options *then,
                                      const struct qkv_train_options *now) {
     const struct qkv_train_option *option;
     char before[QKV_OPTION_TEXT], here[QKV_OPTION_TEXT];
     for (size_t i = 0; (option = qkv_train_option(i)); i++) {
-        if (!qkv_train_changes_numbers(option->name) && strcmp(option->name, "steps") != 0) continue;
+        const bool shorter = !strcmp(option->name, "steps") && now->steps < then->steps;
+        if (!qkv_train_changes_numbers(option->name) && !shorter) continue;
         qkv_train_value_text(option, then, before);
         qkv_train_value_text(option, now, here);
         if (strcmp(before, here) != 0)

@@ -147,15 +147,15 @@ awk 'BEGIN {
     print "}}}"
 }' >wordpiece/tokenizer.json
 echo '{"tokenizer_class": "BertTokenizer", "mask_token": "[MASK]"}' >wordpiece/tokenizer_config.json
-try 0 "$QKV" fill wordpiece "the <mask> of  <mask>, of England <mask>"
+try 0 "$QKV" fill wordpiece --ignore-digest "the <mask> of  <mask>, of England <mask>"
 cp out angles
-try 0 "$QKV" fill wordpiece "the [MASK] of  [MASK], of England [MASK]"
+try 0 "$QKV" fill wordpiece --ignore-digest "the [MASK] of  [MASK], of England [MASK]"
 same "$(cut -f1-3 out)" "$(cut -f1-3 angles)" "masks in the tokenizer's own writing"
 same "$(wc -l <out)" 15 "lines of fill with three masks"
 sed -E 's/^1\t.*" (.*)"\t/the \1 of  [MASK], of England [MASK]\t/; s/^2\t.*" (.*)"\t/the [MASK] of  \1, of England [MASK]\t/;
     s/^3\t.*" (.*)"\t/the [MASK] of  [MASK], of England \1\t/' out >pairs.txt
 same "$(cut -f1 pairs.txt)" "$(cut -f2 pairs.txt)" "texts with [MASK] filled"
-try 0 "$QKV" fill wordpiece "<mask> [MASK]<mask>[MASK]" --top 1
+try 0 "$QKV" fill wordpiece --ignore-digest "<mask> [MASK]<mask>[MASK]" --top 1
 has out '^1	.*	[^][<>]+ \[MASK\]<mask>\[MASK\]$'
 has out '^2	.*	<mask> [^][<>]+<mask>\[MASK\]$'
 has out '^3	.*	<mask> \[MASK\][^][<>]+\[MASK\]$'

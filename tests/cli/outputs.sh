@@ -161,7 +161,7 @@ try 0 "$QKV" info place
 
 # ---- what a comparison finds ----
 compare() {
-    "$QKV" compare --spec spec.json --data text.txt --batch 4 --warmup 1 --eval-batches 2 --threads 1 --cache 16 --quiet --axis kv=mha,mqa --steps 2 "$@"
+    "$QKV" compare --spec spec.json --data text.txt --batch 4 --warmup 1 --eval-batches 2 --threads 1 --cache 16 --quiet --axis kv=mha,mqa $(usual "--steps 2" "$@") "$@"
 }
 for file in train.txt valid.txt results.json results.csv index.html; do
     rm -rf place
@@ -192,6 +192,8 @@ refuse 1 'place/mqa holds a run of another model' compare --out place
 rm -r place/mqa
 mv away place/mqa
 try 0 compare --out place
+try 0 compare --out place --steps 4
+refuse 1 'was begun with other options' compare --out place
 
 # ---- checkpoints behind a link ----
 store=$(mktemp -d /dev/shm/qkv.XXXXXX 2>/dev/null) || store=$folder/elsewhere # another file system, where there is one
