@@ -9,10 +9,9 @@
 static enum qkv_status read_on(struct qkv_text_stream *stream) {
     enum qkv_status status = QKV_OK;
     while (!status && stream->position < stream->file.size) {
-        int32_t *ids;
-        size_t count;
-        status = qkv_text_next(stream, &ids, &count);
-        qkv_free(ids);
+        struct qkv_text_tokens tokens = {0};
+        status = qkv_text_next(stream, &tokens);
+        qkv_text_tokens_free(&tokens);
     }
     return status;
 }
@@ -23,13 +22,12 @@ static void a_text_that_shrinks_gives_a_sentence(void **state) {
     struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
     struct qkv_text_stream stream;
-    int32_t *ids;
-    size_t count;
+    struct qkv_text_tokens tokens = {0};
     fixture_text(path, (size_t)3 << 20, 1);
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, NULL, 0, &tokenizer));
     assert_ok(ctx, qkv_text_open(ctx, path, tokenizer, &stream));
-    assert_ok(ctx, qkv_text_next(&stream, &ids, &count));
-    qkv_free(ids);
+    assert_ok(ctx, qkv_text_next(&stream, &tokens));
+    qkv_text_tokens_free(&tokens);
     assert_int_equal(truncate(path, 5000), 0);
     assert_status(ctx, read_on(&stream), QKV_FILE);
     assert_message(ctx, "has become shorter while it was read");

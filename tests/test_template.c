@@ -213,20 +213,21 @@ static void a_text_to_learn_from_is_one_sequence(void **state) {
     while (text.size < ((size_t)5 << 18)) assert_ok(ctx, qkv_buffer_append(ctx, &text, toy, sizeof toy - 1));
     test_write_file(path, text.data, text.size);
     struct qkv_tokenizer *t = tokenizer_of(ctx, BOTH);
-    int32_t *whole, *ids;
-    size_t total, count, seen = 0, pieces = 0;
+    int32_t *whole;
+    size_t total, seen = 0, pieces = 0;
     assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, t, text.data, text.size, true, &whole, &total));
     struct qkv_text_stream stream;
     assert_ok(ctx, qkv_text_open(ctx, path, t, &stream));
     for (;; pieces++) {
-        assert_ok(ctx, qkv_text_next(&stream, &ids, &count));
-        if (!ids) break;
-        assert_true(seen + count <= total);
-        assert_memory_equal(ids, whole + seen, count * sizeof *ids);
+        struct qkv_text_tokens tokens = {0};
+        assert_ok(ctx, qkv_text_next(&stream, &tokens));
+        if (!tokens.count) break;
+        assert_true(seen + tokens.count <= total);
+        assert_memory_equal(tokens.ids, whole + seen, tokens.count * sizeof *tokens.ids);
         assert_int_equal(stream.before, seen == 0);
-        seen += count;
+        seen += tokens.count;
         assert_int_equal(stream.after, seen == total);
-        qkv_free(ids);
+        qkv_text_tokens_free(&tokens);
     }
     assert_int_equal(seen, total);
     assert_true(pieces > 1);
