@@ -159,7 +159,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         "\"attention\": {\"heads\": 4, \"kv_heads\": %zu, \"head_dim\": %zu, \"value_dim\": %zu, "
         "\"window\": %d, \"softcap\": %s, \"bias\": %s%s%s%s%s}, \"norm\": {\"kind\": \"%s\", \"placement\": \"%s\", "
         "\"final\": %s, \"weight\": %s, \"bias\": %s%s}, \"ffn\": {\"kind\": \"%s\", \"d_ff\": %s, \"bias\": %s%s, "
-        "\"experts\": %s}%s%s%s",
+        "\"experts\": %s}%s%s",
         latent ? 4 : kv[qkv_random_below(r, 3)], head_dim, test_between(r, 3, 9),
         qkv_random_below(r, 3) ? 0 : (int)test_between(r, 1, 5), PICK(r, "0.0", "0.0", "3.0"),
         random_bias(r, latent, bias),
@@ -168,7 +168,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
         own_position ? ", \"position\": " : "", own_position ? position : "", norm, placement, PICK(r, "true", "false"),
         weight, biased ? "true" : "false", shared ? "" : PICK(r, "", "", ", \"attention\": false"), ffn,
         PICK(r, "24", "10"), PICK(r, "true", "false"), limit, random_experts(r, experts),
-        PICK(r, "", "", ", \"residual_scale\": 0.6"), PICK(r, "", "", ", \"residual_dropout\": 0.2"),
+        PICK(r, "", "", ", \"residual_scale\": 0.6"),
         beside_encoder && !shared && !qkv_random_below(r, 3) ? ", \"cross_only\": true" : "");
 }
 
@@ -278,6 +278,7 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
 static inline void drop_everywhere(struct qkv_spec *spec, double p) {
     spec->dropout = p;
     for (int k = 0; k < QKV_KINDS_MAX; k++)
+        spec->encoder.kinds[k].residual_dropout = spec->decoder.kinds[k].attention.dropout = p / 3,
         spec->encoder.kinds[k].ffn.dropout = spec->encoder.kinds[k].ffn.experts.given ? 0 : p / 2,
         spec->decoder.kinds[k].ffn.dropout = spec->decoder.kinds[k].ffn.experts.given ? 0 : p / 2;
 }

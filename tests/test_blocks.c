@@ -60,7 +60,7 @@ static void formula(struct layer *l, struct qkv_vectors x, struct qkv_vectors y,
     copy(y, x);
     for (size_t i = 0; i < 3; i++) {
         const char *name = sublayers[i];
-        if (i == 1 && !l->cross) continue;
+        if ((i == 1 && !l->cross) || (i == 0 && l->cross && l->spec->cross_only)) continue;
         switch (l->spec->norm.placement) {
         case QKV_PLACEMENT_PRE:
             norm(l, name, "norm", y, h), apply(l, name, h, f), add(l, y, f);

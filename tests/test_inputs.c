@@ -344,7 +344,7 @@ static void what_cannot_be_encoded_is_said(void **state) {
     assert_null(encoded);
     assert_status(s->ctx, qkv_encode_features(s->model, NULL, NULL, B, in.positions, in.frames, &encoded),
                   QKV_ARGUMENT);
-    assert_message(s->ctx, "there is nothing to encode");
+    assert_message(s->ctx, "features is NULL");
     assert_status(s->ctx, qkv_encode_features(s->model, in.features, NULL, B, CONTEXT + 1, in.frames, &encoded),
                   QKV_ARGUMENT);
     assert_message(s->ctx, "longer than the model's context");

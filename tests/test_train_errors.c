@@ -156,7 +156,8 @@ static void what_was_there_stays(void **state) {
     assert_ok(ctx, qkv_make_folder(ctx, folder));
     fixture_write(folder, "config.json", "mine", 4);
     o.data = text;
-    assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &trainer), QKV_ARGUMENT);
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &trainer), QKV_FILE);
+    assert_message(ctx, "already holds a config.json");
     char *config = fixture_read(folder, "config.json", NULL);
     assert_string_equal(config, "mine");
     free(config);

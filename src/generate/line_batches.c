@@ -43,25 +43,6 @@ static int by_length(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-bool qkv_scores_take(const float *scores, size_t n, float *out) {
-    double most = -INFINITY, sum = 0;
-    for (size_t k = 0; k < n; k++) {
-        if (!isfinite(scores[k])) return false;
-        most = fmax(most, (double)scores[k]);
-    }
-    if (n == 1) {
-        *out = *scores;
-        return true;
-    }
-    for (size_t k = 0; k < n; k++) sum += exp((double)scores[k] - most);
-    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)scores[k] - most) / sum);
-    return true;
-}
-
-void qkv_scores_none(size_t count, size_t classes, float *out) {
-    for (size_t i = 0; i < count * classes; i++) out[i] = classes == 1 ? NAN : 0;
-}
-
 struct qkv_line_options qkv_line_defaults(void) {
     return (struct qkv_line_options){.long_lines = QKV_LONG_ERROR};
 }

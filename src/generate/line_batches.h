@@ -29,10 +29,6 @@ size_t qkv_line_rows(size_t T);
 /* Calls run for all lines but blank ones, sorted by length within some thousands, batches in order of T. A line
  * longer than the context is what the options say; one that fails does so before its batch is run, and is named by its number from 1. */
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *lines, const char *const *texts, size_t count);
-/* What becomes of the scores of n classes: probabilities, or of a single class, which is a score and no choice, itself. False: some are no
- * finite numbers. And what a text has that is blank or skipped: zeros, or of a single class, where 0 is a score, NaN. */
-bool qkv_scores_take(const float *scores, size_t n, float *out);
-void qkv_scores_none(size_t count, size_t classes, float *out);
 /* The sentence for a line that has more tokens than the context and is not to be cut. */
 enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context);
 /* Whether the model can read text at all; `doing` begins the sentence: "classify". */

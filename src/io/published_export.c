@@ -31,7 +31,7 @@ const char *qkv_model_family(const struct qkv_model *model) {
 }
 
 const char *qkv_model_warning(const struct qkv_model *model) {
-    return model->origin.warning;
+    return model ? model->origin.warning : NULL;
 }
 
 const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {

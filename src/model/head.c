@@ -1,6 +1,8 @@
 /* head: what stands between hidden states and scores: a transform (dense, activation, norm), and what becomes of the scores. */
 #include "model/model.h"
 
+#include <math.h>
+
 /* Without a norm only the product of the scores reads what comes out. */
 struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x) {
     const struct qkv_head_transform_spec *spec = &m->spec.head.transform;
@@ -17,4 +19,23 @@ struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m
 
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *m) {
     return (struct qkv_softcap){.scale = (float)m->spec.head.scale, .cap = (float)m->spec.head.softcap};
+}
+
+bool qkv_scores_take(const float *scores, size_t n, float *out) {
+    double most = -INFINITY, sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (!isfinite(scores[k])) return false;
+        most = fmax(most, (double)scores[k]);
+    }
+    if (n == 1) {
+        *out = *scores;
+        return true;
+    }
+    for (size_t k = 0; k < n; k++) sum += exp((double)scores[k] - most);
+    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)scores[k] - most) / sum);
+    return true;
+}
+
+void qkv_scores_none(size_t count, size_t classes, float *out) {
+    for (size_t i = 0; i < count * classes; i++) out[i] = classes == 1 ? NAN : 0;
 }

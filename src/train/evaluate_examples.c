@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate/line_batches.h"
 #include "metric/metric.h"
+#include "model/model.h"
 #include "model/spec.h"
 #include "train/evaluate_share.h"
 #include "train/example_files.h"

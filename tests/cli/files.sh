@@ -36,7 +36,8 @@ has valid/train.json '"valid": \[".*texts/b\.txt", ".*texts/a\.txt"\]'
 
 # Evaluation: the same text, from files, from their folder, and from one file with the end token written in it.
 (cat texts/a.txt; printf '<|endoftext|>'; cat texts/b.txt) >joined.txt
-numbers() { sed 's/, "seconds.*//' out; }
+# What is written of the end token are bytes of that file, and of no other.
+numbers() { sed -E 's/, "seconds.*//; s/"bits_per_byte": [0-9.]+, //; s/"bytes": [0-9]+, //' out; }
 try 0 "$QKV" eval both --data joined.txt --json
 joined=$(numbers)
 try 0 "$QKV" eval both $half --json

@@ -32,7 +32,7 @@ mark() { # mark FILE: a byte order mark in front of it
 }
 for file in tokenizer.json train.json config.json; do
     mark $file
-    refuse 1 "marked/$file.* begins with a byte order mark \(BOM\)" "$QKV" eval marked --data text.txt
+    refuse 1 "marked/$file.* begins with a byte order mark \(BOM\)" "$QKV" eval marked --data text.txt --ignore-digest
     same "$(grep -o "marked/$file" err | wc -l)" 1 "mentions of $file"
     cp "run/$file" marked
 done

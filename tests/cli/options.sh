@@ -109,8 +109,8 @@ idle full 'no big rows' bench --full --filter "nano-gpt recipe" --json there.txt
 idle text 'not among the rows' bench --text there.txt --json there.txt
 idle text 'not among the rows' bench --text there.txt --filter products --json there.txt
 refuse 1 'there\.txt exists' "$QKV" bench --full --json there.txt
-refuse 1 'nowhere' "$QKV" bench --filter recipe --text nowhere --json there.txt
-refuse 1 'nowhere' "$QKV" bench --full --text nowhere --json there.txt
+refuse 1 'nowhere' "$QKV" bench --filter recipe --text nowhere --json new.json
+refuse 1 'nowhere' "$QKV" bench --full --text nowhere --json new.json
 try 0 "$QKV" bench --list
 cp out all
 try 0 "$QKV" bench --list --filter products

@@ -40,7 +40,8 @@ try 0 "$QKV" info moved
 cp out alone
 ranks 2
 try 0 "$QKV" info moved
-cmp -s alone out || fail "two ranks answer info otherwise than one"
+# What the process itself takes has the module of ranks in it.
+cmp -s <(grep -v " MiB\| GiB" alone) <(grep -v " MiB\| GiB" out) || fail "two ranks answer info otherwise than one"
 has err 'info is not divided among ranks'
 
 # ---- as the page says, as root and with fewer cores than ranks, where nothing else tells mpirun so ----

@@ -67,7 +67,7 @@ cp text-bf16/model.safetensors elsewhere/text-fp32
 unlike_eval 'the models differ: weights ' A=1 text-fp32 --data text.txt
 afresh
 sed -i 's/"q"/"Q"/' elsewhere/text-fp32/tokenizer.json
-unlike_eval 'the models differ: tokenizer ' A=1 text-fp32 --data text.txt
+unlike_eval 'the models differ: tokenizer ' A=1 text-fp32 --data text.txt --ignore-digest
 afresh
 if [ "${QKV_ISA:-}" != scalar ] && QKV_ISA=avx2 "$single" info text-fp32 >out 2>err; then
     unlike_eval 'kernel table scalar here and ' QKV_ISA=scalar text-fp32 --data text.txt
@@ -92,7 +92,7 @@ done
 ranks 2
 try 0 "$QKV" compare $compare --steps 4 --out compare-1 # goes on: nothing is left to train
 cmp -s <(cut -d, -f1-4 compare-1/results.csv) results-1 || fail "two ranks have other results of a comparison that has ended"
-try 1 "$QKV" compare $compare --steps 5 --quiet --out compare-1
+try 1 "$QKV" compare $compare --steps 3 --quiet --out compare-1
 has err '^qkv: the comparison in compare-1 was begun with other options: training was'
 
 # Ranks whose numbers could not be compared.

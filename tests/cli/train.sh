@@ -172,7 +172,7 @@ refuse 2 '--preset has no place beside --from' tune refused --preset nano-gpt
 refuse 2 '--set d_model=8 has no place beside --from' tune refused --set d_model=8
 refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
 refuse 2 '--new-head is given without' train refused 3 --new-head
-refuse 1 'whole is the model to begin with' tune whole
+refuse 1 'whole/config\.json is a file of the model' tune whole
 refuse 2 'from cannot change beside --resume' resume tuned --from whole
 
 # ---- frozen weights ----
