@@ -50,9 +50,12 @@ test.common = () => {
     for (const cell of test.all(".scroll th, .scroll td")) {
         const text = cell.textContent.trim(), range = document.createRange();
         if (!text || text.length > 14 || /[\s-]/.test(text) || !cell.getClientRects().length) continue;
-        range.selectNodeContents(cell);
-        const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.bottom)));
-        test.check(`"${text}" is broken`, lines.size === 1, lines.size);
+        const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT); /* boxes of buttons are no lines */
+        for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+            range.selectNodeContents(node);
+            const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.bottom)));
+            test.check(`"${text}" is broken`, lines.size <= 1, lines.size);
+        }
     }
     test.same("the language of the page", document.documentElement.lang, "en");
     test.check("the page is wider than the window", document.documentElement.scrollWidth <= innerWidth + 1, `${document.documentElement.scrollWidth} of ${innerWidth}`);
