@@ -9,9 +9,9 @@ static bool trim_is_blank(char c) {
 }
 
 void qkv_sequence_trim(const struct qkv_tokenizer *t, bool begin, bool end, const char **text, size_t *size) {
-    const char *from = *text, *to = from + *size;
     size_t n = 0;
-    if (!t->whole_words || !*size) return;
+    if (!t->whole_words || !*text || !*size) return;
+    const char *from = *text, *to = from + *size;
     while (from < to && trim_is_blank(*from)) from++;
     while (to > from && trim_is_blank(to[-1])) to--;
     const char *word = begin ? qkv_tokenizer_token(t, qkv_tokenizer_role(t, QKV_TOKEN_ROLE_BEGIN), &n) : NULL;
