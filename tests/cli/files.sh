@@ -36,14 +36,17 @@ has valid/train.json '"valid": \[".*texts/b\.txt", ".*texts/a\.txt"\]'
 
 # Evaluation: the same text, from files, from their folder, and from one file with the end token written in it.
 (cat texts/a.txt; printf '<|endoftext|>'; cat texts/b.txt) >joined.txt
-# What is written of the end token are bytes of that file, and of no other.
+# Its 13 bytes are bytes of that file and of no other: the bits of the whole are the same.
 numbers() { sed -E 's/, "seconds.*//; s/"bits_per_byte": [0-9.]+, //; s/"bytes": [0-9]+, //' out; }
+bits() { sed -nE 's/.*"bits_per_byte": ([0-9.]+), .*"bytes": ([0-9]+), .*/\1 \2/p' out | awk -v more="$1" '{ printf "%d %.4f", $2 + more, $1 * $2 }'; }
 try 0 "$QKV" eval both --data joined.txt --json
-joined=$(numbers)
+joined=$(numbers) joined_bits=$(bits 0)
 try 0 "$QKV" eval both $half --json
 same "$(numbers)" "$joined" "eval of two files"
+same "$(bits 13)" "$joined_bits" "bytes and bits of two files"
 try 0 "$QKV" eval both --data texts --json
 same "$(numbers)" "$joined" "eval of a folder"
+same "$(bits 13)" "$joined_bits" "bytes and bits of a folder"
 refuse 2 'pairs takes one value' "$QKV" eval both --pairs a.tsv --pairs b.tsv
 
 # Comparisons share one text of all files.
