@@ -187,8 +187,8 @@ static int sums_exchange(const struct qkv_rank_sums *s, int to, const float *sen
                          float *received, size_t in) {
     const struct qkv_context *ctx = s->parts->model->ctx;
     const struct qkv_communicator *c = &ctx->ranks;
+    if (!s->packed) return c->exchange(c->state, to, sent, out * sizeof(float), from, received, in * sizeof(float));
     uint16_t *there = s->packed, *here = there + s->cut.share;
-    if (!there) return c->exchange(c->state, to, sent, out * sizeof(float), from, received, in * sizeof(float));
     if (out) ctx->kernels->narrow(there, sent, out);
     const int error = c->exchange(c->state, to, there, out * sizeof *there, from, here, in * sizeof *here);
     if (in && !error) ctx->kernels->widen(received, here, in);
@@ -207,8 +207,8 @@ static int sums_travel(const struct qkv_rank_sums *s, const struct qkv_rank_roun
             const size_t out = node < s->shares[c->rank].count ? theirs.count : 0;
             const size_t in = node < s->shares[from].count ? mine.count : 0;
             if (!out && !in) continue;
-            error = sums_exchange(s, to, out ? sums_own(s, node, theirs.at) : NULL, out, from,
-                                  s->received + (s->first[from] + node) * s->cut.share, in);
+            float *received = in ? s->received + (s->first[from] + node) * s->cut.share : NULL;
+            error = sums_exchange(s, to, out ? sums_own(s, node, theirs.at) : NULL, out, from, received, in);
         }
     }
     return error;
