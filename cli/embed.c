@@ -10,7 +10,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *input, *output, *pool, *nearest, *among, *long_lines;
+    const char *input, *output, *pool, *nearest, *among, *long_lines, *prompt_name, *query_prompt_name;
     int64_t top;
     bool text, normalize, force;
     struct cli_common common;
@@ -29,6 +29,14 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool),
      "mean of a line's tokens, the first or last one, or max: the largest number of each channel", 0, 0,
      "what modules.json in the model's folder says; else mean, and of a decoder alone last"},
+    {CLI_TEXT, 0, "prompt-name", "NAME", offsetof(struct arguments, prompt_name),
+     "put the prompt of that name, of config_sentence_transformers.json in the model's folder, before each line; \"\" "
+     "is "
+     "none",
+     0, 0,
+     "the file's default_prompt_name; of lines of --among document, passage or corpus, where it has one of these"},
+    {CLI_TEXT, 0, "query-prompt-name", "NAME", offsetof(struct arguments, query_prompt_name),
+     "likewise before the text of --nearest", 0, 0, "query, where the file has it, else its default_prompt_name"},
     {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
     {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
      NULL},
@@ -51,6 +59,7 @@ static const struct cli_rule rules[] = {
     {"normalize", embed_compares, "--nearest compares by the cosine, which the length of vectors does not change"},
     {"input text output force", embed_compares,
      "--nearest shows lines of --among; it takes no other lines and writes no vectors"},
+    {"query-prompt-name", writes_vectors, "only --nearest has a text to put it before; add it, or leave this out"},
     {"top", writes_vectors, "only --nearest shows lines; add it, or leave this out"},
     {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
@@ -97,7 +106,7 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
             fprintf(file, "%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
 }
 
-static int write_vectors(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool, bool normalize) {
+static int write_vectors(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options how) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     const size_t columns = qkv_embed_width(model);
@@ -105,9 +114,8 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, e
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
-    const struct qkv_line_options reading = cli_lines_options(job);
-    if (qkv_embed_with(model, lines->items, lines->count, pool, normalize, &reading, vectors))
-        code = cli_lines_broken(job->ctx, lines);
+    how.lines = cli_lines_options(job);
+    if (qkv_embed_with(model, lines->items, lines->count, &how, vectors)) code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
         (a->text ? print_text : print_numpy)(output.file, vectors, lines->count, columns);
@@ -155,13 +163,13 @@ static void print_nearest(const float *query, const float *vectors, size_t colum
 }
 
 /* The text to compare with, which cannot be skipped. */
-static int embed_query(const struct cli_lines_job *job, const char *text, enum qkv_pool pool, float *query) {
+static int embed_query(const struct cli_lines_job *job, const char *text, struct qkv_embed_options how, float *query) {
     size_t found = 0;
-    struct qkv_line_options reading = qkv_line_defaults();
-    reading.long_count = &found;
-    reading.most = job->most;
-    if (job->long_kind != QKV_LONG_SKIP) reading.long_lines = job->long_kind;
-    if (qkv_embed_with(job->model, &text, 1, pool, true, &reading, query))
+    how.lines = qkv_line_defaults();
+    how.lines.long_count = &found;
+    how.lines.most = job->most;
+    if (job->long_kind != QKV_LONG_SKIP) how.lines.long_lines = job->long_kind;
+    if (qkv_embed_with(job->model, &text, 1, &how, query))
         return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
     if (found)
         cli_say("the text of --nearest has more tokens than %s of %zu and was %s (--long %s)",
@@ -171,7 +179,8 @@ static int embed_query(const struct cli_lines_job *job, const char *text, enum q
     return CLI_DONE;
 }
 
-static int find_nearest(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool pool) {
+static int find_nearest(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options how,
+                        const char *query_prompt) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     const size_t columns = qkv_embed_width(model);
@@ -182,9 +191,11 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, en
     for (size_t i = 0; i < lines->count; i++) filled += !cli_is_blank(lines->items[i]);
     if (code == CLI_DONE && !filled)
         code = cli_failed("%s has no lines to compare with; give a text, a line each", lines->name);
-    const struct qkv_line_options reading = cli_lines_options(job);
-    if (code == CLI_DONE) code = embed_query(job, a->nearest, pool, query);
-    if (code == CLI_DONE && qkv_embed_with(model, lines->items, lines->count, pool, true, &reading, vectors))
+    struct qkv_embed_options asking = how;
+    asking.prompt = query_prompt;
+    how.lines = cli_lines_options(job);
+    if (code == CLI_DONE) code = embed_query(job, a->nearest, asking, query);
+    if (code == CLI_DONE && qkv_embed_with(model, lines->items, lines->count, &how, vectors))
         code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) print_nearest(query, vectors, columns, job, all, (size_t)a->top);
     if (code == CLI_DONE) cli_lines_say_long(job);
@@ -207,22 +218,42 @@ static int embed_check(const struct arguments *a, size_t texts) {
 }
 
 /* What the command line leaves open is as the model's folder says. */
-static void embed_complete(struct cli_lines_job *job, const struct arguments *a, enum qkv_pool *pool, bool *normalize) {
-    enum qkv_pool own;
-    bool length;
-    size_t most;
-    const struct qkv_spec *spec = qkv_model_spec(job->model);
-    if (!a->pool && !spec->encoder.layers) *pool = QKV_POOL_LAST; /* the one token that has seen all others */
-    if (!qkv_model_pooling(job->model, &own, &length, &most)) return;
-    if (!a->pool) *pool = own;
-    *normalize = *normalize || length;
-    job->most = most;
-    if (a->long_lines) return;
-    job->long_kind = QKV_LONG_KEEP_START;
+static void embed_complete(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options *how) {
+    const struct qkv_embed_options own = qkv_embed_defaults(job->model);
+    if (!a->pool) how->pool = own.pool;
+    how->normalize = how->normalize || own.normalize || a->nearest; /* cosines are of vectors of length 1 */
+    how->prompt = own.prompt;
+    job->most = own.lines.most;
+    if (a->long_lines || own.lines.long_lines == QKV_LONG_ERROR) return;
+    job->long_kind = own.lines.long_lines;
     job->long_lines = "keep-start";
 }
 
+/* The text of the prompt of a name; NULL: there is none. */
+static const char *embed_find_prompt(const struct qkv_model *model, const char *wanted) {
+    const char *name, *text;
+    for (size_t i = 0; qkv_model_prompt(model, i, &name, &text); i++)
+        if (!strcmp(name, wanted)) return text;
+    return NULL;
+}
+
+/* The prompt that was asked for, else the first of some names that the model has, else the usual one that is there already. */
+static int embed_choose_prompt(const struct qkv_model *model, const char *option, const char *asked,
+                               const char *const *names, const char **prompt) {
+    const char *name, *text = NULL;
+    char known[256] = "";
+    for (size_t i = 0; !asked && names && names[i] && !text; i++) text = embed_find_prompt(model, names[i]);
+    if (asked) text = *asked ? embed_find_prompt(model, asked) : "";
+    if (text) *prompt = text;
+    if (text || !asked) return CLI_DONE;
+    for (size_t i = 0, n = 0; qkv_model_prompt(model, i, &name, NULL) && n + 64 < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%.50s", i ? ", " : "", name);
+    return cli_failed("--%s: the model has no prompt \"%s\"; it has %s", option, asked, *known ? known : "none");
+}
+
 static int embed_run(const void *values, const char *const *words, size_t count) {
+    static const char *const query_names[] = {"query", NULL}, *const document_names[] = {"document", "passage",
+                                                                                         "corpus", NULL};
     const struct arguments *a = values;
     const char *input = a->nearest ? a->among : a->input;
     struct cli_lines_job job = {.common = &a->common,
@@ -232,15 +263,20 @@ static int embed_run(const void *values, const char *const *words, size_t count)
                                 .output = a->output,
                                 .long_lines = a->long_lines ? a->long_lines : "error",
                                 .force = a->force};
-    enum qkv_pool pool = QKV_POOL_MEAN;
-    bool normalize = a->normalize;
+    struct qkv_embed_options how = {.pool = QKV_POOL_MEAN, .normalize = a->normalize};
     if (!count)
         return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = embed_check(a, count - 1);
-    if (code == CLI_DONE && a->pool) code = read_pool(a->pool, &pool);
+    if (code == CLI_DONE && a->pool) code = read_pool(a->pool, &how.pool);
     if (code == CLI_DONE) code = cli_lines_open(&job, NULL);
-    if (code == CLI_DONE) embed_complete(&job, a, &pool, &normalize);
-    if (code == CLI_DONE) code = a->nearest ? find_nearest(&job, a, pool) : write_vectors(&job, a, pool, normalize);
+    if (code == CLI_DONE) embed_complete(&job, a, &how);
+    const char *query = how.prompt;
+    if (code == CLI_DONE)
+        code = embed_choose_prompt(job.model, "query-prompt-name", a->query_prompt_name, query_names, &query);
+    if (code == CLI_DONE)
+        code = embed_choose_prompt(job.model, "prompt-name", a->prompt_name, a->nearest ? document_names : NULL,
+                                   &how.prompt);
+    if (code == CLI_DONE) code = a->nearest ? find_nearest(&job, a, how, query) : write_vectors(&job, a, how);
     cli_lines_close(&job);
     return code;
 }
@@ -262,6 +298,7 @@ const struct cli_command *cli_embed(void) {
             "the largest cosine with the text's, each after its cosine and its number, with tabs between.",
         .examples = "qkv embed enc/ --input lines.txt -o vectors.npy --normalize\n"
                     "qkv embed enc/ \"one line\" \"another\" --text --pool first\n"
+                    "qkv embed embeddinggemma/ --input lines.txt -o lines.npy --prompt-name document\n"
                     "qkv embed enc/ --nearest \"a ship at sea\" --among lines.txt --top 3",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

@@ -133,9 +133,10 @@ static void long_lines_are_embedded_by_what_is_kept(void **state) {
         struct qkv_model *model = long_model(models[m]);
         for (size_t k = 0; k < TEST_COUNT(long_kinds); k++) {
             size_t found = 0;
-            const struct qkv_line_options o = {.long_lines = long_kinds[k], .long_count = &found};
+            const struct qkv_embed_options o = {
+                .pool = QKV_POOL_MEAN, .normalize = true, .lines = {.long_lines = long_kinds[k], .long_count = &found}};
             long_make(&l, &random, long_kinds[k], m == 0 ? 2 : m == 1 ? 0 : 1);
-            assert_ok(ctx, qkv_embed_with(model, l.lines, LINES, QKV_POOL_MEAN, true, &o, got));
+            assert_ok(ctx, qkv_embed_with(model, l.lines, LINES, &o, got));
             assert_ok(ctx, qkv_embed(model, l.short_lines, LINES, QKV_POOL_MEAN, true, want));
             assert_memory_equal(got, want, sizeof got);
             assert_int_equal(found, l.count);

@@ -1,12 +1,13 @@
-/* Folders of sentence-transformers (tests/golden/hf/sentences, which make/sentences.py makes): modules.json says how a vector is made of a
- * text, and what does not fit is refused by its key. */
+/* Folders of sentence-transformers (tests/golden/hf/sentences and embeddings, which make/sentences.py and make/embeddings.py make):
+ * modules.json says how a vector is made of a text, and what does not fit is refused by its key. */
 #include "test.h"
 
 #include "family_fixture.h"
 
 #include <sys/stat.h>
 
-#define GOLDEN TEST_SOURCE_DIR "/tests/golden/hf/sentences"
+#define GOLDEN     TEST_SOURCE_DIR "/tests/golden/hf/sentences"
+#define EMBEDDINGS TEST_SOURCE_DIR "/tests/golden/hf/embeddings"
 enum { LINES = 16, MOST = 1 << 12 };
 
 /* A copy with one of its JSON files written anew, or left out. */
@@ -23,9 +24,37 @@ static const char *copy_changed(const char *file, const char *text) {
     return folder;
 }
 
-static size_t read_lines(char text[MOST], const char *lines[LINES]) {
+/* A copy of the folder with dense layers, whose folders are copies too. */
+static const char *copy_embeddings(void) {
+    static const char *const inner[] = {"1_Pooling", "2_Dense", "3_Dense"};
+    const char *folder = test_path("embeddings");
+    link_folder(EMBEDDINGS, folder, NULL);
+    for (size_t i = 0; i < TEST_COUNT(inner); i++) {
+        char from[900], to[900];
+        snprintf(from, sizeof from, EMBEDDINGS "/%s", inner[i]);
+        snprintf(to, sizeof to, "%s/%s", folder, inner[i]);
+        unlink(to);
+        link_folder(from, to, NULL);
+    }
+    return folder;
+}
+
+/* A file of the folder becomes that text (NULL: none), or the file of `folder` that `text` names behind "@". */
+static void change_file(const char *folder, const char *file, const char *text) {
+    char path[900], source[900];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    unlink(path);
+    if (text && *text == '@') {
+        snprintf(source, sizeof source, EMBEDDINGS "/%s", text + 1);
+        assert_int_equal(symlink(source, path), 0);
+    } else if (text) {
+        test_write_file(path, text, strlen(text));
+    }
+}
+
+static size_t read_lines(const char *path, char text[MOST], const char *lines[LINES]) {
     size_t count = 0;
-    FILE *file = fopen(GOLDEN "/lines.txt", "rb");
+    FILE *file = fopen(path, "rb");
     assert_non_null(file);
     text[fread(text, 1, MOST - 1, file)] = 0;
     fclose(file);
@@ -42,13 +71,13 @@ static void expect_vectors(const char *folder, const char *name, bool unit, bool
     const char *lines[LINES];
     enum qkv_pool pool;
     bool normalize;
-    struct qkv_line_options options = qkv_line_defaults();
+    size_t most;
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     load_or_fail(ctx, folder, &model);
     if (qkv_model_tokenizer_problem(model)) fail_msg("%s", qkv_model_tokenizer_problem(model));
     assert_int_equal(qkv_tensors_open(ctx, GOLDEN "/vectors.safetensors", &golden), QKV_OK);
     const struct qkv_array *want = qkv_tensors_find(golden, name);
-    const size_t count = read_lines(text, lines), C = want->shape[1];
+    const size_t count = read_lines(GOLDEN "/lines.txt", text, lines), C = want->shape[1];
     assert_int_equal(count, want->shape[0]);
     float *expected = calloc(count * C, sizeof *expected), *got = calloc(count * C, sizeof *got);
     qkv_array_floats(want, expected);
@@ -57,12 +86,11 @@ static void expect_vectors(const char *folder, const char *name, bool unit, bool
         for (size_t c = 0; c < C; c++) sum += pow((double)expected[i * C + c], 2);
         for (size_t c = 0; c < C; c++) expected[i * C + c] = (float)((double)expected[i * C + c] / sqrt(sum));
     }
-    assert_true(qkv_model_pooling(model, &pool, &normalize, &options.most));
+    assert_true(qkv_model_pooling(model, &pool, &normalize, &most));
     assert_int_equal(normalize, unit);
-    assert_int_equal(options.most, cut ? 8 : 0);
-    options.long_lines = QKV_LONG_KEEP_START;
+    assert_int_equal(most, cut ? 8 : 0);
     const size_t rows = cut ? count : count - 1; /* the last one is longer than those of the golden file */
-    if (qkv_embed_with(model, lines, rows, pool, normalize, &options, got)) fail_msg("%s", qkv_message(ctx));
+    if (qkv_embed_with(model, lines, rows, NULL, got)) fail_msg("%s", qkv_message(ctx));
     test_floats_close(got, expected, rows * C, 1e-5, name, __FILE__, __LINE__);
     free(expected);
     free(got);
@@ -150,6 +178,199 @@ static void what_the_modules_say_is_kept(void **state) {
     }
 }
 
+/* ---- dense layers and prompts ---------------------------------------------------------------------------------------------- */
+
+#define DENSE(more)      "{\"in_features\": 16, \"out_features\": 20, \"bias\": false" more "}"
+#define ACTIVATION(name) DENSE(", \"activation_function\": \"torch.nn.modules.activation." name "\"")
+#define MODULE(kind, at) "{\"type\": \"sentence_transformers.base.modules." kind "\", \"path\": \"" at "\"}"
+#define POOLED           "[" MODULE("transformer.Transformer", "") ", " MODULE("pooling.Pooling", "1_Pooling") ", "
+
+/* Vectors of the lines with a prompt, NULL: the usual one. The caller frees them. */
+static float *embed_lines(const char *folder, const char *prompt, size_t *count, size_t *width) {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    char text[MOST];
+    const char *lines[LINES], *name, *found;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    load_or_fail(ctx, folder, &model);
+    if (qkv_model_tokenizer_problem(model)) fail_msg("%s", qkv_model_tokenizer_problem(model));
+    struct qkv_embed_options options = qkv_embed_defaults(model);
+    for (size_t i = 0; prompt && qkv_model_prompt(model, i, &name, &found); i++)
+        if (!strcmp(name, prompt)) options.prompt = found;
+    assert_true(!prompt || options.prompt);
+    *count = read_lines(EMBEDDINGS "/lines.txt", text, lines);
+    *width = qkv_embed_width(model);
+    float *vectors = calloc(*count * *width, sizeof *vectors);
+    if (qkv_embed_with(model, lines, *count, &options, vectors)) fail_msg("%s", qkv_message(ctx));
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return vectors;
+}
+
+static void expect_embeddings(const char *folder, const char *prompt, const char *name) {
+    struct qkv_context *ctx;
+    struct qkv_tensors *golden;
+    size_t count, width;
+    float *got = embed_lines(folder, prompt, &count, &width);
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tensors_open(ctx, EMBEDDINGS "/vectors.safetensors", &golden), QKV_OK);
+    const struct qkv_array *want = qkv_tensors_find(golden, name);
+    assert_non_null(want);
+    assert_int_equal(want->shape[0], count);
+    assert_int_equal(want->shape[1], width);
+    float *expected = calloc(count * width, sizeof *expected);
+    qkv_array_floats(want, expected);
+    test_floats_close(got, expected, count * width, qkv_auto_precision(ctx) == QKV_FP32 ? 1e-5 : 8e-2, name, __FILE__,
+                      __LINE__);
+    free(expected);
+    free(got);
+    qkv_tensors_close(golden);
+    qkv_context_free(ctx);
+}
+
+static void dense_layers_and_prompts_give_the_vectors_of_the_reference(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *prompt, *file, *text, *file2, *text2, *file3, *text3;
+    } cases[] = {
+        {.name = "none"},
+        {.name = "query", .prompt = "query"},
+        {.name = "document", .prompt = "document"},
+        {.name = "none", .prompt = "empty"},
+        {.name = "document",
+         .file = "config_sentence_transformers.json",
+         .text = "{\"prompts\": {\"a\": \"title: none | text: \"}, \"default_prompt_name\": \"a\"}"},
+        {.name = "none",
+         .file = "config_sentence_transformers.json",
+         .text = "{\"prompts\": {\"query\": null}, \"default_prompt_name\": \"document\"}"},
+        {.name = "query.mean",
+         .prompt = "query",
+         .file = "1_Pooling/config.json",
+         .text = "{\"pooling_mode\": \"mean\", \"include_prompt\": false}"},
+        {.name = "query.cls",
+         .prompt = "query",
+         .file = "1_Pooling/config.json",
+         .text = "{\"pooling_mode\": \"cls\", \"include_prompt\": false}"},
+        {.name = "query.max",
+         .prompt = "query",
+         .file = "1_Pooling/config.json",
+         .text = "{\"pooling_mode\": \"max\", \"include_prompt\": false}"},
+        {.name = "query.lasttoken",
+         .prompt = "query",
+         .file = "1_Pooling/config.json",
+         .text = "{\"pooling_mode\": \"lasttoken\", \"include_prompt\": false}"},
+        {.name = "relu", .file = "2_Dense/config.json", .text = ACTIVATION("ReLU")},
+        {.name = "gelu", .file = "2_Dense/config.json", .text = ACTIVATION("GELU")},
+        {.name = "silu", .file = "2_Dense/config.json", .text = ACTIVATION("SiLU")},
+        {.name = "tanh", .file = "2_Dense/config.json", .text = ACTIVATION("Tanh")},
+        {.name = "tanh", .file = "2_Dense/config.json", .text = DENSE("")},
+        {.name = "residual",
+         .file = "2_Dense/config.json",
+         .text = DENSE(", \"use_residual\": true, \"activation_function\": \"torch.nn.Identity\""),
+         "2_Dense/model.safetensors",
+         "@residual.safetensors"},
+        {.name = "residual_square",
+         .file = "2_Dense/config.json",
+         .text = "{\"in_features\": 16, \"out_features\": 16, \"bias\": false, \"use_residual\": true}",
+         .file2 = "2_Dense/model.safetensors",
+         .text2 = "@square.safetensors",
+         .file3 = "modules.json",
+         .text3 = POOLED MODULE("dense.Dense", "2_Dense") ", " MODULE("normalize.Normalize", "3_Normalize") "]"},
+        {.name = "between",
+         .file = "modules.json",
+         .text = POOLED MODULE("dense.Dense", "2_Dense") ", " MODULE("normalize.Normalize", "3_Normalize") ", " MODULE(
+             "dense.Dense", "3_Dense") ", " MODULE("normalize.Normalize", "4_Normalize") "]"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = copy_embeddings();
+        if (cases[i].file) change_file(folder, cases[i].file, cases[i].text);
+        if (cases[i].file2) change_file(folder, cases[i].file2, cases[i].text2);
+        if (cases[i].file3) change_file(folder, cases[i].file3, cases[i].text3);
+        expect_embeddings(folder, cases[i].prompt, cases[i].name);
+        test_remove_tree(folder);
+    }
+}
+
+/* With all kinds of layers, into a folder of ours and into one of theirs. */
+static void dense_layers_and_prompts_are_kept(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct qkv_context *ctx;
+        struct qkv_model *model;
+        size_t count, width;
+        const char *folder = copy_embeddings(), *kept = test_path("kept");
+        change_file(folder, "2_Dense/config.json",
+                    DENSE(", \"use_residual\": true, \"activation_function\": \"torch.nn.SiLU\""));
+        change_file(folder, "2_Dense/model.safetensors", "@residual.safetensors");
+        change_file(folder, "modules.json",
+                    POOLED MODULE("dense.Dense", "2_Dense") ", " MODULE(
+                        "normalize.Normalize", "3_Normalize") ", " MODULE("dense.Dense", "3_Dense") "]");
+        change_file(folder, "1_Pooling/config.json", "{\"pooling_mode\": \"mean\", \"include_prompt\": false}");
+        change_file(folder, "config_sentence_transformers.json",
+                    "{\"prompts\": {\"q\": \"the\", \"p\": \"\"}, \"default_prompt_name\": \"q\"}");
+        assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+        load_or_fail(ctx, folder, &model);
+        if (kind == 0) assert_int_equal(qkv_model_save(model, kept), QKV_OK);
+        if (kind == 1) assert_int_equal(qkv_model_export(model, "f32", kept), QKV_OK);
+        if (kind == 2) assert_int_equal(qkv_model_export_published(model, NULL, "f32", kept), QKV_OK);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+        float *want = embed_lines(folder, NULL, &count, &width), *got = embed_lines(kept, NULL, &count, &width);
+        assert_memory_equal(got, want, count * width * sizeof *got);
+        free(got);
+        free(want);
+        test_remove_tree(folder);
+        test_remove_tree(kept);
+    }
+}
+
+static void dense_layers_and_prompts_that_do_not_fit_are_refused_by_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *text;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {"2_Dense/config.json", "{\"in_features\": 17, \"out_features\": 20}", QKV_SPEC,
+         "in_features is 17; it can be 16"},
+        {"2_Dense/config.json", "{\"in_features\": 16, \"out_features\": 0}", QKV_SPEC, "out_features is 0"},
+        {"2_Dense/config.json", "{\"in_features\": 16, \"out_features\": 19, \"bias\": false}", QKV_FORMAT,
+         "linear.weight has the shape (20, 16); config.json beside it asks for (19, 16)"},
+        {"2_Dense/config.json", "{\"in_features\": 16, \"out_features\": 20}", QKV_FORMAT, "has no tensor linear.bias"},
+        {"3_Dense/config.json", "{\"in_features\": 20, \"out_features\": 12, \"bias\": false}", QKV_FORMAT,
+         "has 2 tensors; config.json beside it asks for 1"},
+        {"2_Dense/config.json", ACTIVATION("Mish"), QKV_SPEC,
+         "activation_function is \"torch.nn.modules.activation.Mish\""},
+        {"2_Dense/config.json", DENSE(", \"activation_function\": \"mine.Tanh\""), QKV_SPEC, "Identity, Tanh, ReLU"},
+        {"2_Dense/config.json", DENSE(", \"module_input_name\": \"token_embeddings\""), QKV_SPEC, "module_input_name"},
+        {"2_Dense/config.json", DENSE(", \"use_residual\": 1"), QKV_SPEC, "use_residual is 1"},
+        {"2_Dense/config.json", NULL, QKV_FILE, "2_Dense/config.json is missing"},
+        {"2_Dense/model.safetensors", NULL, QKV_FILE, "2_Dense/model.safetensors is missing"},
+        {"1_Pooling/config.json", "{\"pooling_mode\": \"mean\", \"include_prompt\": 0}", QKV_SPEC,
+         "include_prompt is 0"},
+        {"modules.json", POOLED MODULE("dense.Dense", "../2_Dense") "]", QKV_FORMAT, "no name of a folder"},
+        {"modules.json", POOLED "{\"type\": \"a.Dense\"}]", QKV_FORMAT, "a module Dense has no path"},
+        {"modules.json", POOLED MODULE("layer_norm.LayerNorm", "2_Dense") "]", QKV_SPEC, "module 2 is \"LayerNorm\""},
+        {"config_sentence_transformers.json", "{\"prompts\": {\"q\": \"a\"}, \"default_prompt_name\": \"p\"}", QKV_SPEC,
+         "default_prompt_name is \"p\"; it can be the name of one of its prompts"},
+        {"config_sentence_transformers.json", "{\"prompts\": {\"q\": 1}}", QKV_SPEC, "the prompt \"q\" is no text"},
+        {"config_sentence_transformers.json", "{\"prompts\": [\"q\"]}", QKV_SPEC, "prompts is [\"q\"]"},
+    };
+    struct qkv_context *ctx;
+    struct qkv_model *model = NULL;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = copy_embeddings();
+        change_file(folder, cases[i].file, cases[i].text);
+        const enum qkv_status got = qkv_model_load(ctx, folder, &model);
+        if (got != cases[i].status || !strstr(qkv_message(ctx), cases[i].says))
+            fail_msg("%s, which does not say \"%s\"", got ? qkv_message(ctx) : "it was read", cases[i].says);
+        assert_null(model);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+}
+
 static void modules_that_do_not_fit_are_refused_by_key(void **state) {
     (void)state;
     static const struct {
@@ -174,10 +395,10 @@ static void modules_that_do_not_fit_are_refused_by_key(void **state) {
          "no name of a folder"},
         {"modules.json",
          "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"1_Pooling\"}, {\"type\": \"a.Dense\"}]",
-         QKV_SPEC, "module 2 is \"Dense\""},
+         QKV_FORMAT, "a module Dense has no path"},
         {"sentence_bert_config.json", "{\"max_seq_length\": 0}", QKV_SPEC, "max_seq_length is 0"},
-        {"config_sentence_transformers.json", "{\"default_prompt_name\": \"q\", \"prompts\": {\"q\": \"query: \"}}",
-         QKV_SPEC, "default_prompt_name is \"q\""},
+        {"config_sentence_transformers.json", "{\"default_prompt_name\": \"q\"}", QKV_SPEC,
+         "default_prompt_name is \"q\""},
         {"sentence_bert_config.json", "{\"do_lower_case\": 1}", QKV_SPEC, "do_lower_case is 1"},
     };
     struct qkv_context *ctx;
@@ -204,6 +425,9 @@ int main(void) {
         cmocka_unit_test(vectors_are_those_that_the_modules_make),
         cmocka_unit_test(the_model_may_be_in_a_folder_that_the_modules_name),
         cmocka_unit_test(what_the_modules_say_is_kept),
+        cmocka_unit_test(dense_layers_and_prompts_give_the_vectors_of_the_reference),
+        cmocka_unit_test(dense_layers_and_prompts_are_kept),
+        cmocka_unit_test(dense_layers_and_prompts_that_do_not_fit_are_refused_by_key),
         cmocka_unit_test(modules_that_do_not_fit_are_refused_by_key),
     };
     return cmocka_run_group_tests(tests, make_folder, NULL);

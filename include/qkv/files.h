@@ -20,9 +20,14 @@
 #define QKV_SENTENCES_FILE "sentence_bert_config.json"
 #define QKV_POOLING_FOLDER "1_Pooling"
 #define QKV_POOLING_FILE   QKV_POOLING_FOLDER "/" QKV_CONFIG_FILE
+#define QKV_PROMPTS_FILE   "config_sentence_transformers.json"
+/* The folders of its dense layers, whose files are as those of a model. */
+#define QKV_DENSE_LIST(X)        X("2_Dense") X("3_Dense") X("4_Dense") X("5_Dense")
+#define QKV_DENSE_FILES_(folder) folder "/" QKV_CONFIG_FILE, folder "/" QKV_WEIGHTS_FILE,
 #define QKV_MODEL_FILES                                                                                                \
     QKV_CONFIG_FILE, QKV_GENERATION_FILE, QKV_ROLES_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_SOURCE_ROLES_FILE,  \
-        QKV_LABELS_FILE, QKV_MODULES_FILE, QKV_SENTENCES_FILE, QKV_POOLING_FILE, QKV_WEIGHTS_FILE
+        QKV_LABELS_FILE, QKV_MODULES_FILE, QKV_SENTENCES_FILE, QKV_PROMPTS_FILE, QKV_POOLING_FILE,                     \
+        QKV_DENSE_LIST(QKV_DENSE_FILES_) QKV_WEIGHTS_FILE
 
 /* What a run has besides. */
 #define QKV_TRAIN_FILE        "train.json" /* the options and what is known of the texts */

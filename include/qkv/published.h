@@ -29,6 +29,11 @@ QKV_API const char *qkv_model_warning(const struct qkv_model *model);
 /* How the folder of a model makes vectors of texts, as sentence-transformers reads it from modules.json; false: it does not say. *most: the
  * most tokens of a text, of which the first are kept; 0: the context. Any thread. */
 QKV_API bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most);
+/* The i-th prompt of the model's folder (config_sentence_transformers.json), in the order of the file: a text that is put before each text
+ * whose vector is made, and its name; false past the last. Both are owned by the model. Any thread. */
+QKV_API bool qkv_model_prompt(const struct qkv_model *model, size_t i, const char **name, const char **text);
+/* The name of the prompt that the folder has as the usual one (default_prompt_name); NULL: none. Owned by the model. Any thread. */
+QKV_API const char *qkv_model_prompt_usual(const struct qkv_model *model);
 /* The last hidden states. */
 enum qkv_family_hidden { QKV_FAMILY_HIDDEN_LAST, QKV_FAMILY_HIDDEN_BEFORE_NORM, QKV_FAMILY_HIDDEN_NARROWED };
 /* What a model's family calls so: what the head reads, or pools; before the final norm (ViT); behind the matrix that narrows

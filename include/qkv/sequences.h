@@ -251,18 +251,28 @@ QKV_API enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text,
                                       const struct qkv_line_options *options, struct qkv_filling **fillings,
                                       size_t *masks);
 
-/* Numbers of a vector of a text, C: the width of the encoder, or of a decoder alone. Any thread. Experimental. */
+/* Numbers of a vector of a text, C: the width of the encoder, or of a decoder alone, or of the last dense layer that the model's folder has
+ * behind the pooling. Any thread. Experimental. */
 QKV_API size_t qkv_embed_width(const struct qkv_model *model);
 /* Vectors of lines of text, (count,C): hidden states of the encoder, or of a decoder alone, pooled over the tokens of a line;
  * `normalize` makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
  * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                                   bool normalize, float *vectors);
-/* Experimental: the same with options; a line that is skipped gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
- * QKV_NUMBER. */
+/* Experimental: how vectors are made. Dense layers of the model's folder follow the pooling always. */
+struct qkv_embed_options {
+    enum qkv_pool pool;
+    bool normalize;                /* length 1 */
+    const char *prompt;            /* a text that is put before each line that is not blank; NULL: none */
+    struct qkv_line_options lines; /* what is too long is so with the prompt */
+};
+/* As the model's folder says (qkv_model_pooling, qkv_model_prompt_usual): with its usual prompt, which the model owns, and the first tokens of a
+ * line that has too many. Else, as for NULL, the mean of tokens, of a decoder alone the last, and long lines are errors. Any thread. */
+QKV_API struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model);
+/* Experimental: qkv_embed with options; NULL: qkv_embed_defaults. A line that is skipped gives zeros. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count,
-                                       enum qkv_pool pool, bool normalize, const struct qkv_line_options *options,
-                                       float *vectors);
+                                       const struct qkv_embed_options *options, float *vectors);
 
 /* ---- metrics ------------------------------------------------------------------------------------------------------------ */
 

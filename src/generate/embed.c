@@ -1,15 +1,20 @@
-/* Vectors of lines of text: hidden states of the encoder, or of a decoder alone, pooled over the tokens of each line. */
+/* Vectors of lines of text: hidden states of the encoder, or of a decoder alone, pooled over the tokens of each line, and what dense layers
+ * of the model's folder make of them. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "generate/line_batches.h"
+#include "kernel/kernel.h"
 #include "model/decode.h"
 
 struct embedder {
     struct qkv_model *model;
-    struct qkv_encoded *encoded; /* begun again for each batch */
-    enum qkv_pool pool;
-    bool normalize;
+    const struct qkv_embed_options *options;
+    struct qkv_encoded *encoded;    /* begun again for each batch */
+    struct qkv_line_reader *reader; /* which reads the lines with the prompt before each */
+    const char *const *lines;
+    size_t skipped; /* tokens of the prompt that are not pooled */
     float *vectors;
 };
 
@@ -36,14 +41,30 @@ static void pool_max(const float *x, size_t T, size_t C, float *out) {
             if (!(x[t * C + c] <= out[c])) out[c] = x[t * C + c]; /* what is no number stays */
 }
 
-size_t qkv_embed_width(const struct qkv_model *model) {
-    if (!model) return 0;
+static void pool_row(enum qkv_pool pool, const float *x, size_t T, size_t C, float *out) {
+    if (pool == QKV_POOL_FIRST)
+        pool_first(x, C, out);
+    else if (pool == QKV_POOL_LAST)
+        pool_last(x, T, C, out);
+    else if (pool == QKV_POOL_MAX)
+        pool_max(x, T, C, out);
+    else
+        pool_mean(x, T, C, out);
+}
+
+static size_t embed_channels(const struct qkv_model *model) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     return (size_t)qkv_stack_width(spec, spec->encoder.layers ? &spec->encoder : &spec->decoder);
 }
 
-/* False where a number is not finite. */
-static bool embed_finish(float *x, size_t C, bool normalize) {
+size_t qkv_embed_width(const struct qkv_model *model) {
+    if (!model) return 0;
+    const struct qkv_model_pooling *p = &model->pooling;
+    return p->dense_count ? p->dense[p->dense_count - 1].out : embed_channels(model);
+}
+
+/* Length 1, unless it is 0. False where a number is not finite. */
+static bool embed_length(float *x, size_t C, bool normalize) {
     double sum = 0;
     for (size_t c = 0; c < C; c++) sum += (double)x[c] * (double)x[c];
     if (!isfinite(sum)) return false;
@@ -51,60 +72,174 @@ static bool embed_finish(float *x, size_t C, bool normalize) {
     return true;
 }
 
-static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
-    struct embedder *e = user;
-    const size_t C = qkv_embed_width(e->model);
-    enum qkv_status status = qkv_encoded_begin(e->encoded, batch->ids, batch->lengths, batch->B, batch->T);
-    if (status) return status;
-    const float *hidden = qkv_encoded_output(e->encoded).data;
-    for (size_t b = 0; b < batch->B && !status; b++) {
-        const float *x = hidden + b * batch->T * C;
-        float *out = e->vectors + batch->lines[b] * C;
-        if (e->pool == QKV_POOL_FIRST)
-            pool_first(x, C, out);
-        else if (e->pool == QKV_POOL_LAST)
-            pool_last(x, (size_t)batch->lengths[b], C, out);
-        else if (e->pool == QKV_POOL_MAX)
-            pool_max(x, (size_t)batch->lengths[b], C, out);
-        else
-            pool_mean(x, (size_t)batch->lengths[b], C, out);
-        if (!embed_finish(out, C, e->normalize))
-            status =
-                qkv_fail(qkv_model_context(e->model), QKV_NUMBER,
-                         "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
-                         "those of an earlier checkpoint",
-                         batch->lines[b] + 1);
+/* ---- dense layers ------------------------------------------------------------------------------------------------------ */
+
+struct embed_product {
+    struct qkv_context *ctx;
+    struct qkv_arena *arena;
+    const struct qkv_model_dense *dense;
+    const float *x, *weight, *bias;
+    float *y;
+    size_t rows;
+    bool accumulate;
+};
+
+static enum qkv_status embed_multiply(void *argument) {
+    const struct embed_product *p = argument;
+    const struct qkv_model_dense *d = p->dense;
+    return qkv_gemm(p->ctx, p->arena, p->y, d->out, (struct qkv_matrix){p->x, d->in, 1},
+                    (struct qkv_matrix){p->weight, 1, d->in}, p->rows, d->out, d->in,
+                    (struct qkv_gemm_options){.bias = p->bias, .accumulate = p->accumulate});
+}
+
+/* y (+)= x·Wᵀ (+ b), in fp32. */
+static enum qkv_status embed_product(struct embed_product p) {
+    struct qkv_arena measured = {0};
+    size_t bytes = 0;
+    p.arena = &measured;
+    enum qkv_status status = qkv_plan(p.ctx, &measured, "a dense layer", embed_multiply, &p, &bytes);
+    if (!status) status = qkv_workspace(p.ctx, bytes, &p.arena);
+    return status ? status : embed_multiply(&p);
+}
+
+/* What a layer makes of rows of x, in y. */
+static enum qkv_status embed_dense(struct qkv_context *ctx, const struct qkv_model_dense *d, float *x, size_t rows,
+                                   float *y) {
+    for (size_t i = 0; i < rows && d->normalize; i++) embed_length(x + i * d->in, d->in, true);
+    struct embed_product p = {
+        .ctx = ctx, .dense = d, .x = x, .weight = d->weight, .bias = d->bias, .rows = rows, .y = y};
+    enum qkv_status status = embed_product(p);
+    if (!status && d->activation >= 0)
+        ctx->kernels->activation_forward((enum qkv_ffn_kind)d->activation, y, y, rows * d->out);
+    for (size_t i = 0; i < rows * d->out && !status && d->residual && !d->shortcut; i++) y[i] += x[i];
+    p.weight = d->shortcut, p.bias = NULL, p.accumulate = true;
+    return status || !d->shortcut ? status : embed_product(p);
+}
+
+/* The rows that were pooled become those behind the last layer, whose block replaces them. */
+static enum qkv_status embed_dense_all(struct embedder *e, size_t rows, float **x) {
+    const struct qkv_model_pooling *p = &e->model->pooling;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < p->dense_count && !status; i++) {
+        float *y = qkv_allocate(e->model->ctx, rows * p->dense[i].out, sizeof *y);
+        status = y ? embed_dense(e->model->ctx, &p->dense[i], *x, rows, y) : QKV_MEMORY;
+        free(*x);
+        *x = y;
     }
     return status;
 }
 
-enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
-                               bool normalize, const struct qkv_line_options *options, float *vectors) {
+/* ---- lines ------------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
+    struct embedder *e = user;
+    struct qkv_context *ctx = qkv_model_context(e->model);
+    const size_t C = embed_channels(e->model), width = qkv_embed_width(e->model);
+    enum qkv_status status = qkv_encoded_begin(e->encoded, batch->ids, batch->lengths, batch->B, batch->T);
+    if (status) return status;
+    const float *hidden = qkv_encoded_output(e->encoded).data;
+    float *x = qkv_allocate(ctx, batch->B * C, sizeof *x);
+    if (!x) return QKV_MEMORY;
+    for (size_t b = 0; b < batch->B; b++) {
+        const size_t T = (size_t)batch->lengths[b], from = e->skipped;
+        if (from < T) pool_row(e->options->pool, hidden + (b * batch->T + from) * C, T - from, C, x + b * C);
+    }
+    status = embed_dense_all(e, batch->B, &x);
+    for (size_t b = 0; b < batch->B && !status; b++) {
+        float *out = e->vectors + batch->lines[b] * width;
+        memcpy(out, x + b * width, width * sizeof *out);
+        if (!embed_length(out, width, e->options->normalize))
+            status =
+                qkv_fail(ctx, QKV_NUMBER,
+                         "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
+                         "those of an earlier checkpoint",
+                         batch->lines[b] + 1);
+    }
+    free(x);
+    return status;
+}
+
+/* A line with the prompt before it. */
+static enum qkv_status embed_encode(void *user, size_t index, int32_t **ids, size_t *count) {
+    const struct embedder *e = user;
+    const char *line = e->lines[index];
+    struct qkv_buffer text = {0};
+    *ids = NULL, *count = 0;
+    if (qkv_is_blank(line, strlen(line))) return QKV_OK;
+    struct qkv_context *ctx = qkv_model_context(e->model);
+    enum qkv_status status = qkv_buffer_append(ctx, &text, e->options->prompt, strlen(e->options->prompt));
+    if (!status) status = qkv_buffer_append(ctx, &text, line, strlen(line));
+    if (!status)
+        status = qkv_source_encode(ctx, qkv_model_source_tokenizer(e->model), text.data, text.size, e->reader->begin,
+                                   e->reader->end, ids, count);
+    qkv_buffer_free(&text);
+    return status;
+}
+
+/* The tokens of the prompt that are not pooled, as sentence-transformers counts them: those of the prompt by itself, without one that ends
+ * it. */
+static enum qkv_status embed_skip(struct embedder *e) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    const char *prompt = e->options->prompt;
+    const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(e->model);
+    if (!prompt || !*prompt || !e->model->pooling.without_prompt) return QKV_OK;
+    enum qkv_status status = qkv_source_encode(qkv_model_context(e->model), tokenizer, prompt, strlen(prompt),
+                                               e->reader->begin, e->reader->end, &ids, &count);
+    qkv_free(ids);
+    if (status) return status;
+    const bool ended = count && qkv_source_frame(tokenizer, e->reader->begin, e->reader->end).after;
+    e->skipped = count - ended;
+    return QKV_OK;
+}
+
+struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model) {
+    struct qkv_embed_options o = {.pool = QKV_POOL_MEAN, .lines = qkv_line_defaults()};
+    if (!model) return o;
+    const struct qkv_model_pooling *p = &model->pooling;
+    if (!qkv_model_spec(model)->encoder.layers) o.pool = QKV_POOL_LAST; /* the one token that has seen all others */
+    if (!p->given) return o;
+    o.pool = p->pool;
+    o.normalize = p->normalize;
+    o.lines.long_lines = QKV_LONG_KEEP_START;
+    o.lines.most = p->most;
+    if (p->prompt_usual < p->prompt_count) o.prompt = p->prompts[p->prompt_usual].text;
+    return o;
+}
+
+enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count,
+                               const struct qkv_embed_options *options, float *vectors) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, lines);
     QKV_NEED_ALL(qkv_call, count, vectors);
-    const struct qkv_line_options usual = qkv_line_defaults();
+    const struct qkv_embed_options usual = qkv_embed_defaults(model);
     if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
-    struct embedder e = {.model = model, .pool = pool, .normalize = normalize, .vectors = vectors};
+    const enum qkv_pool pool = options->pool;
     if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN && pool != QKV_POOL_LAST && pool != QKV_POOL_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
     if (count) memset(vectors, 0, count * qkv_embed_width(model) * sizeof *vectors);
-    e.encoded = qkv_encoded_allocate(model, false);
-    if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     /* As lines were seen in training: a classifier's have both specials, a source its end, a plain text none; a published model sees what
      * its template says. */
     const bool own = !model->origin.family, classifier = spec->head.kind == QKV_HEAD_CLASSIFY && own;
+    const bool prompted = options->prompt && *options->prompt;
+    struct embedder e = {.model = model, .options = options, .lines = lines, .vectors = vectors};
     struct qkv_line_reader reader = {.model = model,
                                      .begin = classifier,
                                      .end = classifier || (spec->encoder.layers && spec->decoder.layers && own),
-                                     .options = options,
+                                     .options = &options->lines,
+                                     .encode = prompted ? embed_encode : NULL,
                                      .run = embed_run,
                                      .user = &e};
+    e.reader = &reader;
+    status = embed_skip(&e);
+    if (status) return status;
+    e.encoded = qkv_encoded_allocate(model, false);
+    if (!e.encoded) return model->planned ? QKV_ARGUMENT : QKV_MEMORY; /* a plan has no weights */
     status = qkv_lines_run(&reader, lines, count);
     qkv_encoded_free(e.encoded);
     return status;
@@ -116,6 +251,6 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, lines);
     QKV_NEED_ALL(qkv_call, count, vectors);
-    const struct qkv_line_options options = qkv_line_defaults();
-    return qkv_embed_with(model, lines, count, pool, normalize, &options, vectors);
+    const struct qkv_embed_options options = {.pool = pool, .normalize = normalize, .lines = qkv_line_defaults()};
+    return qkv_embed_with(model, lines, count, &options, vectors);
 }

@@ -279,7 +279,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     struct qkv_model *m = NULL;
     struct qkv_model_origin origin = {0};
     struct qkv_model_generation generation;
-    struct qkv_model_pooling pooling;
+    struct qkv_model_pooling pooling = {0};
     enum qkv_status status = qkv_published_match(published, spec);
     if (!status) status = qkv_published_generation(published, spec, &generation);
     if (!status)
@@ -288,6 +288,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
         if (origin.family) origin.free(origin.family);
+        qkv_model_pooling_free(&pooling);
         qkv_published_close(published);
         return status;
     }
@@ -298,7 +299,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     if (m)
         m->origin = origin, m->generation = generation, m->pooling = pooling;
     else
-        origin.free(origin.family), free(origin.warning);
+        origin.free(origin.family), free(origin.warning), qkv_model_pooling_free(&pooling);
     if (!status) status = qkv_published_freeze(m);
     if (!status && !planned && labels) {
         /* two that are alike have numbers */
@@ -466,6 +467,7 @@ enum qkv_status qkv_folder_check_left(struct qkv_model *m, bool published, const
                  {QKV_ROLES_FILE, m->tokenizer && (published || qkv_tokenizer_has_roles(m->tokenizer))},
                  {QKV_SOURCE_ROLES_FILE, m->source_tokenizer && qkv_tokenizer_has_roles(m->source_tokenizer)},
                  {QKV_MODULES_FILE, m->pooling.given},
+                 {QKV_PROMPTS_FILE, m->pooling.settings},
                  {QKV_GENERATION_FILE, m->generation.given},
                  {"labels.txt", m->label_count},
                  {QKV_INDEX_FILE, false},

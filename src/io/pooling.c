@@ -1,35 +1,27 @@
-/* modules.json, which says how sentence-transformers makes a vector of a text: the model, a pooling of its hidden states, and perhaps a
- * length of 1. */
+/* modules.json, which says how sentence-transformers makes a vector of a text: the model, a pooling of its hidden states, dense layers, and
+ * perhaps a length of 1. */
 #include "io/pooling.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
 #include "io/io.h"
 #include "io/published_files.h"
 #include "text/text.h"
 
-struct pooling_file {
-    struct qkv_context *ctx;
-    char *path; /* of the file that is read */
-    json_t *root;
-};
-
-static void pooling_close(struct pooling_file *f) {
+void qkv_pooling_close(struct qkv_pooling_file *f) {
     json_decref(f->root);
     free(f->path);
-    *f = (struct pooling_file){.ctx = f->ctx};
+    *f = (struct qkv_pooling_file){.ctx = f->ctx};
 }
 
-/* Opens a JSON file of a folder, or of a folder in it (NULL or "": itself); none: root is NULL. */
-static enum qkv_status pooling_open(struct pooling_file *f, const char *folder, const char *inner, const char *name) {
+enum qkv_status qkv_pooling_open(struct qkv_pooling_file *f, const char *folder, const char *inner, const char *name) {
     bool found = false;
     if (inner && (strchr(inner, '/') || !strcmp(inner, "..")))
-        return qkv_fail(f->ctx, QKV_FORMAT, "%s: the path \"%.80s\" is no name of a folder in the folder", f->path,
-                        inner);
+        return qkv_fail(f->ctx, QKV_FORMAT, "%s: the path \"%.80s\" is no name of a folder in the folder",
+                        f->path ? f->path : folder, inner);
     char *whole = inner && *inner ? qkv_join_path(f->ctx, folder, inner) : NULL;
-    pooling_close(f);
+    qkv_pooling_close(f);
     f->path = qkv_join_path(f->ctx, whole ? whole : folder, name);
     free(whole);
     if (!f->path) return QKV_MEMORY;
@@ -37,7 +29,7 @@ static enum qkv_status pooling_open(struct pooling_file *f, const char *folder, 
     return status || !found ? status : qkv_published_json(f->ctx, f->path, &f->root);
 }
 
-static enum qkv_status refuse(const struct pooling_file *f, const char *key, const char *instead) {
+enum qkv_status qkv_pooling_refuse(const struct qkv_pooling_file *f, const char *key, const char *instead) {
     const json_t *value = json_object_get(f->root, key);
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     enum qkv_status status =
@@ -58,22 +50,26 @@ static const struct {
 };
 
 /* One of them, and nothing else. */
-static enum qkv_status read_pool(const struct pooling_file *f, const struct qkv_spec *spec, enum qkv_pool *pool) {
+static enum qkv_status read_pool(const struct qkv_pooling_file *f, const struct qkv_spec *spec,
+                                 struct qkv_model_pooling *pooling) {
+    const json_t *prompt = json_object_get(f->root, "include_prompt");
     const json_t *width = json_object_get(f->root, "word_embedding_dimension"), *value;
     const char *mode = json_string_value(json_object_get(f->root, "pooling_mode")), *key;
     size_t found = 0;
+    if (prompt && !json_is_boolean(prompt)) return qkv_pooling_refuse(f, "include_prompt", "true or false");
+    pooling->without_prompt = json_is_false(prompt);
     if (json_is_number(width) && json_integer_value(width) != qkv_spec_width(spec))
-        return refuse(f, "word_embedding_dimension", "the width of the model's hidden states");
+        return qkv_pooling_refuse(f, "word_embedding_dimension", "the width of the model's hidden states");
     json_object_foreach(f->root, key, value) {
         bool known = strncmp(key, "pooling_mode_", 13) != 0 || !json_is_true(value);
         for (size_t i = 0; i < sizeof pools / sizeof *pools && !known; i++)
-            if (!strcmp(pools[i].key, key)) known = true, found++, *pool = pools[i].pool;
-        if (!known) return refuse(f, key, "false");
+            if (!strcmp(pools[i].key, key)) known = true, found++, pooling->pool = pools[i].pool;
+        if (!known) return qkv_pooling_refuse(f, key, "false");
     }
     for (size_t i = 0; mode && i < sizeof pools / sizeof *pools; i++)
-        if (!strcmp(pools[i].mode, mode)) found++, *pool = pools[i].pool;
+        if (!strcmp(pools[i].mode, mode)) found++, pooling->pool = pools[i].pool;
     if (found == 1) return QKV_OK;
-    if (mode || !found) return refuse(f, "pooling_mode", "\"cls\", \"mean\", \"max\" or \"lasttoken\"");
+    if (mode || !found) return qkv_pooling_refuse(f, "pooling_mode", "\"cls\", \"mean\", \"max\" or \"lasttoken\"");
     return qkv_fail(f->ctx, QKV_SPEC, "%s: it has %zu poolings at once; it can be one", f->path, found);
 }
 
@@ -83,88 +79,113 @@ static const char *module_kind(const json_t *module) {
     return dot ? dot + 1 : type ? type : "";
 }
 
-static enum qkv_status read_most(struct pooling_file *f, const char *model, size_t *most) {
+static enum qkv_status read_most(struct qkv_pooling_file *f, const char *model, size_t *most) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; qkv_sentence_files[i] && !status && (!i || !f->root); i++)
-        status = pooling_open(f, model, NULL, qkv_sentence_files[i]);
+        status = qkv_pooling_open(f, model, NULL, qkv_sentence_files[i]);
     if (status || !f->root) return status;
     const json_t *length = json_object_get(f->root, "max_seq_length"),
                  *lower = json_object_get(f->root, "do_lower_case");
-    if (lower && !json_is_boolean(lower) && !json_is_null(lower)) return refuse(f, "do_lower_case", "true or false");
+    if (lower && !json_is_boolean(lower) && !json_is_null(lower))
+        return qkv_pooling_refuse(f, "do_lower_case", "true or false");
     if (!length || json_is_null(length)) return QKV_OK;
     if (json_integer_value(length) < 1 || json_integer_value(length) > INT32_MAX)
-        return refuse(f, "max_seq_length", "a whole number of at least 1, or null");
+        return qkv_pooling_refuse(f, "max_seq_length", "a whole number of at least 1, or null");
     *most = (size_t)json_integer_value(length);
     return QKV_OK;
 }
 
-/* A text that would stand before every text. */
-static enum qkv_status check_prompt(struct pooling_file *f, const char *folder) {
-    enum qkv_status status = pooling_open(f, folder, NULL, "config_sentence_transformers.json");
-    const char *name = json_string_value(json_object_get(f->root, "default_prompt_name"));
-    const char *prompt = name ? json_string_value(json_object_get(json_object_get(f->root, "prompts"), name)) : NULL;
-    return status || !prompt || !*prompt ? status : refuse(f, "default_prompt_name", "null");
+static enum qkv_status modules_refuse(const struct qkv_pooling_file *f, size_t i, const json_t *module) {
+    return qkv_fail(
+        f->ctx, QKV_SPEC,
+        "%s: module %zu is \"%.80s\"; modules can be Transformer, Pooling, then at most %d Dense and Normalize",
+        f->path, i, module_kind(module), QKV_DENSE_MAX);
 }
 
-/* The modules: the model and its pooling, whose folder is *path, heap. */
-static enum qkv_status read_modules(struct pooling_file *f, char **path, bool *normalize) {
-    static const char *const kinds[] = {"Transformer", "Pooling", "Normalize"};
+/* The modules behind the pooling. The last Normalize is the vector's, another one its dense layer's. */
+static enum qkv_status read_behind(const struct qkv_pooling_file *f, const char *folder, const struct qkv_spec *spec,
+                                   struct qkv_model_pooling *pooling) {
     const size_t count = json_array_size(f->root);
-    for (size_t i = 0; i < count; i++) {
+    size_t width = (size_t)qkv_spec_width(spec);
+    enum qkv_status status = QKV_OK;
+    pooling->dense = qkv_allocate(f->ctx, QKV_DENSE_MAX, sizeof *pooling->dense);
+    if (!pooling->dense) return QKV_MEMORY;
+    for (size_t i = 2; i < count && !status; i++) {
         const json_t *module = json_array_get(f->root, i);
-        if (i >= 3 || strcmp(module_kind(module), kinds[i]) != 0)
-            return qkv_fail(f->ctx, QKV_SPEC, "%s: module %zu is \"%.80s\"; it can be Transformer, Pooling, Normalize",
-                            f->path, i, module_kind(module));
+        const bool dense = !strcmp(module_kind(module), "Dense");
+        if (!dense && strcmp(module_kind(module), "Normalize") != 0) return modules_refuse(f, i, module);
+        if (!dense) {
+            pooling->normalize = true;
+            continue;
+        }
+        if (pooling->dense_count == QKV_DENSE_MAX) return modules_refuse(f, i, module);
+        struct qkv_model_dense *d = &pooling->dense[pooling->dense_count++];
+        *d = (struct qkv_model_dense){.in = width, .normalize = pooling->normalize};
+        pooling->normalize = false;
+        status = qkv_dense_read(f->ctx, folder, json_string_value(json_object_get(module, "path")), d);
+        width = d->out;
+    }
+    return status;
+}
+
+/* The modules: the model and its pooling, whose folder is *path, heap, and what is behind them. */
+static enum qkv_status read_modules(const struct qkv_pooling_file *f, const char *folder, const struct qkv_spec *spec,
+                                    char **path, struct qkv_model_pooling *pooling) {
+    static const char *const kinds[] = {"Transformer", "Pooling"};
+    const size_t count = json_array_size(f->root);
+    for (size_t i = 0; i < 2 && i < count; i++) {
+        const json_t *module = json_array_get(f->root, i);
+        if (strcmp(module_kind(module), kinds[i]) != 0) return modules_refuse(f, i, module);
     }
     if (count < 2)
         return qkv_fail(f->ctx, QKV_SPEC, "%s: it has no module Pooling, so it makes no vectors of texts", f->path);
     const char *at = json_string_value(json_object_get(json_array_get(f->root, 1), "path"));
-    *normalize = count == 3;
     *path = qkv_copy_string(f->ctx, at ? at : "");
-    return *path ? QKV_OK : QKV_MEMORY;
+    return *path ? read_behind(f, folder, spec, pooling) : QKV_MEMORY;
 }
 
 enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, const char *model,
                                  const struct qkv_spec *spec, struct qkv_model_pooling *pooling) {
-    struct pooling_file f = {.ctx = ctx};
+    struct qkv_pooling_file f = {.ctx = ctx};
     char *path = NULL;
     *pooling = (struct qkv_model_pooling){0};
-    enum qkv_status status = pooling_open(&f, folder, NULL, QKV_MODULES_FILE);
+    enum qkv_status status = qkv_pooling_open(&f, folder, NULL, QKV_MODULES_FILE);
     if (status || !f.root) {
-        pooling_close(&f);
+        qkv_pooling_close(&f);
         return status;
     }
-    status = read_modules(&f, &path, &pooling->normalize);
-    if (!status) status = pooling_open(&f, folder, path, QKV_CONFIG_FILE);
+    status = read_modules(&f, folder, spec, &path, pooling);
+    if (!status) status = qkv_pooling_open(&f, folder, path, QKV_CONFIG_FILE);
     if (!status && !f.root) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
-    if (!status) status = read_pool(&f, spec, &pooling->pool);
+    if (!status) status = read_pool(&f, spec, pooling);
     if (!status) status = read_most(&f, model, &pooling->most);
-    if (!status) status = check_prompt(&f, folder);
-    pooling->given = !status;
-    pooling_close(&f);
+    if (!status) status = qkv_prompts_read(ctx, folder, pooling);
+    qkv_pooling_close(&f);
     free(path);
+    if (status) qkv_model_pooling_free(pooling);
+    pooling->given = !status;
     return status;
 }
 
 enum qkv_status qkv_pooling_model(struct qkv_context *ctx, const char *folder, char **model) {
-    struct pooling_file f = {.ctx = ctx};
+    struct qkv_pooling_file f = {.ctx = ctx};
     bool found = false;
     *model = NULL;
-    enum qkv_status status = pooling_open(&f, folder, NULL, QKV_MODULES_FILE);
+    enum qkv_status status = qkv_pooling_open(&f, folder, NULL, QKV_MODULES_FILE);
     const json_t *first = json_array_get(f.root, 0);
     const char *path = json_string_value(json_object_get(first, "path"));
     if (!status && path && *path && !strcmp(module_kind(first), "Transformer")) {
         char *copy = qkv_copy_string(ctx, path), *inner = NULL;
         status = copy ? QKV_OK : QKV_MEMORY;
         if (!status && !strchr(copy, '/')) inner = qkv_join_path(ctx, folder, copy);
-        if (!status) status = pooling_open(&f, folder, copy, QKV_CONFIG_FILE);
+        if (!status) status = qkv_pooling_open(&f, folder, copy, QKV_CONFIG_FILE);
         if (!status) status = qkv_file_find(ctx, f.path, &found);
         if (!status && !found) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
         if (status) free(inner);
         if (!status) *model = inner;
         free(copy);
     }
-    pooling_close(&f);
+    qkv_pooling_close(&f);
     return status;
 }
 
@@ -177,11 +198,23 @@ static json_t *pooling_module(int number, const char *path, const char *kind) {
     return json_pack("{s:i, s:s, s:s, s:s}", "idx", number, "name", name, "path", path, "type", type);
 }
 
+/* It has no files. */
+static json_t *pooling_length(int number) {
+    char path[32];
+    snprintf(path, sizeof path, "%d_Normalize", number);
+    return pooling_module(number, path, "Normalize");
+}
+
 static json_t *pooling_modules(const struct qkv_model_pooling *pooling) {
     json_t *modules = json_array();
     json_array_append_new(modules, pooling_module(0, "", "Transformer"));
     json_array_append_new(modules, pooling_module(1, QKV_POOLING_FOLDER, "Pooling"));
-    if (pooling->normalize) json_array_append_new(modules, pooling_module(2, "2_Normalize", "Normalize"));
+    int at = 2;
+    for (size_t i = 0; i < pooling->dense_count; i++) {
+        if (pooling->dense[i].normalize) json_array_append_new(modules, pooling_length(at++));
+        json_array_append_new(modules, pooling_module(at++, qkv_dense_folders[i], "Dense"));
+    }
+    if (pooling->normalize) json_array_append_new(modules, pooling_length(at));
     return modules;
 }
 
@@ -190,6 +223,7 @@ static json_t *pooling_kind(const struct qkv_model_pooling *pooling, const struc
     json_t *root = json_pack("{s:i}", "word_embedding_dimension", qkv_spec_width(spec));
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
         json_object_set_new(root, pools[i].key, json_boolean(pools[i].pool == pooling->pool));
+    json_object_set_new(root, "include_prompt", json_boolean(!pooling->without_prompt));
     return root;
 }
 
@@ -203,6 +237,9 @@ enum qkv_status qkv_pooling_write(struct qkv_context *ctx, const struct qkv_mode
     if (!status)
         status = qkv_json_save(ctx, folder, QKV_SENTENCES_FILE,
                                json_pack("{s:O, s:b}", "max_seq_length", most, "do_lower_case", 0));
+    for (size_t i = 0; i < pooling->dense_count && !status; i++)
+        status = qkv_dense_write(ctx, folder, qkv_dense_folders[i], &pooling->dense[i]);
+    if (!status) status = qkv_prompts_write(ctx, folder, pooling);
     if (!status) status = qkv_json_save(ctx, folder, QKV_MODULES_FILE, pooling_modules(pooling));
     json_decref(most);
     free(inner);

@@ -39,14 +39,6 @@ const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {
     return model->origin.tokenizer;
 }
 
-bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most) {
-    if (!model) return false;
-    if (pool) *pool = model->pooling.pool;
-    if (normalize) *normalize = model->pooling.normalize;
-    if (most) *most = model->pooling.most;
-    return model->pooling.given;
-}
-
 enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
     if (!model) return QKV_FAMILY_HIDDEN_LAST;
     if (!model_config(model)) return QKV_FAMILY_HIDDEN_LAST;

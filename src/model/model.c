@@ -163,6 +163,7 @@ void qkv_model_free(struct qkv_model *model) {
     if (model->origin.family) model->origin.free(model->origin.family);
     free(model->origin.tokenizer);
     free(model->origin.warning);
+    qkv_model_pooling_free(&model->pooling);
     free(model);
 }
 

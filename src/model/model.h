@@ -94,13 +94,34 @@ struct qkv_model_generation {
     size_t barred_count;
 };
 
+/* A dense layer behind the pooling: act(W·x + b), to which x is added where it has a residual, or R·x. All heap, fp32. */
+struct qkv_model_dense {
+    size_t in, out;
+    bool normalize;                  /* x gets length 1 first */
+    bool residual;                   /* with `shortcut` NULL: x itself, and in is out */
+    int activation;                  /* enum qkv_ffn_kind; -1: none */
+    float *weight, *bias, *shortcut; /* W (out,in), b (out) or NULL, R (out,in) or NULL */
+};
+/* A text that is put before texts, and its name. */
+struct qkv_model_prompt {
+    char *name, *text;
+};
+
 /* How a published folder makes vectors of texts (modules.json). */
 struct qkv_model_pooling {
     bool given; /* it says so; else the rest is nothing */
     enum qkv_pool pool;
     bool normalize;
-    size_t most; /* tokens of a text, what is behind them being left out; 0: the context */
+    size_t most;                   /* tokens of a text, what is behind them being left out; 0: the context */
+    bool without_prompt;           /* the tokens of a prompt are not pooled */
+    struct qkv_model_dense *dense; /* what follows the pooling, in order */
+    size_t dense_count;
+    struct qkv_model_prompt *prompts;  /* in the order of their names */
+    size_t prompt_count, prompt_usual; /* which is put before texts where nobody chooses; prompt_count: none */
+    char *settings;                    /* the file that has the prompts, as it was; NULL: there was none */
 };
+/* Frees all that it owns, and clears it. (model_pooling.c) */
+void qkv_model_pooling_free(struct qkv_model_pooling *pooling);
 
 struct qkv_model {
     struct qkv_context *ctx;

@@ -13,12 +13,18 @@
 
 /* ---- the folder -------------------------------------------------------------------------------------------------------- */
 
-static const char *const run_files[] = {
-    QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,       QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE,
-    QKV_BESIDE_DATA_FILE,  QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE,    QKV_TOKENIZER_FILE,   QKV_SOURCE_FILE,
-    QKV_LABELS_FILE,       QKV_MACHINE_FILE,      QKV_STATE_FILE,     QKV_GENERATION_FILE,  QKV_ROLES_FILE,
-    QKV_SOURCE_ROLES_FILE, QKV_MODULES_FILE,      QKV_SENTENCES_FILE, QKV_POOLING_FILE};
-#define RUN_FILES (sizeof run_files / sizeof *run_files)
+static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,
+                                        QKV_TOKENS_DATA_FILE,  QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE,
+                                        QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE,       QKV_TOKENIZER_FILE,
+                                        QKV_SOURCE_FILE,       QKV_LABELS_FILE,       QKV_MACHINE_FILE,
+                                        QKV_STATE_FILE,        QKV_GENERATION_FILE,   QKV_ROLES_FILE,
+                                        QKV_SOURCE_ROLES_FILE, QKV_MODULES_FILE,      QKV_SENTENCES_FILE,
+                                        QKV_PROMPTS_FILE,      QKV_POOLING_FILE,      QKV_DENSE_LIST(QKV_DENSE_FILES_)};
+#define RUN_FILES    (sizeof run_files / sizeof *run_files)
+#define FOLDER(name) name,
+static const char *const run_folders[] = {QKV_POOLING_FOLDER, QKV_DENSE_LIST(FOLDER)};
+#undef FOLDER
+#define RUN_FOLDERS (sizeof run_folders / sizeof *run_folders)
 
 enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder) {
     static const char *const others[] = {QKV_WEIGHTS_FILE, QKV_SAMPLES_FILE};
@@ -34,7 +40,7 @@ enum qkv_status qkv_run_check_files(struct qkv_context *ctx, const char *folder)
 }
 
 struct leavings { /* what was there before, and so stays when starting fails */
-    bool file[RUN_FILES], pooling, folder;
+    bool file[RUN_FILES], inner[RUN_FOLDERS], folder;
 };
 
 static bool create_holds(const char *folder, const char *name) {
@@ -83,7 +89,7 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
 
 static void look_around(const char *folder, struct leavings *before) {
     before->folder = qkv_file_exists(folder);
-    before->pooling = create_holds(folder, QKV_POOLING_FOLDER);
+    for (size_t i = 0; i < RUN_FOLDERS; i++) before->inner[i] = create_holds(folder, run_folders[i]);
     for (size_t i = 0; i < RUN_FILES; i++) before->file[i] = create_holds(folder, run_files[i]);
 }
 
@@ -93,9 +99,11 @@ static void clear_folder(const char *folder, const struct leavings *before) {
         if (path) unlink(path);
         free(path);
     }
-    char *pooling = before->pooling ? NULL : qkv_join_path(NULL, folder, QKV_POOLING_FOLDER);
-    if (pooling) rmdir(pooling); /* leaves a folder that is not empty */
-    free(pooling);
+    for (size_t i = 0; i < RUN_FOLDERS; i++) {
+        char *path = before->inner[i] ? NULL : qkv_join_path(NULL, folder, run_folders[i]);
+        if (path) rmdir(path); /* leaves a folder that is not empty */
+        free(path);
+    }
     if (!before->folder) rmdir(folder);
 }
 

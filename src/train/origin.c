@@ -279,6 +279,7 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
         status = qkv_model_set_labels(t->model, (const char *const *)t->origin->labels, t->origin->label_count);
     t->model->generation = t->origin->generation;
     t->model->pooling = t->origin->pooling;
+    t->origin->pooling = (struct qkv_model_pooling){0};
     qkv_model_free(t->origin);
     t->origin = NULL;
     return status;

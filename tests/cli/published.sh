@@ -160,4 +160,27 @@ refuse 1 'other/modules.json' "$QKV" export plain --dtype f32 -o other
 refuse 1 'other/modules.json' "$QKV" export "$sentences" --dtype f32 -o other
 [ ! -e other/config.json ] || fail "a refused export writes files"
 refuse 1 'line 6 has [0-9]+ tokens' "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text --long error
+
+# ---- dense layers and prompts, as EmbeddingGemma's folder has them ---------------------------------------------------------------
+embeddings=$SOURCE/tests/golden/hf/embeddings
+try 0 "$QKV" embed "$embeddings" "the king" --text --precision fp32
+cp out plain.txt
+try 0 "$QKV" embed "$embeddings" "title: none | text: the king" --text --precision fp32
+cp out document.txt
+! cmp -s plain.txt document.txt || fail "a prompt changes nothing"
+try 0 "$QKV" embed "$embeddings" "the king" --text --prompt-name document --precision fp32
+cmp -s out document.txt || fail "--prompt-name is not the text before a line"
+printf 'two\nthe king\n' >among.txt
+try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --query-prompt-name document --precision fp32
+has out '^1\.0000.2.the king$'
+try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --precision fp32
+hasnt out '^1\.0000'
+try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --query-prompt-name '' --prompt-name '' --precision fp32
+has out '^1\.0000.2.the king$'
+refuse 1 'has no prompt "nobody"; it has query, document, empty' "$QKV" embed "$embeddings" two --text --prompt-name nobody
+refuse 2 'only --nearest has a text' "$QKV" embed "$embeddings" two --text --query-prompt-name query
+try 0 "$QKV" train --from "$embeddings" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'decoder.*' --out dense --steps 2 \
+    --batch 2 --threads 1 --quiet
+try 0 "$QKV" embed dense "the king" --text --prompt-name document --precision fp32
+cmp -s out document.txt || fail "a run does not keep dense layers or prompts"
 finish
