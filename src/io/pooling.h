@@ -6,7 +6,7 @@
 #include "base/json_load.h"
 #include "model/model.h"
 
-/* A JSON file of the folder, for the files of this room that read some. */
+/* A JSON file of the folder, for the files of this room that read some (pooling_file.c). */
 struct qkv_pooling_file {
     struct qkv_context *ctx;
     char *path; /* of the file that is read */
