@@ -44,8 +44,8 @@ static enum qkv_status latent_check_beside(struct qkv_context *ctx, const char *
     if (a->kv_heads != a->heads)
         return qkv_fail(ctx, QKV_SPEC,
                         "%s: %skv_heads is %d, but with %slatent each of the %d heads has keys and values of its own "
-                        "(choose %d, or set %slatent to null)",
-                        name, where, a->kv_heads, where, a->heads, a->heads, where);
+                        "(choose %d)",
+                        name, where, a->kv_heads, where, a->heads, a->heads);
     if (a->qk_norm.norm.given)
         return qkv_fail(ctx, QKV_SPEC,
                         "%s: %sqk_norm is given, but with %slatent the latents are normed, not queries and keys (set "

@@ -56,6 +56,9 @@ enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, co
     const double fraction = position->fraction;
     if (width * fraction / 2 >= 1)
         return qkv_scaling_check(ctx, name, where, position, qkv_rotation_pairs(position, width));
+    if (fraction == 1)
+        return qkv_fail(ctx, QKV_SPEC, "%s: %s is %d, but rotations turn pairs of channels; it must be at least 2",
+                        name, head, width);
     return qkv_fail(ctx, QKV_SPEC,
                     "%s: %sposition.fraction is %.9g, which rotates none of the %d channels of %s (two of them "
                     "need a fraction of at least %.4g)",

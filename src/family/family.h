@@ -217,9 +217,9 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
 #define QKV_FAMILY_DEEPSEEK_SPEC                                                                                       \
     "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "                                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
-    "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.latent.rope_dim=$qk_rope_head_dim; "           \
-    "decoder.attention.head_dim=$qk_nope_head_dim:with_turned; decoder.attention.value_dim=$v_head_dim; "              \
-    "decoder.attention.latent.rank=$kv_lora_rank; decoder.attention.latent.query_rank=$q_lora_rank:zero; "             \
+    "decoder.attention.kv_heads=$num_key_value_heads; decoder.attention.latent.rank=$kv_lora_rank; "                   \
+    "decoder.attention.latent.rope_dim=$qk_rope_head_dim; decoder.attention.head_dim=$qk_nope_head_dim:with_turned; "  \
+    "decoder.attention.value_dim=$v_head_dim; decoder.attention.latent.query_rank=$q_lora_rank:zero; "                 \
     "decoder.attention.latent.eps=1e-6; decoder.embed.position.kind='none'; " QKV_FAMILY_ROPE("decoder.")              \
         QKV_FAMILY_RMSNORM "decoder.norm.placement='pre'; decoder.ffn.bias=false; "
 #define QKV_FAMILY_RMSNORM   "decoder.norm.kind='rmsnorm'; decoder.norm.eps=$rms_norm_eps; "

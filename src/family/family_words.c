@@ -97,8 +97,10 @@ static const char *key_spelled(const struct qkv_family_reading *r, const char *k
     return strcmp(key, QKV_FAMILY_LOCAL_SCALING) ? key : "rope_parameters.sliding_attention";
 }
 
-/* Of a path of a spec, or of the last word of one before a number, the key that has its value; false: none has. */
-static bool word_key(const struct qkv_family_reading *r, const char *word, bool last, char key[192]) {
+/* Of a path of a spec, or of the last word of one before a number, the key that has its value; false: none has. *made: a value of the spec
+ * that is not the file's, or NULL. */
+static bool word_key(const struct qkv_family_reading *r, const char *word, bool last, char key[192],
+                     const json_t **made) {
     const char *path;
     json_t *value;
     json_object_foreach(r->paths, path, value) {
@@ -109,6 +111,34 @@ static bool word_key(const struct qkv_family_reading *r, const char *word, bool 
         if (!last && word[n] == '.' && !(more = qkv_family_scaling_key(word + n + 1))) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(from, ":"), from);
         snprintf(key, 192, "%s%s%s", key_spelled(r, name, spelled), *more ? "." : "", more);
+        *made = strchr(from, ':') && !*more ? qkv_family_get(r->config, name) : NULL;
+        return true;
+    }
+    return false;
+}
+
+/* Of the path of an object of a spec, the key of something in it. */
+static bool word_object(const struct qkv_family_reading *r, const char *word, char key[192]) {
+    const size_t n = strlen(word);
+    const char *path;
+    json_t *value;
+    json_object_foreach(r->paths, path, value) {
+        char name[96], spelled[96];
+        const char *from = json_string_value(value);
+        if (strncmp(path, word, n) || path[n] != '.') continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(from, ":"), from);
+        snprintf(key, 192, "%s", key_spelled(r, name, spelled));
+        return true;
+    }
+    return false;
+}
+
+/* A path that no key has a part in: its last word is the field's. */
+static bool word_path(const char *word, char key[192]) {
+    static const char *const begin[] = {"decoder.", "encoder.", "embed.", "head."};
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++) {
+        if (strncmp(word, begin[i], strlen(begin[i])) != 0) continue;
+        snprintf(key, 192, "%s", strrchr(word, '.') + 1);
         return true;
     }
     return false;
@@ -125,6 +155,30 @@ static bool is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
+/* The key for a word of a sentence; false: it stays. */
+static bool word_find(const struct qkv_family_reading *r, const char *word, bool number, char key[192],
+                      const json_t **made) {
+    char one[192];
+    *made = NULL;
+    const bool kinds = without_kind(word, one);
+    return word_key(r, word, false, key, made) || (kinds && word_key(r, one, false, key, made)) ||
+           (number && word_key(r, word, true, key, made)) || word_object(r, word, key) ||
+           (kinds && word_object(r, one, key)) || word_path(word, key);
+}
+
+/* " is NUMBER" behind a key whose number the spec has otherwise: the file's, and how much of the sentence that replaces. */
+static enum qkv_status word_value(const struct qkv_family_reading *r, const char *at, const json_t *made,
+                                  struct qkv_buffer *text, size_t *size) {
+    *size = 0;
+    if (!made || strncmp(at, " is ", 4) || !strchr("-0123456789", at[4])) return QKV_OK;
+    char *value = json_dumps(made, JSON_ENCODE_ANY | JSON_COMPACT);
+    *size = 4 + strspn(at + 4, "-+.0123456789e");
+    if (at[*size - 1] == '.') --*size; /* the end of a sentence */
+    const enum qkv_status status = qkv_buffer_print(r->ctx, text, " is %.60s", value ? value : "");
+    free(value);
+    return status;
+}
+
 char *qkv_family_reword(const struct qkv_family_reading *r, const char *message) {
     struct qkv_buffer text = {0};
     const size_t name = strlen(r->name);
@@ -133,19 +187,19 @@ char *qkv_family_reword(const struct qkv_family_reading *r, const char *message)
     if (!strncmp(message, r->name, name)) at += name; /* a path of words */
     status = qkv_buffer_print(r->ctx, &text, "%.*s", (int)(at - message), message);
     while (*at && !status) {
-        char word[192], one[192], key[192];
-        size_t n = 0;
+        char word[192], key[192];
+        const json_t *made = NULL;
+        size_t n = 0, replaced = 0;
         while (is_word(at[n])) n++;
         while (n && at[n - 1] == '.') n--; /* the end of a sentence */
         snprintf(word, sizeof word, "%.*s", (int)n, at);
         const bool number = at[n] == ' ' && strchr("-0123456789", at[n + 1]) && at[n + 1];
-        const bool found =
-            n && n < sizeof word &&
-            (word_key(r, word, false, key) || (without_kind(word, one) && word_key(r, one, false, key)) ||
-             (number && word_key(r, word, true, key)));
+        const bool found = n && n < sizeof word && word_find(r, word, number, key, &made);
         status = found ? qkv_buffer_print(r->ctx, &text, "%s", key)
                        : qkv_buffer_print(r->ctx, &text, "%.*s", (int)(n ? n : 1), at);
         at += n ? n : 1;
+        if (!status && found) status = word_value(r, at, made, &text, &replaced);
+        at += replaced;
     }
     if (!status) return text.data;
     qkv_buffer_free(&text);
