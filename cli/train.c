@@ -21,10 +21,12 @@ static const struct cli_option own_options[] = {
     {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), "the folder to make for the run", 0, 0,
      NULL},
     {CLI_MODEL_READ, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
-     "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps may set a new end", 0,
-     0, NULL},
+     "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps or --epochs may set a "
+     "new end",
+     0, 0, NULL},
     {CLI_TEXT, 0, "extend", "HOW", offsetof(struct cli_train_arguments, extend),
-     "with --resume and --steps, the rate up to the new end, from the rate reached: decay (falls on to min-rate), flat "
+     "with --resume and --steps or --epochs, the rate up to the new end, from the rate reached: decay (falls on to "
+     "min-rate), flat "
      "(stays), rewarm (rises to rate again, then the schedule)",
      0, 0, "decay"},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct cli_train_arguments, sample),
@@ -323,7 +325,8 @@ const struct cli_command *cli_train(void) {
             "makes the gradients of whole groups of a batch (--groups), so the losses and weights are those of one, "
             "bit for bit, "
             "and any number of them goes on with --resume. QKV_RANK_SECONDS says how long one waits for another "
-            "(600). As root mpirun wants --allow-run-as-root, for more ranks than cores --oversubscribe.\n\n--profile prints, at "
+            "(600). As root mpirun wants --allow-run-as-root, for more ranks than cores --oversubscribe.\n\n--profile "
+            "prints, at "
             "the end "
             "or "
             "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
@@ -345,6 +348,7 @@ const struct cli_command *cli_train(void) {
                     "qkv train --from enc/ --new-head --task classify_tokens --labeled train.conll --out tagger/\n"
                     "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
                     "mpirun -n 4 qkv train --preset gpt2-small --data book.txt --out run/\n"
+                    "qkv train --preset g2p --pairs train.tsv --epochs 3 --out g2p/\n"
                     "qkv train --resume run/ --steps 10000\n"
                     "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,

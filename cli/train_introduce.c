@@ -113,6 +113,11 @@ void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trai
     cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,
                       (long long)options->steps,
                       batch_text(batch, sizeof batch, options, spec, qkv_trainer_lines(trainer, NULL)));
+    if (options->epochs > 0)
+        cli_progress_line(progress, "epochs  %.6g epoch%s %s %s step%s, with %.6g an epoch", options->epochs,
+                          options->epochs == 1 ? "" : "s", options->epochs == 1 ? "is" : "are",
+                          cli_grouped(text[0], (uint64_t)options->steps), options->steps == 1 ? "" : "s",
+                          qkv_trainer_epoch(trainer));
 }
 
 void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown) {

@@ -32,16 +32,24 @@ static bool options_are_data(const char *name) {
            !strcmp(name, "examples");
 }
 
+static bool options_are_length(const char *name) {
+    return !strcmp(name, "steps") || !strcmp(name, "epochs");
+}
+
 int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
                       struct qkv_train_options *options) {
     const char *name, *value, *help;
-    bool data = false; /* a run learns from one kind of files: one takes the place of another */
+    bool length = false; /* steps take the place of epochs, and epochs that of steps */
+    bool data = false;   /* a run learns from one kind of files: one takes the place of another */
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        if (options_are_data(name) && cli_train_value(values, i)) data = true;
+        if (cli_train_value(values, i)) {
+            data |= options_are_data(name);
+            length |= options_are_length(name);
+        }
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         const bool given = cli_train_value(values, i) != NULL;
         if ((given && qkv_train_option_lists(i)) || (data && options_are_data(name)) ||
-            (options_of_spec(name) && options_are_set(set, name)))
+            (length && options_are_length(name)) || (options_of_spec(name) && options_are_set(set, name)))
             qkv_train_unset(options, name);
         for (size_t k = 0; (value = cli_train_value_at(values, i, k)); k++)
             if (qkv_train_set(ctx, options, name, value)) return CLI_FAILED;

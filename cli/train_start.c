@@ -149,7 +149,7 @@ static bool is_extend(const char *word) {
 static int check_resume(struct qkv_context *ctx, const struct cli_train_arguments *a) {
     const char *name, *value, *help, *why;
     struct qkv_train_options trial;
-    bool longer = false;
+    int longer = 0;
     if (a->config)
         return cli_usage("train: --resume goes on with the options of the run; --config has no place beside it");
     if (a->preset || a->spec || a->set.count || a->out)
@@ -161,14 +161,15 @@ static int check_resume(struct qkv_context *ctx, const struct cli_train_argument
     if (qkv_train_defaults(ctx, NULL, &trial)) return cli_misused(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         if (!train_given(a, i)) continue;
-        longer |= !strcmp(name, "steps");
+        longer += !strcmp(name, "steps") || !strcmp(name, "epochs");
         if (!qkv_train_may_change(name, &why)) return refuse_change(name, why);
         if (qkv_train_set(ctx, &trial, name, train_given(a, i))) return cli_misused(ctx);
     }
+    if (longer > 1) return cli_usage("train: steps and epochs exclude each other: set one of them");
     if (a->extend && !is_extend(a->extend))
         return cli_usage("train: extend is \"%s\"; it must be decay, flat or rewarm", a->extend);
     if (a->extend && !longer)
-        return cli_usage("train: --extend says what the rate does up to a new end; set that with --steps");
+        return cli_usage("train: --extend says what the rate does up to a new end; set that with --steps or --epochs");
     return CLI_DONE;
 }
 

@@ -227,7 +227,7 @@ static void all_other_changes_are_refused_with_the_reason(void **state) {
         if (qkv_train_may_change(name, &why)) may++;
         assert_true(qkv_train_may_change(name, NULL) == !why);
     }
-    assert_true(may == 6 && all > 30);
+    assert_true(may == 7 && all > 30);
     char *after = fixture_read(folder, "train.json", NULL);
     assert_string_equal(before, after);
     free(before);

@@ -104,6 +104,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "times how much of the rate weights learn with, by a pattern of their names, such as \"*embed*=0.1\"; of "       \
       "several that name a weight the last one counts")                                                                \
     X(COUNT, steps, 2000, "optimizer steps")                                                                           \
+    X(REAL, epochs, -1,                                                                                                \
+      "passes over the data to train on, which set the number of steps; fractions are allowed (-1: steps sets it)")    \
     X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
     X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
     X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
@@ -234,7 +236,11 @@ QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct
                                            const struct qkv_train_options *options, const char *folder,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
 /* Whether the run in `folder` is the one that qkv_trainer_create would begin with this spec and these options: QKV_ARGUMENT
- * names what is another one, or that it has more steps. Files of texts, and what may change, do not count. Experimental.
+ * names the first option, or the spec, that differs. Files of texts, and options that may change
+ * (qkv_train_may_change), do not count, except the number of steps. That of train.json counts, not how many are done:
+ * a run of as many steps or fewer matches, and qkv_trainer_resume with options->steps goes on with it to the new end; a
+ * run of more steps is another one. With the option epochs those of train.json are compared in the same way, and a run
+ * whose steps were given is another one. Experimental.
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                       const struct qkv_train_options *options);
@@ -247,6 +253,7 @@ QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *
  * one for each extension, so that going on later is exact too. */
 struct qkv_resume_options {
     int64_t steps; /* the new end, not before the steps done; 0: as it was */
+    double epochs; /* the new end as the option epochs, in place of steps; 0: as it was */
     /* what the rate does from here to a new end: a name of QKV_EXTEND_LIST; NULL: decay, because it does not rise
      * unless a warm-up was not over, and ends where the schedule was to end */
     const char *extend;
@@ -371,6 +378,12 @@ struct qkv_train_file {
 };
 /* The i-th file, those to train on first, each in the order in which they are read; false past the last. */
 QKV_API bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file);
+/* How many steps an epoch has, one pass over the data to train on. Of a text, whose windows begin anywhere: its tokens
+ * over batch times context, which need not be whole. Of pairs, lines and labelled lines: the batches that they are cut
+ * into by their lengths (batch, batch_tokens), as many in every epoch. Of examples: the whole batches. The option epochs
+ * sets steps when a run is created: epochs times this, rounded up, at least 1; the trainer's options and train.json then
+ * have both. 0 for NULL. Experimental. */
+QKV_API double qkv_trainer_epoch(const struct qkv_trainer *trainer);
 /* The pairs, labelled lines or examples to train and to validate on; 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 

@@ -76,33 +76,42 @@ static void record_describe(const json_t *value, char *text, size_t size) {
     if (!text[0]) snprintf(text, size, "nothing");
 }
 
-/* The steps of a list of training, "steps=1000", and the list without them; 0: it has none. */
-static long long record_steps(const json_t *training, json_t **others) {
-    long long steps = 0;
+/* The value of `option` in a list of training, of "steps=" in "steps=1000", and the list without it; 0: it has none. */
+static double record_length(const json_t *training, const char *option, json_t **others) {
+    const size_t n = strlen(option);
+    double length = 0;
     size_t i;
     json_t *item;
     *others = json_array();
     json_array_foreach((json_t *)(uintptr_t)training, i, item) {
         const char *text = json_string_value(item);
-        if (text && !strncmp(text, "steps=", 6))
-            steps = strtoll(text + 6, NULL, 10);
+        if (text && !strncmp(text, option, n))
+            qkv_real_parse(text + n, &length);
         else
             json_array_append(*others, item);
     }
-    return steps;
+    return length;
 }
 
-/* Whether nothing is asked for but more steps. */
-static bool record_is_longer(const json_t *then, const json_t *now) {
+/* Whether nothing is asked for but more steps, or more epochs. */
+static bool record_is_longer_by(const json_t *then, const json_t *now, const char *option) {
     json_t *others_then, *others_now;
-    const long long before = record_steps(then, &others_then), here = record_steps(now, &others_now);
+    const double before = record_length(then, option, &others_then), here = record_length(now, option, &others_now);
     const bool longer = here > before && json_equal(others_then, others_now);
     json_decref(others_then);
     json_decref(others_now);
     return longer;
 }
 
-/* The first thing that was asked for otherwise; *longer: it is more steps alone. */
+/* Epochs stay epochs: nobody knows yet how many steps they are. */
+static bool record_is_longer(const json_t *then, const json_t *now) {
+    json_t *others;
+    const bool begun = record_length(then, "epochs=", &others) > 0;
+    json_decref(others);
+    return record_is_longer_by(then, now, begun ? "epochs=" : "steps=");
+}
+
+/* The first thing that was asked for otherwise; *longer: it is more steps or epochs alone. */
 static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *then, const json_t *now, bool *longer) {
     const char *key;
     json_t *value;

@@ -5,6 +5,17 @@
 
 #include "lab/compare/compare_room.h"
 
+/* Whether the steps of a run were set from as many epochs as these options say. */
+static bool has_epochs(struct qkv_comparison *c, const char *folder, const struct qkv_train_options *options) {
+    struct qkv_train_options recorded = {.epochs = -1};
+    char *texts = NULL, *path = qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE);
+    if (path && !qkv_train_defaults(c->ctx, NULL, &recorded))
+        qkv_train_read_options(c->ctx, path, &recorded, &texts); /* on failure it stays -1 */
+    qkv_free(texts);
+    free(path);
+    return recorded.epochs >= options->epochs;
+}
+
 /* Whether a run has made all of its steps: those that are asked for now, or, with patience, those that it wanted itself. */
 static bool has_ended(struct qkv_comparison *c, const char *folder, const struct qkv_train_options *options) {
     struct qkv_run *run = NULL;
@@ -12,7 +23,9 @@ static bool has_ended(struct qkv_comparison *c, const char *folder, const struct
     bool ended = model && log && qkv_file_exists(model) && qkv_file_exists(log) &&
                  !qkv_run_read(c->ctx, folder, &run) && qkv_run_ended(run);
     const size_t count = ended ? qkv_run_steps(run) : 0;
-    if (ended && options->patience == 0) ended = count && qkv_run_step(run, count - 1)->step >= options->steps;
+    if (ended && options->patience == 0 && options->epochs > 0) ended = has_epochs(c, folder, options);
+    if (ended && options->patience == 0 && options->epochs <= 0)
+        ended = count && qkv_run_step(run, count - 1)->step >= options->steps;
     qkv_run_free(run);
     free(model);
     free(log);
@@ -26,7 +39,10 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
     if (!begun) return QKV_MEMORY;
     bool goes_on = qkv_file_exists(begun);
     free(begun);
-    if (goes_on) return qkv_trainer_resume(c->ctx, folder, options->steps, l->progress, l->user, trainer);
+    const bool epochs = options->epochs > 0;
+    const struct qkv_resume_options end = {.steps = epochs ? 0 : options->steps,
+                                           .epochs = epochs ? options->epochs : 0};
+    if (goes_on) return qkv_trainer_resume_with(c->ctx, folder, &end, l->progress, l->user, trainer);
     return qkv_trainer_create(c->ctx, &v->shown.spec, options, folder, l->progress, l->user, trainer);
 }
 

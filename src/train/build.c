@@ -245,6 +245,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_trainer_note_frozen(t);
     if (!status) status = give_tokenizers(t);
     if (!status) status = t->feed->open(t);
+    if (!status) status = qkv_epochs_begin(t);
     if (!status && !t->options.data)
         status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
     if (!status)

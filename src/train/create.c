@@ -168,6 +168,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     if (!status) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL);
     if (!status) status = t->feed->prepare(t, spec);
     if (!status) status = qkv_trainer_build(t, spec);
+    if (!status && t->options.epochs > 0) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL); /* with their steps */
     if (!status) status = write_config(t);
     if (!status) status = qkv_generation_write(t->ctx, &t->model->generation, t->folder);
     if (!status) status = qkv_pooling_write(t->ctx, &t->model->pooling, qkv_model_spec(t->model), t->folder);

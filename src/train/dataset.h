@@ -130,6 +130,8 @@ struct qkv_dataset {
     /* Of lines: the examples of some rows as a batch, whose shape is set. */
     void (*rows)(struct qkv_trainer *trainer, const struct qkv_examples *examples, const uint32_t *rows,
                  struct qkv_batch *batch);
+    /* Steps of an epoch, as qkv_trainer_epoch says. */
+    double (*epoch)(const struct qkv_trainer *trainer);
     /* Tokens of all steps up to and including this one. */
     uint64_t (*total)(struct qkv_trainer *trainer, uint64_t step);
     /* The loss over what is kept for validation, and the metric where that is another one. */
@@ -155,6 +157,7 @@ enum qkv_status qkv_text_prepare(struct qkv_trainer *trainer, struct qkv_spec *s
 enum qkv_status qkv_text_restore(struct qkv_trainer *trainer);
 enum qkv_status qkv_text_dataset_open(struct qkv_trainer *trainer);
 enum qkv_status qkv_text_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
+double qkv_text_epoch(const struct qkv_trainer *trainer);
 uint64_t qkv_text_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
                               struct qkv_batch *batch);
@@ -265,6 +268,7 @@ enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lin
  * that the run begins with. */
 enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer);
+double qkv_lines_epoch(const struct qkv_trainer *trainer);
 uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
 enum qkv_status qkv_lines_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,

@@ -149,10 +149,18 @@ static void examples_shuffle(struct qkv_example_data *d, const struct qkv_train_
     d->epoch = epoch;
 }
 
+static size_t examples_batches(const struct qkv_trainer *t) {
+    return t->examples->count / (size_t)t->options.batch;
+}
+
+static double dataset_examples_epoch(const struct qkv_trainer *t) {
+    return (double)examples_batches(t);
+}
+
 /* The examples of a step. */
 static const uint32_t *examples_at_step(struct qkv_trainer *t, uint64_t step) {
     struct qkv_example_data *d = t->examples;
-    const size_t batches = d->count / (size_t)t->options.batch;
+    const size_t batches = examples_batches(t);
     examples_shuffle(d, &t->options, step / batches);
     return d->order + step % batches * (size_t)t->options.batch;
 }
@@ -236,6 +244,7 @@ const struct qkv_dataset qkv_dataset_examples = {
     .open = dataset_examples_open,
     .begin = dataset_examples_begin,
     .fill = dataset_examples_fill,
+    .epoch = dataset_examples_epoch,
     .total = dataset_examples_total,
     .validate = dataset_examples_validate,
 };

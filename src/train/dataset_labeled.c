@@ -291,6 +291,7 @@ const struct qkv_dataset qkv_dataset_labeled = {
     .begin = qkv_lines_begin,
     .fill = qkv_lines_fill,
     .rows = fill_rows,
+    .epoch = qkv_lines_epoch,
     .total = qkv_lines_total,
     .validate = dataset_labeled_validate,
 };

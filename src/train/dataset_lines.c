@@ -184,6 +184,7 @@ const struct qkv_dataset qkv_dataset_lines = {
     .begin = dataset_lines_begin,
     .fill = dataset_lines_fill,
     .rows = dataset_lines_rows,
+    .epoch = qkv_lines_epoch,
     .total = qkv_lines_total,
     .validate = dataset_lines_validate,
 };

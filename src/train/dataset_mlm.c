@@ -75,6 +75,7 @@ const struct qkv_dataset qkv_dataset_mlm = {
     .open = qkv_text_dataset_open,
     .begin = dataset_mlm_begin,
     .fill = dataset_mlm_fill,
+    .epoch = qkv_text_epoch,
     .total = qkv_text_total,
     .validate = dataset_mlm_validate,
 };

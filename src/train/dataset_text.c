@@ -142,6 +142,10 @@ enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_
     return QKV_OK;
 }
 
+double qkv_text_epoch(const struct qkv_trainer *t) {
+    return (double)t->windows.train.count / ((double)t->options.batch * (double)t->T);
+}
+
 uint64_t qkv_text_total(struct qkv_trainer *t, uint64_t step) {
     return (step + 1) * (uint64_t)t->options.batch * t->T;
 }
@@ -215,6 +219,7 @@ const struct qkv_dataset qkv_dataset_text = {
     .open = qkv_text_dataset_open,
     .begin = dataset_text_begin,
     .fill = qkv_text_fill,
+    .epoch = qkv_text_epoch,
     .total = qkv_text_total,
     .validate = dataset_text_validate,
 };

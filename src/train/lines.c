@@ -339,6 +339,10 @@ enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv
     return QKV_OK;
 }
 
+double qkv_lines_epoch(const struct qkv_trainer *t) {
+    return (double)t->lines.batches.count;
+}
+
 uint64_t qkv_lines_total(struct qkv_trainer *t, uint64_t step) {
     return qkv_batches_tokens(&t->lines.batches, (uint64_t)t->options.seed, step);
 }

@@ -138,9 +138,23 @@ bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const cha
     return false;
 }
 
-/* A default would have given way. */
+static bool needs_chosen(const struct qkv_train_options *o, const char *name) {
+    struct qkv_train_options base;
+    size_t i = 0;
+    qkv_train_base(o, &base);
+    while (strcmp(qkv_train_option(i)->name, name) != 0) i++;
+    return need_is_own(o, &base, i);
+}
+
+static enum qkv_status check_epochs(struct qkv_context *ctx, const struct qkv_train_options *o) {
+    if (o->epochs <= 0 || !needs_chosen(o, "steps") || !needs_chosen(o, "epochs")) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "steps and epochs exclude each other: epochs set the number of steps; leave one of them out");
+}
+
+/* A default would have given way. Epochs are no steps yet (qkv_epochs_begin). */
 static enum qkv_status check_warmup(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    if (o->origin.recorded || o->warmup == 0 || o->warmup < o->steps) return QKV_OK;
+    if (o->origin.recorded || o->warmup == 0 || o->warmup < o->steps || o->epochs > 0) return QKV_OK;
     return qkv_fail(ctx, QKV_ARGUMENT,
                     "warmup is %lld, but steps is %lld: the rate would never be reached; choose a warmup of less than "
                     "%lld, or more steps",
@@ -159,7 +173,8 @@ enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_
         return qkv_fail(ctx, QKV_ARGUMENT, "%s is given, but %s; %s", option->name, why,
                         need->way_out ? need->way_out : "leave it out");
     }
-    return check_warmup(ctx, options);
+    const enum qkv_status status = check_epochs(ctx, options);
+    return status ? status : check_warmup(ctx, options);
 }
 
 /* ---- defaults that give way ---------------------------------------------------------------------------------------- */
@@ -173,9 +188,18 @@ static void follow_rate(struct qkv_train_options *o) {
     o->min_rate = o->rate / 10; /* what the default of the list is */
 }
 
+static bool chosen_steps(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    return o->epochs > 0 && needs_chosen(o, "steps");
+}
+
+static void follow_chosen(struct qkv_train_options *o) {
+    o->epochs = -1;
+}
+
 static bool all_warmup(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;
-    return o->warmup > 0 && o->warmup >= o->steps;
+    return o->warmup > 0 && o->warmup >= o->steps && o->epochs <= 0;
 }
 
 static void follow_steps(struct qkv_train_options *o) {
@@ -231,6 +255,7 @@ static const struct yield {
     const char *why;
 } yields[] = {
     {"min_rate", above_rate, follow_rate, "rate is below that"},
+    {"epochs", chosen_steps, follow_chosen, "steps sets the number"},
     {"warmup", all_warmup, follow_steps, "the run has no more steps than that"},
     {"accumulate", too_many_parts, follow_batch, "the batch has fewer sequences than that"},
     {"task", task_of_text, follow_file, "the run learns from no text"},

@@ -246,6 +246,7 @@ static const struct range {
 } ranges[] = {
     {"valid_fraction", 0, 1, OPEN_HIGH, NULL},
     {"steps", 1, 1e15, 0, NULL},
+    {"epochs", 0, 1e9, OPEN_LOW | OR_MINUS_ONE, "-1: steps sets the number"},
     {"mask_probability", 0, 1, OPEN_LOW | OPEN_HIGH, NULL},
     {"batch", 0, 1 << 24, 0, "0: no limit, with batch_tokens"},
     {"batch_tokens", 0, 1 << 24, 0, "0: no limit"},

@@ -45,15 +45,24 @@ static bool resume_repeats(const struct qkv_trainer *t, const struct qkv_seam *s
     return last && seam->end == last->end && seam->extend == last->extend;
 }
 
+/* The end that is asked for is before the steps done. */
+static enum qkv_status resume_fail_end(struct qkv_trainer *t, const struct qkv_resume_options *o) {
+    const long long end = o->steps, step = t->report.step;
+    if (o->epochs > 0)
+        return qkv_fail(t->ctx, QKV_ARGUMENT,
+                        "epochs is %.15g, which are %lld steps, but the run has done %lld already; choose more",
+                        o->epochs, end, step);
+    return qkv_fail(t->ctx, QKV_ARGUMENT, "steps is %lld but the run has done %lld already; choose more", end, step);
+}
+
 /* Another number of steps: from the next step on the rate follows another curve. */
-static enum qkv_status resume_set_end(struct qkv_trainer *t, const struct qkv_resume_options *o) {
+static enum qkv_status resume_set_end(struct qkv_trainer *t, struct qkv_resume_options *o) {
     int64_t before = t->options.steps, step = t->report.step;
+    enum qkv_status status = o->epochs > 0 ? qkv_epochs_steps(t, o->epochs, &o->steps) : QKV_OK;
     struct qkv_seam seam = {.step = step, .end = o->steps};
-    enum qkv_status status = o->extend ? qkv_extend_parse(t->ctx, o->extend, &seam.extend) : QKV_OK;
+    if (!status && o->extend) status = qkv_extend_parse(t->ctx, o->extend, &seam.extend);
     if (status) return status;
-    if (o->steps > 0 && o->steps < step)
-        return qkv_fail(t->ctx, QKV_ARGUMENT, "steps is %lld but the run has done %lld already; choose more",
-                        (long long)o->steps, (long long)step);
+    if (o->steps > 0 && o->steps < step) return resume_fail_end(t, o);
     if (o->steps <= 0 || o->steps == before) {
         if (!o->extend || resume_repeats(t, &seam)) return QKV_OK;
         return qkv_fail(t->ctx, QKV_ARGUMENT,
@@ -62,7 +71,8 @@ static enum qkv_status resume_set_end(struct qkv_trainer *t, const struct qkv_re
                         (long long)before);
     }
     t->options.steps = o->steps;
-    t->stale = 0; /* whoever asks for more steps has patience */
+    if (o->epochs <= 0) t->options.epochs = -1; /* they no longer set the number */
+    t->stale = 0;                               /* whoever asks for more steps has patience */
     if (step > 0) status = qkv_seams_add(t->ctx, &t->facts.seams, before, &seam);
     if (!status) status = qkv_train_check(t->ctx, &t->options);
     return status ? status : resume_note_end(t, before, step > 0 ? &seam : NULL);
@@ -84,10 +94,15 @@ static enum qkv_status resume_note_evaluations(struct qkv_trainer *t, int64_t be
 static enum qkv_status resume_options(struct qkv_trainer *t, struct qkv_resume_options *o) {
     enum qkv_status status = qkv_train_json_read(t->ctx, t->folder, &t->options, &t->facts);
     int64_t end = t->options.steps, every = t->options.eval_every;
+    const double epochs = t->options.epochs;
     if (!status) status = qkv_train_change(t->ctx, &t->options, o->settings, o->setting_count);
-    if (!status && o->setting_count) status = qkv_train_check(t->ctx, &t->options);
+    if (!status && (o->steps > 0 || t->options.steps != end) && (o->epochs != 0 || t->options.epochs != epochs))
+        status = qkv_fail(t->ctx, QKV_ARGUMENT, "steps and epochs exclude each other: set one of them");
+    if (o->epochs != 0) t->options.epochs = o->epochs;
+    if (!status && (o->setting_count || o->epochs != 0)) status = qkv_train_check(t->ctx, &t->options);
     if (!status) status = resume_note_evaluations(t, every);
     if (o->steps == 0 && t->options.steps != end) o->steps = t->options.steps;
+    if (t->options.epochs > 0 && t->options.epochs != epochs) o->epochs = t->options.epochs;
     t->options.steps = end; /* until the checkpoint tells where the seam lies */
     return status;
 }
@@ -127,7 +142,7 @@ static enum qkv_status resume_all(struct qkv_trainer *t, struct qkv_resume_optio
     int64_t end = t->options.steps;
     if (!status) status = resume_set_end(t, o);
     if (!status) status = resume_go_back(t);
-    if (!status && (o->setting_count || t->options.steps != end))
+    if (!status && (o->setting_count || o->epochs > 0 || t->options.steps != end))
         status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
     if (!status) status = qkv_trainer_cut_log(t, t->pending ? t->report.step - 1 : t->report.step);
     t->report.steps = t->options.steps;

@@ -11,7 +11,9 @@ static enum qkv_status match_options(struct qkv_context *ctx, const char *folder
     const struct qkv_train_option *option;
     char before[QKV_OPTION_TEXT], here[QKV_OPTION_TEXT];
     for (size_t i = 0; (option = qkv_train_option(i)); i++) {
-        const bool shorter = !strcmp(option->name, "steps") && now->steps < then->steps;
+        const bool shorter =
+            (!strcmp(option->name, "steps") && now->epochs <= 0 && now->steps < then->steps) ||
+            (!strcmp(option->name, "epochs") && now->epochs > 0 && (then->epochs <= 0 || now->epochs < then->epochs));
         if (!qkv_train_changes_numbers(option->name) && !shorter) continue;
         qkv_train_value_text(option, then, before);
         qkv_train_value_text(option, now, here);
@@ -59,6 +61,7 @@ enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const
     if (!status) status = qkv_train_json_read(ctx, folder, &then, &facts);
     if (!status && !strcmp(now.precision, "auto")) now.precision = then.precision;
     if (!status && !now.groups) now.groups = QKV_TRAIN_GROUPS;
+    if (!status && now.epochs > 0 && then.epochs > 0) status = qkv_epochs_settle(ctx, &now, then.steps, NULL);
     if (!status) status = match_options(ctx, folder, &then, &now);
     if (!status) status = match_spec(ctx, folder, final);
     free(final);

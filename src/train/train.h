@@ -81,6 +81,15 @@ enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *opti
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options);
 enum qkv_long qkv_train_long(const struct qkv_train_options *options);
 
+/* The steps of so many epochs of the trainer's data, which is open (epochs.c). QKV_ARGUMENT */
+enum qkv_status qkv_epochs_steps(struct qkv_trainer *trainer, double epochs, int64_t *steps);
+/* Options with epochs get the steps that these are, and what follows from steps, which was left open until now: defaults
+ * give way, with a sentence in `notes` (NULL: none). QKV_ARGUMENT, QKV_MEMORY */
+enum qkv_status qkv_epochs_settle(struct qkv_context *ctx, struct qkv_train_options *options, int64_t steps,
+                                  struct qkv_texts *notes);
+/* Sets the steps of a new run that has the option epochs. QKV_ARGUMENT, QKV_MEMORY */
+enum qkv_status qkv_epochs_begin(struct qkv_trainer *trainer);
+
 /* Sets what `settings` say, "eval_every=100", each an option that may change when a run goes on (changes.c). */
 enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_options *options,
                                  const char *const *settings, size_t count);

@@ -89,6 +89,23 @@ for i in 1 2; do
     done
 done
 refuse 1 'training was .*steps=23.* is now .*steps=20' compare longer --axis kv=mha,gqa:2,gqa:3,mqa
+# Epochs in place of steps: the same number in each variant; the same again trains nothing, and more of them go on.
+lasting() { "$QKV" compare --plain --out epochs --axis kv=mha,mqa ${small/--steps 20/} "$@"; }
+try 0 lasting --epochs 0.1
+for run in mha mqa; do
+    has epochs/$run/train.json '"epochs": 0.1,'
+    has epochs/$run/train.json "\"steps\": $(wc -l <epochs/$run/log.jsonl),"
+done
+same "$(wc -l <epochs/mha/log.jsonl)" "$(wc -l <epochs/mqa/log.jsonl)" "steps of the variants of a comparison with epochs"
+cp epochs/mha/log.jsonl before
+cp epochs/mha/machine.jsonl machine
+try 0 lasting --epochs 0.1
+cmp -s epochs/mha/log.jsonl before && cmp -s epochs/mha/machine.jsonl machine || fail "a finished variant with epochs was trained again"
+try 0 lasting --epochs 0.2
+[ "$(wc -l <epochs/mqa/log.jsonl)" -gt "$(wc -l <before)" ] || fail "more epochs of a comparison are no more steps"
+refuse 1 'begun with other options: training was .*epochs=0.2.* is now .*epochs=0.1' lasting --epochs 0.1
+refuse 1 'begun with other options: training was .*epochs=0.2.* is now .*steps=900' lasting --steps 900
+refuse 1 'steps and epochs exclude each other' lasting --steps 900 --epochs 2
 refuse 1 'axis was kv=mha,gqa:2,gqa:3,mqa and is now kv=mha,mqa' compare kv --axis kv=mha,mqa
 refuse 1 'alone already holds a run' compare alone --axis kv=mha,mqa
 mkdir foreign && echo mine >foreign/index.html && echo mine >foreign/train.txt

@@ -175,6 +175,36 @@ refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole/config\.json is a file of the model' tune whole
 refuse 2 'from cannot change beside --resume' resume tuned --from whole
 
+# ---- epochs in place of steps ----
+lasting() { # lasting OPTIONS: a training of text.txt whose length they say
+    "$QKV" train --spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 0 --threads 1 "$@"
+}
+try 0 lasting --epochs 0.5 --out epochs
+tokens=$(sed -nE 's/^data .*text\.txt, ([0-9,]+) tokens to train on.*/\1/p' err | tr -d ,)
+expected=$(awk -v t="$tokens" 'BEGIN {e = t / (4 * 32); s = 0.5 * e; n = int(s) + (s > int(s)); printf "0.5 epochs are %d steps, with %.6g an epoch", n, e}')
+has err "^epochs  $expected\$"
+steps=$(sed -E 's/.* are ([0-9]+) steps.*/\1/' <<<"$expected")
+same "$(wc -l <epochs/log.jsonl)" "$steps" "steps of half an epoch"
+has epochs/train.json '"epochs": 0.5,'
+has epochs/train.json "\"steps\": $steps,"
+has epochs/state.json "\"steps\": ?$steps"
+try 0 lasting --steps "$steps" --out by-steps --quiet
+cmp -s epochs/model.safetensors by-steps/model.safetensors || fail "epochs give other weights than as many steps"
+try 0 "$QKV" train --resume epochs --epochs 0.6 --extend flat --threads 1
+has err '^epochs  0.6 epochs are '
+has epochs/train.json '"epochs": 0.6,'
+[ "$(wc -l <epochs/log.jsonl)" -gt "$steps" ] || fail "more epochs are no more steps"
+refuse 1 'epochs is 0\.1, which are [0-9]+ steps, but the run has done' "$QKV" train --resume epochs --epochs 0.1 --quiet
+refuse 2 'steps and epochs exclude each other' lasting --steps 5 --epochs 1 --out refused
+refuse 2 'steps and epochs exclude each other' "$QKV" train --resume epochs --epochs 1 --steps 9000
+refuse 2 'epochs is 0; it must be greater than 0' lasting --epochs 0 --out refused
+try 0 lasting --config epochs/train.json --steps 3 --out config --quiet
+has config/train.json '"epochs": -1,'
+printf '{"steps": 3, "eval_every": 0}' >three.json
+try 0 lasting --config three.json --epochs 0.1 --out config2 --quiet
+has config2/train.json '"epochs": 0.1,'
+refuse 2 'no option --n-epochs.*epochs' lasting --n-epochs 3 --out refused
+
 # ---- frozen weights ----
 try 0 tune frozen --freeze '*embed*' --freeze 'decoder.layers.?.attn.*'
 has err '[0-9]+ of [0-9]+ weights are frozen: [0-9]+ of [0-9]+ numbers do not learn'
