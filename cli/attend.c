@@ -63,8 +63,6 @@ static int attend_check(const struct arguments *a) {
     if (code) return code;
     if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
         return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
-    if (a->output && a->json && !strcmp(a->output, a->json))
-        return cli_usage("attend: -o and --json write different things; name two files");
     return CLI_DONE;
 }
 

@@ -44,7 +44,7 @@ refuse 2 'say what the model shall read' "$QKV" attend decoder
 refuse 2 'exclude one another' "$QKV" attend decoder --prompt a --file b
 refuse 2 'encoder, decoder or cross, not "x"' "$QKV" attend decoder --prompt a --kind x
 refuse 2 'kind has no effect: only the terminal shows one' "$QKV" attend decoder --prompt a --kind decoder -o a.html
-refuse 2 'name two files' "$QKV" attend decoder --prompt a -o a.html --json a.html
+refuse 1 'a.html would be written twice' "$QKV" attend decoder --prompt a -o a.html --json a.html
 refuse 1 'no cross attention' "$QKV" attend decoder --prompt a --kind cross
 refuse 1 'the prompt is empty' "$QKV" attend decoder --prompt ""
 refuse 1 'a decoder alone' "$QKV" attend decoder --prompt a --target b
