@@ -35,7 +35,7 @@ fi
 # ---- examples ----
 cp -r "$SOURCE/examples" programs
 flags="-O1 -Wall -Wextra -Werror"
-[ "${SANITIZE:-0}" = 0 ] || flags="$flags -fsanitize=address,undefined"
+[ "${SANITIZE:-0}" = 0 ] || flags="$flags -fsanitize=$SANITIZERS"
 compiler=${COMPILER:-cc}
 try 0 make -C programs CC="$compiler" CFLAGS="$flags" LDFLAGS=
 # One line for a program, as the page says, links each of them.
