@@ -149,7 +149,7 @@ extern const struct qkv_family *const qkv_families[]; /* in the order of the lis
 /* Tables that families share (family_shared.c). */
 extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
     qkv_family_flags[], /* what kinds of layers ask for: true or false */
-    qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[];
+    qkv_family_gpt_scales[], qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
     qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
 extern const struct qkv_family_rule qkv_family_t5_feed_forwards[], qkv_family_head_biases[];

@@ -1,14 +1,8 @@
 /* GPT-2 (Radford et al. 2019): DistilGPT-2, DialoGPT. Its matrices are stored (in, out). */
 #include "family/family.h"
 
-static const struct qkv_family_rule scales[] = {
-    {"true", "decoder.attention.scale=null"},
-    {"false", "decoder.attention.scale=1.0"},
-    {NULL, NULL},
-};
-
 static const struct qkv_family_choice choices[] = {
-    {"scale_attn_weights", scales},
+    {"scale_attn_weights", qkv_family_gpt_scales},
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
     {"class", qkv_family_decoder_classes},

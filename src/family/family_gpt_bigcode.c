@@ -1,6 +1,7 @@
 /* GPTBigCode (Ben Allal et al. 2023): SantaCoder, StarCoder: GPT-2 with one head of keys and values for all. */
 #include "family/family.h"
 
+/* The reference library writes num_key_value_heads beside it, and never reads that. */
 static const struct qkv_family_rule key_values[] = {
     {"true", "decoder.attention.kv_heads=1"},
     {"false", "decoder.attention.kv_heads=$n_head"},
@@ -8,6 +9,7 @@ static const struct qkv_family_rule key_values[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
+    {"scale_attn_weights", qkv_family_gpt_scales},
     {"activation_function", qkv_family_activations},
     {"tie_word_embeddings", qkv_family_ties},
     {"class", qkv_family_decoder_classes},
@@ -39,10 +41,10 @@ const struct qkv_family qkv_family_gpt_bigcode = {
                "max_position_embeddings=!n_positions",
     .defaults = "vocab_size=50257; n_positions=1024; n_embd=768; n_layer=12; n_head=12; n_inner=null; "
                 "activation_function='gelu_pytorch_tanh'; layer_norm_epsilon=1e-5; tie_word_embeddings=true; "
-                "multi_query=true",
-    .needs = "scale_attn_weights=true; add_cross_attention=false",
+                "multi_query=true; scale_attn_weights=true",
+    .needs = "add_cross_attention=false",
     .idle = "summary_* reorder_and_upcast_attn *softmax_in_fp32 inference_runner validate_runner_input "
-            "pre_allocate_kv_cache pad_key_length max_batch_size n_special predict_special_tokens",
+            "pre_allocate_kv_cache num_key_value_heads pad_key_length max_batch_size n_special predict_special_tokens",
     .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; decoder.layers=$n_layer; "
             "decoder.attention.heads=$n_head; decoder.attention.bias=true; decoder.ffn.d_ff=$n_inner; "
             "decoder.ffn.bias=true; decoder.norm.kind='layernorm'; decoder.norm.placement='pre'; "

@@ -95,7 +95,8 @@ static enum qkv_status spell_types(const struct qkv_family_reading *r) {
     const json_t *types = json_object_get(r->config, "rope_parameters");
     const char *key;
     json_t *value, *old = rotation_object(r->config, "rope_scaling");
-    if (json_object_get(r->config, QKV_FAMILY_FULL_SCALING)) return QKV_OK; /* a table has written it */
+    if (json_object_get(r->config, QKV_FAMILY_FULL_SCALING) || json_object_get(r->config, QKV_FAMILY_LOCAL_SCALING))
+        return QKV_OK; /* a table has written those of the types of layers that there are */
     enum qkv_status status = check_rotation(r, "rope_scaling", json_object_get(r->config, "rope_scaling"));
     if (status) return status;
     if (types && !json_is_null(types) && !json_is_object(types))

@@ -48,6 +48,12 @@ const struct qkv_family_rule qkv_family_flags[] = {
 };
 
 /* Biases of all attention matrices, as LLaMA's attention_bias says it, and of the feed-forward. */
+const struct qkv_family_rule qkv_family_gpt_scales[] = {
+    {"true", "decoder.attention.scale=null"},
+    {"false", "decoder.attention.scale=1.0"},
+    {NULL, NULL},
+};
+
 const struct qkv_family_rule qkv_family_attention_biases[] = {
     {"false", "*.attention.bias=false"},
     {"true", "*.attention.bias=true"},

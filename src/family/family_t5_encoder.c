@@ -40,6 +40,7 @@ const struct qkv_family qkv_family_t5_encoder = {
     .defaults = "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; "
                 "relative_attention_num_buckets=32; relative_attention_max_distance=128; layer_norm_epsilon=1e-6; "
                 "feed_forward_proj='relu'; n_positions=512; dense_act_fn=null; is_gated_act=null",
+    .needs = "is_decoder=false",
     .idle = "num_decoder_layers scale_decoder_outputs",
     .spec = QKV_FAMILY_NO_BIASES
     "vocab=$vocab_size; context=$n_positions; d_model=$d_model; encoder.layers=$num_layers; "

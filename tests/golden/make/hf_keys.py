@@ -13,6 +13,8 @@ from hf_cases import F32
 
 more = {k: hf.FAMILIES[k] for k in ('gpt2', 'llama', 'mistral', 'mixtral_small', 'qwen2', 'qwen2_moe', 'qwen3', 'qwen3_moe', 'smollm3', 'granite', 'phi3', 'gemma', 'gemma2', 'gemma3', 'olmo2', 'olmoe', 'deepseek_v2', 'deepseek_v2_grouped', 'deepseek_v3_plain', 'gpt_oss_small', 'cohere', 'starcoder2', 'phi',
                                     'gpt_neox', 'gptj', 'bloom', 'opt', 'falcon', 'falcon_new', 'mpt', 'bert', 'roberta', 'distilbert', 'albert', 'electra', 'modernbert', 't5', 'bart_small', 'marian', 'vit', 'whisper_long')}
+more |= {k: hf.FAMILIES[k] for k in ('gpt_bigcode', 'ministral', 't5_encoder')}
+more['camembert'] = ('CamembertForMaskedLM', hf.tiny_roberta, 'mlm')
 more['qwen2_windows'] = ('Qwen2ForCausalLM', hf.llama | dict(use_sliding_window=True, sliding_window=4, max_window_layers=1), 'lm')
 more['qwen2_moe_windows'] = ('Qwen2MoeForCausalLM', hf.FAMILIES['qwen2_moe'][1] | dict(use_sliding_window=True, sliding_window=4), 'lm')
 more['smollm3_windows'] = ('SmolLM3ForCausalLM', hf.FAMILIES['smollm3'][1] | dict(use_sliding_window=True, sliding_window=4), 'lm')
@@ -37,7 +39,7 @@ def config_of(cls, d, family):
     c = cls.config_class.from_dict(copy.deepcopy(d)); c._attn_implementation = hf.attention_of(family); c._experts_implementation = 'eager'; return c
 def outputs(model, kind, c):
     with torch.no_grad(): out, _ = hf.run(model, kind, c, F32)
-    return out['out.logits']
+    return out['out.logits'] if 'out.logits' in out else out['out.hidden']
 def outcome(cls, d, family, kind, c, state, want):
     try: m = cls(config_of(cls, d, family)).eval()
     except Exception: return 'error'

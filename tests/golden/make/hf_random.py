@@ -67,6 +67,8 @@ def r_llama(d):
     kw = llama_like(d) | dict(attention_bias=d.flag(), mlp_bias=d.flag()); rotation(d, kw); return 'LlamaForCausalLM', kw, 'lm'
 def r_mistral(d):
     kw = llama_like(d) | dict(sliding_window=d.pick(None, 1, 3, 5, 40)); rotation(d, kw); return 'MistralForCausalLM', kw, 'lm'
+def r_ministral(d):
+    kw = llama_like(d) | dict(sliding_window=d.pick(1, 3, 5, 40)); kw['layer_types'] = types(d, kw['num_hidden_layers']); rotation(d, kw); return 'MinistralForCausalLM', kw, 'lm'
 def experts(d, kw, count='num_local_experts'): kw[count] = d.pick(2, 3, 5); kw['num_experts_per_tok'] = d.whole(1, kw[count]); return kw
 def r_mixtral(d):
     kw = experts(d, llama_like(d) | dict(intermediate_size=8, sliding_window=d.pick(None, 3, 5))); rotation(d, kw); return 'MixtralForCausalLM', kw, 'lm'
@@ -149,6 +151,7 @@ def r_gpt_neox(d):
 def gpt(d, **more):
     H = d.pick(2, 4); return dict(vocab_size=d.pick(37, 52), n_positions=d.pick(16, 40), n_embd=H * d.pick(4, 8), n_layer=d.whole(1, 3), n_head=H, n_inner=d.pick(None, 20), activation_function=d.act(), layer_norm_epsilon=d.eps(), tie_word_embeddings=d.flag(), bos_token_id=0, eos_token_id=0) | more
 def r_gpt2(d): return 'GPT2LMHeadModel', gpt(d) | (dict(scale_attn_weights=False) if d.flag(0.3) else {}) | (dict(scale_attn_by_inverse_layer_idx=True) if d.flag(0.2) else {}) | dict(reorder_and_upcast_attn=d.flag(0.2)), 'lm'
+def r_gpt_bigcode(d): return 'GPTBigCodeForCausalLM', gpt(d) | dict(multi_query=d.flag(0.6)) | (dict(scale_attn_weights=False) if d.flag(0.2) else {}) | dict(attention_softmax_in_fp32=d.flag(), scale_attention_softmax_in_fp32=d.flag()), 'lm'
 def r_gptj(d): return 'GPTJForCausalLM', gpt(d, rotary_dim=d.pick(2, 4)), 'lm'
 def r_bloom(d): return 'BloomForCausalLM', dict(vocab_size=d.pick(37, 52), hidden_size=d.pick(12, 24), n_layer=d.whole(1, 3), n_head=d.pick(2, 3, 4, 6), layer_norm_epsilon=d.eps(), apply_residual_connection_post_layernorm=d.flag(0.3), tie_word_embeddings=d.flag(0.7)), 'lm'
 def r_opt(d):
@@ -171,6 +174,8 @@ def classes(d, stem, kw, kinds=('ForMaskedLM', 'ForMaskedLM', 'ForSequenceClassi
 def r_bert(d): return classes(d, 'Bert', bert(d))
 def r_roberta(d):
     kw = bert(d, pad_token_id=d.pick(0, 1, 2, 3)); kw['type_vocab_size'] = d.whole(1, 2); return classes(d, d.pick('Roberta', 'XLMRoberta'), kw)
+def r_camembert(d):
+    kw = bert(d, pad_token_id=d.pick(0, 1, 2, 3)); kw['type_vocab_size'] = d.whole(1, 2); return classes(d, 'Camembert', kw)
 def r_distilbert(d):
     b = bert(d); return classes(d, 'DistilBert', dict(vocab_size=b['vocab_size'], dim=b['hidden_size'], hidden_dim=b['intermediate_size'], n_layers=b['num_hidden_layers'], n_heads=b['num_attention_heads'], max_position_embeddings=b['max_position_embeddings'], activation=b['hidden_act'], sinusoidal_pos_embds=False,
         pad_token_id=0, tie_word_embeddings=b['tie_word_embeddings']), ('ForMaskedLM', 'ForTokenClassification'))
@@ -190,6 +195,9 @@ def r_t5(d):
         feed_forward_proj=d.pick('relu', 'gelu', 'silu', 'gated-gelu', 'gated-silu', 'gated-relu', 'gelu_new', 'gated-quick_gelu'), tie_word_embeddings=d.flag(), pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
     if d.flag(0.3) and cls[0] == 'T': kw['scale_decoder_outputs'] = d.flag()
     return cls, kw, 'seq2seq'
+def r_t5_encoder(d):
+    kw = {k: v for k, v in r_t5(d)[1].items() if k not in ('num_decoder_layers', 'scale_decoder_outputs', 'tie_word_embeddings', 'decoder_start_token_id')}; cls = d.pick('T5EncoderModel', 'MT5EncoderModel', 'T5ForTokenClassification')
+    return (cls, kw | dict(num_labels=d.whole(2, 5)), 'tokens') if 'Token' in cls else (cls, kw, 'bare')
 def bart(d, **more):
     H = d.pick(2, 4); return dict(vocab_size=d.pick(37, 52), d_model=H * d.pick(4, 8), encoder_layers=d.whole(1, 2), decoder_layers=d.whole(1, 2), encoder_attention_heads=H, decoder_attention_heads=d.pick(2, 4), encoder_ffn_dim=d.pick(12, 20), decoder_ffn_dim=d.pick(12, 20), max_position_embeddings=d.pick(16, 40),
         activation_function=d.act(), scale_embedding=d.flag(), tie_word_embeddings=d.flag(0.6), pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2) | more
@@ -229,7 +237,7 @@ def make(family, out, seed, number):
     name = f'{family}_{seed}_{number:03d}'; folder = f'{out}/{name}'
     for attempt in range(20):
         cls_name, kw, kind = FAMILIES[family](Draw('hf_random', seed, family, number, attempt)); cls = getattr(transformers, cls_name); shutil.rmtree(folder, ignore_errors=True); os.makedirs(folder)
-        untied = cls_name[:2] in ('T5', 'MT') and Draw('untied', seed, number).flag()
+        untied = cls_name[:2] in ('T5', 'MT') and kind == 'seq2seq' and Draw('untied', seed, number).flag()
         try:
             torch.manual_seed(0); cfg = config_of(cls, kw); model = new_model(cls, cfg, family, untied); hf.fill(model, family, f'{seed}_{number}'); c = inputs(family, kind, cfg, f'{seed}_{number}'); run_kind = 'mlm' if kind == 'tokens' else kind
             with torch.no_grad(): small, _ = hf.run(model, run_kind, c, F32)
