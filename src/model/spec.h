@@ -66,6 +66,9 @@ _Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from
 
 /* Whether there is a stack and it reads ids. */
 bool qkv_stack_reads_tokens(const struct qkv_stack_spec *stack);
+/* The positions of a source that a plan has beside a target of T: as many, where the encoder has them; of frames, which are always filled
+ * up, all that it has. */
+size_t qkv_spec_source_length(const struct qkv_spec *spec, size_t T);
 /* Whether the scores are those of classes. */
 bool qkv_head_has_classes(const struct qkv_spec *spec);
 /* "tokens", "patches", … */

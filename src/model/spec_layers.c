@@ -20,6 +20,12 @@ int qkv_stack_context(const struct qkv_spec *spec, const struct qkv_stack_spec *
     return source && spec->source_context ? spec->source_context : spec->context;
 }
 
+size_t qkv_spec_source_length(const struct qkv_spec *spec, size_t T) {
+    const size_t most = (size_t)qkv_stack_context(spec, &spec->encoder);
+    const bool frames = spec->encoder.layers && spec->encoder.embed.input.kind == QKV_INPUT_FRAMES;
+    return frames || T > most ? most : T;
+}
+
 int qkv_token_width(const struct qkv_spec *spec, const struct qkv_stack_spec *stack) {
     if (!spec || !stack) return 0;
     return stack->embed.width ? stack->embed.width : qkv_stack_width(spec, stack);

@@ -7,6 +7,7 @@
 #include "io/pooling.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "model/spec.h"
 #include "train/train.h"
 
 enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, qkv_progress *progress, void *user,
@@ -211,7 +212,7 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
         .B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->B,
         .T = T,
         .train_B = o->data || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
-        .source_T = t->source_T ? t->source_T : T,
+        .source_T = t->source_T ? t->source_T : qkv_spec_source_length(spec, T),
         .train = t->lines.shapes,
         .valid = t->lines.validation_shapes,
         .train_count = t->lines.shape_count,

@@ -4,6 +4,7 @@
 
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "model/spec.h"
 #include "train/train.h"
 
 /* A model whose context is, for a while, one of several ranks that are not there. */
@@ -25,14 +26,15 @@ static size_t plan_rows(const struct planner *p) {
 
 /* A pass over the largest part of the rank's rows, one if it has none, and over those of an evaluation. */
 static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan *plan) {
+    const size_t source = qkv_spec_source_length(qkv_model_spec(p->model), p->context);
     struct qkv_pass_options step = {.B = qkv_parts_most(p->ctx, p->options, p->batch),
                                     .T = p->context,
-                                    .source_T = p->context,
+                                    .source_T = source,
                                     .train = true,
                                     .dropout = true,
                                     .checkpoint = p->options->checkpoint_activations};
     struct qkv_pass_options evaluation = {
-        .B = qkv_pieces(p->batch, (size_t)p->options->accumulate), .T = p->context, .source_T = p->context};
+        .B = qkv_pieces(p->batch, (size_t)p->options->accumulate), .T = p->context, .source_T = source};
     struct qkv_pass_plan pass = {0};
     enum qkv_status status = qkv_pass_measure(p->model, &step, p->share.groups, &pass);
     plan->activation_bytes =

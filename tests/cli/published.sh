@@ -133,6 +133,12 @@ try 0 "$QKV" train --from "$golden/gpt2" --examples "$golden/gpt2/case.safetenso
 has ids/train.json '"in_order": true'
 has ids/train.json '"rates": "\*embed\*=0.5"'
 
+# ---- an encoder of frames with fewer positions than its decoder ---------------------------------------------------------------
+whisper=$SOURCE/tests/golden/hf_random/whisper_11_000
+try 0 "$QKV" info "$whisper"
+try 0 "$QKV" info "$whisper" --ranks 2
+try 0 "$QKV" info "$whisper" --context 3
+
 # ---- vectors of texts, as modules.json makes them ------------------------------------------------------------------------------
 sentences=$SOURCE/tests/golden/hf/sentences
 try 0 "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text
