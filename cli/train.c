@@ -109,8 +109,9 @@ static void show_step(struct running *run, const struct qkv_train_report *r) {
     fields[count++] = left;
     snprintf(speed, sizeof speed, "%s tokens/s", cli_short(number[1], run->speed));
     fields[count++] = speed;
-    if (isfinite(r->flops_share) && r->flops_share > 0) {
-        snprintf(share, sizeof share, "%.0f%% of peak", 100 * r->flops_share);
+    if (isfinite(r->flops_share) && r->flops_share > 0 && r->tokens_per_second > 0) {
+        /* of the speed beside it, which is smoothed */
+        snprintf(share, sizeof share, "%.0f%% of peak", 100 * r->flops_share * run->speed / r->tokens_per_second);
         fields[count++] = share;
     }
     cli_progress_show(run->progress, r->steps > 0 ? (double)r->step / (double)r->steps : -1, fields, count);
