@@ -46,19 +46,44 @@ static const char *train_given(const struct cli_train_arguments *a, size_t i) {
     return cli_train_value(&a->training, i);
 }
 
-/* Beside --from the model stays as it is, but for its dropout. */
+/* Whether a setting is about a dropout, of the whole model or of a part: decoder.attention.dropout=0.1. */
+static bool sets_dropout(const char *setting) {
+    const char *key = setting, *end = setting + strcspn(setting, "=");
+    for (const char *c = setting; c < end; c++)
+        if (*c == '.') key = c + 1;
+    return !strncmp(key, "dropout=", strlen("dropout=")) ||
+           !strncmp(key, "residual_dropout=", strlen("residual_dropout="));
+}
+
+/* Beside --from the model stays as it is, but for its dropouts. */
 static int set_from(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options) {
     static const char dropout[] = "dropout=";
     for (size_t i = 0; options->from && i < a->set.count; i++) {
         const char *setting = a->set.items[i];
-        if (strncmp(setting, dropout, sizeof dropout - 1) != 0)
+        if (!sets_dropout(setting))
             return cli_usage(
-                "train: --set %s has no place beside --from: the model is that of %s (only its dropout may be "
-                "another)",
+                "train: --set %s has no place beside --from: the model is that of %s (only its dropouts may be others)",
                 setting, options->from);
-        if (qkv_train_set(ctx, options, "dropout", setting + sizeof dropout - 1)) return cli_misused(ctx);
+        if (!strncmp(setting, dropout, sizeof dropout - 1) &&
+            qkv_train_set(ctx, options, "dropout", setting + sizeof dropout - 1))
+            return cli_misused(ctx);
     }
+    if (options->from && qkv_spec_check_settings(ctx, a->set.items, a->set.count)) return cli_misused(ctx);
     return CLI_DONE;
+}
+
+/* The spec of a new run; *given: NULL where it is that of the model to begin with, as it is. */
+static int read_spec(struct qkv_context *ctx, const struct cli_train_arguments *a,
+                     const struct qkv_train_options *options, struct qkv_spec *spec, const struct qkv_spec **given) {
+    const bool from = options->from != NULL;
+    bool reads = !from && a->spec;
+    for (size_t i = 0; from && i < a->set.count; i++)
+        reads |= strncmp(a->set.items[i], "dropout=", strlen("dropout=")) != 0; /* which is an option, too */
+    *given = from && !reads ? NULL : spec;
+    if (!reads) return CLI_DONE;
+    const enum qkv_status status = from ? qkv_folder_spec(ctx, options->from, a->set.items, a->set.count, spec)
+                                        : qkv_spec_read(ctx, spec, a->spec, a->set.items, a->set.count);
+    return status ? cli_broken(ctx) : CLI_DONE;
 }
 
 /* What is wrong with options: those of the command line alone, or together with those of a file. */
@@ -101,13 +126,12 @@ int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a
                     struct qkv_trainer **trainer) {
     struct qkv_train_options options;
     struct qkv_spec spec;
+    const struct qkv_spec *given = NULL;
     char *texts = NULL; /* of the options of a file */
     int code = read_options(ctx, a, &options, &spec, &texts);
-    if (!code && a->spec && qkv_spec_read(ctx, &spec, a->spec, a->set.items, a->set.count)) code = cli_broken(ctx);
+    if (!code) code = read_spec(ctx, a, &options, &spec, &given);
     enum qkv_status status = QKV_OK;
-    if (!code)
-        status =
-            qkv_trainer_create(ctx, options.from ? NULL : &spec, &options, a->out, cli_task_progress, task, trainer);
+    if (!code) status = qkv_trainer_create(ctx, given, &options, a->out, cli_task_progress, task, trainer);
     qkv_free(texts);
     if (code) return code;
     cli_progress_clear(task->progress);

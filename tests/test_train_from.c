@@ -170,6 +170,40 @@ static void a_smaller_context_takes_the_first_positions(void **state) {
 
 /* ---- heads ------------------------------------------------------------------------------------------------------------ */
 
+static void a_model_may_have_other_dropouts(void **state) {
+    (void)state;
+    static const char *const settings[] = {"embed.dropout=0.3", "decoder.attention.dropout=0.2",
+                                           "decoder.residual_dropout=0.4", "dropout=0.25"};
+    const char *from = fixture_run("from"), *folder = fixture_run("tuned"), *plain = fixture_run("plain");
+    struct qkv_train_options o = options_of(TEXT);
+    struct qkv_spec spec;
+    struct qkv_trainer *trainer;
+    make_model(from, TEXT);
+    assert_ok(ctx, qkv_folder_spec(ctx, from, settings, TEST_COUNT(settings), &spec));
+    o.from = from;
+    o.seed = 7;
+    o.dropout = -1;
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &trainer));
+    for (int again = 0; again < 2; again++) {
+        const struct qkv_spec *own = qkv_model_spec(qkv_trainer_model(trainer));
+        const struct qkv_layer_spec *layer = qkv_stack_layer(&own->decoder, 0);
+        assert_true(own->dropout == 0.25 && own->decoder.embed.dropout == 0.3);
+        assert_true(layer->attention.dropout == 0.2 && layer->residual_dropout == 0.4);
+        struct qkv_model *model = load(from);
+        if (!again) assert_int_equal(assert_copied(qkv_trainer_model(trainer), model, NULL), 0);
+        qkv_model_free(model);
+        const double loss = fixture_steps(ctx, trainer, 1 + again).loss;
+        assert_ok(ctx, qkv_trainer_save(trainer));
+        qkv_trainer_free(trainer);
+        o.dropout = 0; /* the same weights and rows, and nothing dropped */
+        if (again) break;
+        trainer = tune(from, plain, o);
+        assert_true(fixture_steps(ctx, trainer, 1).loss != loss);
+        qkv_trainer_free(trainer);
+        assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    }
+}
+
 static void a_classifier_keeps_its_head_whatever_the_order_of_its_labels(void **state) {
     (void)state;
     static const char swapped[] = "more\nless\n";
@@ -350,8 +384,8 @@ static void what_does_not_fit_is_refused(void **state) {
     refuse(from, options_of(MLM), QKV_SPEC, "causal");
     o = options_of(TEXT);
     o.from = from;
-    assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("x"), NULL, NULL, &trainer), QKV_ARGUMENT);
-    assert_message(ctx, "exclude each other");
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("x"), NULL, NULL, &trainer), QKV_SPEC);
+    assert_message(ctx, "only its dropouts may be others");
     snprintf(again, sizeof again, "%s/.", from); /* the same folder by another name */
     size_t size, now;
     char *before = fixture_read(from, "model.safetensors", &size), *after;
@@ -404,6 +438,7 @@ int main(void) {
         cmocka_unit_test(every_task_begins_with_the_weights_of_its_model),
         cmocka_unit_test(the_loss_before_the_first_step_is_that_of_the_model),
         cmocka_unit_test(a_smaller_context_takes_the_first_positions),
+        cmocka_unit_test(a_model_may_have_other_dropouts),
         cmocka_unit_test(a_classifier_keeps_its_head_whatever_the_order_of_its_labels),
         cmocka_unit_test(weights_that_are_no_numbers_are_refused),
         cmocka_unit_test(other_labels_need_a_new_head),

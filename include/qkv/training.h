@@ -222,7 +222,8 @@ struct qkv_trainer;
  * tokens (of the lines, for pairs and labelled lines) is held out, whichever files that is; train.json says it file by
  * file. spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
  * With options->from the run begins with the weights of a model folder, and `spec` is NULL: spec, tokenizers and
- * labels are the model's. A head that does not fit the task or the labels is an error (QKV_SPEC) that names what
+ * labels are the model's. A spec given beside it (qkv_folder_spec reads the model's) may have other dropouts, of the whole
+ * or of its parts, and is otherwise the model's (else QKV_SPEC). A head that does not fit the task or the labels is an error (QKV_SPEC) that names what
  * differs, unless new_head puts a new one in its place: of the kind that the task says; without a task, of the model's own
  * kind where that suits the files, else one that classifies lines, or tokens of texts (a classifier: a bias, and mean
  * pooling; of the vocabulary: an untied matrix). Special tokens that the task needs are added. Notes tell what is new. The model's folder is not needed

@@ -205,11 +205,7 @@ static enum qkv_status create_lead(struct qkv_trainer *t, struct qkv_spec *spec)
 static enum qkv_status choose_spec(struct qkv_context *ctx, const struct qkv_spec *spec,
                                    const struct qkv_train_options *options, const char *folder,
                                    struct qkv_model **origin, struct qkv_spec *final) {
-    if (options->from && spec)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "a spec and a model to begin with (from) exclude each other: the spec is that of %s",
-                        options->from);
-    if (options->from) return qkv_origin_open(ctx, options, folder, origin, final);
+    if (options->from) return qkv_origin_open(ctx, options, spec, folder, origin, final);
     if (!spec) return qkv_fail(ctx, QKV_ARGUMENT, "there is neither a spec nor a model to begin with (from)");
     *final = *spec;
     return QKV_OK;

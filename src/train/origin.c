@@ -75,13 +75,46 @@ static enum qkv_status origin_check_tokenizers(struct qkv_context *ctx, const st
                     o->from, source ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
 }
 
-enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options, const char *folder,
-                                struct qkv_model **origin, struct qkv_spec *spec) {
+static void origin_drop_nothing(struct qkv_spec *spec) {
+    struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
+    spec->dropout = 0;
+    for (size_t i = 0; i < 2; i++) {
+        stacks[i]->embed.dropout = 0;
+        for (int k = 0; k < stacks[i]->kind_count; k++) {
+            struct qkv_layer_spec *kind = &stacks[i]->kinds[k];
+            kind->attention.dropout = kind->cross.dropout = kind->ffn.dropout = kind->residual_dropout = 0;
+        }
+    }
+}
+
+/* The model's spec, with the dropouts of the one that is given. */
+static enum qkv_status origin_spec(struct qkv_context *ctx, const struct qkv_train_options *o,
+                                   const struct qkv_spec *given, const struct qkv_model *model, struct qkv_spec *spec) {
+    char own[QKV_DIGEST_TEXT], other[QKV_DIGEST_TEXT];
+    *spec = *qkv_model_spec(model);
+    if (!given) return QKV_OK;
+    origin_drop_nothing(spec);
+    enum qkv_status status = qkv_spec_digest(ctx, spec, own);
+    *spec = *given;
+    origin_drop_nothing(spec);
+    if (!status) status = qkv_spec_digest(ctx, spec, other);
+    *spec = *given;
+    if (status || !strcmp(own, other)) return status;
+    return qkv_fail(
+        ctx, QKV_SPEC,
+        "the spec is not that of %s, the model to begin with; only its dropouts may be others, or leave the "
+        "spec out",
+        o->from);
+}
+
+enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                const struct qkv_spec *given, const char *folder, struct qkv_model **origin,
+                                struct qkv_spec *spec) {
     *origin = NULL;
     if (origin_same_folder(options->from, folder))
         return qkv_fail(ctx, QKV_ARGUMENT, "%s is the model to begin with; the run needs a folder of its own", folder);
     enum qkv_status status = qkv_model_load(ctx, options->from, origin);
-    if (!status) *spec = *qkv_model_spec(*origin);
+    if (!status) status = origin_spec(ctx, options, given, *origin, spec);
     if (!status) status = origin_head(ctx, options, spec);
     if (!status) status = origin_check_tokenizers(ctx, options, *origin);
     if (!status && options->context > spec->context)
@@ -94,6 +127,7 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 }
 
 enum qkv_status qkv_origin_record(struct qkv_trainer *t) {
+    if (t->facts.from_bytes) return QKV_OK;
     return qkv_weights_hash(t->ctx, t->options.from, &t->facts.from_bytes, &t->facts.from_hash);
 }
 

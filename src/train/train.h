@@ -175,10 +175,11 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
 /* ---- beginning with a model (origin.c) ------------------------------------------------------------------------------------- */
 
 /* Reads the model of option from, which is not to be written to `folder`: it, and the spec of the run before anything of the data
- * is known (classes 0: from the labels). */
-enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options, const char *folder,
-                                struct qkv_model **origin, struct qkv_spec *spec);
-/* The facts about it. */
+ * is known (classes 0: from the labels). `given` (NULL: none) is the model's spec with other dropouts. */
+enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                const struct qkv_spec *given, const char *folder, struct qkv_model **origin,
+                                struct qkv_spec *spec);
+/* The facts about it, its bytes and their hash, unless they are known. */
 enum qkv_status qkv_origin_record(struct qkv_trainer *trainer);
 /* What is frozen in the model is so in the run: its names, which the model owns, are added to those of the option. */
 enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_train_options *options);

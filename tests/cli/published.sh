@@ -72,6 +72,9 @@ echo '{"eos_token": {"content": "<stop>"}}' >from/tokenizer_config.json
 echo '{"eos_token_id": [7, 3], "do_sample": false}' >from/generation_config.json
 try 0 "$QKV" train --from from --data text.txt --out run --steps 4 --batch 2 --threads 1 --eval-every 2 --eval-batches 1 \
     --save-every 2 --quiet
+try 0 "$QKV" train --from from --set decoder.residual_dropout=0.2 --data text.txt --out dropped --steps 1 --batch 2 --threads 1 --warmup 0 \
+    --eval-batches 1 --quiet
+has dropped/config.json '"residual_dropout": 0.2'
 kept() {
     has "$1/tokenizer_config.json" '"eos_token": "<stop>"'
     tr -d ' \n' <"$1/generation_config.json" >"$1.said"

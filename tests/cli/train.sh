@@ -170,6 +170,11 @@ has err 'tokenizer.json has no special token <s>, which this task needs: it was 
 refuse 1 'need a head of kind classify' "$QKV" train --from whole --labeled labels.tsv --out refused --quiet
 refuse 2 '--preset has no place beside --from' tune refused --preset nano-gpt
 refuse 2 '--set d_model=8 has no place beside --from' tune refused --set d_model=8
+refuse 2 '--set embed.dropouts=0.1 has no place beside --from' tune refused --set embed.dropouts=0.1
+refuse 2 'embed.dropout is 2; it must be' tune refused --set embed.dropout=2
+refuse 1 'encoder\.' tune refused --set encoder.attention.dropout=0.1
+try 0 tune drops --set embed.dropout=0.3 --set decoder.attention.dropout=0.4 --set decoder.residual_dropout=0.15 --dropout 0.05 --quiet
+for value in '"dropout": 0.3' '"dropout": 0.4' '"residual_dropout": 0.15' '"dropout": 0.05'; do has drops/config.json "$value"; done
 refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
 refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole/config\.json is a file of the model' tune whole
