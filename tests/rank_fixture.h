@@ -12,6 +12,7 @@ struct run { /* what every rank is told */
     struct qkv_train_options options;
     int64_t until; /* the step that it is left at; then it is resumed if `again` */
     bool again;
+    bool ignore_digest; /* of contexts */
     /* What a rank does otherwise: before it begins, and before each step; NULL: nothing. */
     void (*differs)(struct run *own, int rank);
     void (*disturbs)(struct qkv_trainer *trainer, int64_t step, int rank);
@@ -51,8 +52,10 @@ static inline enum qkv_status rank_steps(struct qkv_context *ctx, const struct r
 static inline void *rank_main(void *argument) {
     struct rank *rank = argument;
     struct qkv_communicator communicator = rank_communicator(&rank->member);
-    const struct qkv_context_options options = {
-        .threads = 1, .precision = QKV_PRECISION_AUTO, .communicator = &communicator};
+    const struct qkv_context_options options = {.threads = 1,
+                                                .precision = QKV_PRECISION_AUTO,
+                                                .communicator = &communicator,
+                                                .ignore_digest = rank->run->ignore_digest};
     struct run own = *rank->run;
     communicator.exchange = rank_count_exchange;
     rank_sent[rank->member.rank] = 0;

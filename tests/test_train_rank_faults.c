@@ -104,6 +104,67 @@ static void ranks_that_differ_are_named(void **state) {
     qkv_context_free(ctx);
 }
 
+/* ---- models to begin with ---- */
+
+static void from_other(struct run *own, int rank) {
+    static char path[1024];
+    snprintf(path, sizeof path, "%s", test_path("from other"));
+    if (rank == 1) own->options.from = path;
+}
+
+static void from_none(struct run *own, int rank) {
+    static struct qkv_spec spec;
+    if (rank != 2) return;
+    struct qkv_context *ctx = fixture_context(1);
+    spec = fixture_spec(ctx, NULL);
+    qkv_context_free(ctx);
+    own->spec = &spec;
+    own->options.from = NULL;
+}
+
+static void copy_file(const char *from, const char *to, const char *name, bool change) {
+    size_t size;
+    char *data = fixture_read(from, name, &size);
+    if (change) data[size / 2] ^= 1;
+    fixture_write(to, name, data, size);
+    free(data);
+}
+
+static void ranks_that_begin_with_other_models_are_named(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec;
+    struct run run = make_run(ctx, &spec, "from");
+    char from[1024], other[1024];
+    run.until = 1;
+    expect_run(&run, 1);
+    snprintf(from, sizeof from, "%s", run.folder);
+    snprintf(other, sizeof other, "%s", fixture_run("from other"));
+    assert_ok(ctx, qkv_make_folder(ctx, other));
+    run.spec = NULL;
+    run.options.from = from;
+    run.folder = fixture_run("begun");
+    run.ignore_digest = true; /* weights say which tokenizer they were saved beside */
+    static const char *const names[] = {"config.json", "tokenizer.json", "model.safetensors"};
+    for (size_t i = 0; i < 3; i++) copy_file(from, other, names[i], i == 2); /* a bit in the middle of the weights */
+    run.differs = from_other;
+    expect_refused(&run, 3, QKV_ARGUMENT, "rank 1: the models to begin with differ: weights of ");
+    copy_file(from, other, "model.safetensors", false);
+    char *json = fixture_read(other, "tokenizer.json", NULL), *letter = strstr(json, "\"h\"");
+    assert_non_null(letter);
+    letter[1] = '?';
+    fixture_write(other, "tokenizer.json", json, strlen(json));
+    free(json);
+    expect_refused(&run, 3, QKV_ARGUMENT, "rank 1: the models to begin with differ: tokenizer (");
+    run.differs = from_none;
+    expect_refused(&run, 3, QKV_ARGUMENT, "rank 2: the ");
+    assert_false(fixture_has(run.folder, "train.json"));
+    copy_file(from, other, "tokenizer.json", false); /* the same model elsewhere */
+    run.differs = from_other;
+    expect_run(&run, 3);
+    qkv_context_free(ctx);
+}
+
 /* ---- numbers that are not finite ---- */
 
 static void poison(struct qkv_trainer *trainer, int64_t step, int rank) {
@@ -210,6 +271,7 @@ static void another_number_of_ranks_is_noted_where_gradients_travel_as_bf16(void
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_differ_are_named),
+        cmocka_unit_test(ranks_that_begin_with_other_models_are_named),
         cmocka_unit_test(numbers_that_are_not_finite_on_one_rank_stop_all),
         cmocka_unit_test(moments_are_shared_out),
         cmocka_unit_test(gradients_that_travel_as_bf16_give_equal_ranks_equal_bits),

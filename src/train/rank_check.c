@@ -1,5 +1,5 @@
 /* rank_check: before the first step all ranks are found to be alike, or it is said which one is not, and in what: the build, the machine's
- * kernels and caches, the options, the spec, the files of the data, and the run's folder. */
+ * kernels and caches, the options, the spec, the model to begin with, the files of the data, and the run's folder. */
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +187,34 @@ static enum qkv_status check_made(struct qkv_context *ctx, const char *what, str
     return status;
 }
 
+static enum qkv_status check_tokenizer(struct qkv_context *ctx, const char *what, const struct qkv_tokenizer *tokenizer,
+                                       struct qkv_buffer *text) {
+    struct qkv_buffer json = {0};
+    if (!tokenizer) return QKV_OK;
+    enum qkv_status status = qkv_tokenizer_print(ctx, tokenizer, &json);
+    if (!status)
+        status = qkv_buffer_print(ctx, text, "%s (%016llx)\n", what,
+                                  (unsigned long long)qkv_hash(QKV_HASH_START, json.data, json.size));
+    qkv_buffer_free(&json);
+    return status;
+}
+
+/* The model that a run begins with: all bytes of its weights, its tokenizers and labels. */
+static enum qkv_status check_origin(struct qkv_trainer *t, struct qkv_buffer *text) {
+    struct qkv_context *ctx = t->ctx;
+    const char *label;
+    if (!t->origin) return QKV_OK;
+    enum qkv_status status = qkv_origin_record(t);
+    if (!status)
+        status = qkv_buffer_print(ctx, text, "weights of %llu bytes (%016llx)\n",
+                                  (unsigned long long)t->facts.from_bytes, (unsigned long long)t->facts.from_hash);
+    if (!status) status = check_tokenizer(ctx, "tokenizer", qkv_model_tokenizer(t->origin), text);
+    if (!status) status = check_tokenizer(ctx, "tokenizer of sources", qkv_model_source_tokenizer(t->origin), text);
+    for (size_t i = 0; !status && (label = qkv_model_label(t->origin, i)); i++)
+        status = qkv_buffer_print(ctx, text, "label \"%s\"\n", label);
+    return status;
+}
+
 enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spec) {
     struct qkv_context *ctx = t->ctx;
     const int ranks = qkv_context_ranks(ctx);
@@ -201,6 +229,7 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
     if (!status) status = qkv_buffer_print(ctx, &text, "%s", json);
     qkv_free(json);
     status = check_made(ctx, "specs", &text, status);
+    if (!status) status = check_made(ctx, "models to begin with", &text, check_origin(t, &text));
     if (!status) status = check_made(ctx, "data", &text, check_files(ctx, &t->facts.data_files, &text));
     return status ? status
                   : check_made(ctx, "data to validate on", &text, check_files(ctx, &t->facts.valid_files, &text));
@@ -221,18 +250,6 @@ static uint64_t check_weights(const struct qkv_model *model) {
         if (some) hash = qkv_hash(hash, numbers + bytes - some, some);
     }
     return hash;
-}
-
-static enum qkv_status check_tokenizer(struct qkv_context *ctx, const char *what, const struct qkv_tokenizer *tokenizer,
-                                       struct qkv_buffer *text) {
-    struct qkv_buffer json = {0};
-    if (!tokenizer) return QKV_OK;
-    enum qkv_status status = qkv_tokenizer_print(ctx, tokenizer, &json);
-    if (!status)
-        status = qkv_buffer_print(ctx, text, "%s (%016llx)\n", what,
-                                  (unsigned long long)qkv_hash(QKV_HASH_START, json.data, json.size));
-    qkv_buffer_free(&json);
-    return status;
 }
 
 static enum qkv_status check_model(struct qkv_model *model, struct qkv_buffer *text) {

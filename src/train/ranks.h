@@ -180,7 +180,7 @@ enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
 /* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------------------- */
 
 /* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read from the folder) and,
- * of a new run, the files of its data. The first rank that is not is named, and what differs. */
+ * of a new run, the model that it begins with and the files of its data. The first rank that is not is named, and what differs. */
 enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers and files. Called by
  * all once each knows its files; `status`: what came of that, which becomes the status of all. Fails with QKV_ARGUMENT. */

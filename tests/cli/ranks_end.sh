@@ -56,6 +56,20 @@ export QKV_RANK_SECONDS=120
 ranks 3
 unlike 'there are 3 ranks and 2 groups of a batch' other "$QKV" $run --out other --groups 2
 try 0 "$single" $run --steps 2 --out here
+# Models to begin with: other weights, another tokenizer, none.
+from="${run/--spec spec.json/--from begun} --steps 2"
+try 0 "$single" $run --steps 2 --out begun
+try 0 "$single" $run --steps 2 --seed 5 --out elsewhere/begun
+unlike 'rank 1: the models to begin with differ: weights of [0-9]+ bytes .* here and weights of [0-9]+ bytes .* on rank 0; give all ranks the same' other \
+    mpirun -n 1 "$single" $from --out other : -n 1 -wdir "$folder/elsewhere" "$single" $from --out other
+cp begun/model.safetensors elsewhere/begun
+sed -i 's/"k"/"?"/' elsewhere/begun/tokenizer.json
+cmp -s begun/tokenizer.json elsewhere/begun/tokenizer.json && fail "the tokenizer is the same"
+unlike 'rank 1: begun/model.safetensors was saved beside another tokenizer.json' other \
+    mpirun -n 1 "$single" $from --out other : -n 1 -wdir "$folder/elsewhere" "$single" $from --out other
+from="$from --ignore-digest"
+unlike 'rank 1: the models to begin with differ: tokenizer .* here and tokenizer .* on rank 0; give all ranks the same' other \
+    mpirun -n 1 "$single" $from --out other : -n 1 -wdir "$folder/elsewhere" "$single" $from --out other
 unlike "rank 1: here is not a model folder" none \
     mpirun -n 1 "$single" eval here --data "$folder/text.txt" : -n 1 -wdir "$folder/elsewhere" "$single" eval here --data "$folder/text.txt"
 
