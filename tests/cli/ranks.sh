@@ -25,6 +25,28 @@ for kind in experts pairs; do
     alike $kind-1 $kind-3 "three ranks, $kind"
 done
 
+# ---- a preset as it is, with a vocabulary whose rows several ranks own; and gradients that travel as bf16 ----
+cp "$SOURCE/README.md" pages.txt
+norms() { sed -nE 's/.*"loss": ?([^,]*),.*"norm": ?([^,]*),.*/\1 \2/p' "$1/log.jsonl"; } # a loss and a norm a step
+for gradients in fp32 bf16; do
+    for n in 1 2 4; do
+        ranks $n
+        options="--gradients bf16"
+        [ $gradients = bf16 ] || options= # the default
+        [ $gradients$n != bf161 ] || continue
+        try 0 "$QKV" train --preset nano-gpt --tokenizer bpe:1000 --data pages.txt $options --steps 4 --warmup 2 --batch 8 --eval-every 0 \
+            --eval-batches 1 --threads 1 --quiet --out nano-$gradients-$n
+        [ $gradients$n = fp321 ] && same "$(sed -nE 's/.*"vocab": *([0-9]+).*/\1/p' nano-fp32-1/train.json | head -1)" 1000 "the vocabulary"
+        [ $gradients = bf16 ] || [ $n = 1 ] || alike nano-fp32-1 nano-fp32-$n "$n ranks, nano-gpt with bpe:1000"
+        # The second norm is of weights that were updated with gradients of all ranks.
+        [ $gradients = fp32 ] || paste <(norms nano-fp32-1) <(norms nano-bf16-$n) | awk '
+            {loss = $3 / $1 - 1; norm = $4 / $2 - 1; other = other || norm}
+            NR == 1 && loss || loss ^ 2 > 1e-4 || norm ^ 2 > 1e-3 {bad = 1}
+            END {exit bad || !other || NR != 4}' ||
+            fail "$n ranks: gradients in bf16 give losses or norms far from those in fp32, or the same"
+    done
+done
+
 # ---- one speaks for all, and another number goes on ----
 ranks 3
 try 0 train moved 4 --set dropout=0.1 --plain
