@@ -333,6 +333,23 @@ static inline void finish(struct sample *s) {
     qkv_context_free(s->ctx);
 }
 
+/* The same weights in a model of another spec. */
+static inline struct qkv_model *model_like(struct sample *s, const struct qkv_spec *spec) {
+    struct qkv_model *model;
+    assert_int_equal(qkv_model_create(s->ctx, spec, 1, &model), QKV_OK);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
+               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+    return model;
+}
+
+/* Buckets of distances are others without causal: half of them are of later keys then. */
+static inline bool has_buckets(const struct qkv_stack_spec *stack) {
+    for (int k = 0; k < stack->kind_count; k++)
+        if (stack->kinds[k].attention.position.kind == QKV_POSITION_BUCKETS) return true;
+    return false;
+}
+
 /* A session whose rotations are those of a pass over `length` positions. */
 static inline struct qkv_session *make_session(struct qkv_model *model, size_t length) {
     struct qkv_session *session;

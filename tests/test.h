@@ -22,18 +22,12 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "sanitizers.h"
 
 #define TEST_KIND(name, text, help) +1
 enum { TEST_KINDS = 0 QKV_TOKENIZER_LIST(TEST_KIND) }; /* of tokenizers */
 #undef TEST_KIND
 
-#if defined(__SANITIZE_ADDRESS__)
-#define TEST_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TEST_ADDRESS_SANITIZER 1
-#endif
-#endif
 #ifdef TEST_ADDRESS_SANITIZER
 /* Hostile sizes are asked for on purpose: malloc must refuse them as it does without the sanitizer. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);

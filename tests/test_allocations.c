@@ -9,14 +9,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__GLIBC__) && defined(__LP64__) && !defined(SANITIZED)
+#if defined(__GLIBC__) && defined(__LP64__) && !defined(TEST_SANITIZED)
 #define COUNTS 1
 #else
 #define COUNTS 0 /* the sanitizers have replaced these functions, or their real names are not known */

@@ -11,23 +11,6 @@ static const struct qkv_context_options exact = {.threads = 1, .precision = QKV_
 /* In the precision of the environment. */
 static const struct qkv_context_options usual = {.threads = 1, .precision = QKV_PRECISION_AUTO};
 
-/* The same weights in a model of another spec. */
-static struct qkv_model *model_like(struct sample *s, const struct qkv_spec *spec) {
-    struct qkv_model *model;
-    assert_int_equal(qkv_model_create(s->ctx, spec, 1, &model), QKV_OK);
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
-               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
-    return model;
-}
-
-/* Buckets of distances are others without causal: half of them are of later keys then. */
-static bool has_buckets(const struct qkv_stack_spec *stack) {
-    for (int k = 0; k < stack->kind_count; k++)
-        if (stack->kinds[k].attention.position.kind == QKV_POSITION_BUCKETS) return true;
-    return false;
-}
-
 struct numbers {
     double loss;
     float *output, *gradients;

@@ -32,20 +32,8 @@ static struct qkv_pass *prefix_pass(struct sample *s, struct qkv_model *model, s
 /* The same weights, and no kind of layer is causal. */
 static struct qkv_model *both_directions(struct sample *s) {
     struct qkv_spec spec = *qkv_model_spec(s->model);
-    struct qkv_model *model;
     for (int i = 0; i < spec.decoder.kind_count; i++) spec.decoder.kinds[i].attention.causal = false;
-    assert_int_equal(qkv_model_create(s->ctx, &spec, 1, &model), QKV_OK);
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
-               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
-    return model;
-}
-
-/* Buckets of distances are others without causal: half of them are of later keys then. */
-static bool has_buckets(const struct qkv_stack_spec *stack) {
-    for (int k = 0; k < stack->kind_count; k++)
-        if (stack->kinds[k].attention.position.kind == QKV_POSITION_BUCKETS) return true;
-    return false;
+    return model_like(s, &spec);
 }
 
 /* Of the positions of the prefix, the scores that the prefix has alone in a model that is not causal; windows as they are. */

@@ -6,14 +6,6 @@
 
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 enum { PROMISED = 256 << 10, STACK = 4 << 20, PAINT = 0xa5 };
 
 /* One group of calls, on a stack of its own. cmocka's checks belong to the main thread. */
@@ -188,7 +180,7 @@ static void each_group_of_calls_needs_no_more_stack_than_is_said(void **state) {
                                           {.name = "models", .run = use_model},
                                           {.name = "published folders", .run = use_published},
                                           {.name = "families and modules", .run = use_families_and_modules}};
-#ifdef SANITIZED
+#if defined(TEST_SANITIZED) || defined(TEST_BEHAVIOUR_SANITIZER)
     skip(); /* the sanitizers' stacks are others */
 #endif
     for (size_t i = 0; i < TEST_COUNT(groups); i++) {

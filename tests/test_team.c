@@ -12,22 +12,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZED 1
-#endif
-#endif
-
 /* ---- every item once ------------------------------------------------------------------------------------------------- */
 
 struct visits {
@@ -106,7 +90,7 @@ static bool all_items_are_done(struct qkv_context *ctx, size_t count) {
 
 /* ---- threads that the system does not make ----------------------------------------------------------------------------- */
 
-#ifndef SANITIZED
+#ifndef TEST_SANITIZED
 /* How many more are made, below 0: no limit; and how many again after one that was not. */
 static int threads_left = -1, threads_limit;
 
@@ -127,7 +111,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 
 static void where_the_system_makes_fewer_threads_those_do_the_work_and_a_note_says_so(void **state) {
     (void)state;
-#ifdef SANITIZED
+#ifdef TEST_SANITIZED
     skip(); /* the sanitizers replace the function that makes threads */
 #else
     for (int left = 0; left <= 7; left++) {
@@ -154,7 +138,7 @@ static void where_the_system_makes_fewer_threads_those_do_the_work_and_a_note_sa
 
 static void a_forked_child_has_threads_of_its_own(void **state) {
     (void)state;
-#ifdef THREAD_SANITIZED
+#ifdef TEST_THREAD_SANITIZER
     skip(); /* the sanitizer ends a forked child that makes threads */
 #endif
     struct qkv_context *ctx;

@@ -5,15 +5,6 @@
 
 #include <pthread.h>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TEST_THREAD_SANITIZER 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define TEST_THREAD_SANITIZER 1
-#endif
-
 #ifdef TEST_THREAD_SANITIZER
 /* Two threads that use one file after the other are not in order by that: what they share otherwise is still a race. And the
  * longest history, as a race is only told of while both of its places are remembered. */
