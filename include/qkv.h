@@ -19,9 +19,9 @@
  *   QKV_STOPPED, a function of the caller's said so; QKV_RANK, another rank cannot be reached. qkv_message(ctx) then has a sentence that says what is wrong, where, and
  *   what to do; after a call that succeeded it is empty. The library never prints, exits or aborts. After a failed create or
  *   load the out pointer is NULL (but see qkv_context_create); free calls take NULL.
- * - Pointers are given, unless a comment says that one may be NULL; structs of options may always be, which means their defaults,
- *   and arrays of no elements. NULL elsewhere is no crash: a call that returns a status fails with QKV_ARGUMENT and names the
- *   parameter; others do nothing, or return 0, false, NULL or a struct of these.
+ * - Pointers are given, unless a comment says that one may be NULL; structs of options may always be, which means their
+ *   defaults, and arrays of no elements. NULL elsewhere is no crash: a call that returns a status fails with
+ *   QKV_ARGUMENT and names the parameter; others do nothing, or return 0, false, NULL or a struct of these.
  * - Getters change nothing; what may be written through says so in its comment.
  * - Structs that a caller fills begin as their qkv_…_defaults() says, or with designated initialisers, {.field = value}: a
  *   field that is not named is 0, and 0 leaves things as they are. They grow at their ends, with fields for which the same holds.

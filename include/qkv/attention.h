@@ -18,10 +18,10 @@
  *     g.dk = qkv_view_bhtd(dk, QKV_F32, 2, 2, 128, 64), g.dv = qkv_view_bhtd(dv, QKV_F32, 2, 2, 128, 64);
  *     if (qkv_attention_backward(ctx, &call, &g)) puts(qkv_message(ctx));
  *
- * The context's precision holds here as in models (qkv_context_precision). In QKV_FP32, which a context has unless its options say
- * otherwise, arithmetic is fp32, whatever the arrays are stored as. In QKV_MIXED_BF16 the products of calls with at most 256
- * channels a head are those of q, k, v and weights rounded to bf16, and backward of dy and of the gradients of scores too; scores,
- * softmax, lse and all sums are fp32 there as well, and so is the gradient of a bias.
+ * The context's precision holds here as in models (qkv_context_precision). In QKV_FP32, which a context has unless its
+ * options say otherwise, arithmetic is fp32, whatever the arrays are stored as. In QKV_MIXED_BF16 the products of calls
+ * with at most 256 channels a head are those of q, k, v and weights rounded to bf16, and backward of dy and of the
+ * gradients of scores too; scores, softmax, lse and all sums are fp32 there as well, and so is the gradient of a bias.
  *
  * examples/attention.c is a whole program. One convention holds everywhere: in a mask, true means "attend". */
 #ifndef QKV_PUBLIC_ATTENTION_H
@@ -43,8 +43,8 @@ struct qkv_mask {
     int64_t offset;         /* position of the first query; Tk − Tq: the queries are the last ones */
     const int32_t *offsets; /* (B): added to offset, batch row by batch row; NULL: 0 */
     int64_t window;         /* w > 0: only keys with |i − j| < w; 0: all */
-    /* lengths, starts and prefix count a row's own keys from the first one, that of its past where it has one, and are 0 to how many
-     * these are: Tk, or with pasts pasts[b] and the others. */
+    /* lengths, starts and prefix count a row's own keys from the first one, that of its past where it has one, and are
+     * 0 to how many these are: Tk, or with pasts pasts[b] and the others. */
     const int32_t *lengths; /* (B): only keys j < lengths[b], the others are padding; NULL: all */
     const int32_t *starts;  /* (B): only keys j >= starts[b], those before are padding; NULL: all */
     const int32_t *prefix;  /* (B), with causal: keys j < prefix[b] are open to every query all the same
@@ -86,8 +86,9 @@ QKV_API enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t
 /* (B,H,T,D) somewhere in memory: element (b, h, t, d) is data[b·batch + h·head + t·row + d]. Strides are in elements, so
  * any layout fits without a copy. Inputs are not written and may have strides of 0, which broadcast. */
 struct qkv_view {
-    void *data;           /* aligned as its elements are; may be NULL when there are none */
-    enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16: how numbers are stored; the context's precision says how they multiply */
+    void *data; /* aligned as its elements are; may be NULL when there are none */
+    /* QKV_F32, QKV_BF16 or QKV_F16: how numbers are stored; the context's precision says how they multiply */
+    enum qkv_dtype dtype;
     size_t B, H, T, D;
     size_t batch, head, row;
 };
@@ -122,8 +123,8 @@ struct qkv_attention_call {
     const int32_t *pages;
     size_t page_columns;
     struct qkv_view y; /* (B,H,Tq,Dv), written; it shares no element with an input, nor with lse (QKV_ARGUMENT) */
-    /* (B,H,Tq), written: the logarithm of each row's sum of exp(score), the sink's among them where there are sinks; −inf for a row
-     * without keys. Backward and weights need it; NULL: not kept */
+    /* (B,H,Tq), written: the logarithm of each row's sum of exp(score), the sink's among them where there are sinks;
+     * −inf for a row without keys. Backward and weights need it; NULL: not kept */
     float *lse;
     double scale;         /* of q·k; 0: 1/sqrt(D) */
     double softcap;       /* c >= 2.94e-39 (1/c is finite): s becomes c·tanh(s/c) before biases and masks */
@@ -152,8 +153,8 @@ QKV_API struct qkv_attention_call qkv_attention_call_defaults(void);
  * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call);
 
-/* Gradients to be written, from dy; data NULL where one is not wanted. Those that are written share no element with each other, nor
- * with what is read (QKV_ARGUMENT). */
+/* Gradients to be written, from dy; data NULL where one is not wanted. Those that are written share no element with
+ * each other, nor with what is read (QKV_ARGUMENT). */
 struct qkv_attention_gradients {
     struct qkv_view dy;               /* (B,H,Tq,Dv), read */
     struct qkv_view dq, dk, dv;       /* as q, k, v */
@@ -171,11 +172,12 @@ QKV_API struct qkv_attention_gradients qkv_attention_gradients_defaults(void); /
 QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                                const struct qkv_attention_gradients *gradients);
 
-/* One head of one batch row, for `rows` queries from `first` on: out (rows, keys) of a stage (qkv/pass.h), keys being those that the
- * row itself has: past + Tk; with mask.pasts pasts[b] + Tk; of a packed sequence, its own. Scores are those that the forward call
- * made, of rounded numbers in a context of mixed precision. Weights (those after dropout, which call->dropout and seed say, too)
- * come from call->lse as the forward call left it; the other stages do not need it. The weights of a row sum to 1 in every
- * context; with sinks, they and exp(sink − lse) do. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* One head of one batch row, for `rows` queries from `first` on: out (rows, keys) of a stage (qkv/pass.h), keys being
+ * those that the row itself has: past + Tk; with mask.pasts pasts[b] + Tk; of a packed sequence, its own. Scores are
+ * those that the forward call made, of rounded numbers in a context of mixed precision. Weights (those after dropout,
+ * which call->dropout and seed say, too) come from call->lse as the forward call left it; the other stages do not need
+ * it. The weights of a row sum to 1 in every context; with sinks, they and exp(sink − lse) do. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
                                               size_t rows, float *out);

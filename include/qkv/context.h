@@ -70,24 +70,25 @@ QKV_API const char *qkv_version(void);                       /* "0.1.0" */
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
 /* The stack that calls need: any thread with 256 KiB can make every call of the library; the threads that the library
- * starts bring their own. A test makes each group of calls on such a stack: specs, models and published folders, loading
- * and saving, passes, modules, sessions and generation, tokenizers, training and evaluation.
+ * starts bring their own. A test makes each group of calls on such a stack: specs, models and published folders,
+ * loading and saving, passes, modules, sessions and generation, tokenizers, training and evaluation.
  *
  * Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
- * time; different contexts are independent. Fewer threads than asked for are no failure (qkv_context_threads_note). The environment has $QKV_THREADS and $QKV_ISA for what the options leave
- * open, and $QKV_PRECISION (fp32, bf16 or auto) for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are
- * none. `options` may be NULL. On failure *out still is a context that holds the sentence (free it), or NULL when
- * there was no memory for one. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+ * time; different contexts are independent. Fewer threads than asked for are no failure (qkv_context_threads_note). The
+ * environment has $QKV_THREADS and $QKV_ISA for what the options leave open, and $QKV_PRECISION (fp32, bf16 or auto)
+ * for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are none. `options` may be NULL. On failure *out
+ * still is a context that holds the sentence (free it), or NULL when there was no memory for one. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
 /* Frees a context, after everything that was made with it. NULL is fine. */
 QKV_API void qkv_context_free(struct qkv_context *ctx);
 /* What went wrong in the latest call that returned a status, where, and what to do; "" if it was a success; never NULL.
  * Owned by the context, valid until the next call with it. */
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
-/* How many threads the context works with, at least 1: the caller's, and those that qkv_context_create started beside it. They take no
- * signals, and wait for work asleep, but for some microseconds; where other programs need the CPUs, those that only
- * delay the caller rest. The child of a fork() starts its own when it needs them. Every thread may be the caller, one at
- * a time. */
+/* How many threads the context works with, at least 1: the caller's, and those that qkv_context_create started beside
+ * it. They take no signals, and wait for work asleep, but for some microseconds; where other programs need the CPUs,
+ * those that only delay the caller rest. The child of a fork() starts its own when it needs them. Every thread may be
+ * the caller, one at a time. */
 QKV_API int qkv_context_threads(const struct qkv_context *ctx);
 /* Why there are fewer than were asked for, as the system made no more: one line, or NULL. Owned by the context. */
 QKV_API const char *qkv_context_threads_note(const struct qkv_context *ctx);

@@ -44,8 +44,8 @@ QKV_API bool qkv_format_at(size_t i, const char **name, const char **help);
  *     if (!status) status = qkv_model_load(ctx, folder, &model);
  * Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_model_precision(struct qkv_context *ctx, const char *folder, enum qkv_precision *precision);
-/* Writes a model folder, beside an old one, which it replaces as a whole; files of other names go along, and an old folder that
- * cannot be moved must be empty. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC. */
+/* Writes a model folder, beside an old one, which it replaces as a whole; files of other names go along, and an old
+ * folder that cannot be moved must be empty. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *folder);
 /* The same with all matrices in the number format of that name (qkv_format_at), rounded to nearest; biases and norms stay
  * as they are. No such format, and a planned model: QKV_ARGUMENT; numbers that are too large for it: QKV_NUMBER; a

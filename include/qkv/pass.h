@@ -23,19 +23,20 @@ extern "C" {
 enum qkv_attention_stage { QKV_ATTENTION_STAGE_LIST(QKV_ATTENTION_STAGE_ENUM) };
 #undef QKV_ATTENTION_STAGE_ENUM
 
-/* The shape of an array with a value for each query and key: (B or 1, H or 1, Tq or 1, keys); 1 broadcasts, but over keys.
- * With fewer keys than there are, those behind are masked, as ONNX pads a mask with false and −inf. Strides are in
- * elements, keys lie side by side; strides that are all 0 mean that the array is packed. */
+/* The shape of an array with a value for each query and key: (B or 1, H or 1, Tq or 1, keys); 1 broadcasts, but over
+ * keys. With fewer keys than there are, those behind are masked, as ONNX pads a mask with false and −inf. Strides are
+ * in elements, keys lie side by side; strides that are all 0 mean that the array is packed. */
 struct qkv_pair_shape {
     size_t B, H, Tq, Tk;
     size_t batch, head, row;
 };
 QKV_API struct qkv_pair_shape qkv_pair_shape_defaults(void); /* no array: nothing in it */
-/* Which keys the queries of an attention may attend to, element by element. The numbers are read by the forward pass, its backward and
- * qkv_pass_weights, and stay as they are until then. */
+/* Which keys the queries of an attention may attend to, element by element. The numbers are read by the forward pass,
+ * its backward and qkv_pass_weights, and stay as they are until then. */
 struct qkv_dense_mask {
     const uint8_t *data; /* only keys where this is not 0 (true = attend); NULL: all */
-    /* (B or 1, H or 1, Tq or 1, keys), Tq and Tk being the positions of the longest sequences; all 0: (B,1,Tq,Tk), packed */
+    /* (B or 1, H or 1, Tq or 1, keys), Tq and Tk being the positions of the longest sequences; all 0: (B,1,Tq,Tk),
+     * packed */
     struct qkv_pair_shape shape;
 };
 QKV_API struct qkv_dense_mask qkv_dense_mask_defaults(void); /* all keys */
@@ -48,10 +49,10 @@ struct qkv_batch {
     const int32_t *ids;     /* (B,T), or packed (rows) */
     const int32_t *lengths; /* (B): how many positions of each row there are; NULL: all T. Packed: NULL */
     /* Documents side by side in a row, as key_documents of struct qkv_mask: numbers that do not fall along a row, negative past its length
-     * only. A position sees its own document alone, and positions, of whatever kind, count from where that begins. What a document
-     * gives does not depend on the others, and agrees with what it gives as a row of its own within rounding, as keys are summed from
-     * other places: about 3e-6 of the size of scores in fp32, 4e-2 in bf16; targets are the caller's. Models of one stack, not
-     * classifiers. */
+     * only. A position sees its own document alone, and positions, of whatever kind, count from where that begins. What
+     * a document gives does not depend on the others, and agrees with what it gives as a row of its own within
+     * rounding, as keys are summed from other places: about 3e-6 of the size of scores in fp32, 4e-2 in bf16; targets
+     * are the caller's. Models of one stack, not classifiers. */
     /* (B,T); NULL: a row is one. Not of packed sequences, which do not see one another anyway */
     const int32_t *documents;
     const int32_t *prefix;  /* (B), of causal models of one stack: the first prefix[b] positions of a row, at most its
@@ -100,9 +101,9 @@ struct qkv_batch {
      * the others cost no head. NULL: all of them. Not for classify */
     const size_t *scored;
     size_t scored_count; /* with scored; 0 for none */
-    /* Experimental: masks of all layers, besides what the spec, lengths, documents and prefix leave: of self attention, (B,1,T,T) as
-     * tutorials make it, and of models of both stacks of the encoder's (B,1,source_T,source_T) and of cross attention (B,1,T,source_T).
-     * A position that may attend to nothing gets 0 from its attention. */
+    /* Experimental: masks of all layers, besides what the spec, lengths, documents and prefix leave: of self attention,
+     * (B,1,T,T) as tutorials make it, and of models of both stacks of the encoder's (B,1,source_T,source_T) and of
+     * cross attention (B,1,T,source_T). A position that may attend to nothing gets 0 from its attention. */
     struct qkv_dense_mask mask, source_mask, cross_mask;
 };
 /* An empty batch, without targets. */

@@ -5,8 +5,9 @@
  * can say is refused with the key of config.json that says so; nothing is approximated. Matrices in bf16 and f16 that stand there as a
  * model has them are mapped, and fused ones are cut where they lie; those stored in another order are copied in fp32. Dropout is a
  * matter of training and not taken over. Matrices in 8 bits with a scale for each block (DeepSeek V3) and experts in MXFP4 (gpt-oss) are
- * read as floats. Weights that are no parameters there, as the final_logits_bias of BART and the corrections of DeepSeek V3, which balancing has moved, are frozen
- * (qkv_model_set_trainable), and stay so in a run that begins with the model. */
+ * read as floats. Weights that are no parameters there, as the final_logits_bias of BART and the corrections of
+ * DeepSeek V3, which balancing has moved, are frozen (qkv_model_set_trainable), and stay so in a run that begins with
+ * the model. */
 #ifndef QKV_PUBLIC_PUBLISHED_H
 #define QKV_PUBLIC_PUBLISHED_H
 
@@ -23,8 +24,8 @@ QKV_API const char *qkv_model_family(const struct qkv_model *model);
 /* Why a published model has no tokenizer though its folder has a tokenizer.json: a sentence; NULL where it has one, or there is no
  * file. Such a model works by ids. Owned by the model. */
 QKV_API const char *qkv_model_tokenizer_problem(const struct qkv_model *model);
-/* What is wrong in a published folder and changes nothing of what is read, as a total_size of its index that is not that of
- * the tensors: a sentence; NULL where nothing is. Owned by the model. */
+/* What is wrong in a published folder and changes nothing of what is read, as a total_size of its index that is not
+ * that of the tensors: a sentence; NULL where nothing is. Owned by the model. */
 QKV_API const char *qkv_model_warning(const struct qkv_model *model);
 /* How the folder of a model makes vectors of texts, as sentence-transformers reads it from modules.json; false: it does not say. *most: the
  * most tokens of a text, of which the first are kept; 0: the context. Any thread. */
@@ -53,8 +54,9 @@ QKV_API bool qkv_folder_has_weights(const char *folder);
 /* Writes the model as a published folder: config.json, model.safetensors and, where it is known, tokenizer.json, tokenizer_config.json
  * and generation_config.json, with all numbers in
  * the format of that name (qkv_format_at). The family is that of `type`; NULL: the one that the model came from, or the first
- * that has all of its spec. A model that none has is refused (QKV_SPEC) with what the nearest one has otherwise. QKV_NUMBER, QKV_FILE, the folder: as
- * qkv_model_export. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
+ * that has all of its spec. A model that none has is refused (QKV_SPEC) with what the nearest one has otherwise.
+ * QKV_NUMBER, QKV_FILE, the folder: as qkv_model_export. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC,
+ * QKV_NUMBER. */
 QKV_API enum qkv_status qkv_model_export_published(struct qkv_model *model, const char *type, const char *format,
                                                    const char *folder);
 

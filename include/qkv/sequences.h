@@ -35,9 +35,10 @@ QKV_API enum qkv_status qkv_sequence_encode(struct qkv_context *ctx, const struc
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_source_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                           size_t size, bool begin, bool end, int32_t **ids, size_t *count);
-/* The ids of a text in which each QKV_TOKEN_MASK, and each writing of the token `mask` ("[MASK]"), becomes the id `mask`; no other
- * special is looked for, and the tokenizer's template is placed around the text. Where tokens bring their leading space along (words, bpe), spaces before a mask belong to what it hides.
- * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+/* The ids of a text in which each QKV_TOKEN_MASK, and each writing of the token `mask` ("[MASK]"), becomes the id
+ * `mask`; no other special is looked for, and the tokenizer's template is placed around the text. Where tokens bring
+ * their leading space along (words, bpe), spaces before a mask belong to what it hides. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_masked_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                           size_t size, int32_t mask, int32_t **ids, size_t *count);
 
@@ -192,9 +193,9 @@ struct qkv_line_options {
 /* Experimental: a line that is too long is an error, which names it. */
 QKV_API struct qkv_line_options qkv_line_defaults(void);
 
-/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. A model of one class (a regression, a
- * reranker) has a score of each line, as it comes from the head, and NaN for a blank one. What is said of a line does not depend on its
- * neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+/* Probabilities of the classes, (count,classes), of lines of text; a blank line gives zeros. A model of one class (a
+ * regression, a reranker) has a score of each line, as it comes from the head, and NaN for a blank one. What is said of
+ * a line does not depend on its neighbours. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      float *probabilities);
 /* The same of a safetensors file of examples: in.pixels, in.features, in.vectors or in.ids, as the model reads. *probabilities
@@ -202,9 +203,9 @@ QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const 
  * QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path, float **probabilities,
                                               size_t *count);
-/* One example of such a file, counted from 0, as a batch of one sequence: with in.targets, where the file has them, as targets. The
- * model must outlive it. *example is the caller's, freed with qkv_example_free. Experimental. Fails with QKV_ARGUMENT (there is no such
- * example), QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
+/* One example of such a file, counted from 0, as a batch of one sequence: with in.targets, where the file has them, as
+ * targets. The model must outlive it. *example is the caller's, freed with qkv_example_free. Experimental. Fails with
+ * QKV_ARGUMENT (there is no such example), QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 struct qkv_example;
 QKV_API enum qkv_status qkv_example_read(struct qkv_model *model, const char *path, size_t index,
                                          struct qkv_example **example);
@@ -219,24 +220,24 @@ QKV_API void qkv_example_free(struct qkv_example *example);
 QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
                                           const struct qkv_line_options *options, float *probabilities);
 
-/* Experimental: the same of pairs of texts, firsts[i] and seconds[i], joined as the tokenizer's template of pairs says, with the types of
- * both; what has too many tokens is cut where it is longer. Both texts blank: zeros, or NaN. Fails with QKV_ARGUMENT, QKV_MEMORY,
- * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+/* Experimental: the same of pairs of texts, firsts[i] and seconds[i], joined as the tokenizer's template of pairs says,
+ * with the types of both; what has too many tokens is cut where it is longer. Both texts blank: zeros, or NaN. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *firsts,
                                            const char *const *seconds, size_t count,
                                            const struct qkv_line_options *options, float *probabilities);
 
 /* Probabilities of the classes of words, by a model whose head classifies tokens: those of the first token of each. `words` are those of
  * all sentences, one after the other, counts[i] of them in sentence i; a sentence is encoded as its words with a space between two.
- * (all words,classes) floats; zeros (of one class NaN) for words of a sentence that is skipped, and for those that are cut away. Experimental. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+ * (all words,classes) floats; zeros (of one class NaN) for words of a sentence that is skipped, and for those that are
+ * cut away. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *words, const size_t *counts,
                                            size_t sentences, const struct qkv_line_options *options,
                                            float *probabilities);
 
-/* The likeliest tokens in place of each mask of a text, best first: `top` of them for each mask. A mask is QKV_TOKEN_MASK, or as the
- * tokenizer writes its own ("[MASK]"). Where tokens bring their leading space along (words, bpe), spaces before a mask belong to what
- * it hides. */
+/* The likeliest tokens in place of each mask of a text, best first: `top` of them for each mask. A mask is
+ * QKV_TOKEN_MASK, or as the tokenizer writes its own ("[MASK]"). Where tokens bring their leading space along (words,
+ * bpe), spaces before a mask belong to what it hides. */
 struct qkv_filling {
     int32_t id;
     double probability;
@@ -254,9 +255,9 @@ QKV_API enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text,
 /* Numbers of a vector of a text, C: the width of the encoder, or of a decoder alone, or of the last dense layer that the model's folder has
  * behind the pooling. Any thread. Experimental. */
 QKV_API size_t qkv_embed_width(const struct qkv_model *model);
-/* Vectors of lines of text, (count,C): hidden states of the encoder, or of a decoder alone, pooled over the tokens of a line;
- * `normalize` makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE,
- * QKV_NUMBER. */
+/* Vectors of lines of text, (count,C): hidden states of the encoder, or of a decoder alone, pooled over the tokens of a
+ * line; `normalize` makes their length 1. A blank line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT,
+ * QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
                                   bool normalize, float *vectors);
 /* Experimental: how vectors are made. Dense layers of the model's folder follow the pooling always. */

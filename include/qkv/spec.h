@@ -203,8 +203,8 @@ struct qkv_number_list {
  *   dynamic   n > original_context: the base theta·(factor·n/original_context − (factor − 1))^(d/(d − 2)), else theta
  *   ntk       the base theta·factor^(d/(d − 2))
  *   yarn      f[j]·(ramp(j)/factor + 1 − ramp(j)), ramp(j) = (j − low)/(high − low) within 0 and 1, low and high being
- *             d·ln(original_context/(2π·beta))/(2·ln theta) of beta_fast and beta_slow, rounded down and up with truncate; then low
- *             is at least 0, high at most d − 1, and where they are equal high is 0.001 more
+ *             d·ln(original_context/(2π·beta))/(2·ln theta) of beta_fast and beta_slow, rounded down and up with truncate;
+ *             then low is at least 0, high at most d − 1, and where they are equal high is 0.001 more
  *   llama3    wavelengths 2π/f[j] above original_context/low_freq: f[j]/factor; below original_context/high_freq: f[j]; between:
  *             from one to the other, linear in original_context/wavelength
  *   longrope  f[j] / long_factors[j] for n > original_context, else f[j] / short_factors[j]
@@ -231,14 +231,14 @@ struct qkv_position_spec {
     enum qkv_pairing pairing; /* rope: half */
     enum qkv_sinusoid layout; /* sinusoidal: interleaved */
     int offset;               /* sinusoidal, learned: position t has row t + offset of the table, 0 */
-    /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated; with a latent the first 2·⌊rope_dim·fraction/2⌋ of its
-     * last rope_dim ones; 1 */
+    /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated; with a latent the first
+     * 2·⌊rope_dim·fraction/2⌋ of its last rope_dim ones; 1 */
     double fraction;
     struct qkv_scaling_spec scaling; /* rope: none */
     enum qkv_alibi_form form;        /* alibi: press */
     double max;                      /* alibi, mpt: the exponent of the last slope of a power of two of heads, 8 */
-    /* alibi: slopes are weights of the stack, which start from the form's; of form falcon they are divided by √head_dim where they
-     * are used, as its fixed ones; false */
+    /* alibi: slopes are weights of the stack, which start from the form's; of form falcon they are divided by √head_dim
+     * where they are used, as its fixed ones; false */
     bool learn;
     int buckets;      /* buckets: how many; half of them are of later keys where attention is not causal, 32 */
     int max_distance; /* buckets, relative: from there on all distances share one, 128 */
@@ -260,9 +260,9 @@ struct qkv_qk_norm_spec {
     enum qkv_norm_over over;   /* head */
 };
 /* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): keys and values are made of a latent c = norm(x·kv_aᵀ), rank
- * wide; a key has besides rope_dim channels that all heads share, made of x. The cache keeps c and these alone, and calls with one fold
- * the projections into q and y: scores agree with those of a pass within rounding, about 2e-6 of their size in fp32 and 1e-2 in
- * bf16 (more where a rounding chooses another expert). */
+ * wide; a key has besides rope_dim channels that all heads share, made of x. The cache keeps c and these alone, and
+ * calls with one fold the projections into q and y: scores agree with those of a pass within rounding, about 2e-6 of
+ * their size in fp32 and 1e-2 in bf16 (more where a rounding chooses another expert). */
 struct qkv_latent_spec {
     bool given;     /* false (null in JSON): keys and values are made of x */
     int rank;       /* at most d_model; 4·head_dim, at most d_model/2 */
@@ -311,11 +311,12 @@ struct qkv_experts_spec {
     enum qkv_group_score group_score; /* top2 for sigmoid, else max */
     int shared;       /* the width of a feed-forward beside the experts, which all rows go through; 0: none */
     bool shared_gate; /* it is multiplied by sigmoid(x·w) (Qwen2-MoE); false */
-    /* Losses that only gradients know. Each layer with experts adds a mean over the sequences of the batch (loss_sequences of struct
-     * qkv_batch) of what one sequence has, T being its positions within its length: balance_loss · experts/(top_k·T) · Σ_e n_e · p_e,
-     * n_e being how many of its T·top_k choices are expert e, which has no gradient, and p_e the mean over its positions of the
-     * probability of e: softmax over all logits, with sigmoid the sigmoids over their sum, whatever is then chosen (Fedus et al.
-     * 2021, per sequence; 0.01, with a correction 0); and z_loss · the mean of (log Σ exp(logits))² (Zoph et al. 2022; 0). */
+    /* Losses that only gradients know. Each layer with experts adds a mean over the sequences of the batch
+     * (loss_sequences of struct qkv_batch) of what one sequence has, T being its positions within its length:
+     * balance_loss · experts/(top_k·T) · Σ_e n_e · p_e, n_e being how many of its T·top_k choices are expert e, which
+     * has no gradient, and p_e the mean over its positions of the probability of e: softmax over all logits, with
+     * sigmoid the sigmoids over their sum, whatever is then chosen (Fedus et al. 2021, per sequence; 0.01, with a
+     * correction 0); and z_loss · the mean of (log Σ exp(logits))² (Zoph et al. 2022; 0). */
     double balance_loss, z_loss;
 };
 struct qkv_ffn_spec {
@@ -330,16 +331,16 @@ struct qkv_ffn_spec {
 struct qkv_layer_spec {
     char name[QKV_KIND_NAME]; /* letters, digits, _ and -; "" where it is the only kind of its stack */
     struct qkv_attention_spec attention;
-    /* In a decoder beside an encoder: attention without causal, windows, latent and position. In JSON a key that it does not say is as
-     * in `attention`, qk_norm, bias, scale, softcap, clip and sinks too; kv_heads, head_dim and value_dim only where it has as many
-     * heads, else they follow from its own. */
+    /* In a decoder beside an encoder: attention without causal, windows, latent and position. In JSON a key that it
+     * does not say is as in `attention`, qk_norm, bias, scale, softcap, clip and sinks too; kv_heads, head_dim and
+     * value_dim only where it has as many heads, else they follow from its own. */
     struct qkv_attention_spec cross;
     struct qkv_norm_spec norm;
     struct qkv_ffn_spec ffn;
     /* multiplies what each sublayer adds to the residual stream (Granite), 1; any number but 0 */
     double residual_scale;
-    /* in a decoder beside an encoder: no self attention, but cross attention and feed-forward; false. `attention` then says only what
-     * `cross` takes over, and has no position */
+    /* in a decoder beside an encoder: no self attention, but cross attention and feed-forward; false. `attention` then
+     * says only what `cross` takes over, and has no position */
     bool cross_only;
     /* on what each sublayer adds to the residual stream; 0 (null in JSON): the spec's; negative (0 in JSON): none */
     double residual_dropout;
@@ -392,7 +393,8 @@ enum qkv_transform_activation { QKV_TRANSFORM_NONE, QKV_FFN_LIST(QKV_SPEC_ENUM_T
 /* Between hidden states and scores: norm(activation(x·Wᵀ + b)). For a classifier, of the pooled states (BERT's pooler). */
 struct qkv_head_transform_spec {
     bool given;                               /* false (null in JSON): none */
-    /* of what it gives; the spec's d_model, also where the stack that the head reads has its own. With a tied head, the embedding's */
+    /* of what it gives; the spec's d_model, also where the stack that the head reads has its own. With a tied head, the
+     * embedding's */
     int width;
     enum qkv_transform_activation activation; /* none */
     bool bias;                                /* true */
@@ -489,8 +491,8 @@ enum qkv_topology { QKV_ENCODER_ALONE, QKV_DECODER_ALONE, QKV_ENCODER_DECODER };
 QKV_API enum qkv_topology qkv_spec_topology(const struct qkv_spec *spec);
 /* Name and one-line description of the i-th preset; false past the last. */
 QKV_API bool qkv_preset_at(size_t i, const char **name, const char **summary);
-/* What a preset trains with where nothing else is said: options of training, "steps=2000", NULL at the end; NULL: there is no such preset.
- * Any thread. */
+/* What a preset trains with where nothing else is said: options of training, "steps=2000", NULL at the end; NULL: there
+ * is no such preset. Any thread. */
 QKV_API const char *const *qkv_preset_recipe(const char *name);
 
 #ifdef __cplusplus

@@ -39,8 +39,8 @@ enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const 
 /* Elements of `size` bytes may lie there; NULL is fine. */
 enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
-/* What a checked call writes, forward or with gradients backward, shares no element with its inputs, nor with what else it writes
- * (overlap.c). */
+/* What a checked call writes, forward or with gradients backward, shares no element with its inputs, nor with what else
+ * it writes (overlap.c). */
 enum qkv_status qkv_attention_apart(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                     const struct qkv_attention_gradients *gradients);
 /* The arrays of a call for each query and key, with their strides, into `a`, whose sizes are known: a dense mask and a bias, which
@@ -153,7 +153,8 @@ float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t
 
 /* The dropout of a part of a spec whose own is `own`, 0: none of its own, negative: off; `whole` is the spec's. */
 double qkv_dropout_rate(double own, double whole);
-/* What the spec says of a call: heads, widths, scale, softcap and dropout, its own or `dropout`; and of self attention the distance bias of `tables`, which may be NULL. */
+/* What the spec says of a call: heads, widths, scale, softcap and dropout, its own or `dropout`; and of self attention
+ * the distance bias of `tables`, which may be NULL. */
 struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const struct qkv_position_tables *tables,
                                    double dropout);
 /* What a spec and a call's own mask both allow. */

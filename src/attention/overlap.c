@@ -1,9 +1,11 @@
-/* overlap: what a call writes shares no element with what it reads, nor with what else it writes. Views may well lie between each other,
- * as q, k and v in (B,T,3,H,D) do, so that it is rows that are compared and not the memory from first to last.
+/* overlap: what a call writes shares no element with what it reads, nor with what else it writes. Views may well lie
+ * between each other, as q, k and v in (B,T,3,H,D) do, so that it is rows that are compared and not the memory from
+ * first to last.
  *
- * A row of one view begins `off` + Σ Δ·stride bytes behind a row of the other; they share bytes where that is less than the one is long,
- * and more than the other is long before it. Where strides are those of both, Δ are differences of indices; else rows of one view are
- * gone through, and Δ are the other's indices. Strides are taken from the largest on: a few Δ of each come near enough. */
+ * A row of one view begins `off` + Σ Δ·stride bytes behind a row of the other; they share bytes where that is less than
+ * the one is long, and more than the other is long before it. Where strides are those of both, Δ are differences of
+ * indices; else rows of one view are gone through, and Δ are the other's indices. Strides are taken from the largest
+ * on: a few Δ of each come near enough. */
 #include "attention/attention.h"
 
 enum { DIMENSIONS = 3 };
@@ -73,7 +75,8 @@ static bool overlap_meets(const struct overlap_box *box, int at, ptrdiff_t off) 
     return false;
 }
 
-/* Rows of x against all of y's at once, where strides are the same; those of dimensions with one index do not matter. */
+/* Rows of x against all of y's at once, where strides are the same; those of dimensions with one index do not
+ * matter. */
 static bool overlap_same(const struct overlap_view *x, const struct overlap_view *y, struct overlap_box *box) {
     *box = (struct overlap_box){.before = y->row, .behind = x->row};
     for (int i = 0; i < DIMENSIONS; i++) {

@@ -61,9 +61,10 @@ struct qkv_context {
  * A NULL context only returns the status. */
 enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) QKV_PRINTF(3, 4);
 enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what);
-/* What a public function begins with, behind QKV_CALL, for each pointer that it cannot do without, and for an array of `count`
- * elements: NULL makes it return QKV_ARGUMENT with a sentence that names function and parameter. Functions that return no status
- * return what is neutral. (tests/null_calls.awk calls every public function with NULL for each pointer in turn.) */
+/* What a public function begins with, behind QKV_CALL, for each pointer that it cannot do without, and for an array of
+ * `count` elements: NULL makes it return QKV_ARGUMENT with a sentence that names function and parameter. Functions that
+ * return no status return what is neutral. (tests/null_calls.awk calls every public function with NULL for each pointer
+ * in turn.) */
 #define QKV_NEED(context, pointer)                                                                                     \
     do {                                                                                                               \
         if (!(pointer)) return qkv_fail_null(context, __func__, #pointer, NULL);                                       \
@@ -246,9 +247,9 @@ void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *a
 /* The same for a range cut into pieces of `grain` elements: body(argument, begin, end, thread). */
 typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread);
 void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
-/* The threads beside the caller's (team.c). Sees that there are `threads` with the caller's, and returns how many there are: fewer where
- * the system makes no more. qkv_context_create starts those of a context; a context that was given more since, or whose
- * process is a forked child, starts them with its next loop. */
+/* The threads beside the caller's (team.c). Sees that there are `threads` with the caller's, and returns how many there
+ * are: fewer where the system makes no more. qkv_context_create starts those of a context; a context that was given
+ * more since, or whose process is a forked child, starts them with its next loop. */
 int qkv_team_start(struct qkv_context *ctx, int threads);
 /* Ends them. */
 void qkv_team_free(struct qkv_context *ctx);
@@ -347,8 +348,8 @@ void qkv_replace_cancel(struct qkv_replace *replace); /* harmless after a commit
 enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char **out);
 /* All of it in one call. */
 enum qkv_status qkv_write_file(struct qkv_context *ctx, const char *path, const void *data, size_t n);
-/* A folder that is written whole beside an old one (replace_folder.c): write into `temporary`, then commit or cancel. What the old
- * folder has besides goes into the new one. A folder that cannot change places must be empty. */
+/* A folder that is written whole beside an old one (replace_folder.c): write into `temporary`, then commit or cancel.
+ * What the old folder has besides goes into the new one. A folder that cannot change places must be empty. */
 struct qkv_replace_folder {
     struct qkv_context *ctx;
     char *shown, *path, *temporary; /* as it was given; links followed; NULL: none is there any more */

@@ -26,8 +26,8 @@ static enum qkv_status json_load_fail(struct qkv_context *ctx, const struct qkv_
                     text->help ? text->help : "");
 }
 
-/* Whether objects and lists are nested deeper than DEEPEST, which no file is that means something: jansson reads, copies and prints
- * them by calling itself, with up to 300 bytes of the stack for each, and has a limit of 2,048. */
+/* Whether objects and lists are nested deeper than DEEPEST, which no file is that means something: jansson reads,
+ * copies and prints them by calling itself, with up to 300 bytes of the stack for each, and has a limit of 2,048. */
 static bool json_load_is_deep(const char *text, size_t size) {
     size_t depth = 0;
     bool quoted = false;

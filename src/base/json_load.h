@@ -13,10 +13,11 @@ struct qkv_json_text {
     const void *data; /* may be NULL where size is 0 */
     size_t size, max_size;
 };
-/* Reads one object or list: *root gets a reference, NULL on failure. Refused (QKV_FORMAT, line and column are named where
- * there are any): more than max_size bytes, nothing at all, a byte order mark, more than 128 objects or lists in each other,
- * keys that come twice in an object, U+0000 in a text, bytes that are not UTF-8, anything behind the end. An integer that 64
- * bits do not hold is read as a real. QKV_MEMORY where memory ran out. Without a context only the status. */
+/* Reads one object or list: *root gets a reference, NULL on failure. Refused (QKV_FORMAT, line and column are named
+ * where there are any): more than max_size bytes, nothing at all, a byte order mark, more than 128 objects or lists in
+ * each other, keys that come twice in an object, U+0000 in a text, bytes that are not UTF-8, anything behind the end.
+ * An integer that 64 bits do not hold is read as a real. QKV_MEMORY where memory ran out. Without a context only the
+ * status. */
 enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_text *text, json_t **root);
 /* One value of any kind, a number as well, from a zero-terminated text; NULL where it is none. */
 json_t *qkv_json_value(const char *text);

@@ -1,5 +1,5 @@
-/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. Without a writer nothing is written; a key
- * that is NULL is empty, and a value that is NULL is null. */
+/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. Without a writer nothing is written; a
+ * key that is NULL is empty, and a value that is NULL is null. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>

@@ -60,7 +60,8 @@ char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n) {
     return copy;
 }
 
-/* Whether there is memory for a quarter more than a list needs now: addresses that it has besides take none before they are used. */
+/* Whether there is memory for a quarter more than a list needs now: addresses that it has besides take none before they
+ * are used. */
 static bool list_fits(struct qkv_context *ctx, size_t capacity, size_t need, size_t size) {
     size_t more = need - qkv_min(capacity, need) + need / 4;
     return !qkv_multiply(more, size, &more) || block_fits(ctx, more); /* one that is too large fails by itself */

@@ -1,9 +1,10 @@
 /* replace_folder: a folder is written beside the old one and takes its place when it is whole and on disk.
  *
- * The temporary is called .NAME.PID.N.tmp, as those of files are (replace.c), and locked for as long as its writer lives, so
- * that the next writer of the same NAME can tell what a killed one left behind. The two folders change places in one step
- * (renameat2); where the file system knows none, the old one is called .NAME.PID.N.old in between, and whoever writes next
- * puts it back. What the old folder has and the new one has not goes into the new one, as second names of the same files. */
+ * The temporary is called .NAME.PID.N.tmp, as those of files are (replace.c), and locked for as long as its writer
+ * lives, so that the next writer of the same NAME can tell what a killed one left behind. The two folders change places
+ * in one step (renameat2); where the file system knows none, the old one is called .NAME.PID.N.old in between, and
+ * whoever writes next puts it back. What the old folder has and the new one has not goes into the new one, as second
+ * names of the same files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,8 @@
 
 enum { FOLDER_NAME = 200, FOLDER_ROOM = FOLDER_NAME + 64 };
 
-/* Calls visit(user, a/NAME, b/NAME, NAME) for all that a folder holds, up to one that fails; b may be NULL. errno, or 0. */
+/* Calls visit(user, a/NAME, b/NAME, NAME) for all that a folder holds, up to one that fails; b may be NULL. errno, or
+ * 0. */
 typedef int folder_visit(void *user, const char *a, const char *b, const char *name);
 static int folder_walk(const char *a, const char *b, folder_visit *visit, void *user) {
     DIR *open = opendir(a);
@@ -47,7 +49,8 @@ static bool folder_there(const char *path) {
     return lstat(path, &info) == 0;
 }
 
-/* ---- clearing away ----------------------------------------------------------------------------------------------------- */
+/* ---- clearing away
+ * ----------------------------------------------------------------------------------------------------- */
 
 static int folder_remove_one(void *device, const char *path, const char *none, const char *name) {
     (void)none, (void)name;
@@ -111,7 +114,8 @@ static int folder_sweep_one(void *user, const char *entry, const char *none, con
     return 0;
 }
 
-/* ---- begin ------------------------------------------------------------------------------------------------------------- */
+/* ---- begin
+ * ------------------------------------------------------------------------------------------------------------- */
 
 /* Whether the current folder is the one at `path`, or lies in it. */
 static bool folder_is_current(const char *path) {
@@ -211,7 +215,8 @@ enum qkv_status qkv_replace_folder_begin(struct qkv_context *ctx, const char *pa
     return status;
 }
 
-/* ---- commit ------------------------------------------------------------------------------------------------------------- */
+/* ---- commit
+ * ------------------------------------------------------------------------------------------------------------- */
 
 /* Gives what is new the permissions and, where this user may give it, the owner of what was there. */
 static void folder_like(const char *path, const struct stat *old, const struct stat *new) {

@@ -1,11 +1,12 @@
 /* team: the threads that work beside the caller of a context, how they wait for work, and when they had better not.
  *
- * A turn is one loop over items. The caller opens it, takes items itself, and closes it when none is left: a thread that comes later
- * finds it closed, so the caller waits only for threads that are at work on an item, never for one that the system has not run yet.
- * Who waits spins for some microseconds and then sleeps (futex), so waiting takes no CPU that others could use, and the next
- * turn often needs no call of the system. Every thread keeps an account of the time that it saves the caller and that the caller
- * waits for it. Where it costs more than it saves, because other programs take its CPU away in the middle of an item or because
- * turns are too short to share, it rests, and tries again later. Who takes an item changes no result (qkv_parallel). */
+ * A turn is one loop over items. The caller opens it, takes items itself, and closes it when none is left: a thread
+ * that comes later finds it closed, so the caller waits only for threads that are at work on an item, never for one
+ * that the system has not run yet. Who waits spins for some microseconds and then sleeps (futex), so waiting takes no
+ * CPU that others could use, and the next turn often needs no call of the system. Every thread keeps an account of the
+ * time that it saves the caller and that the caller waits for it. Where it costs more than it saves, because other
+ * programs take its CPU away in the middle of an item or because turns are too short to share, it rests, and tries
+ * again later. Who takes an item changes no result (qkv_parallel). */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -21,7 +22,8 @@
 #include "base/base.h"
 
 /* Seconds. */
-#define SPIN           100e-6 /* a wait that others do not disturb: longer than what one thread does alone between turns */
+/* A wait that others do not disturb: longer than what one thread does alone between turns. */
+#define SPIN           100e-6
 #define SPIN_DISTURBED 5e-6
 #define GAP            100e-6 /* a spinning thread that is stopped for so long was disturbed */
 #define DISTURBED      0.1    /* for so long it is taken for granted that others want the CPUs too */
@@ -118,7 +120,8 @@ static void team_wake(struct qkv_team *team, size_t items) {
     if (missing > 0) atomic_fetch_sub(&team->sleeping, futex_wake(&team->state, missing < 2 ? missing : 2));
 }
 
-/* ---- a thread of the team ------------------------------------------------------------------------------------------ */
+/* ---- a thread of the team
+ * ------------------------------------------------------------------------------------------ */
 
 static unsigned turn_of(unsigned state) {
     return state & ~(unsigned)(TURN - 1);
@@ -165,7 +168,8 @@ static void team_items(struct qkv_team *team, int thread) {
         team->body(team->argument, item, thread);
 }
 
-/* What the caller gained by it in this turn: seconds of items that ran beside its own, less those that it waits for it. */
+/* What the caller gained by it in this turn: seconds of items that ran beside its own, less those that it waits for
+ * it. */
 static double thread_gain(const struct qkv_team *team, double entered) {
     const double now = qkv_clock(), worked = now - entered;
     if (atomic_load_explicit(&team->state, memory_order_acquire) & OPEN) return worked;
@@ -205,7 +209,8 @@ static void *thread_run(void *argument) {
     return NULL;
 }
 
-/* ---- the caller ------------------------------------------------------------------------------------------------------ */
+/* ---- the caller
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* Waits until all threads have left the turn. */
 static void team_join(struct qkv_team *team) {
@@ -296,8 +301,8 @@ static void team_end(struct qkv_team *team) {
     team_clear(team);
 }
 
-/* Where the system has no more, half of those that it had are given back, so that something is left for others, and for the
- * caller's memory. */
+/* Where the system has no more, half of those that it had are given back, so that something is left for others, and for
+ * the caller's memory. */
 int qkv_team_start(struct qkv_context *ctx, int threads) {
     if (threads <= 1) return 1;
     struct qkv_team *team = ctx->team ? ctx->team : (ctx->team = team_create());

@@ -75,11 +75,11 @@ struct qkv_family_kind {
 struct qkv_family_layers {
     const char *list; /* the key with a value for each layer; NULL: there is none */
     const struct qkv_family_kind *kinds;
-    /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as listed, or 0. -1: it
-     * may not be what the list says */
+    /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as
+     * listed, or 0. -1: it may not be what the list says */
     int (*kind)(const json_t *config, int layer, int listed);
-    /* sets the keys that say what is one, beside a list or without, of the values of all layers, or, beside a list, of their names;
-     * what they cannot say is found out later */
+    /* sets the keys that say what is one, beside a list or without, of the values of all layers, or, beside a list, of
+     * their names; what they cannot say is found out later */
     void (*write)(json_t *config, const json_t *values);
     /* keys that `kind` reads: whole numbers, and a list, of layers or of a type for each; NULL: none */
     const char *numbers[2], *layers;
@@ -114,18 +114,20 @@ struct qkv_family_tensor {
 
 struct qkv_family {
     const char *type; /* model_type, with commas where there are several */
-    /* the classes that it reads, the first one being that of a config.json without; commas. What a name ends with is the key `class`
-     * of tables: "ForTokenClassification" of BertForTokenClassification, "Model" of BertModel (family_classes.c) */
+    /* the classes that it reads, the first one being that of a config.json without; commas. What a name ends with is
+     * the key `class` of tables: "ForTokenClassification" of BertForTokenClassification, "Model" of BertModel
+     * (family_classes.c) */
     const char *architectures;
     const char *classes; /* of that key: classes that are read as another one, "ForPreTraining=ForMaskedLM" */
     const char *stacks;  /* "decoder", "encoder" or "encoder decoder" */
-    const char *
-        aliases; /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have; "!": theirs wins over it */
+    /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have; "!": theirs wins over it */
+    const char *aliases;
     const char *defaults; /* what a key is where config.json has none */
     const char *needs;    /* keys with the only value that can be read */
     const char *idle;     /* keys that change nothing, beside those of all families: patterns with spaces; NULL: none */
     const char *spec;     /* what all of them have */
-    /* where layers with and without a window are rotated each in their own way, the keys of their bases; NULL: all in one way */
+    /* where layers with and without a window are rotated each in their own way, the keys of their bases; NULL: all in
+     * one way */
     const char *rotations[2];
     bool
         scaling_of_all; /* the rope_scaling of older files is for both of them, not for layers without a window alone */
@@ -153,8 +155,8 @@ extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[]
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
     qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
 extern const struct qkv_family_rule qkv_family_t5_feed_forwards[], qkv_family_head_biases[];
-/* The classes that are made of any decoder: a language model, classifiers of texts by their last token and of tokens, answers to questions
- * (two classes of tokens: where an answer begins, and where it ends), and the decoder alone. */
+/* The classes that are made of any decoder: a language model, classifiers of texts by their last token and of tokens,
+ * answers to questions (two classes of tokens: where an answer begins, and where it ends), and the decoder alone. */
 extern const struct qkv_family_rule qkv_family_decoder_classes[];
 /* Their heads: a classifier of tokens is called `tokens`, the language model's `lm`. */
 #define QKV_FAMILY_DECODER_HEADS(tokens, lm)                                                                           \
@@ -173,16 +175,16 @@ extern const struct qkv_family_rule qkv_family_decoder_classes[];
 extern const char *const qkv_family_answer[2];
 /* What a language model alone has of a head: a classifier's scores are as they come. */
 #define QKV_FAMILY_SCORES "tie='none'; head.scale=1.0; head.softcap=0.0"
-/* The key `class` of an architecture; NULL: it ends with nothing that is known. And the first architecture of a family that has a class,
- * n bytes of its list; that of a config.json without where none has it. */
+/* The key `class` of an architecture; NULL: it ends with nothing that is known. And the first architecture of a family
+ * that has a class, n bytes of its list; that of a config.json without where none has it. */
 const char *qkv_family_class(const struct qkv_family *family, const char *architecture);
 const char *qkv_family_architecture(const struct qkv_family *family, const char *class, size_t *n);
 /* The matrix of a feed-forward has another name beside gates. */
 #define QKV_FAMILY_T5_UNGATED                                                                                          \
     "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
     "feed_forward_proj=!'gated-relu'; feed_forward_proj=!'gated-tanh'; feed_forward_proj=!'gated-gelu_python'"
-/* Every second layer with a window; those that a list names, all without one. Of Qwen: layers with a window; which layers have experts, and
- * how that is said. */
+/* Every second layer with a window; those that a list names, all without one. Of Qwen: layers with a window; which
+ * layers have experts, and how that is said. */
 extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_listed_windows, qkv_family_qwen_layers;
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
 void qkv_family_write_qwen_sparse(json_t *config, const json_t *values);
@@ -267,7 +269,8 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     {"tie_word_embeddings=true", ""}, {"tie_word_embeddings=false", ""}, {                                             \
         NULL, NULL                                                                                                     \
     }
-/* Its tensors, under the names that the scores have, with the bias of the masked language model where the table has none of its own. */
+/* Its tensors, under the names that the scores have, with the bias of the masked language model where the table has
+ * none of its own. */
 #define QKV_FAMILY_UNTIED_TENSORS(class, scores, bias_)                                                                \
     {"head.weight", scores, 0, 0, "class='" class "'; tie_word_embeddings=false"},                                     \
         {"head.bias", "=" bias_, 0, 0,                                                                                 \
@@ -284,10 +287,12 @@ struct qkv_family_config {
     json_t *keys;
     size_t block[2]; /* rows and columns that have one scale, of matrices in 8 bits; 0: there are none */
     bool packed;     /* experts may be in MXFP4 */
-    /* Of a folder that was read: tensors that are none of the weights and are written again. Owned by the model's origin. */
+    /* Of a folder that was read: tensors that are none of the weights and are written again. Owned by the model's
+     * origin. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;
-    /* written for a model that has less, biases of zeros or the like: what the family has of it; NULL: the same. Owned */
+    /* written for a model that has less, biases of zeros or the like: what the family has of it; NULL: the same.
+     * Owned */
     struct qkv_spec *whole;
 };
 void qkv_family_config_free(struct qkv_family_config *config);
@@ -299,9 +304,10 @@ typedef bool qkv_family_has(const void *user, const char *name);
 /* The spec of a config.json, whose name is for messages. QKV_FORMAT: no known family; QKV_SPEC: what cannot be read, with the key. */
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec);
-/* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it, else of one that has more which
- * weights of zeros or copies fill (config->whole); of the class where one has it as that (NULL: of any). QKV_SPEC: there is none; the
- * sentence says what the nearest one has otherwise, each difference with the setting that avoids it. */
+/* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it, else of one
+ * that has more which weights of zeros or copies fill (config->whole); of the class where one has it as that (NULL: of
+ * any). QKV_SPEC: there is none; the sentence says what the nearest one has otherwise, each difference with the setting
+ * that avoids it. */
 enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const char *class,
                                  const struct qkv_spec *spec, struct qkv_family_config *config);
 /* Its text: `format` is the number format of the matrices, "bfloat16". The caller's, freed with free(); NULL: no memory. */
@@ -333,8 +339,8 @@ bool qkv_family_keeps(const struct qkv_family_config *config, const char *name, 
 /* Another name that a tensor may have in files, of those with number i; false: there is none. */
 bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
 
-/* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that learn. Those that
- * are put together of weights have no numbers before they are made. */
+/* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that
+ * learn. Those that are put together of weights have no numbers before they are made. */
 struct qkv_family_array {
     struct qkv_array array; /* data NULL: not made */
     char *name;
@@ -349,8 +355,8 @@ struct qkv_family_arrays {
     size_t count, capacity;
     size_t *next; /* of each weight, 1 + the next one of the same array; 0: none */
 };
-/* Finds out which there are; qkv_family_arrays_free frees them, on failure too. The config must outlive them. QKV_SPEC: the family has
- * no place for a weight. */
+/* Finds out which there are; qkv_family_arrays_free frees them, on failure too. The config must outlive them. QKV_SPEC:
+ * the family has no place for a weight. */
 enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
                                   struct qkv_family_arrays *out);
 /* Makes the numbers of one, where it has none; and frees those that were made. */
@@ -377,17 +383,20 @@ enum qkv_status qkv_family_refuse_choice(const struct qkv_family_reading *r, con
 bool qkv_family_reads(const struct qkv_family *family, const char *key);
 /* Whether it reads a key, or the key is known to change nothing. */
 bool qkv_family_knows(const struct qkv_family *family, const char *key);
-/* Refuses a key that is neither read nor known to change nothing, but those whose names are about something else: QKV_SPEC. */
+/* Refuses a key that is neither read nor known to change nothing, but those whose names are about something else:
+ * QKV_SPEC. */
 enum qkv_status qkv_family_check_keys(const struct qkv_family_reading *r);
 /* A message about a spec in the words of the config.json that it came of. Freed with free(); NULL: no memory. */
 char *qkv_family_reword(const struct qkv_family_reading *r, const char *message);
-/* Rotations become the keys of tables; those of layers with and without a window, where each have their own, these two. */
+/* Rotations become the keys of tables; those of layers with and without a window, where each have their own, these
+ * two. */
 #define QKV_FAMILY_FULL_SCALING  "@full_scaling"
 #define QKV_FAMILY_LOCAL_SCALING "@local_scaling"
 enum qkv_status qkv_family_spell_rotations(const struct qkv_family_reading *r);
 /* The other way round, for a file. */
 void qkv_family_write_rotations(const struct qkv_family *family, json_t *config);
-/* Whether a key is one of a scaled rotation; and the other way round, the key for one of a scaling of a spec. NULL: there is none. */
+/* Whether a key is one of a scaled rotation; and the other way round, the key for one of a scaling of a spec. NULL:
+ * there is none. */
 bool qkv_family_scaling_has(const char *key);
 const char *qkv_family_scaling_key(const char *ours);
 

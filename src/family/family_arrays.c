@@ -119,7 +119,8 @@ static const struct qkv_weight *table_of_head(const struct qkv_model *model) {
     return table;
 }
 
-/* A weight that the family has and the model has not: a head is a copy of the table that it shares, anything else is zeros. */
+/* A weight that the family has and the model has not: a head is a copy of the table that it shares, anything else is
+ * zeros. */
 static enum qkv_status array_invent(struct filled *f, const struct qkv_array *ours) {
     const struct qkv_family_config *config = f->to->config;
     const struct qkv_weight *table = strcmp(ours->name, "head.weight") ? NULL : table_of_head(f->to->model);

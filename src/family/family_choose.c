@@ -1,4 +1,5 @@
-/* Which family has a model: what is written for each of them is read again, and only a config.json that gives the very spec is one. */
+/* Which family has a model: what is written for each of them is read again, and only a config.json that gives the very
+ * spec is one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ static void spec_strip(struct qkv_spec *spec) {
     }
 }
 
-/* ---- one family ------------------------------------------------------------------------------------------------------ */
+/* ---- one family
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* A family, and what a spec must set to be one of its models. */
 struct nearest {
@@ -36,7 +38,8 @@ struct nearest {
     char why[400]; /* why settings do not make it one */
 };
 
-/* Counts what the config.json of n->whole has otherwise; false: it cannot be read, or settings cannot make it the same. */
+/* Counts what the config.json of n->whole has otherwise; false: it cannot be read, or settings cannot make it the
+ * same. */
 static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qkv_family_settings *settings,
                            size_t *count) {
     struct qkv_family_config config;
@@ -113,7 +116,8 @@ static bool approach(struct qkv_context *ctx, const struct qkv_spec *spec, struc
     return false;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------- */
+/* ---- all of them
+ * ------------------------------------------------------------------------------------------------------- */
 
 static bool has_stack(const struct qkv_family *family, const char *stack) {
     return strstr(family->stacks, stack) != NULL;

@@ -1,4 +1,5 @@
-/* ELECTRA (Clark et al. 2020): its generator; its discriminator, which scores each token; classifiers, and the encoder alone. */
+/* ELECTRA (Clark et al. 2020): its generator; its discriminator, which scores each token; classifiers, and the encoder
+ * alone. */
 #include "family/family.h"
 
 static const struct qkv_family_rule heads[] = {

@@ -4,8 +4,8 @@
 
 #include "family/family.h"
 
-/* Keys of every config.json that change nothing of what a model computes: names, formats, how it is run, trained and sampled. What
- * generate reads of them is in generation.c. */
+/* Keys of every config.json that change nothing of what a model computes: names, formats, how it is run, trained and
+ * sampled. What generate reads of them is in generation.c. */
 static const char without_effect[] =
     "model_type architectures architecture transformers_version torch_dtype dtype _name_or_path name_or_path "
     "_commit_hash auto_map quantization_config *attn_implementation* *experts_implementation* "
@@ -23,7 +23,8 @@ static const char without_effect[] =
     "remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens epsilon_cutoff "
     "eta_cutoff num_assistant_tokens* assistant_* target_lookbehind forced_decoder_ids force_bos_token_to_be_generated";
 
-/* Tools leave notes in a config.json. A key that nobody knows may be one, unless its name is about what a model computes. */
+/* Tools leave notes in a config.json. A key that nobody knows may be one, unless its name is about what a model
+ * computes. */
 static const char about_models[] =
     "*act_fn* *activation* *alibi* *attention* *attn* *bias* *block* *cap *capping* *causal* *clip* *conv* *dim *dims "
     "*embed* *eps *epsilon *expert* *ffn* *gate* *gated* *group* *head* *heads *hidden* *kernel* *kv* *lambda* "
@@ -43,7 +44,8 @@ static bool patterns_have(const char *patterns, const char *key) {
     return false;
 }
 
-/* ---- what a table reads ------------------------------------------------------------------------------------------------- */
+/* ---- what a table reads
+ * ------------------------------------------------------------------------------------------------- */
 
 /* A key that is looked for: itself, or, `inside`, any in the object that it is. */
 struct wanted {
@@ -121,7 +123,8 @@ static bool may_matter(const char *key) {
     return patterns_have(about_models, key);
 }
 
-/* ---- that there are no others ----------------------------------------------------------------------------------------- */
+/* ---- that there are no others
+ * ----------------------------------------------------------------------------------------- */
 
 /* null, false, and what is empty say nothing. */
 static bool says_nothing(const json_t *value) {

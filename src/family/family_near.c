@@ -1,5 +1,5 @@
-/* How near a spec is to what a family has: the settings that give it the family's shape. Some of these a family's own weights can say
- * without a change of any number: biases of zeros where there are none. */
+/* How near a spec is to what a family has: the settings that give it the family's shape. Some of these a family's own
+ * weights can say without a change of any number: biases of zeros where there are none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ struct near {
     bool full; /* a setting had no room */
 };
 
-/* ---- settings -------------------------------------------------------------------------------------------------------- */
+/* ---- settings
+ * -------------------------------------------------------------------------------------------------------- */
 
 static bool path_is_in(const char *path, const char *object) {
     const size_t n = strlen(object);
@@ -70,7 +71,8 @@ static void settings_add(struct near *n, const char *path, const json_t *was, co
     n->added++;
 }
 
-/* ---- what needs no other numbers ------------------------------------------------------------------------------------ */
+/* ---- what needs no other numbers
+ * ------------------------------------------------------------------------------------ */
 
 /* The letters of the projections that have a bias. */
 static const char *bias_letters(const json_t *value) {
@@ -94,7 +96,8 @@ static bool is_exact(const char *path, const json_t *ours, const json_t *theirs)
     return false;
 }
 
-/* ---- differences ----------------------------------------------------------------------------------------------------- */
+/* ---- differences
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* The same number in fp32, text, flag or list. */
 static bool same_value(const json_t *a, const json_t *b) {
@@ -123,7 +126,8 @@ static void compare(struct near *n, const char *path, const json_t *ours, const 
     if (!same_value(ours, theirs)) settings_add(n, path, ours, theirs, is_exact(path, ours, theirs));
 }
 
-/* The scale of scores is told where it is that of the width of a head, too; the norm behind all layers is that of the last kind. */
+/* The scale of scores is told where it is that of the width of a head, too; the norm behind all layers is that of the
+ * last kind. */
 static json_t *stack_tree(const struct qkv_spec *spec, const char *name, const struct qkv_stack_spec *stack, int kind) {
     struct qkv_spec alone = *spec;
     struct qkv_stack_spec *stacks[] = {&alone.encoder, &alone.decoder};

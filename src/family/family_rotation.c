@@ -1,5 +1,6 @@
-/* How positions are rotated: rope_parameters, as version 5 of transformers writes it, and rope_scaling become the keys that tables have:
- * the base, the part of a head, and rope_scaling without them; of layers with a window their own, where a family has such. */
+/* How positions are rotated: rope_parameters, as version 5 of transformers writes it, and rope_scaling become the keys
+ * that tables have: the base, the part of a head, and rope_scaling without them; of layers with a window their own,
+ * where a family has such. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,8 @@ static enum qkv_status spell_one(const struct qkv_family_reading *r) {
     return QKV_OK;
 }
 
-/* What layers of a type have: what rope_parameters has for them, and over it the rope_scaling of older files, where that is theirs. */
+/* What layers of a type have: what rope_parameters has for them, and over it the rope_scaling of older files, where
+ * that is theirs. */
 static enum qkv_status spell_type(const struct qkv_family_reading *r, const char *type, const char *theta,
                                   const char *scaling, json_t *old) {
     json_t *own = json_object_get(rotation_object(r->config, "rope_parameters"), type);
@@ -121,7 +123,8 @@ enum qkv_status qkv_family_spell_rotations(const struct qkv_family_reading *r) {
     return status;
 }
 
-/* ---- and back -------------------------------------------------------------------------------------------------------- */
+/* ---- and back
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void write_type(json_t *out, const json_t *config, const char *type, const char *theta, const char *scaling) {
     json_t *value = json_object_get(config, scaling),

@@ -13,7 +13,8 @@ static const struct qkv_family_kind kinds[] = {
     {NULL, NULL, NULL},
 };
 
-/* Every so-manieth layer has no rotation; layers have the window that layer_types says, or else those without a rotation. */
+/* Every so-manieth layer has no rotation; layers have the window that layer_types says, or else those without a
+ * rotation. */
 static int kind_of(const json_t *config, int layer, int listed) {
     const json_int_t interval = json_integer_value(json_object_get(config, "no_rope_layer_interval"));
     const json_t *type = json_array_get(json_object_get(config, "layer_types"), (size_t)layer);

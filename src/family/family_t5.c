@@ -21,8 +21,8 @@ const struct qkv_family_rule qkv_family_t5_feed_forwards[] = {
     {NULL, NULL},
 };
 
-/* A head of its own is taken where files have one, whatever tie_word_embeddings says: that says whether the head is scaled, where
- * scale_decoder_outputs does not. mT5 has no scale. */
+/* A head of its own is taken where files have one, whatever tie_word_embeddings says: that says whether the head is
+ * scaled, where scale_decoder_outputs does not. mT5 has no scale. */
 static const struct qkv_family_rule scales[] = {
     {"model_type='mt5'", "head.scale=1.0"},
     {"scale_decoder_outputs=null; tie_word_embeddings=false", "head.scale=1.0"},

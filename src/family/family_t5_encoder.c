@@ -1,4 +1,5 @@
-/* The encoder of T5 alone, as sentence-t5 and pictures' models have it, and the classifier of tokens that is made of it. */
+/* The encoder of T5 alone, as sentence-t5 and pictures' models have it, and the classifier of tokens that is made of
+ * it. */
 #include "family/family.h"
 
 static const struct qkv_family_rule heads[] = {

@@ -152,7 +152,8 @@ static bool table_has(const struct qkv_family_tensor *row, const struct qkv_fami
     return false;
 }
 
-/* ---- names of classes ------------------------------------------------------------------------------------------------- */
+/* ---- names of classes
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool class_ends(const struct qkv_family_config *config, const char *end) {
     const char *class = json_string_value(json_object_get(config->keys, "class"));

@@ -186,7 +186,8 @@ static json_t *there_scaled(const json_t *config, const json_t *x) {
     return json_real(json_is_true(x) ? sqrt(config_number(config, "d_model")) : 1);
 }
 
-/* The rules of qkv_family_activations, which have the word of config.json, 'gelu_new', and the spec's after the "=", 'gelu_tanh'. */
+/* The rules of qkv_family_activations, which have the word of config.json, 'gelu_new', and the spec's after the "=",
+ * 'gelu_tanh'. */
 static bool word_is(const char *quoted, const char *word) {
     const size_t n = strlen(word);
     return quoted[0] == '\'' && !strncmp(quoted + 1, word, n) && !strcmp(quoted + 1 + n, "'");
@@ -241,7 +242,8 @@ const char *qkv_family_scaling_key(const char *ours) {
     return strcmp(ours, "kind") ? NULL : "rope_type";
 }
 
-/* The length that the model was trained with is that of config.json, where it has one, and else that of the scaling or the context. */
+/* The length that the model was trained with is that of config.json, where it has one, and else that of the scaling or
+ * the context. */
 static json_t *there_scaling(const json_t *config, const json_t *x) {
     if (!json_is_object(x)) return json_null();
     const json_t *type = json_object_get(x, "rope_type");

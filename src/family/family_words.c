@@ -4,7 +4,8 @@
 
 #include "family/family.h"
 
-/* ---- a value ------------------------------------------------------------------------------------------------------------- */
+/* ---- a value
+ * ------------------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead) {
     char *text = NULL;
@@ -16,7 +17,8 @@ enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char
     return status;
 }
 
-/* ---- a choice ------------------------------------------------------------------------------------------------------------ */
+/* ---- a choice
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* A rule in words: "tie_word_embeddings true and a tensor lm_head.weight". */
 static enum qkv_status rule_print(const struct qkv_family_reading *r, const char *when, struct qkv_buffer *text) {
@@ -72,7 +74,8 @@ enum qkv_status qkv_family_refuse_choice(const struct qkv_family_reading *r, con
     return status;
 }
 
-/* ---- what a spec of it cannot be ------------------------------------------------------------------------------------- */
+/* ---- what a spec of it cannot be
+ * ------------------------------------------------------------------------------------- */
 
 /* The key as the file has it: by another name, where it is there by that alone. */
 static const char *key_spelled(const struct qkv_family_reading *r, const char *key, char text[96]) {

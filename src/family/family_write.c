@@ -1,4 +1,5 @@
-/* From a spec to config.json: a table is gone through the other way round (family_choose.c reads what comes of it again). */
+/* From a spec to config.json: a table is gone through the other way round (family_choose.c reads what comes of it
+ * again). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,8 @@ static bool first_fits(const struct writing *w, const char *list) {
     return list_fits(w, "", one, 0);
 }
 
-/* The rule that fits; of classes, where none does, one of the same kind, so that what is told of it is what it has otherwise. */
+/* The rule that fits; of classes, where none does, one of the same kind, so that what is told of it is what it has
+ * otherwise. */
 static void write_choice(const struct writing *w, const struct qkv_family_choice *choice) {
     const bool classes = choice->key && !strcmp(choice->key, "class");
     for (int near = 0; near <= classes; near++)
@@ -104,7 +106,8 @@ static void write_choice(const struct writing *w, const struct qkv_family_choice
         }
 }
 
-/* A layer that is of none of the family's kinds is the nearest one, so that what is told of it is what it has otherwise. */
+/* A layer that is of none of the family's kinds is the nearest one, so that what is told of it is what it has
+ * otherwise. */
 static void write_layers(const struct writing *w) {
     const bool last = w->spec->decoder.layers > 0;
     const struct qkv_stack_spec *stack = last ? &w->spec->decoder : &w->spec->encoder;

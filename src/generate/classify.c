@@ -69,7 +69,8 @@ static enum qkv_status classify_run(void *user, const struct qkv_line_batch *bat
     return QKV_OK;
 }
 
-/* A text has the tokens of its template around it; without one those of our own training, but of a published model none. */
+/* A text has the tokens of its template around it; without one those of our own training, but of a published model
+ * none. */
 static bool classify_ends(const struct qkv_model *model) {
     return model->origin.family == NULL;
 }
@@ -116,7 +117,8 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     return qkv_classify_with(model, lines, count, &options, probabilities);
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------------------------------- */
+/* ---- pairs
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status classify_pair(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
                                      int32_t **types, size_t *count) {

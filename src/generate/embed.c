@@ -1,5 +1,5 @@
-/* Vectors of lines of text: hidden states of the encoder, or of a decoder alone, pooled over the tokens of each line, and what dense layers
- * of the model's folder make of them. */
+/* Vectors of lines of text: hidden states of the encoder, or of a decoder alone, pooled over the tokens of each line,
+ * and what dense layers of the model's folder make of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,8 +223,8 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
     if (count) memset(vectors, 0, count * qkv_embed_width(model) * sizeof *vectors);
-    /* As lines were seen in training: a classifier's have both specials, a source its end, a plain text none; a published model sees what
-     * its template says. */
+    /* As lines were seen in training: a classifier's have both specials, a source its end, a plain text none; a
+     * published model sees what its template says. */
     const bool own = !model->origin.family, classifier = spec->head.kind == QKV_HEAD_CLASSIFY && own;
     const bool prompted = options->prompt && *options->prompt;
     struct embedder e = {.model = model, .options = options, .lines = lines, .vectors = vectors};

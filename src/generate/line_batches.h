@@ -18,7 +18,8 @@ struct qkv_line_reader {
     const char *what; /* a text is, for messages; NULL: "line" */
     /* In place of texts: the ids of text `index` (freed with qkv_free), and their frame; *count 0: it is blank. NULL: texts are encoded. */
     enum qkv_status (*encode)(void *user, size_t index, int32_t **ids, size_t *count);
-    /* The same with types (freed with qkv_free), which cuts what is too long itself; *count 0: it is blank, or skipped. */
+    /* The same with types (freed with qkv_free), which cuts what is too long itself; *count 0: it is blank, or
+     * skipped. */
     enum qkv_status (*encode_typed)(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
                                     int32_t **types, size_t *count);
     enum qkv_status (*run)(void *user, const struct qkv_line_batch *batch);

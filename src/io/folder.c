@@ -1,8 +1,9 @@
 /* Model folders: config.json, model.safetensors, tokenizer.json (the names and formats are in the spec section of qkv.h);
  * and where there are any, source_tokenizer.json and labels.txt (the names of the classes, a line each).
  *
- * A folder is written beside the old one and put in place whole; in the folder of a run every file is replaced atomically. The
- * weights come last and carry digests of the spec and of the texts beside them, which reading checks. */
+ * A folder is written beside the old one and put in place whole; in the folder of a run every file is replaced
+ * atomically. The weights come last and carry digests of the spec and of the texts beside them, which reading
+ * checks. */
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/labels.h"

@@ -36,7 +36,8 @@ struct qkv_ties {
 };
 /* Of the files that are there now; `ties` stays where it is while the pairs are used. */
 enum qkv_status qkv_ties_make(struct qkv_context *ctx, const char *folder, struct qkv_ties *ties);
-/* QKV_FORMAT: a file beside the weights is another one than that they were saved with, unless the context ignores digests. */
+/* QKV_FORMAT: a file beside the weights is another one than that they were saved with, unless the context ignores
+ * digests. */
 enum qkv_status qkv_ties_check(struct qkv_context *ctx, const struct qkv_tensors *weights);
 
 /* The number format of that name. QKV_ARGUMENT: there is none. */
@@ -44,7 +45,8 @@ enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const
 /* QKV_FILE: what an older model left in the folder would be taken for this one's. */
 struct qkv_model;
 enum qkv_status qkv_folder_check_left(struct qkv_model *model, bool published, const char *folder);
-/* Writes all that a model has into a folder, file by file: qkv_model_save into the folder of a run, whose other files stay. */
+/* Writes all that a model has into a folder, file by file: qkv_model_save into the folder of a run, whose other files
+ * stay. */
 enum qkv_status qkv_folder_write(struct qkv_model *model, const char *folder);
 /* Writes what a model has besides its spec, its weights and its labels: tokenizers, what is said of generating and of vectors. */
 enum qkv_status qkv_folder_write_texts(struct qkv_model *model, const char *folder);

@@ -1,5 +1,5 @@
-/* paths: all that a program reads and writes, looked at before it touches anything: no output is an input, or another output, by
- * whatever name; and what exists is replaced by force alone. */
+/* paths: all that a program reads and writes, looked at before it touches anything: no output is an input, or another
+ * output, by whatever name; and what exists is replaced by force alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ struct paths {
     size_t count, capacity;
 };
 
-/* ---- where a path leads to ------------------------------------------------------------------------------------------- */
+/* ---- where a path leads to
+ * ------------------------------------------------------------------------------------------- */
 
 static bool is_same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -86,7 +87,8 @@ static enum qkv_status paths_add(struct paths *p, const struct qkv_path *of, enu
     return status;
 }
 
-/* ---- what is read ------------------------------------------------------------------------------------------------------ */
+/* ---- what is read
+ * ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status paths_add_texts(struct paths *p, const struct qkv_path *of) {
     struct dirent *entry;
@@ -156,7 +158,8 @@ static enum qkv_status paths_add_models(struct paths *p, const struct qkv_path *
     return status;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------------------------------- */
+/* ---- all of them
+ * -------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status paths_add_path(struct paths *p, const struct qkv_path *path) {
     struct stat info;

@@ -268,8 +268,9 @@ static enum qkv_status name_classes(const struct qkv_model *m, struct qkv_family
     return QKV_OK;
 }
 
-/* Gives a config.json that is written anew the tokens of its tokenizer, as classes count on ones of their own vocabulary elsewise: one
- * that is missing is null. A family whose positions are counted from its padding keeps that. */
+/* Gives a config.json that is written anew the tokens of its tokenizer, as classes count on ones of their own
+ * vocabulary elsewise: one that is missing is null. A family whose positions are counted from its padding keeps
+ * that. */
 static enum qkv_status name_tokens(const struct qkv_model *m, struct qkv_family_config *config) {
     static const struct {
         const char *key;

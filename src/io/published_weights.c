@@ -131,7 +131,8 @@ static enum qkv_status take_slice(const struct qkv_published *p, const struct qk
     return QKV_OK;
 }
 
-/* Puts the numbers of a tensor, of `width` bytes each, as ours stand, straight from the file, whose pages are not needed any more. */
+/* Puts the numbers of a tensor, of `width` bytes each, as ours stand, straight from the file, whose pages are not
+ * needed any more. */
 static void turn_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows, size_t columns,
                         size_t width, void *ours) {
     struct qkv_array slice = *e->theirs;

@@ -1,5 +1,6 @@
-/* ties: what ties the files of a model together. Weights carry digests of the texts that they were saved beside, in their metadata, so
- * that the tokenizer of one model beside the weights of another is refused. docs/digests.md describes them. */
+/* ties: what ties the files of a model together. Weights carry digests of the texts that they were saved beside, in
+ * their metadata, so that the tokenizer of one model beside the weights of another is refused. docs/digests.md
+ * describes them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -34,8 +34,8 @@ struct qkv_encoded {
     struct qkv_page_list *lists; /* (B): as long as the sources are */
     const int32_t **tables;      /* (B): their pages */
 };
-/* One that has encoded nothing yet, and will encode ids, or features, by the encoder, or by a decoder alone; NULL with the sentence
- * recorded. */
+/* One that has encoded nothing yet, and will encode ids, or features, by the encoder, or by a decoder alone; NULL with
+ * the sentence recorded. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model, bool features);
 /* As qkv_encode, in place of what was encoded before. */
 enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,

@@ -296,8 +296,9 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_
  * What the head reads (N, W) of hidden states (N, C), pooled ones for a classifier; and what becomes of its scores. */
 struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x);
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *model);
-/* What becomes of the scores of n classes: probabilities, or of a single class, which is a score and no choice, itself. False: some are no
- * finite numbers. And what a text has that is blank or skipped: zeros, or of a single class, where 0 is a score, NaN. */
+/* What becomes of the scores of n classes: probabilities, or of a single class, which is a score and no choice, itself.
+ * False: some are no finite numbers. And what a text has that is blank or skipped: zeros, or of a single class, where 0
+ * is a score, NaN. */
 bool qkv_scores_take(const float *scores, size_t n, float *out);
 void qkv_scores_none(size_t count, size_t classes, float *out);
 

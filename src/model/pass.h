@@ -96,7 +96,8 @@ bool qkv_pass_counts_rows(const struct qkv_stack *stack);
 /* (N): where each row stands among the keys of its sequence, which biases by distance go by: not where its document begins. */
 const int32_t *qkv_pass_key_positions(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_rows *rows,
                                       const struct qkv_pass_side *side);
-/* Gives the calls of all kinds of layers of a stack a dense mask. Fails with QKV_SHAPE where the shapes do not agree. */
+/* Gives the calls of all kinds of layers of a stack a dense mask. Fails with QKV_SHAPE where the shapes do not
+ * agree. */
 enum qkv_status qkv_pass_set_dense(const struct qkv_pass *pass, const struct qkv_stack *stack,
                                    const struct qkv_dense_mask *mask, struct qkv_attend *calls);
 /* Documents, prefixes and dense masks make sense, for this model; lengths are checked before. */

@@ -85,7 +85,8 @@ static enum qkv_status check_mask_model(const struct qkv_pass *p, const struct q
                     text);
 }
 
-/* ---- dense masks ---------------------------------------------------------------------------------------------------------- */
+/* ---- dense masks
+ * ---------------------------------------------------------------------------------------------------------- */
 
 struct qkv_dense_mask qkv_dense_mask_defaults(void) {
     return (struct qkv_dense_mask){0};

@@ -28,7 +28,8 @@ struct preset {
     "batch=256", "steps=200", "rate=1e-3", "schedule=constant", "warmup=0", "optimizer=adam", "beta2=0.999",           \
         "weight_decay=0", "clip=0", "valid_fraction=0", "eval_every=0", "precision=fp32"
 
-/* What BERT has around its layers: types of tokens, a norm behind the embedding, and one more layer before the scores. */
+/* What BERT has around its layers: types of tokens, a norm behind the embedding, and one more layer before the
+ * scores. */
 #define BERT                                                                                                           \
     "\"embed\": {\"types\": 2, \"norm\": {\"kind\": \"layernorm\", \"eps\": 1e-12}},"                                  \
     " \"head\": {\"kind\": \"lm\", \"bias\": true, \"transform\": {\"activation\": \"gelu\","                          \

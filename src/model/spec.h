@@ -43,7 +43,8 @@ enum {
     /* an object that every stack has: at the top what is common to them, in a stack what it has of its own */
     QKV_KEY_COMMON = 32768,
     QKV_KEY_OF_LAYER = 65536, /* of a kind of layer; beside named kinds it is what they have in common */
-    /* with QKV_KEY_NULL: a rate that may be the whole's. 0 in the struct is null in JSON, and -1 in the struct 0 in JSON */
+    /* with QKV_KEY_NULL: a rate that may be the whole's. 0 in the struct is null in JSON, and -1 in the struct 0 in
+     * JSON */
     QKV_KEY_RATE = 131072
 };
 

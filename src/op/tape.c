@@ -42,8 +42,8 @@ void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size) {
 }
 
 /* Gradients of a ragged batch get the room that as many rows as are planned need: so buffers are reused as in the plan,
- * which knows no lengths. Found when a tensor is made: when backward comes to it, the tape may be at another batch, which
- * has as many rows by chance. */
+ * which knows no lengths. Found when a tensor is made: when backward comes to it, the tape may be at another batch,
+ * which has as many rows by chance. */
 static size_t tape_planned_rows(const struct qkv_tape *tape, size_t rows) {
     for (const struct qkv_rows *batch = tape->batch; batch; batch = batch->before)
         if (batch->N == rows) return batch->most;

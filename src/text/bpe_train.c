@@ -6,9 +6,9 @@
  * neighbours. The heap holds (count, pair) as they were once; an entry that is no longer true is put right when it
  * comes up.
  *
- * Memory for each byte of the row: 4 for its symbol, 4 for the place of the pair that begins there, and some bits that say of which
- * piece it is; besides, what the places of the most frequent pair take while they move to others. Places where their pair is no
- * more are thrown out where they are more than an eighth. */
+ * Memory for each byte of the row: 4 for its symbol, 4 for the place of the pair that begins there, and some bits that
+ * say of which piece it is; besides, what the places of the most frequent pair take while they move to others. Places
+ * where their pair is no more are thrown out where they are more than an eighth. */
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -55,7 +55,8 @@ struct trainer {
     size_t grown_count, grown_capacity;
 };
 
-/* ---- the row ------------------------------------------------------------------------------------------------------- */
+/* ---- the row
+ * ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t piece_of(const struct trainer *r, uint32_t place) {
     const struct pieces *p = &r->pieces[place / 64];
@@ -342,8 +343,8 @@ static void count_bytes(const struct trainer *r, uint32_t *counts) {
     }
 }
 
-/* Whether there is memory for the row, for its places, and for those of the most frequent pair while they move to pairs with its
- * neighbours. */
+/* Whether there is memory for the row, for its places, and for those of the most frequent pair while they move to pairs
+ * with its neighbours. */
 static enum qkv_status check_memory(const struct trainer *r, const uint32_t *counts) {
     size_t most = 0, bytes;
     for (size_t i = 0; i < PAIRS; i++) most = qkv_max(most, counts[i]);

@@ -48,8 +48,9 @@ static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) 
     return vocab_keys_room(r, keys->count, largest);
 }
 
-/* A score as the reference library reads it (serde_json without float_roundtrip): all digits as one integer, which is rounded, times or
- * by a power of ten, which is rounded again. Where two ways have nearly the same score its last bit decides. */
+/* A score as the reference library reads it (serde_json without float_roundtrip): all digits as one integer, which is
+ * rounded, times or by a power of ten, which is rounded again. Where two ways have nearly the same score its last bit
+ * decides. */
 static double vocab_score(double x) {
     char text[QKV_REAL_TEXT], *end;
     uint64_t digits = 0;

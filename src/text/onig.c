@@ -187,8 +187,8 @@ static enum qkv_status onig_write_repeat(struct onig *o, const struct repeat *r)
     return qkv_buffer_print(o->ctx, &o->out, "{%zu,%zu}", r->low, r->high);
 }
 
-/* Writes a repeat of what was written from `start` on, with the ? or + behind it. X{n}? is Oniguruma's (?:X{n})?, and X{n,m}+ its
- * (?:X{n,m})+: only * + ? have a possessive form. `from`: where the repeat is in the source. */
+/* Writes a repeat of what was written from `start` on, with the ? or + behind it. X{n}? is Oniguruma's (?:X{n})?, and
+ * X{n,m}+ its (?:X{n,m})+: only * + ? have a possessive form. `from`: where the repeat is in the source. */
 static enum qkv_status onig_repeat_one(struct onig *o, size_t start, size_t from, const struct repeat *r) {
     /* When a repeat ends whose last round matched nothing is not the same everywhere. */
     if (o->may_be_empty && r->high > 1) return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
@@ -206,8 +206,8 @@ static enum qkv_status onig_repeat_one(struct onig *o, size_t start, size_t from
     return status ? status : onig_put(o, c == '+' ? ")+" : ")?");
 }
 
-/* The repeats of what was written from `start` on, if there are any: X{n}* is (?:X{n})*. Of two of * + ? Oniguruma makes one by rules of
- * its own. */
+/* The repeats of what was written from `start` on, if there are any: X{n}* is (?:X{n})*. Of two of * + ? Oniguruma
+ * makes one by rules of its own. */
 static enum qkv_status onig_repeats(struct onig *o, size_t start, bool anchor) {
     struct repeat before = {.in_braces = true}, r;
     for (bool first = true;; first = false, before = r) {

@@ -90,7 +90,8 @@ struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool b
     return qkv_sequence_frame(t, begin, end);
 }
 
-/* ---- texts with masks ---------------------------------------------------------------------------------------------- */
+/* ---- texts with masks
+ * ---------------------------------------------------------------------------------------------- */
 
 /* The next mask at `from` or behind, in either writing: QKV_TOKEN_MASK, or the token's own. */
 struct mask_writing {
@@ -155,8 +156,8 @@ static size_t masked_source(struct masked_walk *w, size_t to) {
     return source < w->next ? source : w->next;
 }
 
-/* A chain reads the whole text at once, the mask in the file's own writing, so that its token takes the white space that it asks
- * for. */
+/* A chain reads the whole text at once, the mask in the file's own writing, so that its token takes the white space
+ * that it asks for. */
 static enum qkv_status masked_chain(struct qkv_context *ctx, struct masked *m, const struct qkv_tokenizer *t,
                                     const struct mask_writing *w, const char *text, size_t size, int32_t mask) {
     struct qkv_buffer own = {0};

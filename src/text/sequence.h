@@ -16,8 +16,9 @@ struct qkv_sequence_frame {
 struct qkv_sequence_frame qkv_sequence_frame(const struct qkv_tokenizer *t, bool begin, bool end);
 struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool begin, bool end);
 
-/* qkv_masked_encode, and where in the text each mask stands: bytes [begin, end), the white space that its token takes among them.
- * Both lists are the caller's; places are freed with free(). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+/* qkv_masked_encode, and where in the text each mask stands: bytes [begin, end), the white space that its token takes
+ * among them. Both lists are the caller's; places are freed with free(). Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FORMAT. */
 struct qkv_mask_place {
     size_t begin, end;
 };
@@ -52,12 +53,14 @@ enum qkv_long_fate {
 enum qkv_long_fate qkv_long_apply(const struct qkv_long_rule *rule, struct qkv_sequence_frame frame, int32_t *ids,
                                   size_t *count);
 
-/* How tutorials write what begins and what ends a line: tokenizers of whole words take these where lines are written so. */
+/* How tutorials write what begins and what ends a line: tokenizers of whole words take these where lines are written
+ * so. */
 #define QKV_WORD_BEGIN "<bos>"
 #define QKV_WORD_END   "<eos>"
 
-/* A text that begins with the token that begins one, or ends with the token that ends one, written as a word of its own, loses it, where
- * `begin` or `end` says so: whoever encodes a sequence puts it there. Of tokenizers of whole words alone: for others it is text. */
+/* A text that begins with the token that begins one, or ends with the token that ends one, written as a word of its
+ * own, loses it, where `begin` or `end` says so: whoever encodes a sequence puts it there. Of tokenizers of whole words
+ * alone: for others it is text. */
 void qkv_sequence_trim(const struct qkv_tokenizer *tokenizer, bool begin, bool end, const char **text, size_t *size);
 
 /* ---- two texts as one sequence (template_pair.c) ---- */
@@ -69,13 +72,15 @@ struct qkv_pair_template {
     struct qkv_pair_part *parts;
     size_t count, capacity, specials; /* of parts; of those that are tokens */
 };
-/* As the post-processor of the tokenizer says; without one, or where it places nothing, one text behind the other, with `ends` between
- * the tokens of a text of its own, types 0 and 1. Fails with QKV_MEMORY, QKV_FORMAT. Freed with qkv_pair_template_free. */
+/* As the post-processor of the tokenizer says; without one, or where it places nothing, one text behind the other, with
+ * `ends` between the tokens of a text of its own, types 0 and 1. Fails with QKV_MEMORY, QKV_FORMAT. Freed with
+ * qkv_pair_template_free. */
 enum qkv_status qkv_pair_template_read(struct qkv_context *ctx, const struct qkv_tokenizer *t, bool ends,
                                        struct qkv_pair_template *out);
 void qkv_pair_template_free(struct qkv_pair_template *t);
-/* The ids and types of a pair, *count of them, both freed with qkv_free; NULL: no memory. Where it has more than the rule allows, the
- * longer text is cut first, of equals the second. Skipped or refused, *count is that of the whole pair. */
+/* The ids and types of a pair, *count of them, both freed with qkv_free; NULL: no memory. Where it has more than the
+ * rule allows, the longer text is cut first, of equals the second. Skipped or refused, *count is that of the whole
+ * pair. */
 enum qkv_long_fate qkv_pair_join(struct qkv_context *ctx, const struct qkv_pair_template *t,
                                  const struct qkv_long_rule *rule, int32_t *const texts[2], const size_t sizes[2],
                                  int32_t **ids, int32_t **types, size_t *count);

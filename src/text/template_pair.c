@@ -61,7 +61,8 @@ static enum qkv_status pair_read_template(struct qkv_context *ctx, const struct 
     return status || (seen[0] && seen[1]) ? status : pair_refuse(ctx, "does not have both texts");
 }
 
-/* BertProcessing and RobertaProcessing: [cls, id] and [sep, id]; the one has a type for each text, the other a second separator. */
+/* BertProcessing and RobertaProcessing: [cls, id] and [sep, id]; the one has a type for each text, the other a second
+ * separator. */
 static enum qkv_status pair_read_ends(struct qkv_context *ctx, const json_t *value, bool roberta,
                                       struct qkv_pair_template *out) {
     const int32_t cls = (int32_t)json_integer_value(json_array_get(json_object_get(value, "cls"), 1));
@@ -120,9 +121,11 @@ void qkv_pair_template_free(struct qkv_pair_template *t) {
     *t = (struct qkv_pair_template){0};
 }
 
-/* ---- cutting ------------------------------------------------------------------------------------------------------------- */
+/* ---- cutting
+ * ------------------------------------------------------------------------------------------------------------- */
 
-/* How many tokens of both texts stay of `most`: the longer text is cut first, as the package of tokenizers does (longest_first). */
+/* How many tokens of both texts stay of `most`: the longer text is cut first, as the package of tokenizers does
+ * (longest_first). */
 static void pair_share(size_t counts[2], size_t most) {
     const size_t longer = counts[1] >= counts[0], shorter = !longer;
     size_t n = counts[shorter], m = n > most ? n : qkv_max(n, most - n);

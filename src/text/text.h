@@ -189,8 +189,9 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
                                          const char *file);
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
-/* For transformers: the class that opens any tokenizer.json, and the roles of tokens by their usual names, where write_roles writes
- * nothing: without it the class is that of the family, which may ask for tokens that there are not. */
+/* For transformers: the class that opens any tokenizer.json, and the roles of tokens by their usual names, where
+ * write_roles writes nothing: without it the class is that of the family, which may ask for tokens that there are
+ * not. */
 enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
 /* Whether there is something to write. */
@@ -265,8 +266,8 @@ void qkv_learner_free(struct qkv_learner *l);
 
 #define QKV_LEARNED_TOKEN_MAX ((size_t)1 << 16)
 /* Adds merges, and their tokens, learnt from distinct pieces (value: how often) until t has `vocab` tokens or no pair is
- * left whose token has at most QKV_LEARNED_TOKEN_MAX bytes. t has the 256 bytes, id = byte, and no other token. `progress`
- * may be NULL; QKV_STOPPED where it says so. */
+ * left whose token has at most QKV_LEARNED_TOKEN_MAX bytes. t has the 256 bytes, id = byte, and no other token.
+ * `progress` may be NULL; QKV_STOPPED where it says so. */
 enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
                               struct qkv_tokenizer *t, qkv_progress *progress, void *user);
 

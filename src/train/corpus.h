@@ -32,16 +32,16 @@ struct qkv_text_file;
 enum qkv_status qkv_text_open_file(struct qkv_context *ctx, const struct qkv_text_file *file,
                                    const struct qkv_tokenizer *tokenizer, struct qkv_text_stream *stream);
 void qkv_text_close(struct qkv_text_stream *stream);
-/* Tokens, and the bytes of the text that each stands for: from the end of the token before it to its own end. So the bytes of all
- * tokens are those of the text, also where a tokenizer does not spell it (unknown tokens, lower case, white space that is
- * dropped); a token that the template placed has none. */
+/* Tokens, and the bytes of the text that each stands for: from the end of the token before it to its own end. So the
+ * bytes of all tokens are those of the text, also where a tokenizer does not spell it (unknown tokens, lower case,
+ * white space that is dropped); a token that the template placed has none. */
 struct qkv_text_tokens {
     int32_t *ids;
     size_t *bytes, count;
 };
 void qkv_text_tokens_free(struct qkv_text_tokens *tokens);
-/* The tokens of the next piece, the caller's also after a failure; count 0 where it has none. A text is one sequence: what the
- * tokenizer's template places around one comes before its first piece and after its last. */
+/* The tokens of the next piece, the caller's also after a failure; count 0 where it has none. A text is one sequence:
+ * what the tokenizer's template places around one comes before its first piece and after its last. */
 enum qkv_status qkv_text_next(struct qkv_text_stream *stream, struct qkv_text_tokens *tokens);
 /* A piece of a text or of a file of lines, the first or the last of it perhaps. */
 struct qkv_text_piece {

@@ -50,7 +50,8 @@ static bool create_holds(const char *folder, const char *name) {
     return found;
 }
 
-/* Files of the names that a run writes. Those of a start that was killed or failed, which its state.json tells, may be replaced. */
+/* Files of the names that a run writes. Those of a start that was killed or failed, which its state.json tells, may be
+ * replaced. */
 static enum qkv_status check_foreign(struct qkv_context *ctx, const char *folder) {
     static const char *const names[] = {QKV_MODEL_FILES, QKV_RUN_FILES};
     struct qkv_run_condition c;

@@ -1,9 +1,10 @@
 /* Evaluation: the mean loss over a validation text during training, and over any text file afterwards.
  *
  * Windows lie side by side: the target of a window's last position is the first token of the next window, so every
- * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the text that the predicted
- * tokens stand for (qkv_text_next), which makes models with different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is
- * one, and what follows is predicted; with documents each is predicted from its own tokens. */
+ * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the text that the
+ * predicted tokens stand for (qkv_text_next), which makes models with different tokenizers comparable. Of a model whose
+ * spec has a prefix the first half of each window is one, and what follows is predicted; with documents each is
+ * predicted from its own tokens. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* example_files: arrays of safetensors files as examples of a model: opened, checked whole, read row by row. Numbers are read
- * and not mapped, so a file that somebody shortens meanwhile is QKV_FILE. */
+/* example_files: arrays of safetensors files as examples of a model: opened, checked whole, read row by row. Numbers
+ * are read and not mapped, so a file that somebody shortens meanwhile is QKV_FILE. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

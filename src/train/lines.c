@@ -73,7 +73,8 @@ static bool lines_have(const struct qkv_buffer *text, const char *word, bool end
     return false;
 }
 
-/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written with them. */
+/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written with
+ * them. */
 static void lines_specials(struct qkv_tokenizer_choice *choice, const struct qkv_buffer *text,
                            const char *specials[LINES_SPECIALS]) {
     if (!choice->choice || strncmp(choice->choice, "whitespace", strlen("whitespace")) || !text->size) return;

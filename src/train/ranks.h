@@ -182,8 +182,9 @@ enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
 /* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read from the folder) and,
  * of a new run, the model that it begins with and the files of its data. The first rank that is not is named, and what differs. */
 enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
-/* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers and files. Called by
- * all once each knows its files; `status`: what came of that, which becomes the status of all. Fails with QKV_ARGUMENT. */
+/* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers
+ * and files. Called by all once each knows its files; `status`: what came of that, which becomes the status of all.
+ * Fails with QKV_ARGUMENT. */
 struct qkv_text_files;
 enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct qkv_text_files *files,
                                           enum qkv_status status);

@@ -1,8 +1,9 @@
 /* attend_weights.c: rows of products, scores or softmax weights exp(score − lse), for looking at; and what weights of rows with
  * a large log-sum-exp are to be multiplied by, so that they sum to 1 all the same.
  *
- * Where the forward call multiplies numbers rounded to bf16 (rounds_dy of the plan), so are these scores. Its exponentials are coarse
- * (exp_coarse) and sums of products have another order, so there every row is divided by its own sum. */
+ * Where the forward call multiplies numbers rounded to bf16 (rounds_dy of the plan), so are these scores. Its
+ * exponentials are coarse (exp_coarse) and sums of products have another order, so there every row is divided by its
+ * own sum. */
 #include "kernel/isa/attend_score.h"
 
 enum { KEYS = 64 };
