@@ -337,6 +337,58 @@ static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     return code;
 }
 
+/* ---- answers -------------------------------------------------------------------------------------------------------------- */
+
+/* The text of the answer, a tab and its score; a blank line where there is none. */
+static int answers_write(FILE *file, const struct classify_pairs *pairs, const struct qkv_answer *answers, bool json) {
+    int code = CLI_DONE;
+    for (size_t i = 0; i < pairs->count && code == CLI_DONE; i++) {
+        const struct qkv_answer *a = &answers[i];
+        struct qkv_json out = {.style = QKV_JSON_SPACED, .file = file};
+        char *text = strndup(pairs->seconds[i] + a->begin, a->end - a->begin);
+        if (!text) return cli_failed("out of memory");
+        if (!json && a->end) fprintf(file, "%s\t%.4f", text, a->score);
+        if (!json) putc('\n', file);
+        if (json) {
+            qkv_json_begin(&out, '{');
+            qkv_json_put_text(&out, "question", pairs->firsts[i]);
+            if (a->end) qkv_json_put_text(&out, "answer", text);
+            if (!a->end) qkv_json_put_raw(&out, "answer", "null");
+            qkv_json_put_count(&out, "begin", a->begin);
+            qkv_json_put_count(&out, "end", a->end);
+            qkv_json_put_number(&out, "score", a->score, 9);
+            qkv_json_end(&out, '}');
+            qkv_json_line(&out, 0);
+            qkv_json_flush(&out);
+            if (out.status) code = cli_failed("the JSON could not be written");
+            qkv_json_free(&out);
+        }
+        free(text);
+    }
+    return code;
+}
+
+static int classify_answers(struct cli_lines_job *job, const struct arguments *a) {
+    struct classify_pairs pairs = {0};
+    struct cli_output output = {0};
+    struct qkv_answer *answers = calloc(job->lines.count + 1, sizeof *answers);
+    const struct qkv_line_options reading = cli_lines_options(job);
+    int code = answers ? pairs_cut(&job->lines, &pairs) : cli_failed("out of memory");
+    if (code == CLI_DONE && qkv_answer(job->model, pairs.firsts, pairs.seconds, pairs.count, &reading, answers))
+        code = pairs_broken(job);
+    if (code == CLI_DONE) code = cli_lines_output(job, &output);
+    if (code == CLI_DONE) {
+        code = answers_write(output.file, &pairs, answers, a->json);
+        cli_lines_say_long(job);
+        code = cli_output_end(&output, code);
+    }
+    free(answers);
+    free(pairs.firsts);
+    free(pairs.seconds);
+    free(pairs.text);
+    return code;
+}
+
 /* Examples of a file, a line each. */
 static int classify_examples(const struct arguments *a, const char *folder) {
     struct qkv_context *ctx = NULL;
@@ -375,10 +427,15 @@ static int classify_run(const void *values, const char *const *words, size_t cou
         code = cli_failed("--words needs a model that classifies words, with head.kind classify_tokens; %s has another "
                           "head",
                           words[0]);
-    if (code == CLI_DONE && of_words && a->pairs)
-        code = cli_failed("--pairs needs a model that classifies texts, with head.kind classify; %s classifies words",
-                          words[0]);
-    if (code == CLI_DONE) code = of_words ? classify_words(&job, a) : classify_all(&job, a);
+    const bool answers = code == CLI_DONE && qkv_model_answers(job.model) && a->pairs;
+    if (code == CLI_DONE && of_words && a->pairs && !answers)
+        code =
+            cli_failed("--pairs needs a model that classifies texts, with head.kind classify, or answers questions; %s "
+                       "classifies words",
+                       words[0]);
+    if (answers && a->top) code = cli_failed("--top shows classes; of answers the best is shown: leave it out");
+    if (code == CLI_DONE)
+        code = answers ? classify_answers(&job, a) : of_words ? classify_words(&job, a) : classify_all(&job, a);
     cli_lines_close(&job);
     return code;
 }
@@ -398,6 +455,10 @@ const struct cli_command *cli_classify(void) {
             "score, as it comes from the head. With --pairs each line is two texts, a question and an answer, which "
             "the "
             "model reads as one, joined as its tokenizer says; of a pair that is too long the longer text is cut.\n\n"
+            "With --pairs a model that answers questions reads a question and a text, and writes the words of the text "
+            "that "
+            "answer it, at most 15 tokens, a tab and their score: the probability of their beginning times that of "
+            "their end.\n\n"
             "A model whose head classifies tokens says it of words: each text or line is a sentence, whose words white "
             "space parts, or, with --words, each line a word and an empty line ends a sentence. It writes a line for "
             "each word, the word, a tab and its label, and an empty line after each sentence.",
@@ -405,6 +466,7 @@ const struct cli_command *cli_classify(void) {
                     "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"
                     "qkv classify tagger/ --input test.conll --words --json\n"
                     "qkv classify reranker/ --pairs \"capital of Peru\" \"Lima is the capital of Peru.\"\n"
+                    "qkv classify squad/ --pairs \"Who sings ?\" \"The queen sings at sea.\"\n"
                     "head -5 questions.txt | qkv classify topic/ | cut -f1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

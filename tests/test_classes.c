@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include <jansson.h>
+
 #include "family_fixture.h"
 #include "qkv.h"
 #include "text/sequence.h"
@@ -211,8 +213,53 @@ static void decoders_give_vectors_of_their_last_token(void **state) {
     }
 }
 
+/* As the question-answering pipeline of transformers 4 (make/questions.py). */
+static void answers_are_the_spans_that_the_reference_chooses(void **state) {
+    (void)state;
+    enum { PAIRS = 15, LINE = 256 };
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    char lines[PAIRS + 1][LINE];
+    const char *questions[PAIRS + 1], *texts[PAIRS + 1];
+    struct qkv_answer got[PAIRS + 1];
+    json_t *want = json_load_file(HF "questions/answers.json", 0, NULL), *answer;
+    FILE *file = fopen(HF "questions/pairs.tsv", "rb");
+    size_t i;
+    assert_non_null(file);
+    for (i = 0; i < PAIRS; i++) {
+        assert_non_null(fgets(lines[i], LINE, file));
+        lines[i][strcspn(lines[i], "\n")] = 0;
+        char *tab = strchr(lines[i], '\t');
+        *tab = 0;
+        questions[i] = lines[i], texts[i] = tab + 1;
+    }
+    fclose(file);
+    questions[PAIRS] = "who", texts[PAIRS] = " ";
+    const struct qkv_context_options options = {.precision = QKV_FP32};
+    assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+    load_or_fail(ctx, HF "questions", &model);
+    assert_true(qkv_model_answers(model));
+    assert_ok(ctx, qkv_answer(model, questions, texts, PAIRS + 1, NULL, got));
+    assert_int_equal(json_array_size(want), PAIRS);
+    json_array_foreach(want, i, answer) {
+        assert_int_equal(got[i].begin, json_integer_value(json_object_get(answer, "begin")));
+        assert_int_equal(got[i].end, json_integer_value(json_object_get(answer, "end")));
+        const double score = json_real_value(json_object_get(answer, "score"));
+        if (!(fabs(got[i].score - score) < 2e-5 * (1 + score))) fail_msg("%g, expected %g", got[i].score, score);
+    }
+    assert_true(!got[PAIRS].end && got[PAIRS].score == 0); /* of a blank text nothing is said */
+    json_decref(want);
+    qkv_model_free(model);
+    load_or_fail(ctx, HF "bert_model", &model);
+    assert_false(qkv_model_answers(model));
+    assert_int_equal(qkv_answer(model, questions, texts, 1, NULL, got), QKV_ARGUMENT);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_the_spans_that_the_reference_chooses),
         cmocka_unit_test(texts_are_classified_as_the_reference_does_and_single_scores_are_given_as_they_are),
         cmocka_unit_test(pairs_have_the_types_of_the_template),
         cmocka_unit_test(pairs_are_joined_and_cut_as_tokenizers_does),

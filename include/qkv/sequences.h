@@ -235,6 +235,23 @@ QKV_API enum qkv_status qkv_classify_words(struct qkv_model *model, const char *
                                            size_t sentences, const struct qkv_line_options *options,
                                            float *probabilities);
 
+/* Answers to questions (models for extractive question answering, as SQuAD's). Experimental. */
+#define QKV_ANSWER_BEGIN "start" /* the two classes of each token */
+#define QKV_ANSWER_END   "end"
+enum { QKV_ANSWER_TOKENS = 15 }; /* the most tokens of an answer */
+struct qkv_answer {
+    size_t begin, end; /* bytes [begin, end) of the text, whole words; both 0: there is none */
+    double score;      /* the probability of its first token as a beginning, times that of its last one as an end */
+};
+/* Whether the model's head classifies tokens into these two. Any thread. */
+QKV_API bool qkv_model_answers(const struct qkv_model *model);
+/* The best answer to questions[i] in texts[i], none where that is blank or skipped. Both are joined as the tokenizer's
+ * template of pairs says; what has too many tokens is cut where it is longer. The softmax is over the tokens of the
+ * text and the one that stands for the whole (cls_token), as in the pipeline of transformers 4. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_answer(struct qkv_model *model, const char *const *questions, const char *const *texts,
+                                   size_t count, const struct qkv_line_options *options, struct qkv_answer *answers);
+
 /* The likeliest tokens in place of each mask of a text, best first: `top` of them for each mask. A mask is
  * QKV_TOKEN_MASK, or as the tokenizer writes its own ("[MASK]"). Where tokens bring their leading space along (words,
  * bpe), spaces before a mask belong to what it hides. */

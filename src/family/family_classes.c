@@ -48,7 +48,7 @@ const char *qkv_family_architecture(const struct qkv_family *family, const char 
     return family->architectures;
 }
 
-const char *const qkv_family_answer[2] = {"start", "end"};
+const char *const qkv_family_answer[2] = {QKV_ANSWER_BEGIN, QKV_ANSWER_END};
 
 const struct qkv_family_rule qkv_family_decoder_classes[] = {
     {"'ForCausalLM'", "head.kind='lm'"},

@@ -170,6 +170,19 @@ refuse 1 'other/modules.json' "$QKV" export "$sentences" --dtype f32 -o other
 [ ! -e other/config.json ] || fail "a refused export writes files"
 refuse 1 'line 6 has [0-9]+ tokens' "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text --long error
 
+# ---- answers to questions --------------------------------------------------------------------------------------------------------
+squad=$SOURCE/tests/golden/hf/questions
+try 0 "$QKV" classify "$squad" --pairs --input "$squad/pairs.tsv" --precision fp32
+has out '^text of three kings.0\.2985$'
+printf 'where is the ship\ta ship at sea reads a line of text of three kings\n\n' >pairs.tsv
+try 0 "$QKV" classify "$squad" --pairs --input pairs.tsv --json --precision fp32
+has out '"answer": "text of three kings", "begin": 30, "end": 49, "score": 0.2984'
+has out '"answer": null'
+try 0 "$QKV" export "$squad" --dtype f32 -o answers
+try 0 "$QKV" classify answers --pairs --input pairs.tsv --precision fp32
+has out '^text of three kings.0\.2985$'
+refuse 1 'of answers the best is shown' "$QKV" classify "$squad" --pairs --input pairs.tsv --top 2
+
 # ---- dense layers and prompts, as EmbeddingGemma's folder has them ---------------------------------------------------------------
 embeddings=$SOURCE/tests/golden/hf/embeddings
 try 0 "$QKV" embed "$embeddings" "the king" --text --precision fp32

@@ -1,0 +1,197 @@
+/* Answers to questions about texts: the span of a text whose beginning and end the model's two scores of each token make likeliest. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate/line_batches.h"
+#include "model/model.h"
+#include "model/spec.h"
+#include "text/text.h"
+
+struct answerer {
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    size_t B, T, count; /* the largest batch of the pass; all pairs there are */
+    const char *const *questions, *const *texts;
+    const struct qkv_line_options *options;
+    struct qkv_pair_template template;
+    int types; /* that the model's embedding has */
+    struct qkv_answer *answers;
+};
+
+bool qkv_model_answers(const struct qkv_model *model) {
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    return spec && spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS && spec->head.classes == 2 && model->label_count == 2 &&
+           !strcmp(model->labels[0], QKV_ANSWER_BEGIN) && !strcmp(model->labels[1], QKV_ANSWER_END);
+}
+
+/* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
+static enum qkv_status answer_room(struct answerer *a, const struct qkv_line_batch *batch) {
+    const size_t context = (size_t)qkv_model_spec(a->model)->context;
+    size_t T = 16;
+    if (batch->B <= a->B && batch->T <= a->T) return QKV_OK;
+    while (T < batch->T) T *= 2;
+    size_t B = qkv_line_rows(T / 2 + 1);
+    if (T > context) T = context;
+    if (B > a->count) B = a->count;
+    if (B < batch->B) B = batch->B;
+    qkv_pass_free(a->pass);
+    a->B = a->T = 0;
+    enum qkv_status status =
+        qkv_pass_create(a->model, &(struct qkv_pass_options){.B = B, .T = T, .logits = true}, &a->pass);
+    if (!status) a->B = B, a->T = T;
+    return status;
+}
+
+/* The tokens of both texts, joined; `places`: those of the question are -1 and the i-th of the text is -2 - i, and spans (2,) its bytes. */
+static enum qkv_status answer_join(const struct answerer *a, size_t index, const struct qkv_long_rule *rule,
+                                   bool places, int32_t **ids, int32_t **types, size_t *count, size_t **spans) {
+    struct qkv_context *ctx = qkv_model_context(a->model);
+    const struct qkv_tokenizer *t = qkv_model_source_tokenizer(a->model);
+    const char *question = a->questions[index], *text = a->texts[index];
+    int32_t *parts[2] = {NULL};
+    size_t sizes[2] = {0};
+    enum qkv_long_fate fate = QKV_FATE_SKIPPED;
+    *ids = *types = NULL, *spans = NULL, *count = 0;
+    if (qkv_is_blank(text, strlen(text))) return QKV_OK;
+    enum qkv_status status = qkv_tokenizer_encode(ctx, t, question, strlen(question), false, &parts[0], &sizes[0]);
+    if (!status) status = qkv_tokenizer_encode_spans(ctx, t, text, strlen(text), false, &parts[1], spans, &sizes[1]);
+    for (size_t i = 0; places && i < sizes[0] && !status; i++) parts[0][i] = -1;
+    for (size_t i = 0; places && i < sizes[1] && !status; i++) parts[1][i] = -2 - (int32_t)i;
+    if (!status) fate = qkv_pair_join(ctx, &a->template, rule, parts, sizes, ids, types, count);
+    qkv_free(parts[0]);
+    qkv_free(parts[1]);
+    if (!status && fate == QKV_FATE_REFUSED) status = qkv_line_refuse(ctx, "pair", index, *count, rule->most);
+    if (!status && fate == QKV_FATE_FITS && (!*ids || !*types)) status = QKV_MEMORY;
+    if (!status && fate == QKV_FATE_FITS) return QKV_OK;
+    qkv_free(*ids);
+    qkv_free(*types);
+    qkv_free(*spans);
+    *ids = *types = NULL, *spans = NULL, *count = 0;
+    return status;
+}
+
+static enum qkv_status answer_encode(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
+                                     int32_t **types, size_t *count) {
+    size_t *spans;
+    enum qkv_status status = answer_join(user, index, rule, false, ids, types, count, &spans);
+    qkv_free(spans);
+    return status;
+}
+
+/* The softmax of every second score over the positions that take part, in place of `p`. False: not finite. */
+static bool answer_softmax(const float *scores, const bool *part, size_t T, double *p) {
+    double most = -INFINITY, sum = 0;
+    for (size_t t = 0; t < T; t++) {
+        if (!isfinite(scores[2 * t])) return false;
+        if (part[t] && (double)scores[2 * t] > most) most = (double)scores[2 * t];
+    }
+    for (size_t t = 0; t < T; t++) sum += p[t] = part[t] ? exp((double)scores[2 * t] - most) : 0;
+    for (size_t t = 0; t < T && sum > 0; t++) p[t] /= sum;
+    return true;
+}
+
+/* Letters, digits and whatever is not ASCII: an answer never cuts them apart. */
+static bool answer_in_word(unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c >= 0x80;
+}
+
+static void answer_whole_words(const char *text, struct qkv_answer *answer) {
+    const unsigned char *at = (const unsigned char *)text;
+    while (answer->begin > 0 && answer_in_word(at[answer->begin]) && answer_in_word(at[answer->begin - 1]))
+        answer->begin--;
+    while (answer->end > 0 && answer_in_word(at[answer->end - 1]) && answer_in_word(at[answer->end])) answer->end++;
+}
+
+/* Of one row (T,2): positions are places of answer_join. The token that begins a text that is classified takes part in the softmax, where
+ * models put what has no answer, and is none. */
+static enum qkv_status answer_row(const struct answerer *a, size_t index, const int32_t *places, const size_t *spans,
+                                  size_t T, const float *scores) {
+    struct qkv_context *ctx = qkv_model_context(a->model);
+    const int class = qkv_tokenizer_role(qkv_model_source_tokenizer(a->model), QKV_TOKEN_ROLE_CLASS);
+    bool *part = qkv_allocate(ctx, T, sizeof *part);
+    double *start = qkv_allocate(ctx, 2 * T, sizeof *start), *end = start ? start + T : NULL, best = 0;
+    size_t first = 0, last = 0;
+    enum qkv_status status = part && start ? QKV_OK : QKV_MEMORY;
+    for (size_t t = 0; t < T && !status; t++) part[t] = places[t] < -1 || (class >= 0 && places[t] == class);
+    if (!status && (!answer_softmax(scores, part, T, start) || !answer_softmax(scores + 1, part, T, end)))
+        status = qkv_fail(ctx, QKV_NUMBER,
+                          "the scores of pair %zu are no finite numbers: the model's weights are broken; take those of "
+                          "an earlier checkpoint",
+                          index + 1);
+    for (size_t s = 0; s < T && !status; s++)
+        for (size_t e = s; e < T && e < s + QKV_ANSWER_TOKENS && places[s] < -1; e++)
+            if (places[e] < -1 && start[s] * end[e] > best) best = start[s] * end[e], first = s, last = e;
+    if (!status && best > 0) {
+        struct qkv_answer *answer = &a->answers[index];
+        answer->begin = spans[2 * (size_t)(-2 - places[first])];
+        answer->end = spans[2 * (size_t)(-2 - places[last]) + 1];
+        answer->score = best;
+        answer_whole_words(a->texts[index], answer);
+    }
+    free(part);
+    free(start);
+    return status;
+}
+
+static enum qkv_status answer_run(void *user, const struct qkv_line_batch *batch) {
+    struct answerer *a = user;
+    const size_t context = (size_t)qkv_model_spec(a->model)->context, most = a->options->most;
+    const struct qkv_long_rule rule = {.kind = a->options->long_lines, .most = most && most < context ? most : context};
+    enum qkv_status status = answer_room(a, batch);
+    if (!status)
+        status = qkv_pass_forward(a->pass, &(struct qkv_batch){.B = batch->B,
+                                                               .T = batch->T,
+                                                               .ids = batch->ids,
+                                                               .types = a->types > 1 ? batch->types : NULL,
+                                                               .lengths = batch->lengths});
+    const float *scores = status ? NULL : qkv_pass_output(a->pass).data;
+    for (size_t b = 0; b < batch->B && !status; b++) {
+        int32_t *places, *types;
+        size_t count, *spans;
+        status = answer_join(a, batch->lines[b], &rule, true, &places, &types, &count, &spans);
+        if (!status && places) status = answer_row(a, batch->lines[b], places, spans, count, scores + b * batch->T * 2);
+        qkv_free(places);
+        qkv_free(types);
+        qkv_free(spans);
+    }
+    return status;
+}
+
+enum qkv_status qkv_answer(struct qkv_model *model, const char *const *questions, const char *const *texts,
+                           size_t count, const struct qkv_line_options *options, struct qkv_answer *answers) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, count, questions);
+    QKV_NEED_ALL(qkv_call, count, texts);
+    QKV_NEED_ALL(qkv_call, count, answers);
+    const struct qkv_line_options usual = qkv_line_defaults();
+    const struct qkv_spec *spec = qkv_model_spec(model);
+    struct answerer a = {.model = model,
+                         .count = count,
+                         .questions = questions,
+                         .texts = texts,
+                         .options = options ? options : &usual,
+                         .answers = answers};
+    if (!qkv_model_answers(model))
+        return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
+                        "questions are answered by a model with head.kind classify_tokens and the two classes "
+                        "\"" QKV_ANSWER_BEGIN "\" and \"" QKV_ANSWER_END "\"");
+    enum qkv_status status = qkv_lines_check(model, "classify");
+    if (!status)
+        status = qkv_pair_template_read(qkv_model_context(model), qkv_model_source_tokenizer(model),
+                                        model->origin.family == NULL, &a.template);
+    if (status) return status;
+    a.types = spec->encoder.layers ? spec->encoder.embed.types : spec->decoder.embed.types;
+    for (size_t i = 0; i < count; i++) answers[i] = (struct qkv_answer){0};
+    struct qkv_line_reader reader = {.model = model,
+                                     .options = a.options,
+                                     .what = "pair",
+                                     .encode_typed = answer_encode,
+                                     .run = answer_run,
+                                     .user = &a};
+    status = qkv_lines_run(&reader, NULL, count);
+    qkv_pass_free(a.pass);
+    qkv_pair_template_free(&a.template);
+    return status;
+}
