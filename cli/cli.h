@@ -306,9 +306,15 @@ void cli_print_quoted(const char *text,
 
 /* Numbers for people, into `text` (CLI_NUMBER bytes), which they return. */
 #define CLI_NUMBER 32
-char *cli_short(char *text, double value);     /* 10.8M */
-char *cli_grouped(char *text, size_t value);   /* 10,795,776 */
-char *cli_bytes(char *text, size_t value);     /* 41.2 MiB */
+char *cli_short(char *text, double value);   /* 10.8M */
+char *cli_grouped(char *text, size_t value); /* 10,795,776 */
+char *cli_bytes(char *text, size_t value);   /* 41.2 MiB */
+/* The most memory that this process has had, in bytes; 0 where the system does not say. */
+size_t cli_memory_peak(void);
+/* What a process gets besides as it works: pages of the program that are read then, stacks, small blocks. */
+#define CLI_MEMORY_AT_WORK ((size_t)6 << 20)
+/* The most that a process will have had that had `own` bytes before it began to work in `bytes`. */
+size_t cli_memory_at_work(size_t own, size_t bytes);
 char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
 
 /* ---- lines of text (lines.c) ----------------------------------------------------------------------------------------- */

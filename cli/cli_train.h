@@ -40,9 +40,10 @@ int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *
                      struct qkv_trainer **trainer);
 /* Whether --sample has nothing to show in this run, after a message. */
 bool cli_train_sample_idle(const struct cli_train_arguments *arguments, const struct qkv_train_options *options);
-/* What the run is, before its first step (train_introduce.c). */
+/* What the run is, before its first step, with the memory that it takes at most: what reading its data has taken until now, or
+ * what the process had before (`own` bytes) with all that the trainer works in (train_introduce.c). */
 void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trainer,
-                         const struct cli_train_arguments *arguments);
+                         const struct cli_train_arguments *arguments, size_t own);
 /* The notes past the first *shown, which counts them; they are no progress, so --quiet shows them too. */
 void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown);
 /* A line about an evaluation, if there was one. */

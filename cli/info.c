@@ -61,6 +61,7 @@ struct subject {
     struct qkv_spec spec;
     struct qkv_model *plan;
     struct qkv_costs costs;
+    struct qkv_use_costs uses;
     size_t own; /* bytes of a process that has the tokenizer and no weights, which come to those of the costs */
     size_t batch, context, prefix, continuations;
     const char *precision;
@@ -159,6 +160,12 @@ static void print_shared_pages(const struct subject *s) {
     print_row("with a shared prefix", cli_grouped(number, pages), remark);
 }
 
+static void print_use(const char *what, size_t bytes, size_t own, const char *remark) {
+    char number[CLI_NUMBER], label[64];
+    snprintf(label, sizeof label, "%s%s", *what ? "memory " : "", what);
+    if (bytes) print_row(label, cli_bytes(number, bytes + own), remark);
+}
+
 static int print_text(const struct subject *s, struct qkv_context *ctx) {
     char number[CLI_NUMBER], remark[128];
     const int code = cli_info_print_tree(s->plan, s->name);
@@ -186,7 +193,13 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
     print_row("", cli_bytes(number, s->costs.checkpoint_bytes + s->own), remark);
     snprintf(remark, sizeof remark, "weights, a cache of %zu positions, one sequence", s->context);
     print_row("memory to run", cli_bytes(number, s->costs.run_bytes + s->own), remark);
-    print_row("", cli_bytes(number, s->own), "of all these: the program itself, and the tokenizer");
+    print_use("for lines", s->uses.lines_bytes, s->own,
+              "embedded or classified: weights, a batch as long as the context");
+    print_use("to translate", s->uses.search_bytes, s->own, "weights, a batch of sources and of targets as long");
+    print_use("to evaluate", s->uses.evaluate_bytes, s->own, "weights, a batch of sequences as long");
+    print_use("to export", s->uses.export_bytes, s->own, "weights");
+    print_use("", s->uses.publish_bytes, s->own, "--to huggingface: and a tensor that a family joins or transposes");
+    print_row("", cli_bytes(number, s->own), "of all these: the program itself, and the tokenizers");
     snprintf(number, sizeof number, "%d", s->threads);
     print_row("threads", number, s->threads_why);
     print_scalings(&s->spec);
@@ -231,6 +244,15 @@ static void put_tensors(struct qkv_json *out, const struct qkv_model *plan) {
     qkv_json_end(out, ']');
 }
 
+static void put_uses(struct qkv_json *out, const struct qkv_use_costs *uses) {
+    qkv_json_line(out, 0);
+    qkv_json_put_count(out, "lines_bytes", uses->lines_bytes);
+    qkv_json_put_count(out, "search_bytes", uses->search_bytes);
+    qkv_json_put_count(out, "evaluate_bytes", uses->evaluate_bytes);
+    qkv_json_put_count(out, "export_bytes", uses->export_bytes);
+    qkv_json_put_count(out, "publish_bytes", uses->publish_bytes);
+}
+
 static void put_costs(struct qkv_json *out, const struct qkv_costs *c) {
     qkv_json_line(out, 0);
     qkv_json_put_count(out, "parameters", c->parameters);
@@ -261,6 +283,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_text(&out, "name", s->name);
     cli_info_put_state(&out, &s->run);
     put_costs(&out, &s->costs);
+    put_uses(&out, &s->uses);
     qkv_json_put_count(&out, "process_bytes", s->own);
     qkv_json_put_text(&out, "precision", s->precision);
     qkv_json_put_count(&out, "batch", s->batch);
@@ -303,24 +326,27 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     return CLI_DONE;
 }
 
-/* The most memory that this process has had, in bytes; 0 where the system does not say. */
-static size_t info_peak(void) {
-    char line[256];
-    unsigned long long kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1) break;
-    if (file) fclose(file);
-    return (size_t)kilobytes * 1024;
+/* The tokenizer of sources, where a model has two. */
+static void info_source(struct qkv_context *ctx, const char *model, struct qkv_tokenizer **source) {
+    const char *checkpoint = NULL;
+    char path[4096 + sizeof "/" QKV_SOURCE_FILE], *folder = cli_model_folder(model, &checkpoint);
+    struct stat info;
+    if (folder) {
+        const int n = snprintf(path, sizeof path, "%s/%s", folder, QKV_SOURCE_FILE);
+        if (n > 0 && (size_t)n < sizeof path && stat(path, &info) == 0) qkv_tokenizer_load(ctx, path, source);
+    }
+    free(folder);
 }
 
-/* What a process has besides: it reads the tokenizer, as one that uses the model does. A tokenizer that cannot be read is missing there
+/* What a process has besides: it reads the tokenizers, as one that uses the model does. A tokenizer that cannot be read is missing there
  * too. */
 static void info_own(struct qkv_context *ctx, const char *model, struct subject *s) {
-    struct qkv_tokenizer *tokenizer = NULL;
+    struct qkv_tokenizer *tokenizer = NULL, *source = NULL;
     if (model) qkv_folder_tokenizer(ctx, model, &tokenizer);
-    s->own = info_peak();
+    if (model) info_source(ctx, model, &source);
+    s->own = cli_memory_peak() + CLI_MEMORY_AT_WORK;
     qkv_tokenizer_free(tokenizer);
+    qkv_tokenizer_free(source);
 }
 
 /* Of a model with weights, as they are stored; of a spec, or where settings change the model's, as training makes them. */
@@ -393,7 +419,9 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         cli_say("--prefix %zu is more than a context of %zu positions (--context)", s.prefix, s.context);
         return CLI_USAGE;
     }
-    if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs)) code = cli_broken(ctx);
+    if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs) ||
+        qkv_model_use_costs(s.plan, &s.uses))
+        code = cli_broken(ctx);
     if (!code) info_own(ctx, model, &s);
     if (!code && s.continuations && !s.costs.pages) {
         cli_say("--continuations: %s has no decoder, so nothing goes on from a prefix", s.name);

@@ -267,6 +267,23 @@ char *cli_grouped(char *text, size_t value) {
     return text;
 }
 
+size_t cli_memory_peak(void) {
+    char line[256];
+    unsigned long long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1) break;
+    if (file) fclose(file);
+    return (size_t)kilobytes * 1024;
+}
+
+size_t cli_memory_at_work(size_t own, size_t bytes) {
+    const size_t lag =
+        (size_t)2 << 20; /* of what the system has counted, and what follows the reading of data at once */
+    const size_t most = own + CLI_MEMORY_AT_WORK + bytes, peak = cli_memory_peak() + lag;
+    return most > peak ? most : peak;
+}
+
 char *cli_bytes(char *text, size_t value) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double size = (double)value;

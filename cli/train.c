@@ -224,18 +224,20 @@ static int train_run(const struct cli_train_arguments *a) {
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     double before = 0;
+    size_t own = 0;
     cli_progress_start(&progress, a->quiet || cli_ranks_follow(), a->plain || a->log_every);
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) {
         cli_catch_signals();
         before = qkv_clock();
+        own = cli_memory_peak();
         code = a->resume ? cli_train_resume(ctx, a, &task, &trainer) : cli_train_start(ctx, a, &task, &trainer);
     }
     before = qkv_clock() - before;
     if (code == CLI_DONE && a->resume && cli_train_sample_idle(a, qkv_trainer_options(trainer))) code = CLI_FAILED;
     if (code == CLI_DONE) {
         task.finish = true;
-        cli_train_introduce(&progress, trainer, a);
+        cli_train_introduce(&progress, trainer, a, own);
         progress.latest = 0; /* the first step is shown at once */
         if (a->profile && qkv_trainer_profile_start(trainer)) code = cli_broken(ctx);
     }

@@ -83,7 +83,7 @@ static const char *batch_text(char *text, size_t size, const struct qkv_train_op
 }
 
 void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trainer,
-                         const struct cli_train_arguments *a) {
+                         const struct cli_train_arguments *a, size_t own) {
     const struct qkv_train_options *options = qkv_trainer_options(trainer);
     struct qkv_model *model = qkv_trainer_model(trainer);
     const struct qkv_context *ctx = qkv_model_context(model);
@@ -105,9 +105,11 @@ void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trai
     const char *precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32"
                             : qkv_context_native_bf16(ctx)         ? "bf16"
                                                                    : "bf16 (emulated)";
-    cli_progress_line(progress, "machine %d thread%s, %s, %s, %s for weights, optimizer and one step",
+    const size_t bytes = cli_memory_at_work(own, qkv_trainer_bytes(trainer));
+    cli_progress_line(progress,
+                      "machine %d thread%s, %s, %s, %s of memory for weights, optimizer, a step, data and all",
                       qkv_context_threads(ctx), qkv_context_threads(ctx) == 1 ? "" : "s", qkv_context_isa(ctx),
-                      precision, cli_bytes(text[1], qkv_trainer_bytes(trainer)));
+                      precision, cli_bytes(text[1], bytes));
     if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, NULL);
     char batch[96];
     cli_progress_line(progress, "run     %s, %lld steps of %s; Ctrl-C saves and stops", a->resume ? a->resume : a->out,

@@ -1,6 +1,6 @@
 /* What calls need of a stack is no more than context.h says: each group of calls runs in a thread whose stack is painted, and what is
  * painted over is measured. */
-#include "train_fixture.h"
+#include "rank_fixture.h"
 
 #include <pthread.h>
 
@@ -170,6 +170,179 @@ static enum qkv_status use_families_and_modules(struct qkv_context *ctx) {
     return status;
 }
 
+/* Attention on plain buffers: of whole rows, and of rows packed behind each other; forward, backward, and its weights. */
+static enum qkv_status use_attention(struct qkv_context *ctx) {
+    enum { B = 2, H = 4, HKV = 2, T = 40, D = 16 };
+    static float q[B * H * T * D], k[B * HKV * T * D], v[B * HKV * T * D], y[B * H * T * D], lse[B * H * T], w[T * T];
+    static float dq[B * H * T * D], dk[B * HKV * T * D], dv[B * HKV * T * D];
+    static const int32_t cuts[] = {0, 13, B * T};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < TEST_COUNT(q); i++) q[i] = y[i] = (float)(i % 7) / 7;
+    for (size_t i = 0; i < TEST_COUNT(k); i++) k[i] = v[i] = (float)(i % 5) / 5;
+    for (int packed = 0; packed < 2 && !status; packed++) {
+        const size_t rows = packed ? B * T : T, many = packed ? 1 : B;
+        struct qkv_attention_call call = {.q = qkv_view_bthd(q, QKV_F32, many, rows, H, D),
+                                          .k = qkv_view_bthd(k, QKV_F32, many, rows, HKV, D),
+                                          .v = qkv_view_bthd(v, QKV_F32, many, rows, HKV, D),
+                                          .y = qkv_view_bthd(y, QKV_F32, many, rows, H, D),
+                                          .lse = lse,
+                                          .mask = {.causal = true}};
+        if (packed) call.mask = (struct qkv_mask){.B = 2, .causal = true, .cu_q = cuts, .cu_k = cuts};
+        const struct qkv_attention_gradients g = {.dy = call.y,
+                                                  .dq = qkv_view_bthd(dq, QKV_F32, many, rows, H, D),
+                                                  .dk = qkv_view_bthd(dk, QKV_F32, many, rows, HKV, D),
+                                                  .dv = qkv_view_bthd(dv, QKV_F32, many, rows, HKV, D)};
+        status = qkv_attention_forward(ctx, &call);
+        if (!status) status = qkv_attention_backward(ctx, &call, &g);
+        if (!status) status = qkv_attention_weights(ctx, &call, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 5, w);
+    }
+    return status;
+}
+
+static enum qkv_status use_sessions(struct qkv_context *ctx) {
+    static const int32_t ids[] = {3, 1, 4, 1, 5, 9, 2, 6};
+    struct qkv_model *model = NULL;
+    struct qkv_session *session = NULL, *fork = NULL;
+    struct qkv_decoder *decoder = NULL;
+    const struct qkv_session_options shared = {.pages = 2};
+    const struct qkv_decoder_options rows = {.rows = 3, .chunk = 2};
+    const size_t from[] = {0, 0, 2};
+    enum qkv_status status = qkv_model_load(ctx, run_folder(), &model);
+    if (!status) status = qkv_session_create_with(model, &shared, &session);
+    if (!status) status = qkv_session_append(session, ids, TEST_COUNT(ids));
+    if (!status) status = qkv_session_fork(session, &fork);
+    if (!status) status = qkv_session_append(fork, ids, 1);
+    if (!status) status = qkv_decoder_create_with(model, &rows, &decoder);
+    if (!status) status = qkv_decoder_step(decoder, ids);
+    if (!status) status = qkv_decoder_select(decoder, from, TEST_COUNT(from));
+    if (!status) status = qkv_decoder_step(decoder, ids);
+    qkv_decoder_free(decoder);
+    qkv_session_free(fork);
+    qkv_session_free(session);
+    qkv_model_free(model);
+    return status;
+}
+
+/* Each kind is trained, saved, read again and used; so are some that others made. */
+static enum qkv_status use_tokenizers(struct qkv_context *ctx) {
+    static const char text[] = "the cat sat on the mat.\na dog ran home, \xc3\xa9t\xc3\xa9 1234!\n";
+    static const char *const folders[] = {"gpt2", "llama_sharded", "t5_v1_1"};
+    enum qkv_status status = QKV_OK;
+    for (int kind = 0; kind <= QKV_TOKENIZER_BPE + (int)TEST_COUNT(folders) && !status; kind++) {
+        const struct qkv_tokenizer_options options = {.kind = (enum qkv_tokenizer_kind)kind};
+        struct qkv_tokenizer *made = NULL, *t = NULL;
+        char path[1024], *back = NULL;
+        int32_t *ids = NULL;
+        size_t count = 0, size = 0;
+        const bool foreign = kind > QKV_TOKENIZER_BPE;
+        if (foreign)
+            snprintf(path, sizeof path, "%s/golden/hf/%s", TEST_SOURCE_DIR "/tests",
+                     folders[kind - QKV_TOKENIZER_BPE - 1]);
+        else
+            snprintf(path, sizeof path, "%s", test_path("tokenizer.json"));
+        if (!foreign) status = qkv_tokenizer_train(ctx, &options, text, sizeof text - 1, &made);
+        if (!status && !foreign) status = qkv_tokenizer_save(ctx, made, path);
+        if (!status) status = foreign ? qkv_tokenizer_open(ctx, path, &t) : qkv_tokenizer_load(ctx, path, &t);
+        if (foreign && status == QKV_FILE) status = QKV_OK; /* it has none */
+        if (!status && t) status = qkv_tokenizer_encode_sequence(ctx, t, text, sizeof text - 1, true, &ids, &count);
+        if (!status && t) status = qkv_tokenizer_decode(ctx, t, ids, count, &back, &size);
+        qkv_free(ids);
+        qkv_free(back);
+        qkv_tokenizer_free(made);
+        qkv_tokenizer_free(t);
+    }
+    return status;
+}
+
+static bool take_nowhere(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
+    (void)user, (void)line, (void)rank, (void)text, (void)size, (void)score;
+    return true;
+}
+
+/* A run on lines, in a folder of its own. */
+static enum qkv_status train_lines(struct qkv_context *ctx, const char *preset, const char *file, const char *folder) {
+    static struct qkv_spec spec;
+    struct qkv_train_options options;
+    struct qkv_train_report report;
+    struct qkv_trainer *trainer = NULL;
+    enum qkv_status status = qkv_spec_preset(ctx, &spec, preset, (const char *const[]){"d_model=32"}, 1);
+    if (!status) status = qkv_train_defaults(ctx, NULL, &options);
+    if (!status) status = qkv_train_set(ctx, &options, strcmp(preset, "tiny-seq2seq") ? "labeled" : "pairs", file);
+    options.steps = 3, options.batch = 2, options.warmup = 1;
+    if (!status) status = qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer);
+    for (int i = 0; i < 3 && !status; i++) status = qkv_trainer_step(trainer, &report);
+    if (!status) status = qkv_trainer_save(trainer);
+    qkv_trainer_free(trainer);
+    return status;
+}
+
+/* Twenty lines of two fields each. */
+static void write_pairs(const char *path) {
+    char text[1024];
+    size_t n = 0;
+    for (int i = 0; i < 20; i++) n += (size_t)snprintf(text + n, sizeof text - n, "%s\tcat %d\n", i % 2 ? "a" : "b", i);
+    test_write_file(path, text, n);
+}
+
+static enum qkv_status use_pairs(struct qkv_context *ctx) {
+    static const char *const lines[] = {"a", "b"};
+    struct qkv_search_options options = qkv_search_defaults();
+    struct qkv_pairs_evaluation evaluation;
+    struct qkv_model *model = NULL;
+    char file[1024], folder[1024];
+    snprintf(file, sizeof file, "%s", test_path("pairs.tsv"));
+    snprintf(folder, sizeof folder, "%s", test_path("pairs"));
+    write_pairs(file);
+    options.beam = options.n_best = 2;
+    enum qkv_status status = train_lines(ctx, "tiny-seq2seq", file, folder);
+    if (!status) status = qkv_model_load(ctx, folder, &model);
+    if (!status) status = qkv_translate(model, lines, TEST_COUNT(lines), &options, take_nowhere, NULL);
+    if (!status) status = qkv_evaluate_pairs(model, file, NULL, NULL, NULL, &evaluation);
+    qkv_model_free(model);
+    return status;
+}
+
+static enum qkv_status use_classes(struct qkv_context *ctx) {
+    static const char *const lines[] = {"cat 1", "cat 2"};
+    struct qkv_labels_evaluation evaluation = {0};
+    struct qkv_model *model = NULL;
+    float probabilities[4], vectors[2 * 32];
+    char file[1024], folder[1024];
+    snprintf(file, sizeof file, "%s", test_path("labels.tsv"));
+    snprintf(folder, sizeof folder, "%s", test_path("classes"));
+    write_pairs(file);
+    enum qkv_status status = train_lines(ctx, "text-classifier", file, folder);
+    if (!status) status = qkv_model_load(ctx, folder, &model);
+    if (!status) status = qkv_classify(model, lines, TEST_COUNT(lines), probabilities);
+    if (!status) status = qkv_embed(model, lines, TEST_COUNT(lines), QKV_POOL_MEAN, true, vectors);
+    if (!status) status = qkv_evaluate_labels(model, file, NULL, NULL, &evaluation);
+    qkv_free(evaluation.confusion);
+    qkv_model_free(model);
+    return status;
+}
+
+/* One of two ranks, with calls to the other; that one has a thread of its own. */
+static enum qkv_status use_ranks(struct qkv_context *ctx) {
+    static struct qkv_spec spec;
+    static struct rank_group group;
+    static struct rank ranks[2];
+    pthread_t other;
+    char data[1024];
+    struct run run = {.folder = test_path("ranks"), .spec = &spec, .until = 3};
+    snprintf(data, sizeof data, "%s", test_path("stack.txt"));
+    enum qkv_status status = qkv_spec_preset(ctx, &spec, "nano-gpt", (const char *const[]){"d_model=32"}, 1);
+    if (!status) status = qkv_train_defaults(ctx, "nano-gpt", &run.options);
+    if (!status) status = qkv_train_set(ctx, &run.options, "data", data);
+    if (status) return status;
+    run.options.steps = 3, run.options.batch = 4, run.options.warmup = 1, run.options.tokenizer = "bpe:300";
+    rank_group_start(&group, 2);
+    for (int r = 0; r < 2; r++) ranks[r] = (struct rank){.member = {&group, r}, .run = &run};
+    if (pthread_create(&other, NULL, rank_main, &ranks[1])) return QKV_MEMORY;
+    rank_main(&ranks[0]);
+    pthread_join(other, NULL);
+    return ranks[0].status ? ranks[0].status : ranks[1].status;
+}
+
 static void each_group_of_calls_needs_no_more_stack_than_is_said(void **state) {
     (void)state;
     static const struct group groups[] = {{.name = "a context", .run = use_context},
@@ -179,7 +352,13 @@ static void each_group_of_calls_needs_no_more_stack_than_is_said(void **state) {
                                           {.name = "training", .run = use_training},
                                           {.name = "models", .run = use_model},
                                           {.name = "published folders", .run = use_published},
-                                          {.name = "families and modules", .run = use_families_and_modules}};
+                                          {.name = "families and modules", .run = use_families_and_modules},
+                                          {.name = "attention", .run = use_attention},
+                                          {.name = "sessions", .run = use_sessions},
+                                          {.name = "tokenizers", .run = use_tokenizers},
+                                          {.name = "pairs", .run = use_pairs},
+                                          {.name = "classes", .run = use_classes},
+                                          {.name = "ranks", .run = use_ranks}};
 #if defined(TEST_SANITIZED) || defined(TEST_BEHAVIOUR_SANITIZER)
     skip(); /* the sanitizers' stacks are others */
 #endif

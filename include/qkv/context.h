@@ -70,8 +70,8 @@ QKV_API const char *qkv_version(void);                       /* "0.1.0" */
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
 /* The stack that calls need: any thread with 256 KiB can make every call of the library; the threads that the library
- * starts bring their own. A test makes each group of calls on such a stack: specs, models and published folders,
- * loading and saving, passes, modules, sessions and generation, tokenizers, training and evaluation.
+ * starts bring their own. A test makes each group of calls on such a stack: specs, models, published folders, modules,
+ * attention, sessions, generation, tokenizers, training of texts, pairs and classes, evaluation, ranks.
  *
  * Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
  * time; different contexts are independent. Fewer threads than asked for are no failure (qkv_context_threads_note). The

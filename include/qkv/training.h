@@ -365,7 +365,8 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 /* The options of the run, with what gave way settled. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
-QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer); /* memory of weights, optimizer and step */
+/* Memory of weights, optimizer, one step, and the lines that are learnt from. */
+QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);
 QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer,
                                   size_t *valid); /* of the training/validation text */
 /* A file that a run learns from or validates on. */
@@ -444,6 +445,20 @@ QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *p
 QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
                                            const struct qkv_evaluate_options *options, qkv_progress *progress,
                                            void *user, struct qkv_evaluation *evaluation);
+
+/* Experimental: bytes of memory that the uses of a model take, its weights among them, where batches are as large as they are
+ * by default and sequences as long as the context; 0: it has no such use. A file of examples that is evaluated may have shorter
+ * ones. Shorter sequences take less. */
+struct qkv_use_costs {
+    size_t lines_bytes;    /* to embed lines, or to classify them (qkv_embed, qkv_classify) */
+    size_t search_bytes;   /* to translate: a greedy search (qkv_translate) */
+    size_t evaluate_bytes; /* on a text, on pairs, on labelled lines or on examples, which the model is for */
+    size_t export_bytes;   /* to write it in another format, */
+    size_t publish_bytes;  /* or as a folder of a published family, at most: a tensor of a layer at a time is made for that */
+};
+/* Experimental: measures them by dry runs of a planned model, such as one of qkv_model_plan_load. A model that is not planned:
+ * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs *costs);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "generate/line_batches.h"
-#include "model/model.h"
+#include "model/decode.h"
 #include "model/spec.h"
 #include "text/text.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "generate/line_batches.h"
-#include "model/model.h"
+#include "model/decode.h"
 #include "model/spec.h"
 #include "text/sequence.h"
 
@@ -39,8 +39,9 @@ static enum qkv_status make_room(struct classifier *c, const struct qkv_line_bat
     if (B < batch->B) B = batch->B;
     qkv_pass_free(c->pass);
     c->B = c->T = 0;
-    enum qkv_status status =
-        qkv_pass_create(c->model, &(struct qkv_pass_options){.B = B, .T = T, .logits = true}, &c->pass);
+    enum qkv_status status = qkv_pass_create(
+        c->model, &(struct qkv_pass_options){.B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true},
+        &c->pass);
     if (status) return status;
     c->B = B;
     c->T = T;

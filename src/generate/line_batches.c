@@ -1,6 +1,7 @@
 /* Lines of text in batches of similar length, so that little is computed for padding. In fp32 the bits of a row do not depend on
  * the rows and the padding beside it, so neither does what is said about a line depend on its neighbours. */
 #include "generate/line_batches.h"
+#include "model/decode.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,8 +9,7 @@
 
 enum {
     WINDOW = 4096, /* lines tokenized and sorted at a time */
-    ROWS = 64,
-    TOKENS = 4096 /* rows × longest */
+    ROWS = QKV_LINE_ROWS
 };
 
 struct line {
@@ -23,11 +23,6 @@ struct window {
     int32_t *ids, *types, lengths[ROWS];
     size_t capacity, indices[ROWS];
 };
-
-size_t qkv_line_rows(size_t T) {
-    size_t rows = T ? TOKENS / T : ROWS;
-    return rows < 1 ? 1 : rows > ROWS ? ROWS : rows;
-}
 
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing) {
     if (qkv_model_source_tokenizer(model)) return QKV_OK;

@@ -25,8 +25,6 @@ struct qkv_line_reader {
     enum qkv_status (*run)(void *user, const struct qkv_line_batch *batch);
     void *user;
 };
-/* Rows that a batch of this length may have at most; products of both are bounded. */
-size_t qkv_line_rows(size_t T);
 /* Calls run for all lines but blank ones, sorted by length within some thousands, batches in order of T. A line
  * longer than the context is what the options say; one that fails does so before its batch is run, and is named by its number from 1. */
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *lines, const char *const *texts, size_t count);

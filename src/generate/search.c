@@ -13,7 +13,7 @@
 #include "generate/generate.h"
 #include "model/decode.h"
 
-enum { BATCH = 32, WINDOW_BATCHES = 16 };
+enum { BATCH = QKV_SEARCH_BATCH, WINDOW_BATCHES = 16 };
 
 struct search {
     struct qkv_model *model;

@@ -45,6 +45,9 @@ enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const
 /* QKV_FILE: what an older model left in the folder would be taken for this one's. */
 struct qkv_model;
 enum qkv_status qkv_folder_check_left(struct qkv_model *model, bool published, const char *folder);
+/* Bytes of the tensors that a published folder's family joins or transposes, one of which is in memory at a time: the
+ * largest that a layer may have. The model may be planned. (published_export.c) */
+size_t qkv_export_bytes(const struct qkv_model *model);
 /* Writes all that a model has into a folder, file by file: qkv_model_save into the folder of a run, whose other files
  * stay. */
 enum qkv_status qkv_folder_write(struct qkv_model *model, const char *folder);

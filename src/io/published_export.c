@@ -185,6 +185,43 @@ static enum qkv_status digest_config(struct qkv_context *ctx, const char *folder
     return status;
 }
 
+/* Weights of a layer that a family may have as one tensor; 0: each by itself. */
+static int export_joined(enum qkv_role role) {
+    switch (role) {
+    case QKV_ROLE_ATTN_Q:
+    case QKV_ROLE_ATTN_K:
+    case QKV_ROLE_ATTN_V:
+        return 1;
+    case QKV_ROLE_ATTN_K_B:
+    case QKV_ROLE_ATTN_V_B:
+        return 2;
+    case QKV_ROLE_FFN_GATE:
+    case QKV_ROLE_FFN_UP:
+        return 3;
+    case QKV_ROLE_EXPERT_GATE:
+    case QKV_ROLE_EXPERT_UP:
+        return 4;
+    case QKV_ROLE_EXPERT_DOWN:
+        return 5;
+    default:
+        return 0;
+    }
+}
+
+size_t qkv_export_bytes(const struct qkv_model *m) {
+    const struct qkv_weights *weights = &m->weights;
+    size_t most = 0, joined[6] = {0};
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct qkv_weight *w = &weights->list[i], *before = i ? w - 1 : w;
+        const int group = export_joined(w->role);
+        if (w->layer < 0) continue;
+        if (before->layer != w->layer || before->stack != w->stack) memset(joined, 0, sizeof joined);
+        joined[group] = (group ? joined[group] : 0) + w->rows * w->columns * sizeof(float);
+        most = qkv_max(most, joined[group]);
+    }
+    return most;
+}
+
 /* All other files of the folder are there. */
 static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_family_config *config,
                                      const struct qkv_format *format, const char *folder, const char *path) {

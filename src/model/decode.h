@@ -37,6 +37,10 @@ struct qkv_encoded {
 /* One that has encoded nothing yet, and will encode ids, or features, by the encoder, or by a decoder alone; NULL with
  * the sentence recorded. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model, bool features);
+/* Bytes that it takes to encode B sources of T positions each, and to grow `targets` (NULL: none) that read them, by dry
+ * runs; of targets without `encoded`. The model may be planned. */
+enum qkv_status qkv_encoded_measure(struct qkv_model *model, size_t B, size_t T,
+                                    const struct qkv_decoder_options *targets, size_t *bytes);
 /* As qkv_encode, in place of what was encoded before. */
 enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
                                   size_t T);
@@ -112,5 +116,22 @@ struct qkv_decoder_pass {
 enum qkv_status qkv_decoder_pass_run(struct qkv_decoder *decoder, const struct qkv_decoder_pass *pass);
 /* Bytes of the passes that are sure to come: a token for each row, and `chunk` tokens for each. */
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *decoder, size_t chunk, size_t *bytes);
+
+/* ---- batches of uses (use_measure.c) ------------------------------------------------------------------------------------ */
+
+enum {
+    QKV_LINE_ROWS = 64,     /* lines that are embedded or classified side by side, at most */
+    QKV_LINE_TOKENS = 4096, /* rows × longest of them */
+    QKV_SEARCH_BATCH = 32   /* sources that are searched side by side, where nothing else is said */
+};
+/* Rows that a batch of this length may have at most; products of both are bounded. */
+size_t qkv_line_rows(size_t T);
+/* Positions that B rows, each of at most T of them, have together at most in a batch. */
+size_t qkv_line_positions(size_t B, size_t T);
+/* Bytes of the largest batches that lines are embedded or classified in, by dry runs. The model may be planned. */
+enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t *bytes);
+/* Bytes of a greedy search of as many sources as are searched side by side, sources and targets as long as the context, by
+ * dry runs. The model may be planned. */
+enum qkv_status qkv_search_measure(struct qkv_model *model, size_t *bytes);
 
 #endif

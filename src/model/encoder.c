@@ -161,14 +161,8 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
 
 /* ---- the interface ---------------------------------------------------------------------------------------------------- */
 
-struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
-    const struct qkv_stack_spec *stack = encoded_stack(m)->spec;
-    if (!features && !qkv_stack_reads_tokens(stack)) {
-        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; give features (qkv_encode_features)",
-                 qkv_input_text(stack->embed.input.kind));
-        return NULL;
-    }
-    if (qkv_model_check_weights(m) != QKV_OK || qkv_model_add_packed(m, false) != QKV_OK) return NULL;
+static struct qkv_encoded *encoder_make(struct qkv_model *m) {
+    if (qkv_model_add_packed(m, false) != QKV_OK) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = m;
@@ -181,6 +175,38 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
     if (status == QKV_OK) return e;
     qkv_encoded_free(e);
     return NULL;
+}
+
+struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
+    const struct qkv_stack_spec *stack = encoded_stack(m)->spec;
+    if (!features && !qkv_stack_reads_tokens(stack)) {
+        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; give features (qkv_encode_features)",
+                 qkv_input_text(stack->embed.input.kind));
+        return NULL;
+    }
+    return qkv_model_check_weights(m) == QKV_OK ? encoder_make(m) : NULL;
+}
+
+enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, const struct qkv_decoder_options *targets,
+                                    size_t *bytes) {
+    size_t kept_bytes = 0, step_bytes = 0, pool_bytes = 0, target_bytes = 0;
+    struct qkv_encoded *e = encoder_make(m);
+    struct encoder_plan plan = {e, &step_bytes};
+    if (!e) return QKV_MEMORY;
+    e->B = B, e->T = T, e->planned_rows = B * T;
+    enum qkv_status status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
+    const struct qkv_page_shape shape = qkv_decode_shape(m, B, T, 0);
+    if (status == QKV_OK && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool_bytes);
+    if (status == QKV_OK && targets) {
+        struct qkv_decoder_options options = *targets;
+        options.encoded = e;
+        status = qkv_decoder_measure(m, &options, &target_bytes);
+    }
+    *bytes = kept_bytes + step_bytes + pool_bytes + target_bytes;
+    e->lists = NULL; /* it has none */
+    e->B = 0;
+    qkv_encoded_free(e);
+    return status;
 }
 
 static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side *source) {

@@ -10,7 +10,7 @@
 #include "train/train.h"
 
 struct item {
-    size_t longest, T, source_T;
+    uint32_t longest, T, source_T; /* no more than the context */
     uint32_t index;
 };
 
@@ -30,7 +30,8 @@ static void sort_items(const struct qkv_examples *e, size_t begin, size_t count,
     for (size_t k = 0; k < count; k++) {
         size_t i = begin + k, T = e->main_at[i + 1] - e->main_at[i];
         size_t S = e->beside_end < 0 || e->beside_each ? 0 : e->beside_at[i + 1] - e->beside_at[i];
-        items[k] = (struct item){.longest = T > S ? T : S, .T = T, .source_T = S, .index = (uint32_t)i};
+        items[k] = (struct item){
+            .longest = (uint32_t)qkv_max(T, S), .T = (uint32_t)T, .source_T = (uint32_t)S, .index = (uint32_t)i};
     }
     qsort(items, count, sizeof *items, by_shape);
 }
@@ -59,7 +60,7 @@ static void cut_batches(const struct item *items, size_t count, const struct qkv
             for (size_t i = begin; i < end; i++) {
                 if (items[i].T > shape.T) shape.T = items[i].T;
                 if (items[i].source_T > shape.source_T) shape.source_T = items[i].source_T;
-                tokens += items[i].T + items[i].source_T;
+                tokens += (uint64_t)items[i].T + items[i].source_T;
             }
             b->shapes[b->count] = shape;
             b->tokens[b->count] = tokens;
@@ -137,6 +138,11 @@ void qkv_batches_free(struct qkv_batches *b) {
     *b = (struct qkv_batches){0};
 }
 
+size_t qkv_batches_bytes(const struct qkv_batches *b) {
+    const size_t each = sizeof *b->cut + sizeof *b->shapes + sizeof *b->visit + sizeof *b->before + sizeof *b->tokens;
+    return b->examples * (sizeof *b->sorted + sizeof *b->order + sizeof *b->group) + b->count * each;
+}
+
 /* ---- epochs ---------------------------------------------------------------------------------------------------------------- */
 
 /* Fisher and Yates. */
@@ -196,7 +202,9 @@ enum qkv_status qkv_batches_shapes(struct qkv_context *ctx, const struct qkv_bat
     qsort(all, n, sizeof *all, compare_shapes);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || compare_shapes(&all[kept - 1], &all[i]) != 0) all[kept++] = all[i];
-    *shapes = all;
+    struct qkv_pass_shape *fewer = qkv_reallocate(ctx, all, kept, sizeof *all);
+    *shapes = fewer ? fewer : all;
     *count = kept;
+    if (!fewer) qkv_forgive(ctx);
     return QKV_OK;
 }

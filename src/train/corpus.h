@@ -183,6 +183,8 @@ enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const
 void qkv_tokens_close(struct qkv_tokens *tokens);
 /* Copies `count` tokens from the `start`-th on. Fails on one outside the vocabulary, and when the file has become shorter. */
 enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids);
+/* Bytes of memory that all tokens take. */
+size_t qkv_tokens_bytes(const struct qkv_tokens *tokens);
 /* Reads all tokens into memory, for qkv_tokens_at. */
 enum qkv_status qkv_tokens_load(struct qkv_tokens *tokens);
 /* The i-th token of a loaded file, −1 for what is outside the vocabulary. */

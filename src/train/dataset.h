@@ -36,6 +36,9 @@ struct qkv_examples {
 /* Finds the sequences of opened token files, both of which must have as many, none longer than `most`; tokens are checked. */
 enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples *examples, size_t most);
 void qkv_examples_free(struct qkv_examples *examples);
+/* Bytes of memory, and those of an example beside its ids. */
+size_t qkv_examples_bytes(const struct qkv_examples *examples);
+#define QKV_EXAMPLE_BYTES (2 * sizeof(size_t))
 /* Copies a sequence; returns its length. */
 size_t qkv_examples_main(const struct qkv_examples *examples, size_t i, int32_t *ids);
 size_t qkv_examples_beside(const struct qkv_examples *examples, size_t i, int32_t *ids);
@@ -64,6 +67,9 @@ enum qkv_status qkv_batches_make(struct qkv_context *ctx, const struct qkv_examp
                                  size_t count, const struct qkv_batch_limits *limits, const char *text,
                                  struct qkv_batches *batches);
 void qkv_batches_free(struct qkv_batches *batches);
+/* Bytes of memory, and about those of an example while batches are made. */
+size_t qkv_batches_bytes(const struct qkv_batches *batches);
+#define QKV_BATCHED_BYTES (7 * sizeof(uint32_t))
 /* Puts them into the order of the epoch that a step lies in; the answer is the batch of the step. */
 size_t qkv_batches_at_step(struct qkv_batches *batches, uint64_t seed, uint64_t step);
 /* Tokens of all batches up to and including that of `step`. */
@@ -75,13 +81,16 @@ enum qkv_status qkv_batches_shapes(struct qkv_context *ctx, const struct qkv_bat
 /* ---- tokenizers (tokenizers.c) ------------------------------------------------------------------------------------------ */
 
 #define QKV_SHARED_TOKENIZER "shared" /* as source_tokenizer: that of the targets, which learns from both sides */
-/* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on `text`, or read. `what` is the option that
+/* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on a text, or read. `what` is the option that
  * said so. `specials` are asked of it: a file that lacks one is refused. */
+struct qkv_learner;
 struct qkv_tokenizer_choice {
-    const char *what, *choice, *text;
-    size_t size;
-    struct qkv_text_files *files; /* in place of the text: its files, one after the other, which may keep their bytes */
-    bool once;                   /* nobody reads the files again: no bytes are kept */
+    const char *what, *choice;
+    struct qkv_text_files *files; /* the text: its files, one after the other, which may keep their bytes */
+    bool once;                    /* nobody reads the files again: no bytes are kept */
+    /* In place of files: has the learner read all of the text, which has no files or is a part of them. */
+    enum qkv_status (*learn)(void *user, struct qkv_learner *learner);
+    void *learn_user;
     const char *const *specials;
     size_t special_count;
     qkv_progress *progress; /* is told how far the training is, and may stop it; NULL: nobody */
@@ -261,14 +270,13 @@ void qkv_words_targets(int32_t *targets, size_t n, size_t T);
  * to learn from and to validate on, the batches. end, beside_end: as in struct qkv_examples. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines, int32_t end,
                                int32_t beside_end);
-/* One side of the files as a text, a line each, to train a tokenizer on: 0 the first field, 1 the second, 2 both. */
-enum qkv_status qkv_lines_text(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
-                               struct qkv_buffer *text);
 /* The tokenizer of a side, as `choice` says (what, choice, specials): trained on its text, read from a file, or that of the model
  * that the run begins with. */
 enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer);
 double qkv_lines_epoch(const struct qkv_trainer *trainer);
+/* Bytes of memory that lines take: their ids, and how they are cut into batches. */
+size_t qkv_lines_bytes(const struct qkv_trainer *trainer);
 uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
 enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
 enum qkv_status qkv_lines_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,

@@ -250,7 +250,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
     struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
     size_t n, most = (size_t)spec->context;
-    e->sum.B = options && options->batch ? options->batch : 8;
+    e->sum.B = options && options->batch ? options->batch : QKV_EVALUATE_WINDOWS;
     e->sum.T = options && options->context ? options->context : most;
     enum qkv_status status = qkv_text_model_check(ctx, spec);
     if (status) return status;

@@ -13,7 +13,7 @@ enum { BATCHES = 4 }; /* of sources, that a rank searches together */
 
 /* Distinct sources, what was found for each, and its references. */
 struct answers {
-    struct qkv_pairs *pairs;
+    struct qkv_pair_file *pairs;
     struct qkv_context *ctx;
     qkv_progress *progress;
     void *user;
@@ -55,7 +55,7 @@ static enum qkv_status keep_text(struct qkv_context *ctx, struct qkv_buffer *b, 
     return status ? status : qkv_buffer_append(ctx, b, "", 1);
 }
 
-static enum qkv_status add_pair(struct qkv_context *ctx, struct qkv_pairs *p, const struct qkv_tsv_row *row) {
+static enum qkv_status add_pair(struct qkv_context *ctx, struct qkv_pair_file *p, const struct qkv_tsv_row *row) {
     struct qkv_pair *list = qkv_list_room(ctx, p->list, &p->capacity, p->count, 1, sizeof *list);
     if (!list) return QKV_MEMORY;
     p->list = list;
@@ -68,7 +68,7 @@ static enum qkv_status add_pair(struct qkv_context *ctx, struct qkv_pairs *p, co
     return status ? status : keep_text(ctx, &p->text, row->second, row->second_size, &pair->target);
 }
 
-static enum qkv_status read_pairs(struct qkv_context *ctx, struct qkv_pairs *p) {
+static enum qkv_status read_pairs(struct qkv_context *ctx, struct qkv_pair_file *p) {
     struct qkv_tsv tsv;
     struct qkv_tsv_row row;
     bool end = false;
@@ -81,7 +81,7 @@ static enum qkv_status read_pairs(struct qkv_context *ctx, struct qkv_pairs *p) 
 /* ---- groups ---------------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status evaluate_pairs_group(struct answers *a) {
-    const struct qkv_pairs *p = a->pairs;
+    const struct qkv_pair_file *p = a->pairs;
     a->count = p->sources.count;
     a->found = qkv_allocate(a->ctx, a->count, sizeof *a->found);
     a->sources = qkv_allocate(a->ctx, a->count, sizeof *a->sources);
@@ -289,7 +289,7 @@ enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, co
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, path);
     QKV_NEED(qkv_call, evaluation);
-    struct qkv_pairs pairs = {.model = model, .path = path};
+    struct qkv_pair_file pairs = {.model = model, .path = path};
     struct answers a = {.pairs = &pairs, .ctx = qkv_model_context(model), .progress = progress, .user = user};
     double started = qkv_clock();
     *evaluation = (struct qkv_pairs_evaluation){0};

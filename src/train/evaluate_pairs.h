@@ -9,7 +9,7 @@ struct qkv_pair {
     size_t source, target; /* in text.data */
     size_t line, group;    /* where it stands; which distinct source it has */
 };
-struct qkv_pairs { /* a file of pairs in memory; start it with model and path set */
+struct qkv_pair_file { /* a file of pairs in memory; start it with model and path set */
     struct qkv_model *model;
     const char *path;
     struct qkv_buffer text; /* zero-terminated */
@@ -18,6 +18,8 @@ struct qkv_pairs { /* a file of pairs in memory; start it with model and path se
     struct qkv_strings sources; /* in order of appearance: the groups */
 };
 /* Teacher-forced loss over all pairs, in nats a token; fails at a pair longer than the context, with its line. */
-enum qkv_status qkv_pairs_loss(const struct qkv_pairs *pairs, qkv_progress *progress, void *user, double *loss);
+enum qkv_status qkv_pairs_loss(const struct qkv_pair_file *pairs, qkv_progress *progress, void *user, double *loss);
+/* Bytes of its largest batches, by a dry run. The model may be planned. */
+enum qkv_status qkv_pairs_loss_measure(struct qkv_model *model, size_t *bytes);
 
 #endif

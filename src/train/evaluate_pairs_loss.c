@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "text/sequence.h"
 #include "train/evaluate_pairs.h"
 #include "train/evaluate_share.h"
@@ -21,7 +22,7 @@ struct example {
 };
 
 struct run {
-    const struct qkv_pairs *pairs;
+    const struct qkv_pair_file *pairs;
     struct qkv_context *ctx;
     struct qkv_pass *pass;
     size_t B, T; /* the largest batch of the pass; T for either side */
@@ -70,6 +71,21 @@ static size_t rows_of(size_t T) {
     return rows < 1 ? 1 : rows > ROWS ? ROWS : rows;
 }
 
+/* Of batches of at most so many rows of T positions, of which no more than TOKENS are used on either side. */
+static struct qkv_pass_options pass_options(size_t rows, size_t T) {
+    const size_t most = qkv_max(T, TOKENS), positions = T > most / rows ? most : rows * T;
+    return (struct qkv_pass_options){.B = rows, .T = T, .source_T = T, .rows = positions, .source_rows = positions};
+}
+
+enum qkv_status qkv_pairs_loss_measure(struct qkv_model *model, size_t *bytes) {
+    const size_t T = (size_t)qkv_model_spec(model)->context;
+    const struct qkv_pass_options options = pass_options(rows_of(T / 2 + 1), T);
+    struct qkv_pass_plan plan = {0};
+    enum qkv_status status = qkv_pass_measure(model, &options, 0, &plan);
+    *bytes = plan.bytes;
+    return status;
+}
+
 /* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
 static enum qkv_status make_room(struct run *r, size_t B, size_t longest) {
     if (B <= r->B && longest <= r->T) return QKV_OK;
@@ -90,7 +106,7 @@ static enum qkv_status make_room(struct run *r, size_t B, size_t longest) {
     r->targets = qkv_allocate(r->ctx, n, sizeof *r->targets);
     r->source = qkv_allocate(r->ctx, n, sizeof *r->source);
     if (!r->ids || !r->targets || !r->source) return QKV_MEMORY;
-    struct qkv_pass_options options = {.B = rows, .T = T, .source_T = T};
+    const struct qkv_pass_options options = pass_options(rows, T);
     enum qkv_status status = qkv_pass_create(r->pairs->model, &options, &r->pass);
     if (status) return status;
     r->B = rows;
@@ -153,7 +169,7 @@ static void evaluate_pairs_loss_clear(struct run *r) {
     r->count = 0;
 }
 
-enum qkv_status qkv_pairs_loss(const struct qkv_pairs *pairs, qkv_progress *progress, void *user, double *loss) {
+enum qkv_status qkv_pairs_loss(const struct qkv_pair_file *pairs, qkv_progress *progress, void *user, double *loss) {
     struct run r = {.pairs = pairs, .ctx = qkv_model_context(pairs->model)};
     size_t most = pairs->count < WINDOW ? pairs->count : WINDOW;
     r.share = (struct qkv_evaluate_share){.ctx = r.ctx, .size = sizeof(struct qkv_evaluate_part)};

@@ -62,6 +62,11 @@ void qkv_examples_free(struct qkv_examples *e) {
     *e = (struct qkv_examples){0};
 }
 
+size_t qkv_examples_bytes(const struct qkv_examples *e) {
+    const size_t places = e->main_at ? (e->count + 1) * QKV_EXAMPLE_BYTES : 0;
+    return e->main.all.size + e->beside.all.size + places;
+}
+
 static size_t examples_copy(const struct qkv_tokens *tokens, const size_t *at, size_t i, int32_t *ids) {
     for (size_t k = at[i]; k < at[i + 1]; k++) *ids++ = qkv_tokens_at(tokens, k);
     return at[i + 1] - at[i];

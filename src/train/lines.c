@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include "text/sequence.h"
+#include "text/text.h"
 #include "train/train.h"
 #include "train/tsv.h"
 
 enum { LINES_SPECIALS = 4 }; /* room for those of a dataset */
+
+#define LINES_PIECE ((size_t)1 << 20) /* bytes of text that a tokenizer learns from at a time */
 
 /* What a row is, in messages. */
 static const char *lines_unit(const struct qkv_trainer *t) {
@@ -32,29 +35,40 @@ static enum qkv_status lines_add_side(struct qkv_context *ctx, const struct qkv_
     return status ? status : qkv_buffer_append(ctx, text, "\n", 1);
 }
 
-static enum qkv_status lines_text_of(struct qkv_trainer *t, struct qkv_text_file *of, bool keep,
-                                     const struct qkv_lines *lines, int side, struct qkv_buffer *text) {
+/* The text of one side, or of both, of all rows, in pieces of whole lines. */
+struct lines_reader {
+    struct qkv_trainer *t;
+    const struct qkv_lines *lines;
+    int side; /* 0: the first, 1: the second, 2: both */
+    struct qkv_buffer piece;
+    enum qkv_status (*take)(void *user, struct qkv_buffer *piece,
+                            bool last); /* what it leaves comes again, with more */
+    void *user;
+};
+
+static enum qkv_status lines_read_file(struct lines_reader *r, struct qkv_text_file *of, bool keep) {
     struct qkv_tsv file;
     struct qkv_tsv_row row;
     bool end = false;
-    enum qkv_status status = qkv_tsv_open_file(t->ctx, of, keep, lines->first, lines->second, &file);
+    enum qkv_status status = qkv_tsv_open_file(r->t->ctx, of, keep, r->lines->first, r->lines->second, &file);
     if (status) return status;
-    file.sentences = lines->sentences;
+    file.sentences = r->lines->sentences;
     while (!status && !(status = qkv_tsv_next(&file, &row, &end)) && !end) {
-        if (side != 1) status = lines_add_side(t->ctx, &row, false, text);
-        if (side != 0 && !status) status = lines_add_side(t->ctx, &row, true, text);
+        if (r->side != 1) status = lines_add_side(r->t->ctx, &row, false, &r->piece);
+        if (r->side != 0 && !status) status = lines_add_side(r->t->ctx, &row, true, &r->piece);
+        if (!status && r->piece.size >= LINES_PIECE) status = r->take(r->user, &r->piece, false);
     }
     qkv_tsv_close(&file);
     return status;
 }
 
-enum qkv_status qkv_lines_text(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
-                               struct qkv_buffer *text) {
-    struct qkv_text_files *files = &t->facts.data_files;
-    const bool keep = qkv_text_files_fit(t->ctx, files);
+static enum qkv_status lines_read(struct lines_reader *r) {
+    struct qkv_text_files *files = &r->t->facts.data_files;
+    const bool keep = qkv_text_files_fit(r->t->ctx, files);
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < files->count && !status; i++)
-        status = lines_text_of(t, &files->items[i], keep, lines, side, text);
+    for (size_t i = 0; i < files->count && !status; i++) status = lines_read_file(r, &files->items[i], keep);
+    if (!status && r->piece.size) status = r->take(r->user, &r->piece, true);
+    qkv_buffer_free(&r->piece);
     return status;
 }
 
@@ -73,36 +87,73 @@ static bool lines_have(const struct qkv_buffer *text, const char *word, bool end
     return false;
 }
 
-/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written with
- * them. */
-static void lines_specials(struct qkv_tokenizer_choice *choice, const struct qkv_buffer *text,
-                           const char *specials[LINES_SPECIALS]) {
-    if (!choice->choice || strncmp(choice->choice, "whitespace", strlen("whitespace")) || !text->size) return;
-    const bool bos = lines_have(text, QKV_WORD_BEGIN, false), eos = lines_have(text, QKV_WORD_END, true);
+/* Whether lines are written with <s> before them, and with </s> behind them. */
+struct lines_written {
+    bool begin, end;
+};
+
+static enum qkv_status lines_look(void *user, struct qkv_buffer *piece, bool last) {
+    struct lines_written *written = user;
+    (void)last;
+    written->begin |= lines_have(piece, QKV_WORD_BEGIN, false);
+    written->end |= lines_have(piece, QKV_WORD_END, true);
+    piece->size = 0;
+    return QKV_OK;
+}
+
+/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written with them. */
+static enum qkv_status lines_specials(const struct lines_reader *rows, struct qkv_tokenizer_choice *choice,
+                                      const char *specials[LINES_SPECIALS]) {
+    struct lines_written written = {0};
+    struct lines_reader reader = *rows;
+    if (!choice->choice || strncmp(choice->choice, "whitespace", strlen("whitespace"))) return QKV_OK;
+    reader.take = lines_look, reader.user = &written;
+    enum qkv_status status = lines_read(&reader);
     for (size_t i = 0; i < choice->special_count; i++) {
         specials[i] = choice->specials[i];
-        if (bos && !strcmp(specials[i], QKV_TOKEN_BEGIN)) specials[i] = QKV_WORD_BEGIN;
-        if (eos && !strcmp(specials[i], QKV_TOKEN_END)) specials[i] = QKV_WORD_END;
+        if (written.begin && !strcmp(specials[i], QKV_TOKEN_BEGIN)) specials[i] = QKV_WORD_BEGIN;
+        if (written.end && !strcmp(specials[i], QKV_TOKEN_END)) specials[i] = QKV_WORD_END;
     }
     choice->specials = specials;
+    return status;
+}
+
+/* Lets the learner read a piece, but for its end where that may belong to a word that goes on. */
+static enum qkv_status lines_teach(void *user, struct qkv_buffer *piece, bool last) {
+    struct qkv_learner *learner = user;
+    size_t done = 0, take;
+    enum qkv_status status = QKV_OK;
+    while (done < piece->size && !status &&
+           (take = qkv_learner_cut(learner, piece->data + done, piece->size - done, last)) > 0) {
+        status = qkv_learner_read(learner, piece->data + done, take);
+        done += take;
+    }
+    memmove(piece->data, piece->data + done, piece->size - done);
+    piece->size -= done;
+    return status;
+}
+
+static enum qkv_status lines_learn(void *user, struct qkv_learner *learner) {
+    struct lines_reader reader = *(const struct lines_reader *)user;
+    reader.take = lines_teach, reader.user = learner;
+    return lines_read(&reader);
 }
 
 enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer) {
-    struct qkv_buffer text = {0};
+    struct lines_reader rows = {.t = t, .lines = lines, .side = side};
     const char *specials[LINES_SPECIALS];
     const bool source = tokenizer == &t->source_tokenizer;
     if (t->origin) return qkv_origin_tokenizer(t, source, choice.specials, choice.special_count, tokenizer);
     enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
-    if (!status && qkv_tokenizer_learns(choice.choice)) status = qkv_lines_text(t, lines, side, &text);
-    if (!status) lines_specials(&choice, &text, specials);
-    choice.text = text.data;
-    choice.size = text.size;
+    if (!status && qkv_tokenizer_learns(choice.choice)) {
+        status = lines_specials(&rows, &choice, specials);
+        choice.learn = lines_learn;
+        choice.learn_user = &rows;
+    }
     choice.progress = t->progress;
     choice.user = t->user;
-    if (!status) status = qkv_tokenizer_make(t->ctx, &choice, tokenizer);
-    qkv_buffer_free(&text);
-    return status;
+    return status ? status : qkv_tokenizer_make(t->ctx, &choice, tokenizer);
 }
 
 enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_tokenizer *tokenizer, bool must_end) {
@@ -267,6 +318,17 @@ static enum qkv_status lines_remake(struct qkv_trainer *t, const struct files *f
     return status;
 }
 
+/* Whether there is memory for the ids of both files, and for the places of examples and batches. */
+static enum qkv_status lines_check_memory(struct qkv_trainer *t, const struct files *f,
+                                          const struct qkv_examples *examples) {
+    char name[QKV_FILES_NAME];
+    uint64_t count = 0;
+    for (size_t i = 0; i < f->texts->count; i++) count += f->texts->items[i].lines;
+    const size_t tokens = qkv_tokens_bytes(&examples->main) + qkv_tokens_bytes(&examples->beside);
+    return qkv_memory_check(t->ctx, tokens + (size_t)count * (QKV_EXAMPLE_BYTES + QKV_BATCHED_BYTES),
+                            qkv_text_files_name(f->texts, name), "give fewer lines");
+}
+
 static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines,
                                   struct qkv_examples *examples) {
     enum qkv_status status = QKV_OK;
@@ -277,6 +339,7 @@ static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, 
         status = lines_remake(t, f, lines);
     if (!status) status = qkv_tokens_open(t->ctx, f->main_path, f->main, &examples->main);
     if (!status) status = qkv_tokens_open(t->ctx, f->beside_path, f->beside, &examples->beside);
+    if (!status) status = lines_check_memory(t, f, examples);
     return status ? status : qkv_examples_index(t->ctx, examples, t->T);
 }
 
@@ -323,6 +386,13 @@ enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *li
     enum qkv_status status = open_files(t, &data, lines, &t->lines.examples);
     if (!status && o->valid) status = open_files(t, &valid, lines, &t->lines.valid_examples);
     return status ? status : make_batches(t);
+}
+
+size_t qkv_lines_bytes(const struct qkv_trainer *t) {
+    const size_t shapes = t->lines.shape_count + t->lines.validation_shape_count;
+    return qkv_examples_bytes(&t->lines.examples) + qkv_examples_bytes(&t->lines.valid_examples) +
+           qkv_batches_bytes(&t->lines.batches) + qkv_batches_bytes(&t->lines.valid_batches) +
+           shapes * sizeof *t->lines.shapes;
 }
 
 enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {

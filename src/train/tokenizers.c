@@ -141,7 +141,7 @@ static enum qkv_status learn_files(struct qkv_context *ctx, const struct qkv_tok
     if (!status) qkv_learner_watch(l.learner, choice->progress, choice->user);
     for (size_t i = 0; files && i < files->count && !status; i++)
         status = learn_and_keep(ctx, &l, &files->items[i], keep);
-    if (!status && !files) status = qkv_learner_read(l.learner, choice->text ? choice->text : "", choice->size);
+    if (!status && choice->learn) status = choice->learn(choice->learn_user, l.learner);
     if (!status) status = qkv_learner_end(l.learner, out);
     qkv_learner_free(l.learner);
     return status;

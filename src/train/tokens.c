@@ -252,7 +252,7 @@ enum qkv_status qkv_tokens_outside(struct qkv_context *ctx, const struct qkv_tok
         tokens->path, tokens->start + i, (int)tokens->vocab);
 }
 
-static enum qkv_status tokens_bytes(const struct qkv_tokens *tokens, size_t start, size_t count, void *out) {
+static enum qkv_status tokens_copy(const struct qkv_tokens *tokens, size_t start, size_t count, void *out) {
     size_t width = tokens->width, at = sizeof(struct header) + (tokens->start + start) * width;
     enum qkv_status status = qkv_file_read(&tokens->file, at, out, count * width);
     if (status) {
@@ -265,7 +265,7 @@ static enum qkv_status tokens_bytes(const struct qkv_tokens *tokens, size_t star
 
 enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids) {
     unsigned char *bytes = (unsigned char *)ids + count * (sizeof *ids - tokens->width);
-    enum qkv_status status = tokens_bytes(tokens, start, count, bytes);
+    enum qkv_status status = tokens_copy(tokens, start, count, bytes);
     if (status) return status;
     for (size_t i = 0; i < count; i++) {
         uint16_t narrow;
@@ -282,11 +282,15 @@ enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, s
     return QKV_OK;
 }
 
+size_t qkv_tokens_bytes(const struct qkv_tokens *tokens) {
+    return tokens->count * tokens->width; /* no more than the file has, so it fits */
+}
+
 enum qkv_status qkv_tokens_load(struct qkv_tokens *tokens) {
-    size_t bytes = tokens->count * tokens->width; /* as large as the file, so it fits */
+    const size_t bytes = qkv_tokens_bytes(tokens);
     unsigned char *data = qkv_allocate(tokens->file.ctx, bytes, 1);
     if (!data) return QKV_MEMORY;
-    enum qkv_status status = tokens_bytes(tokens, 0, tokens->count, data);
+    enum qkv_status status = tokens_copy(tokens, 0, tokens->count, data);
     qkv_unmap_file(&tokens->all);
     tokens->all = (struct qkv_map){.data = data, .size = bytes};
     return status;

@@ -158,6 +158,7 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
 /* Mean loss over `windows` windows of T tokens spread evenly over the text, always the same ones; 0, or more than lie
  * side by side: the whole text side by side. ids and targets hold B·T each, the largest batch of the pass. */
 struct qkv_masking;
+enum { QKV_EVALUATE_WINDOWS = 8 }; /* of a text that is evaluated, side by side */
 struct qkv_validation {
     struct qkv_pass *pass;
     const struct qkv_tokens *tokens;
@@ -169,6 +170,9 @@ struct qkv_validation {
     const struct qkv_train_options *options;
     uint64_t seed; /* of the masks */
 };
+/* Bytes of the batches that a file of examples is evaluated in, sequences as long as the context, by a dry run; the model may be
+ * planned. (evaluate_examples.c) */
+enum qkv_status qkv_examples_measure(struct qkv_model *model, size_t *bytes);
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
                              void *user, double *loss);
 

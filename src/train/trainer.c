@@ -316,7 +316,7 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     bytes += ((t->rows.documents ? t->rows.positions : 0) + (t->rows.types ? t->rows.positions : 0) +
               (t->rows.prefix ? t->B : 0)) *
              sizeof(int32_t);
-    bytes += t->sums.arena.peak + t->rank_sums.arena.capacity;
+    bytes += t->sums.arena.peak + t->rank_sums.arena.capacity + qkv_lines_bytes(t);
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
     return bytes + qkv_model_bytes(t->model);
 }
