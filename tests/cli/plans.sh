@@ -110,8 +110,10 @@ if [ "${PLANS:-}" = all ]; then
     done
     for preset in bert-base bert-tiny tiny-encoder text-classifier; do
         rm -rf fresh
-        try 0 "$QKV" new --preset $preset --set head.classes=3 --out fresh --quiet ||
-            try 0 "$QKV" new --preset $preset --out fresh --quiet
+        classes=
+        [ $preset != text-classifier ] || classes="--set head.classes=3"
+        # shellcheck disable=SC2086
+        try 0 "$QKV" new --preset $preset $classes --out fresh --quiet
         make_lines $(($(context fresh) - 2))
         [ $preset = text-classifier ] && classifies fresh
         embeds fresh
