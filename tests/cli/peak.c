@@ -1,5 +1,6 @@
-/* Runs a command and writes the most memory that it had, in KiB, to a file: peak FILE COMMAND... Two numbers: what no file holds, as it was
- * looked at every millisecond, and all of it, as the system counts it. Exits as the command does. */
+/* peak FILE COMMAND... runs a command and writes three numbers of KiB to FILE, and exits as the command does:
+ * the most memory that no file holds, and the pages of mapped weights that were never read, both as a look at the process every
+ * few milliseconds finds them; between them the most memory of all kinds, as the system counts it. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +23,28 @@ static long anonymous(pid_t child) {
     return kilobytes;
 }
 
+/* The KiB of the mapped files of weights whose pages the process has not read so far; -1: it maps none. */
+static long unread(pid_t child) {
+    char path[64], line[4352];
+    long kilobytes, sum = -1;
+    int weights = 0;
+    snprintf(path, sizeof path, "/proc/%ld/smaps", (long)child);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *name = strchr(line, '/');
+        if (name || strchr(line, '-')) weights = name && strstr(name, ".safetensors") != NULL;
+        if (!weights) continue;
+        if (sscanf(line, "Size: %ld kB", &kilobytes) == 1) sum = (sum < 0 ? 0 : sum) + kilobytes;
+        if (sscanf(line, "Rss: %ld kB", &kilobytes) == 1) sum -= kilobytes;
+    }
+    if (file) fclose(file);
+    return sum;
+}
+
 int main(int argc, char **argv) {
-    const struct timespec millisecond = {0, 1000000};
+    const struct timespec pause = {0, 2000000};
     struct rusage usage;
-    long peak = 0, now;
+    long peak = 0, left = 0, now;
     int status = 0;
     if (argc < 3) return 2;
     const pid_t child = fork();
@@ -36,11 +55,13 @@ int main(int argc, char **argv) {
     while (child > 0 && wait4(child, &status, WNOHANG, &usage) == 0) {
         now = anonymous(child);
         if (now > peak) peak = now;
-        nanosleep(&millisecond, NULL);
+        now = unread(child);
+        if (now >= 0) left = now;
+        nanosleep(&pause, NULL);
     }
     FILE *file = fopen(argv[1], "w");
     if (!file || child < 0) return 126;
-    fprintf(file, "%ld %ld\n", peak, usage.ru_maxrss);
+    fprintf(file, "%ld %ld %ld\n", peak, usage.ru_maxrss, left);
     fclose(file);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 125;
 }
