@@ -29,11 +29,11 @@ static double difference_of(struct sample *s, struct qkv_pass *pass, const struc
 }
 
 /* Differences say what the slope is once a smaller step gives the same: a norm of nearly equal channels bends the loss within
- * the first one. */
+ * the first one. Below 6e-6 rounding is more than what is left. */
 static double converged_difference(struct sample *s, const struct walk *walk, double tolerance) {
     struct qkv_pass *plain = make_pass(s, false);
     double h = 1.5e-3, last = difference_of(s, plain, walk, h), difference = 0;
-    for (int halvings = 0; halvings < 4; halvings++) {
+    for (int halvings = 0; halvings < 8; halvings++) {
         h /= 2;
         difference = difference_of(s, plain, walk, h);
         if (fabs(difference - last) <= tolerance / 2) break;

@@ -27,7 +27,8 @@ static enum qkv_status use_measure(struct qkv_model *m, struct qkv_use_costs *co
     const bool classifies = use_has_head(spec, QKV_HEAD_CLASSIFY) || use_has_head(spec, QKV_HEAD_CLASSIFY_TOKENS);
     const bool writes = use_has_head(spec, QKV_HEAD_LM);
     enum qkv_status status = QKV_OK;
-    if (!qkv_spec_has_tokens(spec))
+    const bool features = both && !qkv_stack_reads_tokens(&spec->encoder); /* which only examples hold */
+    if (!qkv_spec_has_tokens(spec) || features)
         return use_has_head(spec, QKV_HEAD_NONE) ? QKV_OK : qkv_examples_measure(m, &costs->evaluate_bytes);
     status = qkv_lines_measure(m, &costs->lines_bytes);
     if (!status && classifies) costs->evaluate_bytes = costs->lines_bytes;
