@@ -4,7 +4,7 @@
 set -u
 cd "${1:?}" || exit 2
 bad=0 seen=0 names=0
-for document in README.md docs/*.md examples/*.md examples/*/*.md; do
+for document in *.md docs/*.md docs/*/*.md examples/*.md examples/*/*.md; do
     [ -f "$document" ] || continue
     folder=$(dirname "$document")
     while IFS=$'\t' read -r text target; do

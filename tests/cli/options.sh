@@ -163,7 +163,7 @@ refuse 2 'rate cannot change' "$QKV" train --resume nowhere --rate x
 refuse 2 'kv has no value "gga"' "$QKV" compare --data nowhere --out new --axis kv=gga,mha
 refuse 2 'isa|mmx' "$QKV" generate nowhere --prompt-file nowhere --isa mmx
 
-# ---- what the help and the README show is refused by no rule ----
+# ---- what the help, the README and the pages of docs/learn and docs/do show is refused by no rule ----
 qkv() { "$QKV" "$@"; }
 # example LINE: the calls of qkv in a line that a shell may run, each for itself.
 example() {
@@ -172,7 +172,7 @@ example() {
         expected=1
         call=$(sed -E 's/ +[<>] +[^ ]+//g; s/ +# .*//' <<<"$call")
         case $call in
-        *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* | *"attend --preset"*) expected=0 ;;
+        *"qkv help"* | *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* | *"attend --preset"*) expected=0 ;;
         *bench*--json*) call="${call/--json */--json there.txt}" ;;
         *bench*) call="$call --json there.txt" ;;
         esac
@@ -190,8 +190,9 @@ for command in $("$QKV" help | sed -nE 's/^  ([a-z]+)  .*/\1/p' | grep -v '^help
 done
 [ $examples -ge 50 ] || fail "only $examples examples were found in the help"
 examples=0
-while IFS= read -r line; do example "$line"; done < <(sed -z 's/\\\n//g' "$SOURCE/README.md" | grep '^    build/qkv ')
-[ $examples -ge 20 ] || fail "only $examples commands were found in the README"
+pages=("$SOURCE/README.md" "$SOURCE"/docs/learn/*.md "$SOURCE"/docs/do/*.md)
+while IFS= read -r line; do example "$line"; done < <(cat "${pages[@]}" | sed -z 's/\\\n//g' | grep '^    build/qkv ')
+[ $examples -ge 60 ] || fail "only $examples commands were found in the README and the pages"
 
 rm -f out err
 ls >after

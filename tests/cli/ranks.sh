@@ -70,7 +70,7 @@ has err 'info is not divided among ranks'
 # ---- as the page says, as root and with fewer cores than ranks, where nothing else tells mpirun so ----
 ranks 1
 words=$(sed -n 's/^    \(mpirun .*\) qkv train .*--data corpus.txt.*/\1/p' "$SOURCE/docs/scale.md")
-has "$SOURCE/README.md" '`--allow-run-as-root`.*`--oversubscribe`'
+has "$SOURCE/docs/do/ranks.md" '`--allow-run-as-root`.*`--oversubscribe`'
 [ -n "$words" ] || fail "docs/scale.md has no line of mpirun"
 try 0 env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM -u OMPI_MCA_rmaps_base_oversubscribe $words \
     "$single" train --spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1 \
