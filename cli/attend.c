@@ -231,7 +231,7 @@ const struct cli_command *cli_attend(void) {
     static const struct cli_command command = {
         .name = "attend",
         .words = CLI_WORD_MODEL,
-        .summary = "where a model looks: its attention weights as a page, a picture or JSON",
+        .summary = "show where a model looks: attention weights as a page or picture",
         .usage = "MODEL --prompt TEXT [-o FILE] [options]\nMODEL --file FILE [-o FILE] [options]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"
                  "--spec FILE [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]",

@@ -249,7 +249,7 @@ static int bench_run(const void *values, const char *const *words, size_t count)
 const struct cli_command *cli_bench(void) {
     static const struct cli_command command = {
         .name = "bench",
-        .summary = "measure the speed of this machine: peaks, kernels, training, generation",
+        .summary = "measure this machine: its peaks, kernels, training, generation",
         .usage = "[--filter TEXT] [--full] [--json FILE] [options]",
         .description =
             "Measures the peaks of this machine first: fused multiply-adds in registers, and bytes read from memory. "

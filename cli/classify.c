@@ -444,7 +444,7 @@ const struct cli_command *cli_classify(void) {
     static const struct cli_command command = {
         .name = "classify",
         .words = CLI_WORD_MODEL,
-        .summary = "the class of each line of a text, of each pair of texts, or of each word",
+        .summary = "print the class of each line, each pair of texts, or each word",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]\n"
                  "MODEL --examples FILE [--output FILE] [options]",
         .description =

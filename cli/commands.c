@@ -4,12 +4,18 @@
 
 #include "cli.h"
 
-static const struct cli_command *(*const commands[])(void) = {
-    cli_train,  cli_new,    cli_generate, cli_translate, cli_classify, cli_fill,     cli_embed,  cli_eval, cli_info,
-    cli_attend, cli_report, cli_inspect,  cli_compare,   cli_forward,  cli_tokenize, cli_export, cli_bench};
+/* In the order of the help: each with the group that it begins, or NULL. */
+static const struct {
+    const char *group;
+    const struct cli_command *(*command)(void);
+} commands[] = {{"train", cli_train},     {NULL, cli_new},     {"use", cli_generate}, {NULL, cli_translate},
+                {NULL, cli_classify},     {NULL, cli_fill},    {NULL, cli_embed},     {NULL, cli_eval},
+                {"look", cli_info},       {NULL, cli_attend},  {NULL, cli_inspect},   {NULL, cli_report},
+                {"compare", cli_compare}, {NULL, cli_forward}, {NULL, cli_bench},     {"files", cli_tokenize},
+                {NULL, cli_export}};
 
 const struct cli_command *cli_command_at(size_t i) {
-    return i < CLI_COUNT_OF(commands) ? commands[i]() : NULL;
+    return i < CLI_COUNT_OF(commands) ? commands[i].command() : NULL;
 }
 
 static const char *command_name(const void *list, size_t i) {
@@ -33,14 +39,16 @@ const struct cli_command *cli_command_find(const char *name) {
 void cli_print_overview(void) {
     const struct cli_command *command;
     printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
-           "usage:\n  qkv COMMAND [options]\n\ncommands:\n",
+           "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n",
            qkv_version());
-    for (size_t i = 0; (command = cli_command_at(i)); i++) printf("  %-10s %s\n", command->name, command->summary);
-    printf("  %-10s %s\n", "help", "this text; \"qkv help COMMAND\" describes a command and its options");
+    for (size_t i = 0; (command = cli_command_at(i)); i++) {
+        if (commands[i].group) printf("\n%s:\n", commands[i].group);
+        printf("  %-10s %s\n", command->name, command->summary);
+    }
     printf("\nfirst steps:\n"
            "  qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
            "  qkv generate run/ --prompt \"ROMEO:\" -n 200\n"
            "  qkv info --preset gpt2-small\n"
-           "\nexit codes: 0 done, 1 failed (a line on stderr says why), 2 the command line makes no sense,\n"
-           "130 interrupted; \"qkv --version\" prints the version\n");
+           "\nexit codes: 0 done, 1 failed (a line on stderr says why), 130 interrupted,\n"
+           "2 the command line makes no sense; \"qkv --version\" prints the version\n");
 }

@@ -310,7 +310,7 @@ const struct cli_command *cli_compare(void) {
         .name = "compare",
         .words = CLI_WORDS_FILES,
         .writes = files,
-        .summary = "train variants of a model on the same data and measure them side by side",
+        .summary = "train variants of a model on the same data and measure them",
         .usage = "--data FILE --axis NAME=A,B --out FOLDER [options]\n"
                  "--data FILE --specs a.json b.json --out FOLDER [options]",
         .description = description,

@@ -285,7 +285,7 @@ const struct cli_command *cli_embed(void) {
     static const struct cli_command command = {
         .name = "embed",
         .words = CLI_WORD_MODEL,
-        .summary = "vectors of lines of text, and the lines nearest to another",
+        .summary = "print vectors of lines of text, or the nearest lines",
         .usage = "MODEL TEXT… -o FILE [options]\nMODEL [--input FILE] -o FILE [options]\n"
                  "MODEL --nearest TEXT --among FILE [options]",
         .description =

@@ -325,7 +325,7 @@ const struct cli_command *cli_eval(void) {
     static const struct cli_command command = {
         .name = "eval",
         .words = CLI_WORD_MODEL,
-        .summary = "how well a model does on a text, on pairs, on labelled lines or on examples",
+        .summary = "measure a model on a text, pairs, labelled lines or examples",
         .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]\n"
                  "RUN --examples FILE [options]",
         .description =

@@ -89,7 +89,7 @@ const struct cli_command *cli_export(void) {
         .words = CLI_WORD_MODEL,
         .writes = files,
         .replaces = true,
-        .summary = "writes a model folder with its weights in f16 or bf16: half the bytes",
+        .summary = "write a model in f16 or bf16, or as a Hugging Face folder",
         .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]",
         .description =

@@ -86,7 +86,7 @@ const struct cli_command *cli_fill(void) {
     static const struct cli_command command = {
         .name = "fill",
         .words = CLI_WORD_MODEL,
-        .summary = "the likeliest tokens in place of the masks of a text",
+        .summary = "print the likeliest tokens for each mask of a text",
         .usage = "MODEL TEXT [options]",
         .description =
             "Each <mask> in the text hides one token of a model that was trained with --task mlm; a mask may also be "

@@ -399,7 +399,7 @@ const struct cli_command *cli_forward(void) {
     static const struct cli_command command = {
         .name = "forward",
         .words = CLI_WORD_MODEL,
-        .summary = "run a model over given inputs and write all that comes out",
+        .summary = "run a model on given arrays and write all that comes out",
         .usage = "RUN --inputs FILE -o FILE [--gradients] [--weights] [--adamw STEPS,RATE,BETA1,BETA2,EPS,DECAY]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]\n"
                  "--spec FILE [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]",

@@ -342,7 +342,7 @@ const struct cli_command *cli_generate(void) {
     static const struct cli_command command = {
         .name = "generate",
         .words = CLI_WORD_MODEL,
-        .summary = "continue a text with a trained model",
+        .summary = "continue a text",
         .usage = "RUN [--prompt TEXT] [options]",
         .description =
             "Writes the prompt and its continuation to standard output as it comes, then the speed to standard error. "

@@ -448,7 +448,7 @@ const struct cli_command *cli_info(void) {
     static const struct cli_command command = {
         .name = "info",
         .words = CLI_WORD_MODEL,
-        .summary = "the parts of a model, their shapes, and what it costs to train and to run",
+        .summary = "print the parts of a model, and what it costs to train and to run",
         .usage = "RUN\n--preset NAME [--set KEY=VALUE]\n--spec FILE [--set KEY=VALUE]",
         .description =
             "Shows the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs for a token "

@@ -240,7 +240,7 @@ const struct cli_command *cli_inspect(void) {
     static const struct cli_command command = {
         .name = "inspect",
         .words = CLI_WORDS_MODELS,
-        .summary = "the numbers inside a model, block by block, and its gradients",
+        .summary = "show activations and gradients of a model, block by block",
         .usage = "MODEL… --prompt TEXT [-o FILE] [options]\nMODEL… --file FILE [-o FILE] [options]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"
                  "--spec FILE [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]",

@@ -94,7 +94,7 @@ const struct cli_command *cli_new(void) {
         .name = "new",
         .words = CLI_WORDS_FILES,
         .writes = files,
-        .summary = "a model folder with weights as training begins, to look at or to learn from",
+        .summary = "make a model folder with the weights that training would begin with",
         .usage = "SPEC --out FOLDER [--set KEY=VALUE] [--seed N]\n"
                  "--preset NAME --out FOLDER [--set KEY=VALUE] [--seed N]",
         .description =

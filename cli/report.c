@@ -276,7 +276,7 @@ const struct cli_command *cli_report(void) {
     static const struct cli_command command = {
         .name = "report",
         .words = CLI_WORDS_MODELS,
-        .summary = "training runs as a page of curves, side by side, also while they go on",
+        .summary = "show training runs as a page of curves, also while they train",
         .usage = "RUN… [-o FILE] [options]",
         .description =
             "Reads what training has logged in each folder: loss and validation loss, learning rate, gradient norm and "

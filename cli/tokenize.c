@@ -224,7 +224,7 @@ const struct cli_command *cli_tokenize(void) {
     static const struct cli_command command = {
         .name = "tokenize",
         .words = CLI_WORD_MODEL,
-        .summary = "turn text into token ids, or ids into text; make a tokenizer",
+        .summary = "turn text into token ids, or ids into text; train a tokenizer",
         .usage = "RUN [TEXT]\nRUN --ids [IDS]\n--train FILE [--tokenizer KIND] -o tokenizer.json",
         .description =
             "RUN is a model folder or a tokenizer.json, one made here or a published one. Without TEXT or IDS they are "

@@ -271,7 +271,7 @@ const struct cli_command *cli_train(void) {
     static struct cli_command command = {
         .name = "train",
         .writes = files,
-        .summary = "train a model on a text, lines, pairs or labelled lines, or go on with a run",
+        .summary = "train a model on a text, lines, pairs or labels, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"

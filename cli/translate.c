@@ -203,7 +203,7 @@ const struct cli_command *cli_translate(void) {
     static const struct cli_command command = {
         .name = "translate",
         .words = CLI_WORD_MODEL,
-        .summary = "lines to lines with an encoder-decoder: greedy, beam search or sampling",
+        .summary = "turn lines into lines with an encoder-decoder",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
         .description =
             "Finds the likeliest target of each text, each line of the file or of standard input, and writes a line "

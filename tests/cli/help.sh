@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The command line itself: help, versions, words that make no sense, pipes that close, disks that are full.
 . "$(dirname "$0")/common.sh"
-commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize bench"
+commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize export bench"
 
 try 0 "$QKV" help
 cp out overview
 for command in $commands; do has out "^  $command +[a-z]"; done
+for group in train use look compare files; do has out "^$group:$"; done
+[ "$(wc -l <out)" -le 45 ] && [ "$(awk 'length > 80' out | wc -l)" = 0 ] || fail "the overview is more than a terminal shows"
 has out 'qkv train --preset nano-gpt'
 has out 'exit codes'
 for spelling in --help -h; do

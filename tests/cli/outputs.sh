@@ -45,7 +45,7 @@ meet() { # meet COMMAND...: is refused by the rule, and all files stay as they a
 }
 
 sum=$(cat model/* | cksum)
-commands=$("$QKV" help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$')
+commands=$("$QKV" help | sed -n '/^train:/,/^first steps:/s/^  \([a-z]*\) .*/\1/p')
 for command in $commands; do
     inputs= outputs= folders= force=
     while read -r option argument; do

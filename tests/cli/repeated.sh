@@ -12,7 +12,7 @@ options() { # options COMMAND
         { sub(/^ +/, " "); line = line $0 }' | grep -E '^--[a-z0-9-]+ [A-Z0-9]'
 }
 
-commands=$("$QKV" help | awk '/^commands:/ { on = 1; next } /^$/ { on = 0 } on && $1 != "help" { print $1 }')
+commands=$("$QKV" help | sed -n '/^train:/,/^first steps:/s/^  \([a-z]*\) .*/\1/p')
 [ "$(wc -w <<<"$commands")" -ge 10 ] || fail "only $(wc -w <<<"$commands") commands were found in the help"
 for command in $commands; do
     count=0

@@ -92,7 +92,7 @@ without() { # without OPTION LETTER WORDS...
     done
 }
 
-commands=$("$QKV" help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$')
+commands=$("$QKV" help | sed -n '/^train:/,/^first steps:/s/^  \([a-z]*\) .*/\1/p')
 all=$#
 [ $all = 0 ] || commands="$*"
 swept=0
