@@ -1,12 +1,13 @@
 /* qkv/attention.h: attention on its own, for programs that have their own model; a part of qkv.h, which includes it.
  * Experimental: structs and calls may still change.
  *
- *     y = softmax(softcap(scale·q·kᵀ) + ALiBi + bias, over the keys that the masks leave) · v
+ *     y = softmax(softcap(scale·q·kᵀ) + ALiBi + bias, over the keys that the masks allow) · v
  *
- * on plain buffers, forward and backward (qkv_attention_*), and as a layer with its projections (qkv_attention_layer_*).
- * No T×T matrix is ever made: beside inputs and outputs, memory grows with T. docs/attention.md has the formulas, pictures
- * of the masks, and the conventions of other libraries side by side. For example, causal self attention of
- * 2 sequences of 128 positions with 8 query heads on 2 key/value heads of 64 channels, forward and backward:
+ * The calls qkv_attention_* compute this on plain buffers, forward and backward; the calls qkv_attention_layer_* add
+ * the projections. No call allocates a T×T matrix: memory besides inputs and outputs grows with T. docs/attention.md
+ * has the formulas, pictures of the masks, and a table of the conventions of other libraries. This example runs causal
+ * self attention forward and backward: 2 sequences of 128 positions, 8 query heads on 2 key/value heads, 64 channels a
+ * head.
  *
  *     struct qkv_attention_call call = qkv_attention_call_defaults();
  *     call.q = qkv_view_bhtd(q, QKV_F32, 2, 8, 128, 64), call.y = qkv_view_bhtd(y, QKV_F32, 2, 8, 128, 64);
@@ -18,10 +19,10 @@
  *     g.dk = qkv_view_bhtd(dk, QKV_F32, 2, 2, 128, 64), g.dv = qkv_view_bhtd(dv, QKV_F32, 2, 2, 128, 64);
  *     if (qkv_attention_backward(ctx, &call, &g)) puts(qkv_message(ctx));
  *
- * The context's precision holds here as in models (qkv_context_precision). In QKV_FP32, which a context has unless its
- * options say otherwise, arithmetic is fp32, whatever the arrays are stored as. In QKV_MIXED_BF16 the products of calls
- * with at most 256 channels a head are those of q, k, v and weights rounded to bf16, and backward of dy and of the
- * gradients of scores too; scores, softmax, lse and all sums are fp32 there as well, and so is the gradient of a bias.
+ * The context's precision (qkv_context_precision) applies here as it does in models. With QKV_FP32, the default, all
+ * arithmetic is fp32, whatever type the arrays are stored in. With QKV_MIXED_BF16, calls with at most 256 channels a
+ * head round q, k, v and the weights to bf16 before they multiply them; backward also rounds dy and the gradients of
+ * the scores. Scores, softmax, lse, all sums and the gradient of a bias are fp32 in both precisions.
  *
  * examples/attention.c is a whole program. One convention holds everywhere: in a mask, true means "attend". */
 #ifndef QKV_PUBLIC_ATTENTION_H
@@ -33,232 +34,265 @@
 extern "C" {
 #endif
 
-/* ---- masks as data ---------------------------------------------------------------------------------------------------
- * Which keys each query may attend to: those that everything said here allows. It always is one interval of keys. The
- * query of row t in batch row b stands at position i = offset + offsets[b] + t among the keys 0 … Tk − 1, wherever these
- * lie: 2 new queries after 3 positions have offset 3 and 5 keys, whether the 3 lie in k or in a past of their own. */
+/* ---- masks as data --------------------------------------------------------------------------------------------------
+ * The fields of this struct are conditions on the keys. A query attends to a key if all conditions that are set allow
+ * it. The allowed keys of a query always form one interval. Query t of batch row b has the position
+ * i = offset + offsets[b] + t among the keys 0 … Tk − 1, whether the keys are in one array or the first of them are in
+ * past_k: 2 new queries after 3 positions have offset 3 and 5 keys. */
 struct qkv_mask {
-    size_t B, Tq, Tk;       /* Tk: all keys that a row has at most, those of its past among them */
+    /* Tk is the largest number of keys of a batch row, its past keys included. */
+    size_t B, Tq, Tk;
     bool causal;            /* only keys j <= i */
-    int64_t offset;         /* position of the first query; Tk − Tq: the queries are the last ones */
-    const int32_t *offsets; /* (B): added to offset, batch row by batch row; NULL: 0 */
-    int64_t window;         /* w > 0: only keys with |i − j| < w; 0: all */
-    /* lengths, starts and prefix count a row's own keys from the first one, that of its past where it has one, and are
-     * 0 to how many these are: Tk, or with pasts pasts[b] and the others. */
+    int64_t offset;         /* position of the first query; Tk − Tq makes the queries the last positions */
+    const int32_t *offsets; /* (B): added to offset for each batch row; NULL: 0 */
+    int64_t window;         /* w > 0: only keys with |i − j| < w; 0: no window */
+    /* lengths, starts and prefix are numbers of keys, counted from the row's first key, which is the first key of its
+     * past where it has one. Each is at least 0 and at most the number of the row's keys: Tk; with pasts, pasts[b] plus
+     * the number of its keys in k. */
     const int32_t *lengths; /* (B): only keys j < lengths[b], the others are padding; NULL: all */
-    const int32_t *starts;  /* (B): only keys j >= starts[b], those before are padding; NULL: all */
-    const int32_t *prefix;  /* (B), with causal: keys j < prefix[b] are open to every query all the same
-                               (prefix-LM); NULL: none */
-    /* Packed documents: only keys of the query's own document. Documents are numbered; along a row of keys the numbers
-     * do not decrease; a negative number is no document (padding, at the end). Where causal, a window or ALiBi counts,
-     * a query whose document has keys must stand among these. */
+    const int32_t *starts;  /* (B): only keys j >= starts[b], the ones before are padding; NULL: all */
+    /* (B), needs causal: causal does not apply to keys j < prefix[b] (prefix-LM); the other conditions do; NULL:
+     * none */
+    const int32_t *prefix;
+    /* Packed documents: a query attends only to keys of its own document. key_documents holds the document number of
+     * each key. Along a row of keys the numbers do not decrease; a negative number marks padding, which comes last.
+     * With causal, a window, ALiBi or a distance_bias, the position of a query must be inside its own document, unless
+     * that document has no keys. */
     const int32_t *key_documents;   /* (B,Tk); NULL: no documents */
-    const int32_t *query_documents; /* (B,Tq); NULL: a query belongs to the document of the key at its position */
-    bool sides;                     /* a window with sides of their own: only keys i − left <= j <= i + right */
-    int64_t left, right; /* with sides: how many keys a query sees there beside its own place; -1: all of them */
-    /* Sequences packed one behind the other, without padding, for qkv_attention_*: B of them, of other lengths of queries
-     * and of keys. Everything is counted inside a sequence: positions, and the keys of each of the arrays above, which
-     * have an entry a sequence; offsets[b] of its keys less its queries puts the queries at the end of the keys. Tq and
-     * Tk are the most queries and keys that a sequence has; 0: they are found out. Not with documents. */
-    const int32_t *cu_q, *cu_k; /* (B + 1): sequence b is the rows cu_q[b] … cu_q[b + 1] − 1 of q and y, and
-                                   cu_k[b] … of k and v. The first is 0, none falls, the last is how many rows
-                                   there are. NULL: each batch row is a sequence of Tq queries and Tk keys */
-    /* Keys that lie in a past of their own, past_k and past_v of a call, are the first ones. With pasts each sequence, or batch row, b
-     * has pasts[b] of them and then the others: cu_k[b + 1] − cu_k[b], or Tk − past. */
-    size_t past;          /* the most that any has; 0: the call's past, or the most of pasts */
-    const int32_t *pasts; /* (B), 0 to past; NULL: past. Not with documents */
+    const int32_t *query_documents; /* (B,Tq); NULL: a query has the document of the key at its position */
+    bool sides;                     /* a window with two separate sides: only keys i − left <= j <= i + right */
+    /* with sides: the number of keys that a query sees on each side of its own position; -1: no limit */
+    int64_t left, right;
+    /* Sequences of different lengths without padding, for the calls qkv_attention_* alone: B sequences are packed one
+     * after the other into a single batch row. Positions and keys are then counted inside each sequence, and each array
+     * above has one entry a sequence. offsets[b] = keys − queries of sequence b makes its queries the last positions.
+     * Tq and Tk are the largest numbers of queries and keys of a sequence; 0: the library finds them. Documents cannot
+     * be given as well.
+     *
+     * cu_q and cu_k (B + 1) are cumulative lengths, as in FlashAttention: sequence b is the rows
+     * cu_q[b] … cu_q[b + 1] − 1 of q and y, and cu_k[b] … cu_k[b + 1] − 1 of k and v. The first entry is 0, no entry is
+     * less than the one before, and the last is the number of rows. NULL: each batch row is a sequence of Tq queries
+     * and Tk keys. */
+    const int32_t *cu_q, *cu_k;
+    /* past_k and past_v of a call hold the first keys of each sequence. With pasts, sequence (or batch row) b has
+     * pasts[b] keys there, followed by its keys in k: cu_k[b + 1] − cu_k[b] of them, or Tk − past. */
+    /* largest number of past keys of a sequence; 0: past_k.T of the call, or with pasts the largest entry of pasts */
+    size_t past;
+    const int32_t *pasts; /* (B), each 0 to past; NULL: past for all. Documents cannot be given as well */
 };
 QKV_API struct qkv_mask qkv_mask_defaults(void); /* every query attends to every key; positions count from 0 */
-/* The interval of each query, lo and hi (B,Tq), or of packed sequences (cu_q[B]), counted from the sequence's first key:
- * it attends to keys lo <= j < hi, to none where lo == hi. Fails with QKV_ARGUMENT, QKV_SHAPE. */
+/* Writes the interval of each query to lo and hi, (B,Tq), or (cu_q[B]) with packed sequences. The query attends to keys
+ * lo <= j < hi, counted from the first key of its sequence; lo == hi means no key. Fails with QKV_ARGUMENT,
+ * QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mask *mask, int32_t *lo,
                                            int32_t *hi);
-/* The same written out, dense (B,Tq,Tk): 1 where the query attends; 0 past the lengths of packed sequences. Fails with
- * QKV_ARGUMENT, QKV_SHAPE. */
+/* Writes the mask as a dense array (B,Tq,Tk): 1 where the query attends to the key, else 0. Queries and keys past the
+ * lengths of packed sequences are 0. Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *mask, uint8_t *dense);
-/* Numbers for documents packed one behind the other into T positions: 0 … count − 1 by their lengths, −1 for what is
- * left. Fails with QKV_ARGUMENT, QKV_SHAPE. */
+/* Writes document numbers for `count` documents that are packed one after the other into T positions: documents (T)
+ * gets 0 for each of the first lengths[0] positions, then 1, and so on to count − 1; the positions after the last
+ * document get −1. Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_mask_documents(struct qkv_context *ctx, const size_t *lengths, size_t count, size_t T,
                                            int32_t *documents);
 
-/* ---- the call ---------------------------------------------------------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
-/* (B,H,T,D) somewhere in memory: element (b, h, t, d) is data[b·batch + h·head + t·row + d]. Strides are in elements, so
- * any layout fits without a copy. Inputs are not written and may have strides of 0, which broadcast. */
+/* A strided array (B,H,T,D): element (b, h, t, d) is data[b·batch + h·head + t·row + d]. Strides count elements, so any
+ * layout fits without a copy. Calls do not write inputs; strides of an input may be 0, which broadcasts. */
 struct qkv_view {
-    void *data; /* aligned as its elements are; may be NULL when there are none */
-    /* QKV_F32, QKV_BF16 or QKV_F16: how numbers are stored; the context's precision says how they multiply */
+    void *data; /* aligned to the size of an element; may be NULL if there are no elements */
+    /* QKV_F32, QKV_BF16 or QKV_F16: the type of storage; the context's precision decides how numbers multiply */
     enum qkv_dtype dtype;
     size_t B, H, T, D;
     size_t batch, head, row;
 };
-QKV_API struct qkv_view qkv_view_defaults(void); /* a view of nothing, in fp32 */
-/* Packed arrays of that shape, heads first (B,H,T,D) or positions first (B,T,H,D). */
+QKV_API struct qkv_view qkv_view_defaults(void); /* an empty view, fp32 */
+/* Views of packed arrays: qkv_view_bhtd of (B,H,T,D), heads before positions; qkv_view_bthd of (B,T,H,D), positions
+ * before heads. Any thread. */
 QKV_API struct qkv_view qkv_view_bhtd(void *data, enum qkv_dtype dtype, size_t B, size_t H, size_t T, size_t D);
 QKV_API struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B, size_t T, size_t H, size_t D);
-/* Some of the heads, or of the positions, of a view: q, k and v in a packed (B,T,3,H,D) are heads 0 …, H … and 2·H … of
- * qkv_view_bthd(data, dtype, B, T, 3·H, D). What reaches past the view becomes a view of nothing, which calls refuse. */
+/* Views of `count` heads, or `count` positions (rows), of a view, from `first` on. For example, q, k and v in a packed
+ * (B,T,3,H,D) are the heads from 0, H and 2·H of qkv_view_bthd(data, dtype, B, T, 3·H, D). A range that goes past the
+ * end of the view gives an empty view, which calls refuse. Any thread. */
 QKV_API struct qkv_view qkv_view_heads(struct qkv_view view, size_t first, size_t count);
 QKV_API struct qkv_view qkv_view_rows(struct qkv_view view, size_t first, size_t count);
 
-/* Everything not given (0, NULL, false) is off; everything may be combined (docs/attention.md has a table). Empty
- * batches, no queries and no keys are fine: y is 0 where there is no key. Tk of the shapes below is the mask's: the most keys that a
- * row has, those of the past included.
+/* A call of attention. A field that is 0, NULL or false is off. Features combine as the table in docs/attention.md
+ * shows. Empty batches, calls without queries and calls without keys are allowed: y is 0 for a query without keys. Tk
+ * in the shapes below is the mask's: the largest number of keys of a row, its past included.
  *
- * For packed sequences (mask.cu_q, mask.cu_k) all views have one batch row, q (1,H,rows,D) and so on, and B, Tq and Tk of
- * the shapes below are the mask's; lse and dlse of sequence b are (H, its queries) from element H·cu_q[b] on, and b of
- * qkv_attention_weights is the sequence, out (rows, its keys). A sequence has the bits that it has in a call of its own, forward and
- * backward, but for its dropout mask, which is that of the padded call. */
+ * With packed sequences (mask.cu_q, mask.cu_k), every view has one batch row: q is (1,H,rows,D), and so on. B, Tq and
+ * Tk of the shapes below are then the mask's. lse and dlse of sequence b are (H, its queries), from element H·cu_q[b]
+ * on. The b of qkv_attention_weights is the sequence, and out is (rows, its keys). Results and gradients of a sequence
+ * have the same bits as in a call of its own; its dropout mask is the one that it has in a padded call. */
 struct qkv_attention_call {
     struct qkv_view q;    /* (B,H,Tq,D) */
     struct qkv_view k, v; /* (B,Hkv,Tk,D), (B,Hkv,Tk,Dv); Hkv divides H, head h reads key/value head h / (H/Hkv) */
-    /* Keys and values before k and v, as from a cache: (B,Hkv,past,D), (B,Hkv,past,Dv), B being the sequences where these are packed;
-     * T 0: none. Row b has past keys, or mask.pasts[b]; those behind them are not read. Where all keys lie there, k and v may be left
-     * out. */
+    /* Keys and values that come before k and v, as from a cache: (B,Hkv,past,D) and (B,Hkv,past,Dv), where B counts
+     * sequences if they are packed; T 0: none. Row b has `past` keys there, or mask.pasts[b]; later positions of the
+     * row are not read. k and v may be left out if all keys are here. */
     struct qkv_view past_k, past_v;
-    /* Or in pages, as of a paged cache (block tables; Kwon et al. 2023, "PagedAttention"): past_k is (pages,Hkv,positions,D), past_v
-     * (pages,Hkv,positions,Dv), and pages (B,page_columns) has the numbers of each sequence's pages in order, as many as its
-     * mask.pasts[b] keys need, which must be given; what stands behind them is not read. Sequences may share pages. Any number of
-     * positions is fine; multiples of 128 are fastest. Nothing is copied. NULL: no pages. No backward */
+    /* A past in pages, as in a paged cache (block tables; Kwon et al. 2023, "PagedAttention"): past_k is
+     * (pages,Hkv,positions,D) and past_v (pages,Hkv,positions,Dv). Row b of `pages` (B,page_columns) has the numbers of
+     * the pages of sequence b in order. mask.pasts must be given; a sequence needs as many pages as pasts[b] keys fill,
+     * and later entries of its row are not read. Sequences may share pages. A page may have any number of positions;
+     * multiples of 128 are fastest. The kernels read the pages in place. Backward refuses a call with pages. NULL: no
+     * pages. */
     const int32_t *pages;
     size_t page_columns;
-    struct qkv_view y; /* (B,H,Tq,Dv), written; it shares no element with an input, nor with lse (QKV_ARGUMENT) */
-    /* (B,H,Tq), written: the logarithm of each row's sum of exp(score), the sink's among them where there are sinks;
-     * −inf for a row without keys. Backward and weights need it; NULL: not kept */
+    /* (B,H,Tq,Dv), written; it may share no element with an input or with lse (QKV_ARGUMENT) */
+    struct qkv_view y;
+    /* (B,H,Tq), written: the logarithm of each row's sum of exp(score), which includes exp(sink) if there are sinks;
+     * −inf for a row without keys. qkv_attention_backward and qkv_attention_weights need it; NULL: it is not
+     * written. */
     float *lse;
-    double scale;         /* of q·k; 0: 1/sqrt(D) */
-    double softcap;       /* c >= 2.94e-39 (1/c is finite): s becomes c·tanh(s/c) before biases and masks */
-    struct qkv_mask mask; /* B, Tq, Tk and past are the call's and may stay 0. Keys and positions are counted from the
-                                       first of the past: queries that follow it have offset past_k.T, or offsets pasts */
+    double scale; /* multiplies q·k; 0: 1/sqrt(D) */
+    /* c >= 2.94e-39, so that 1/c is finite: score s becomes c·tanh(s/c) before biases and masks; 0: off */
+    double softcap;
+    /* B, Tq, Tk and past are taken from the views and may stay 0. Keys and positions count from the first key of the
+     * past: queries that come right after the past have offset past_k.T, or offsets = pasts. */
+    struct qkv_mask mask;
     const uint8_t *dense; /* only keys where this is not 0 (true = attend); NULL: all */
     struct qkv_pair_shape dense_shape;
-    const float *bias; /* added to the score; −inf masks; NULL: none */
+    const float *bias; /* added to the score; −inf masks the key; NULL: none */
     struct qkv_pair_shape bias_shape;
     const float *alibi; /* (H): slopes; −slope·|i − j| is added to the score (Press et al. 2022); NULL: none */
-    /* (H,distances): distance_bias[h][j − i + distance_zero] is added to the score of key j for the query at position i, as relative
-     * biases are (Raffel et al. 2020); it has every distance that occurs, and alibi is NULL. NULL: none */
+    /* (H,distances): distance_bias[h][j − i + distance_zero] is added to the score of key j for the query at position
+     * i, as in T5 (Raffel et al. 2020). The table must cover every distance j − i that occurs. It cannot be combined
+     * with alibi. NULL: none. */
     const float *distance_bias;
     size_t distances, distance_zero;
-    const float
-        *sinks; /* (H): a logit of each head in the denominator of the softmax, without a value (gpt-oss, 2025); not for
-                                       rows without keys. NULL: none */
-    double dropout; /* the probability that a weight is dropped after the softmax; those kept are scaled
-                                       by 1/(1 − p) */
-    uint64_t seed;  /* names the dropout mask: the same in forward and backward, at any thread count */
+    /* (H): a logit for each head that is added to the softmax denominator and has no value (gpt-oss, 2025). Rows
+     * without keys ignore it. NULL: none. */
+    const float *sinks;
+    /* probability that a weight is set to 0 after the softmax; the other weights are divided by 1 − p */
+    double dropout;
+    uint64_t seed; /* determines the dropout mask: the same in forward and backward, and for any number of threads */
 };
-/* No views yet; the scale is 1/sqrt(D), and all else is off. */
+/* A call without views: scale 1/sqrt(D), everything else off. */
 QKV_API struct qkv_attention_call qkv_attention_call_defaults(void);
-/* Writes y, and lse if given. A query that may attend to no key gets y = 0. What is masked may hold anything, NaN too:
- * it does not leak. Scratch memory is kept in the context and grows to what the largest call needs. Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* Computes attention: writes y, and lse if it is not NULL. A query that may attend to no key gets y = 0. Masked keys
+ * never reach a result: a NaN in a masked k, v or bias does not spread. The context owns the scratch memory, which
+ * grows to the size of the largest call. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_attention_call *call);
 
-/* Gradients to be written, from dy; data NULL where one is not wanted. Those that are written share no element with
- * each other, nor with what is read (QKV_ARGUMENT). */
+/* The gradients of a call. A gradient whose data is NULL is not computed. Arrays that are written may share no element
+ * with each other or with arrays that are read (QKV_ARGUMENT). */
 struct qkv_attention_gradients {
-    struct qkv_view dy;               /* (B,H,Tq,Dv), read */
-    struct qkv_view dq, dk, dv;       /* as q, k, v */
-    struct qkv_view dpast_k, dpast_v; /* as past_k, past_v; rows behind a past (mask.pasts) stay as they are */
-    float *dbias;                     /* in the bias's shape and strides: summed over what it is broadcast over */
-    float *ddistance_bias;            /* (H,distances): summed over all rows */
-    float *dsinks;                    /* (H): summed over all rows */
-    bool accumulate;                  /* add to what they hold */
-    const float *dlse;                /* (B,H,Tq), read: the gradient of lse, which is added to what dy gives, as
-                                         for a loss on lse itself or for attention merged from parts; NULL: 0 */
+    struct qkv_view dy;         /* (B,H,Tq,Dv), read */
+    struct qkv_view dq, dk, dv; /* written, shaped as q, k, v */
+    /* written, shaped as past_k, past_v; rows at and past mask.pasts[b] are not changed */
+    struct qkv_view dpast_k, dpast_v;
+    /* in the shape and strides of the bias: the sum over all elements that one bias element is broadcast to */
+    float *dbias;
+    float *ddistance_bias; /* (H,distances): the sum over all rows */
+    float *dsinks;         /* (H): the sum over all rows */
+    bool accumulate;       /* true: gradients are added to the arrays; false: they overwrite them */
+    /* (B,H,Tq), read: the gradient of lse, for a loss that depends on lse or for attention merged from parts. Its
+     * effect is added to that of dy. NULL: 0. */
+    const float *dlse;
 };
-QKV_API struct qkv_attention_gradients qkv_attention_gradients_defaults(void); /* no dy, and no gradient wanted */
-/* `call` as in the forward call, with y and lse as that left them; dy is 0 where only lse has a gradient. Weights are computed again from lse (Dao 2023).
- * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API struct qkv_attention_gradients qkv_attention_gradients_defaults(void); /* no dy, and no gradient is wanted */
+/* Computes gradients. `call` is the struct of the forward call, with the y and lse that forward wrote. dy is all 0 if
+ * only lse has a gradient. The attention weights are computed again from lse (Dao 2023). Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                                const struct qkv_attention_gradients *gradients);
 
-/* One head of one batch row, for `rows` queries from `first` on: out (rows, keys) of a stage (qkv/pass.h), keys being
- * those that the row itself has: past + Tk; with mask.pasts pasts[b] + Tk; of a packed sequence, its own. Scores are
- * those that the forward call made, of rounded numbers in a context of mixed precision. Weights (those after dropout,
- * which call->dropout and seed say, too) come from call->lse as the forward call left it; the other stages do not need
- * it. The weights of a row sum to 1 in every context; with sinks, they and exp(sink − lse) do. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_SHAPE. */
+/* Writes one stage (qkv/pass.h) of head h of batch row b for `rows` queries from `first` on: out (rows, keys). `keys`
+ * is the number of keys of that batch row: past + Tk; with mask.pasts, pasts[b] + Tk; of a packed sequence, its own
+ * keys. Scores have the numbers of the forward call; with mixed precision they come from rounded q and k. The stage
+ * WEIGHTS needs call->lse as the forward call wrote it, and so does DROPPED, which also uses call->dropout and
+ * call->seed; the other stages do not need lse. The weights of a row sum to 1; with sinks, the weights and
+ * exp(sink − lse) do. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
                                               size_t rows, float *out);
-/* Bytes of scratch that a forward call needs, or, with gradients, a backward call. Nothing is allocated. Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* Computes the bytes of scratch memory that a forward call needs; with gradients not NULL, that a backward call needs.
+ * It allocates none of them. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
                                               const struct qkv_attention_gradients *gradients, size_t *bytes);
 
-/* ---- positions ------------------------------------------------------------------------------------------------------- */
+/* ---- positions --------------------------------------------------------------------------------------------------- */
 
-/* Rotary positions (RoPE; Su et al. 2021): turns the first 2·pairs channels of every head in place. */
+/* Rotary positions (RoPE; Su et al. 2021) for the first 2·pairs channels of every head. */
 struct qkv_rotation {
     const float *table; /* (count,pairs,2): cosine and sine of the angle of each pair at each position */
     size_t count, pairs;
-    bool interleaved; /* pairs are channels (2p, 2p + 1), as in GPT-J; else (p, p + pairs), as in Llama's files */
-    const int32_t *positions; /* (B,T): rows of the table; NULL: t */
-    bool inverse;             /* turns back: what the gradient of x needs */
+    bool interleaved; /* true: a pair is channels (2p, 2p + 1), as in GPT-J; false: (p, p + pairs), as in Llama */
+    const int32_t *positions; /* (B,T): the table row of each position of x; NULL: row t */
+    bool inverse;             /* true: rotates by the negative angle, which gives the gradient of x */
 };
-QKV_API struct qkv_rotation qkv_rotation_defaults(void); /* no table; pairs of halves, at positions 0, 1, … */
-/* Turns x by a rotation, in place. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API struct qkv_rotation qkv_rotation_defaults(void); /* no table; false for interleaved; table rows 0, 1, … */
+/* Rotates x in place. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x,
                                    const struct qkv_rotation *rotation);
-/* The usual angles: t·theta^(−p/pairs). Fails with QKV_ARGUMENT, QKV_SHAPE. */
+/* Writes the usual table (count,pairs,2): cosine and sine of t·theta^(−p/pairs). Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs,
                                            float *table);
-/* Experimental: those of a position spec of kind rope with its scaling, as attention of models has them: for sequences decided for `length`
- * positions (read where the scaling depends on it), in a model of that context (read by longrope without a factor; else 0 is fine). pairs:
- * half of the rotated channels; the spec's fraction and pairing are not read. Any thread. Fails with QKV_ARGUMENT, QKV_SPEC (numbers of the
- * scaling), QKV_SHAPE, QKV_MEMORY. */
+/* Experimental: writes the table (count,pairs,2) of a position spec of kind rope with its scaling, with the numbers
+ * that models use. `length` is the sequence length that dynamic and longrope scaling depend on; other kinds do not read
+ * it. `context` is the context of the model; only longrope without a factor reads it, other kinds accept 0. `pairs` is
+ * half the number of rotated channels; the fraction and pairing of the spec are not read. Fails with QKV_ARGUMENT,
+ * QKV_SPEC (a number of the scaling is impossible), QKV_SHAPE, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_rotation_table_of(struct qkv_context *ctx, const struct qkv_position_spec *position,
                                               size_t context, size_t length, size_t count, size_t pairs, float *table);
-/* Sines and cosines (Vaswani et al. 2017, 3.5): table (count,C), of position t and channel c sin or, where c is odd, cos of
- * t·10000^(−2⌊c/2⌋/C). Fails with QKV_SHAPE, QKV_ARGUMENT. */
+/* Writes sinusoidal positions (Vaswani et al. 2017, section 3.5), table (count,C): position t and channel c get
+ * sin(t·10000^(−2⌊c/2⌋/C)), or the cosine if c is odd. Fails with QKV_SHAPE, QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t C, float *table);
-/* The ALiBi slopes of H heads: 2^(−8(h+1)/H), and for other than powers of two as in Press et al. (2022). */
+/* Writes the ALiBi slopes of H heads, slopes (H): 2^(−8(h+1)/H) if H is a power of two; other H as in Press et al.
+ * (2022). Any thread. */
 QKV_API void qkv_alibi_slopes(size_t H, float *slopes);
 
-/* ---- the layer -----------------------------------------------------------------------------------------------------------
- * Attention with its projections: q = x·Wqᵀ + bq, k and v from x (self) or from a memory (cross), q and k normed where there is a
- * qk_norm, q, k and v clamped where there is a clip, q and k rotated where the position kind rotates,
- * y = attention(q, k, v)·Woᵀ + bo. All widths are free: 1024 → 8 heads of 64 with 111 values each → 2048 is
- * {.in = 1024, .out = 2048, .attention = {.heads = 8, .head_dim = 64, .value_dim = 111}}. */
+/* ---- the layer ------------------------------------------------------------------------------------------------------
+ * Attention with its projections: q = x·Wqᵀ + bq; k and v are projected from x (self attention) or from a memory (cross
+ * attention). Then, each only if the spec has it: qk_norm normalizes q and k, clip clamps q, k and v, a rotary position
+ * rotates q and k. y = attention(q, k, v)·Woᵀ + bo. All widths are free: a layer from 1024 to 2048 channels with 8
+ * heads of 64 query channels and 111 value channels is {.in = 1024, .out = 2048, .attention = {.heads = 8,
+ * .head_dim = 64, .value_dim = 111}}. */
 struct qkv_attention_layer;
 
 struct qkv_attention_layer_spec {
-    int in;                              /* width of x */
-    int kv_in;                           /* cross: width of the memory; 0: in */
-    int out;                             /* width of y; 0: in */
-    bool cross;                          /* keys and values come from a memory */
-    struct qkv_attention_spec attention; /* heads must be given; kv_heads 0: heads; head_dim 0: in / heads; value_dim 0:
-                                            head_dim; qk_norm.norm with weight false is bare, its eps 0: 1e-5; no latent */
-    int context;                         /* the most positions; position kinds need it, else 0: no limit */
-    double dropout;                      /* on the weights, unless attention.dropout says another */
+    int in;     /* width of x */
+    int kv_in;  /* cross: width of the memory; 0: in */
+    int out;    /* width of y; 0: in */
+    bool cross; /* keys and values come from a memory */
+    /* heads must be given. kv_heads 0: heads; head_dim 0: in / heads; value_dim 0: head_dim; qk_norm.norm.eps 0: 1e-5.
+     * qk_norm.norm with weight false has no learned scale. A latent is refused. */
+    struct qkv_attention_spec attention;
+    int context;    /* largest number of positions; position kinds need it; without one, 0: no limit */
+    double dropout; /* of the attention weights, unless attention.dropout has its own value */
 };
-/* Self attention without a limit of positions or dropout; `in` and heads are to be given, all other widths follow. */
+/* Self attention without a limit of positions and without dropout. The caller sets `in` and attention.heads; all other
+ * widths follow from them. */
 QKV_API struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void);
-/* New weights: normal with standard deviation 1/sqrt(columns), zero biases. The spec is checked; a sentence names what
- * is wrong. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
+/* Makes a layer with new weights: normal with standard deviation 1/sqrt(columns), biases zero. An impossible spec is
+ * QKV_SPEC, with a sentence that names the field. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                                    uint64_t seed, struct qkv_attention_layer **out);
-/* NULL is fine. */
+/* Frees a layer. NULL is allowed. */
 QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
-/* The spec with everything filled in. */
+/* The spec with all defaults filled in. Owned by the layer. */
 QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
-/* "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), "q.bias" …, and of norms
- * "q_norm.weight" …, (D), (H,D) or (H·D) by what they are over; of sinks, "sinks.weight" (1,H); of positions that learn, "buckets.weight" (buckets,H),
- * "relative.weight" (2·max_distance + 1,H) or "slopes.weight" (1,H): names and shapes, writable weights, and gradients of the same
- * shape, zero at first; NULL past the last. */
+/* The parameters of the layer: their number, the name and shape of the i-th, its writable weights, and its gradient,
+ * which has the same shape and starts at zero. NULL past the last. All arrays belong to the layer. The names are
+ * "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), "q.bias" …; with a
+ * qk_norm "q_norm.weight" … of shape (D), (H,D) or (H·D), by what the norm is over; with sinks "sinks.weight" (1,H);
+ * with learned positions "buckets.weight" (buckets,H), "relative.weight" (2·max_distance + 1,H) or "slopes.weight"
+ * (1,H). */
 QKV_API size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *layer);
 QKV_API const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *layer, size_t i);
 QKV_API float *qkv_attention_layer_weights(struct qkv_attention_layer *layer, size_t i);
 QKV_API float *qkv_attention_layer_gradient(struct qkv_attention_layer *layer, size_t i);
 QKV_API void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *layer);
 
-/* Keys and values of B rows, up to `capacity` positions each, projected and rotated, for decoding step by step. Self
- * attention appends those of every forward call; cross attention keeps those of the latest memory. A cache may outlive
- * its layer. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+/* A cache for decoding step by step: the projected and rotated keys and values of B rows, up to `capacity` positions
+ * each. Self attention appends the keys and values of every forward call; cross attention stores those of the latest
+ * memory. A cache may be freed after its layer. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 struct qkv_attention_cache;
 QKV_API enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *layer, size_t B, size_t capacity,
                                                    struct qkv_attention_cache **out);
-/* NULL is fine. */
+/* Frees a cache. NULL is allowed. */
 QKV_API void qkv_attention_cache_free(struct qkv_attention_cache *cache);
 /* Positions that the cache holds. */
 QKV_API size_t qkv_attention_cache_length(const struct qkv_attention_cache *cache);
@@ -269,37 +303,42 @@ struct qkv_attention_input {
     size_t B, T;
     const float *x; /* (B,T,in) */
     size_t memory_T;
-    const float *memory;               /* cross: (B,memory_T,kv_in); NULL: the keys and values that the cache holds */
-    struct qkv_attention_cache *cache; /* or NULL. With one, no backward */
-    /* beside causal and window of the spec: keys that both allow. B, Tq and Tk may stay 0; in self attention offset
-     * does too, and offsets NULL: queries follow what the cache holds. Rows of x (self) or memory (cross) before the
-     * starts, and at and past the lengths, are padding and may hold anything: they count as zeros where they are not
-     * finite */
+    /* cross: (B,memory_T,kv_in); NULL: the cache supplies the keys and values of an earlier memory */
+    const float *memory;
+    struct qkv_attention_cache *cache; /* NULL: none. A call with a cache has no backward */
+    /* A query attends to the keys that both this mask and the spec's causal and window allow. B, Tq and Tk may stay 0.
+     * In self attention, offset stays 0 and offsets NULL: the queries come after the positions in the cache. Rows of x
+     * (self) or memory (cross) before starts, and at or past lengths, are padding and may hold anything: a padding row
+     * that is not finite is read as zeros. */
     struct qkv_mask mask;
-    const uint8_t *dense; /* as in struct qkv_attention_call */
+    const uint8_t *dense; /* dense and bias: as in struct qkv_attention_call */
     struct qkv_pair_shape dense_shape;
     const float *bias;
     struct qkv_pair_shape bias_shape;
-    float *dbias; /* the gradient of the bias, in its shape and strides: backward adds to it; NULL: not wanted */
-    /* Experimental: what the rotation is decided for where it depends on a length (position.scaling of kind dynamic or longrope), at most
-     * the context; the same in all calls with one cache. 0: each row's own number of positions (mask.lengths, or T), and with a cache
-     * the cache's capacity */
+    /* gradient of the bias, in its shape and strides; backward adds to it; NULL: not wanted. It needs train. */
+    float *dbias;
+    /* Experimental: the sequence length that the rotation uses where position.scaling depends on one (kinds dynamic and
+     * longrope), at most the context. It must be the same in all calls with one cache. 0: each row's own number of
+     * positions (mask.lengths, or T); with a cache, the capacity of the cache. */
     size_t length;
-    bool train;    /* keep what backward needs; dropout is on */
-    uint64_t seed; /* of the dropout mask */
+    bool train;    /* saves the numbers that backward needs and turns dropout on */
+    uint64_t seed; /* determines the dropout mask */
 };
-/* No rows; no cache, no mask beside the spec's, nothing kept for backward. */
+/* An input of no rows, without a cache, without a mask of its own, without train. */
 QKV_API struct qkv_attention_input qkv_attention_input_defaults(void);
-/* y (B,T,out). Empty batches are fine, and so is a memory without positions: y then is the output's bias. Memory is
- * kept in the layer and grows to what the largest call needs. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* Computes y (B,T,out). Empty batches are allowed, and so is a memory without positions: y is then the bias of the
+ * output projection. The layer owns the working memory, which grows to the size of the largest call. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,
                                                     const struct qkv_attention_input *input, float *y);
-/* After a forward with train, once: adds to the parameters' gradients, and writes dx (B,T,in) and dmemory
- * (B,memory_T,kv_in); both may be NULL. The input's buffers must still be there. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+/* Runs backward, once after each forward call with train: adds to the parameters' gradients, and writes dx (B,T,in) and
+ * dmemory (B,memory_T,kv_in), each of which may be NULL. The buffers of the forward call's input must still exist.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *layer, const float *dy, float *dx,
                                                      float *dmemory);
-/* Of the latest forward, as qkv_attention_weights: out (rows,keys), keys being cache and new ones together. Its cache,
- * dense mask and bias must still be there. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* Writes a stage of the latest forward call, as qkv_attention_weights does: out (rows,keys), where the keys are those
+ * of the cache followed by the new ones. The cache, dense mask and bias of that call must still exist. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *layer,
                                                        enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
                                                        size_t rows, float *out);
