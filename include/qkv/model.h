@@ -15,10 +15,10 @@ extern "C" {
 
 struct qkv_model;
 
-/* Makes a model with new weights, drawn as spec->init says. By default matrices are N(0, 0.02), biases zero and norm
- * weights one; the matrices that end a residual branch have their standard deviation divided by sqrt(2·layers) (GPT-2),
- * or by sqrt(3·layers) in a decoder with cross attention. The same seed gives the same weights. Fails with QKV_MEMORY,
- * QKV_SPEC. */
+/* Makes a model with new weights, drawn as spec->init says. By default matrices are normal with standard deviation
+ * 0.02, biases zero and norm weights one. The matrices that end a residual branch are smaller by 1/sqrt(sublayers of
+ * their stack), as in GPT-2: 2·layers, or 3·layers with cross attention. The same seed gives the same weights. Fails
+ * with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                          struct qkv_model **out);
 /* Makes a planned model: names and shapes of the weights without memory for their numbers, so that a spec of any size
