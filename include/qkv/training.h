@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* ---- optimizers ------------------------------------------------------------------------------------------------------- */
+/* ---- optimizers -------------------------------------------------------------------------------------------------- */
 
 #define QKV_OPTIMIZER_LIST(X)                                                                                          \
     X(ADAMW, "adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)")                                   \
@@ -19,7 +19,7 @@ extern "C" {
     X(LINEAR, "linear", "a line from rate to min_rate")                                                                \
     X(CONSTANT, "constant", "always rate")                                                                             \
     X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")
-/* What the rate does where a run gets a new end, from the rate r of the last step done. It never jumps. */
+/* The learning rate after a run gets a new end; r is the rate of the last step done. The rate never jumps. */
 #define QKV_EXTEND_LIST(X)                                                                                             \
     X(DECAY, "decay", "the schedule goes on from r down to min_rate at the new end (at most r; a warm-up ends first)") \
     X(FLAT, "flat", "always r")                                                                                        \
@@ -35,35 +35,41 @@ struct qkv_optimizer_options {
     enum qkv_optimizer_kind kind;
     double beta1, beta2, eps; /* adam, adamw */
     double momentum;          /* sgd */
-    double weight_decay;      /* on matrices (embeddings too), never on vectors */
+    double weight_decay;      /* of matrices, embeddings included; vectors have no weight decay */
 };
-/* AdamW with the numbers that a training run has by default: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
+/* AdamW with the defaults of a training run: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
 QKV_API struct qkv_optimizer_options qkv_optimizer_defaults(void);
 struct qkv_optimizer;
-/* Makes an optimizer of all weights of a model that learn (qkv_model_trainable), which must outlive it; its moments begin at zero.
- * Frozen ones have none: a step is QKV_ARGUMENT where one of them learns again. Of those frozen later the moments stay as they
- * are. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+/* Makes an optimizer for all trainable weights of a model (qkv_model_trainable), with moments of zero. The model must
+ * outlive it. Weights that are frozen now get no moments: if one of them becomes trainable later, a step is
+ * QKV_ARGUMENT. Weights that are frozen later keep their moments unchanged. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                              struct qkv_optimizer **out);
-/* NULL is fine. */
+/* Frees an optimizer. NULL is allowed. */
 QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
-/* One step with the model's gradients times gradient_scale (clipping), at a learning rate. In the same pass over
- * memory the gradients become zero, so that nothing clears them between steps; after a step that failed they are as
- * they were. Fails with QKV_ARGUMENT, QKV_NUMBER. */
+/* Makes one step with learning rate `rate` and the model's gradients times gradient_scale (for clipping). The same pass
+ * over memory sets the gradients to zero, so the caller need not clear them between steps. A step that fails leaves the
+ * gradients unchanged. Fails with QKV_ARGUMENT, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
 
-/* ---- training on a file -------------------------------------------------------------------------------------------------
- * From a text, to predict its next token or the ones that were masked (task mlm); from pairs, source to target; or from
- * labelled lines; or from arrays, an input and a target for each example. A run is a model folder (the best weights by the validation metric) that also holds train.json (the
- * options), tokens.*.bin (what is learnt from, as tokens), log.jsonl (a line a step) and checkpoint.safetensors (the latest
- * weights, optimizer and position: what resume reads). */
+/* ---- training on a file ---------------------------------------------------------------------------------------------
+ * A run trains on one of these: texts (predict the next token, or masked tokens with task mlm), lines, pairs (source to
+ * target), labelled lines, or arrays (an input and a target for each example). The folder of a run is a model folder
+ * with the best weights by the validation metric. It also holds train.json (the options), tokens.*.bin (the data as
+ * tokens), log.jsonl (one line a step) and checkpoint.safetensors (the latest weights, optimizer and position, which
+ * resuming reads). */
 
-/* X(C type, name, default, help). One list makes the struct, the JSON, the command's options and its help. Options of type FILES
- * name some files one after the other: options.data is the first, options.data_files[0], and options.data_files[1] the second, up
- * to the first that is NULL. A folder stands for the regular files in it, sorted by the bytes of their names; hidden files and
- * folders in it are left out. So that more than QKV_FILES_MAX files can be given, they are put into a folder. Options of type
- * PATTERNS have at most as many texts, options.freeze[0], … up to the first that is NULL; a * in one stands for any characters, dots
- * too, a ? for one (qkv_model_set_trainable_all). The option of the field long_lines is called "long", which is a word of C. */
+/* X(C type, name, default, help). This one list makes the struct, the JSON, the command's options and their help.
+ *
+ * Options of type FILES name up to QKV_FILES_MAX files, which are read in order: options.data is the first,
+ * options.data_files[0], and options.data_files[1] the second; NULL ends the list. A folder means the regular files in
+ * it, sorted by the bytes of their names, without hidden files and without its folders. To give more than QKV_FILES_MAX
+ * files, put them into a folder.
+ *
+ * Options of type PATTERNS hold up to QKV_FILES_MAX texts, options.freeze[0], …; NULL ends the list. In a pattern *
+ * stands for any characters, dots included, and ? for one character (qkv_model_set_trainable_all).
+ *
+ * The field long_lines is the option "long"; `long` is a keyword of C. */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
     X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
@@ -160,125 +166,140 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 #define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
-    struct {                /* the library's: what is a default and what the caller chose */
-        const char *preset; /* whose recipe the defaults are of */
-        /* bit i: option i was set by qkv_train_set; is a default that gave way, or what another run recorded */
+    struct {                /* owned by the library: which values are defaults and which the caller chose */
+        const char *preset; /* the preset whose recipe gave the defaults */
+        /* bit i belongs to option i. given: qkv_train_set set it. settled: its value is a default that was adjusted, or
+         * comes from the record of another run. */
         uint64_t given, settled;
-        bool recorded; /* read from a run, where nobody chooses */
+        bool recorded; /* the options were read from a run, so that none counts as chosen */
     } origin;
 };
-/* The defaults, changed by the recipe of a preset (NULL: none). Fails with QKV_ARGUMENT, QKV_MEMORY. */
+/* Sets all options to their defaults, changed by the recipe of a preset (NULL: none). Fails with QKV_ARGUMENT,
+ * QKV_MEMORY. */
 QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
                                            struct qkv_train_options *options);
-/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"); `value` must live as long as the options.
- * An option that names files or patterns gets one more. QKV_ARGUMENT for a name that is none and for what is out of its range.
- * Fails with QKV_ARGUMENT. */
+/* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"). An option that names files or patterns gets
+ * one more. `value` must live as long as the options. An unknown name and a value out of range are QKV_ARGUMENT. Fails
+ * with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
-/* Sets the options of a JSON file: those of a record that a run wrote (train.json), or of an object of options by their names,
- * {"steps": 500, "rate": 3e-4, "data": ["a.txt", "b.txt"]}. Those of an object are chosen, as qkv_train_set's are. Those of a record
- * were chosen for another run: they stand in for the defaults, and give way to what is set later as these do. *texts is where the
- * options' texts are, to be freed by qkv_free when the options are no longer used; NULL on failure, and the options are as they
- * were. QKV_FORMAT for keys that are no options, of the wrong type or come twice, QKV_ARGUMENT for what is out of its range; the
- * sentence names file and key. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+/* Experimental: sets the options of a JSON file. The file is either an object of options by name, {"steps": 500,
+ * "rate": 3e-4, "data": ["a.txt", "b.txt"]}, or the record of a run (train.json). The values of an object count as
+ * chosen, like those of qkv_train_set. The values of a record were chosen for another run, so they count as defaults: a
+ * value that conflicts with a later choice is adjusted. *texts gets the memory that the options' texts point into; free
+ * it with qkv_free when the options are no longer used. On failure *texts is NULL and the options are unchanged. A key
+ * that is no option, comes twice, or has a value of the wrong type is QKV_FORMAT; a value out of range is QKV_ARGUMENT;
+ * the sentence names the file and the key. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_train_read_options(struct qkv_context *ctx, const char *path,
                                                struct qkv_train_options *options, char **texts);
-/* Makes one option a default again. */
+/* Sets one option back to its default. */
 QKV_API void qkv_train_unset(struct qkv_train_options *options, const char *name);
-/* Whether every number lies in its range, every name is known, options go together and each that was chosen has an
- * effect; the sentence names the option (QKV_ARGUMENT). Chosen is what qkv_train_set set, and what was written into
- * the struct if it is not the default. A default that contradicts what was chosen is fine: it gives way when the run
- * begins (warmup becomes a tenth of the steps where it has as many as the run, min_rate a tenth of a rate below it,
- * …), which a note of the trainer tells. Reads no file. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+/* Checks options: every number is in its range, every name is known, the options go together, and every chosen option
+ * has an effect. Otherwise QKV_ARGUMENT; the sentence names the option. An option is chosen if qkv_train_set set it, or
+ * if its value in the struct is not the default. A default that conflicts with a chosen option is no error: it is
+ * adjusted when the run begins, and a note of the trainer reports it (for example, warmup becomes a tenth of the steps
+ * if it is not less than the steps; min_rate becomes a tenth of a rate that is below it). Reads no file. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_options *options);
-/* The same, and whether the options suit a spec (whose vocabulary and classes may be 0). QKV_ARGUMENT or QKV_SPEC.
- * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
+/* Checks options as qkv_train_check does, and that they suit a spec, whose vocabulary and classes may be 0. Otherwise
+ * QKV_ARGUMENT or QKV_SPEC. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
                                              const struct qkv_spec *spec);
-/* Whether the i-th option was chosen and has no effect beside the others; *why (may be NULL) is the reason. */
+/* Whether the i-th option was chosen but has no effect together with the other options; *why (may be NULL) gets the
+ * reason. */
 QKV_API bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why);
-/* The i-th option for help texts: name, default ("false" for a flag) and help; false past the last. */
+/* Gives the i-th option for help texts: its name, default ("false" for a flag) and help. False past the last. Any
+ * thread. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
-/* Whether the i-th option names files or patterns, so that it may be given more than once. */
+/* Whether the i-th option names files or patterns and may therefore be given more than once. Any thread. */
 QKV_API bool qkv_train_option_lists(size_t i);
 
-/* Whether an option may be another one when a run goes on: it changes no number of any step. If not, *why says why (may be
- * NULL). Evaluations choose the best model and are what patience counts, so eval_every changes which steps may be the best,
- * and how many steps patience waits. */
+/* Whether an option may change when a run is resumed: true if it changes no number of any step. If not, *why (may be
+ * NULL) gets the reason. eval_every may change, although it changes which steps are evaluated and so may become the
+ * best, and how many steps patience waits. */
 QKV_API bool qkv_train_may_change(const char *name, const char **why);
 
-/* Trains a tokenizer as a run does that has this option `tokenizer` ("words", "bpe:4096"; NULL: chars; no tokenizer.json), on `count`
- * files or folders, 1 to QKV_FILES_MAX, one after the other, of which memory holds a piece at a time. `specials` are texts that are
- * one token wherever they stand; bpe without any has <|endoftext|>. *out is the caller's. Experimental. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_STOPPED. */
+/* Experimental: trains a tokenizer as a run with the option tokenizer=`choice` does ("words", "bpe:4096"; NULL: chars;
+ * not a tokenizer.json). `files` are `count` files or folders, 1 to QKV_FILES_MAX, read in order and piece by piece, so
+ * that memory does not hold a whole file. `specials` are texts that become one token each wherever they occur; bpe
+ * without specials gets <|endoftext|>. *out is the caller's. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
+ * QKV_STOPPED. */
 QKV_API enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files,
                                             size_t count, const char *const *specials, size_t special_count,
                                             qkv_progress *progress, void *user, struct qkv_tokenizer **out);
 
 struct qkv_trainer;
-/* Starts a run in `folder` (must not hold one already): trains the tokenizers, tokenizes the data, makes the model.
- * Several texts are one after the other, an end token (<|endoftext|>, else </s>) between two of them where the
- * tokenizer has one; tokenizers learn from all of them. Without a file to validate on, the last valid_fraction of the
- * tokens (of the lines, for pairs and labelled lines) is held out, whichever files that is; train.json says it file by
- * file. spec->vocab, source_vocab and head.classes of 0 are set from tokenizers and labels; otherwise they must agree.
- * With options->from the run begins with the weights of a model folder, and `spec` is NULL: spec, tokenizers and
- * labels are the model's. A spec given beside it (qkv_folder_spec reads the model's) may have other dropouts, of the whole
- * or of its parts, and is otherwise the model's (else QKV_SPEC). A head that does not fit the task or the labels is an error (QKV_SPEC) that names what
- * differs, unless new_head puts a new one in its place: of the kind that the task says; without a task, of the model's own
- * kind where that suits the files, else one that classifies lines, or tokens of texts (a classifier: a bias, and mean
- * pooling; of the vocabulary: an untied matrix). Special tokens that the task needs are added. Notes tell what is new. The model's folder is not needed
- * afterwards; train.json keeps its path and the hash of its weights. Targets of pairs end with QKV_TOKEN_END, as
- * sources do, and the decoder reads them behind a QKV_TOKEN_BEGIN; labelled texts stand between the two. A
- * tokenizer.json with a template (qkv_tokenizer_template) decides what stands around a text, a source or a labelled
- * text instead; targets keep their two. The context has the precision of the options until the trainer is freed, so
- * nothing else of that context should be at work meanwhile but with the trainer's model. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
+/* Starts a run in `folder`, which must not hold one: trains the tokenizers, tokenizes the data, makes the model.
+ * `options` are copied.
+ *
+ * - Several texts are joined, with an end token (<|endoftext|>, else </s>) between two of them if the tokenizer has
+ *   one. Tokenizers are trained on all of them.
+ * - Without a validation file, the last valid_fraction of all tokens (of all lines, for pairs and labelled lines) is
+ *   held out for validation; train.json lists the part of each file.
+ * - A spec->vocab, source_vocab or head.classes of 0 is set from the tokenizers and labels; any other value must agree
+ *   with them.
+ * - Special tokens that the task needs are added to a tokenizer. Notes report what was added.
+ * - The targets of pairs and the sources end with QKV_TOKEN_END; the decoder's input begins with QKV_TOKEN_BEGIN.
+ *   Labelled texts have QKV_TOKEN_BEGIN before and QKV_TOKEN_END after them. A tokenizer.json with a template
+ *   (qkv_tokenizer_template) replaces these for texts, sources and labelled texts; targets keep theirs.
+ *
+ * With options->from the run begins with the weights, spec, tokenizers and labels of a model folder. `spec` may then be
+ * NULL. A spec that is given (qkv_folder_spec reads the model's) may differ from the model's only in dropouts; any
+ * other difference is QKV_SPEC. If the model's head does not fit the task or the labels, the call fails with QKV_SPEC
+ * and names the difference, unless new_head is set: the run then begins with a new head. The task decides the kind of
+ * the new head. Without a task, the kind stays if it suits the files; otherwise the head classifies lines, or predicts
+ * tokens for texts. A new head that classifies has a bias and mean pooling; a new head over the vocabulary is an untied
+ * matrix. The model's folder is not needed afterwards; train.json records its path and the hash of its weights.
+ *
+ * The context has the precision of the options until the trainer is freed, so use only the trainer's model with this
+ * context meanwhile. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                            const struct qkv_train_options *options, const char *folder,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
-/* Whether the run in `folder` is the one that qkv_trainer_create would begin with this spec and these options: QKV_ARGUMENT
- * names the first option, or the spec, that differs. Files of texts, and options that may change
- * (qkv_train_may_change), do not count, except the number of steps. That of train.json counts, not how many are done:
- * a run of as many steps or fewer matches, and qkv_trainer_resume with options->steps goes on with it to the new end; a
- * run of more steps is another one. With the option epochs those of train.json are compared in the same way, and a run
- * whose steps were given is another one. Experimental.
- * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
+/* Experimental: checks that the run in `folder` is the one that qkv_trainer_create would begin with this spec and these
+ * options. Otherwise QKV_ARGUMENT; the sentence names the first option that differs, or the spec. The names of data
+ * files and the options that may change (qkv_train_may_change) are not compared, except the number of steps: a run
+ * whose train.json has as many steps or fewer matches (qkv_trainer_resume with options->steps continues it to the new
+ * end), a run with more steps does not, however many are done. With the option epochs, the epochs of train.json are
+ * compared in the same way, and a run that was given steps does not match. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                       const struct qkv_train_options *options);
-/* Goes on from the checkpoint in `folder` as if training had never stopped, bit for bit. `steps` > 0 sets a new end,
- * as below with extend NULL. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE,
- * QKV_STOPPED. */
+/* Continues the run in `folder` from its checkpoint, with the same bits as if training had never stopped. `steps` > 0
+ * sets a new end, as qkv_trainer_resume_with does with extend NULL. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
-/* The same with changes, which are kept in train.json and reported by a note. Where a run gets a new end its rate has a seam,
- * one for each extension, so that going on later is exact too. */
+/* Changes to a run that is resumed. train.json records them and a note of the trainer reports them. It also records
+ * each new end with the step at which it was set, so that the run can be resumed exactly again. */
 struct qkv_resume_options {
-    int64_t steps; /* the new end, not before the steps done; 0: as it was */
-    double epochs; /* the new end as the option epochs, in place of steps; 0: as it was */
-    /* what the rate does from here to a new end: a name of QKV_EXTEND_LIST; NULL: decay, because it does not rise
-     * unless a warm-up was not over, and ends where the schedule was to end */
+    int64_t steps; /* new number of steps, at least the steps done; 0: unchanged */
+    double epochs; /* the new end as option epochs instead of steps; 0: unchanged */
+    /* the rate from here to the new end: a name of QKV_EXTEND_LIST; NULL: decay, with which the rate rises only if a
+     * warm-up is not over, and ends where the schedule was to end */
     const char *extend;
-    const char *const *settings; /* "eval_every=100": options that qkv_train_may_change */
+    const char *const *settings; /* "eval_every=100", …: options that qkv_train_may_change allows */
     size_t setting_count;
-    /* the file in the folder to go on from: "checkpoint-250.safetensors", "checkpoint-best.safetensors"; NULL: the latest */
+    /* a file in the run's folder to continue from: "checkpoint-250.safetensors", "checkpoint-best.safetensors"; NULL:
+     * the latest checkpoint */
     const char *checkpoint;
 };
 /* No changes. */
 QKV_API struct qkv_resume_options qkv_resume_defaults(void);
-/* `options` NULL: none. QKV_ARGUMENT for changes that are refused, QKV_FILE and QKV_FORMAT for files that are missing
- * or were changed by others; the folder is then as it was. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
- * QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
+/* Continues a run with changes; `options` NULL: none. A change that is not allowed is QKV_ARGUMENT; a file that is
+ * missing or that another program changed is QKV_FILE or QKV_FORMAT. The folder is then unchanged. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
                                                 const struct qkv_resume_options *options, qkv_progress *progress,
                                                 void *user, struct qkv_trainer **out);
-/* Ends a run where it stands; the latest checkpoint stays. NULL is fine. */
+/* Ends a run at its current step; the latest checkpoint remains. NULL is allowed. */
 QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
-/* What a run has to say that is no failure, a sentence each: what it found in its files, what it chose where an option left it
- * open. The i-th note, NULL past the last; the trainer's. Notes stay and keep their numbers; creating, resuming and steps may
- * add some, so a caller shows those it has not shown yet. */
+/* The i-th note of a run, NULL past the last: a sentence that is no failure, for example about the files that the run
+ * found, or the value that it chose for an option left open. Owned by the trainer. Notes keep their numbers; create,
+ * resume and step may append some, so a caller shows the notes that it has not shown yet. */
 QKV_API const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i);
 
-/* What a run's folder says about its state (state.json). */
+/* The state of a run, recorded in its folder (state.json). */
 #define QKV_RUN_STATE_LIST(X)                                                                                          \
     X(UNKNOWN, "unknown")         /* nothing is recorded: no run, or one of an older version */                        \
     X(RUNNING, "running")         /* a process trains it */                                                            \
@@ -292,25 +313,26 @@ enum qkv_run_state {
 };
 struct qkv_run_condition {
     enum qkv_run_state state;
-    bool killed;              /* interrupted, and its process ended without saying so */
-    int64_t step, steps;      /* of the last line of the log; steps in all */
-    int64_t saved;            /* the step of the checkpoint, from which it goes on */
-    int64_t pid;              /* of the process that trained it last; 0: not known */
-    int64_t started, updated; /* when that began, and its latest sign: seconds since 1970; 0: not known */
-    char host[128];           /* the machine of that process */
-    char message[1024];       /* why it failed; "": it did not */
+    bool killed;         /* interrupted: its process ended without recording a state */
+    int64_t step, steps; /* step of the last line of the log; number of steps in all */
+    int64_t saved;       /* step of the checkpoint, from which resuming continues */
+    int64_t pid;         /* process that trained the run last; 0: unknown */
+    /* when that process began to train, and its latest sign of life, in seconds since 1970; 0: unknown */
+    int64_t started, updated;
+    char host[128];     /* name of the machine of that process */
+    char message[1024]; /* the sentence of a run that failed; else "" */
 };
-/* "running" and so on. Any thread. */
+/* The name of a state, "running", …. Any thread. */
 QKV_API const char *qkv_run_state_name(enum qkv_run_state state);
-/* Reads the state of the run in a folder. A run that says it is trained is believed if its process lives: its lock on log.jsonl
- * tells on this machine, in other containers and wherever the file system shares locks. Elsewhere the latest sign of life does, a
- * line of the log: a run is given up after ten minutes or the time of 20 steps, whichever is longer. A folder without a state, or
- * with one that cannot be understood, is QKV_RUN_UNKNOWN, or QKV_RUN_RUNNING where its log is locked. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_FILE. */
+/* Reads the state of the run in a folder. A recorded state "running" counts only if the process is alive. The process
+ * holds a lock on log.jsonl, which is visible on the same machine, in other containers, and wherever the file system
+ * shares locks. Elsewhere the latest line of the log decides: a run without a new line for ten minutes, or for the time
+ * of 20 steps if that is longer, counts as interrupted. A folder with no state, or one that cannot be parsed, gives
+ * QKV_RUN_UNKNOWN, or QKV_RUN_RUNNING if its log is locked. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *folder,
                                                struct qkv_run_condition *condition);
 
-/* What an evaluation is judged by, the option `metric`: its name, and whether more is better. */
+/* The metrics of evaluations, values of the option `metric`: name, and whether a larger value is better. */
 #define QKV_METRIC_LIST(X)                                                                                             \
     X(LOSS, "loss", false)                                                                                             \
     X(ACCURACY, "accuracy", true)                                                                                      \
@@ -321,9 +343,9 @@ enum qkv_metric {
     QKV_METRIC_LIST(QKV_METRIC_ENUM)
 #undef QKV_METRIC_ENUM
 };
-/* The metric of a name; false, and *metric as it was, where there is none. Any thread. */
+/* Finds the metric with a name; false, with *metric unchanged, if there is none. Any thread. */
 QKV_API bool qkv_metric_find(const char *name, enum qkv_metric *metric);
-/* Whether `value` is better than `best`; the first one is better than none, which is NaN. Any thread. */
+/* Whether `value` is better than `best`; any value is better than a `best` of NaN, which means none yet. Any thread. */
 QKV_API bool qkv_metric_better(enum qkv_metric metric, double value, double best);
 
 struct qkv_train_report {
@@ -331,133 +353,144 @@ struct qkv_train_report {
     double loss;         /* of this step's batch */
     double norm;         /* gradient norm before clipping */
     double rate;
-    double tokens_per_second, flops_share; /* of this step; share of the measured peak, see below */
-    bool evaluated, best, saved;           /* whether this step ended with an evaluation, a new best, a checkpoint */
-    double valid_loss, best_loss;          /* of the latest evaluation and the best, NaN before the first */
-    const char *metric_name;               /* what chooses the best: the option `metric` */
-    double metric, best_metric;            /* of the latest evaluation and the best, NaN before the first */
-    bool ended;                            /* for want of better evaluations (patience): steps is then the step */
-    double seconds;                        /* since the trainer was made */
-    /* Experts: rows of this step that the busiest of a layer had, over the mean of its layer, the most of all layers; 0 without
-     * experts. And how many experts, of all layers, had none. */
+    /* of this step; flops_share is its share of the machine's peak (struct qkv_profile_report) */
+    double tokens_per_second, flops_share;
+    bool evaluated, best, saved;  /* whether this step ended with an evaluation, with a new best, with a checkpoint */
+    double valid_loss, best_loss; /* of the latest evaluation and the best one; NaN before the first */
+    const char *metric_name;      /* the option `metric`, which decides the best */
+    double metric, best_metric;   /* of the latest evaluation and the best one; NaN before the first */
+    bool ended;                   /* patience ended the run; steps is then this step */
+    double seconds;               /* since the trainer was made */
+    /* Experts: expert_load is the largest over all layers of the rows that the busiest expert of a layer got in this
+     * step, divided by the mean of the layer's experts; 0 without experts. experts_unused is the number of experts, in
+     * all layers, that got no row. */
     double expert_load;
     int64_t experts_unused;
-    /* The first of these two for each layer, the encoder's before the decoder's, NaN of one without experts of its own; so many.
-     * NULL without experts. The trainer's, until its next step. */
+    /* The load of each layer, encoder layers before decoder layers; NaN for a layer without experts of its own. The
+     * array has expert_load_count entries; NULL without experts. Owned by the trainer, valid until its next step. */
     const double *expert_loads;
     size_t expert_load_count;
 };
-/* One optimizer step, with the evaluation and the checkpoint that fall due; QKV_NUMBER if the loss is not finite (the
- * checkpoint of before is untouched). Past the last step: report->step == report->steps and nothing is done. Fails
- * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+/* Makes one optimizer step, with the evaluation and the checkpoint if they are due. A loss that is not finite is
+ * QKV_NUMBER; the checkpoint before it is not touched. After the last step the call does nothing, and report->step ==
+ * report->steps. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER,
+ * QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report);
 /* Writes the checkpoint now. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC. */
 QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
-/* What the latest weights write, kept as a line of samples.jsonl in the run's folder: a text of so many tokens or,
- * learning from pairs, the targets of at most so many tokens that greedy search finds for a few sources, "source ->
- * target" on a line each. *text, zero-terminated, is the caller's (qkv_free); on failure NULL. QKV_ARGUMENT for a
- * model that writes nothing, QKV_FILE, QKV_MEMORY. Experimental. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+/* Experimental: generates a sample with the latest weights and appends it to samples.jsonl in the run's folder. The
+ * sample is a text of `tokens` tokens; for a run on pairs it is the greedy translation, of at most `tokens` tokens, of
+ * a few sources, one "source -> target" a line. *text is zero-terminated and the caller's, freed with qkv_free; NULL on
+ * failure. A model that cannot generate is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
+ * QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, char **text, size_t *size);
-/* The latest weights; owned by the trainer. Of several ranks in mixed precision each has those that only products read as bf16 alone: the
- * model can be evaluated and generated from in that precision, but neither saved nor exported, and qkv_model_weights is NULL for them; the
- * run's folder has the model in fp32. */
+/* The model with the latest weights. Owned by the trainer. With several ranks in mixed precision, a rank has the
+ * matrices that only products read as bf16 alone: its model can evaluate and generate in that precision, but cannot be
+ * saved or exported, and qkv_model_weights is NULL for these matrices. The run's folder has the model in fp32. */
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
-/* The options of the run, with what gave way settled. Owned by the trainer. */
+/* The options of the run, with adjusted defaults. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
-/* Memory of weights, optimizer, one step, and the lines that are learnt from. */
+/* Bytes of weights, optimizer, one step, and the lines of the training data. */
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);
-QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer,
-                                  size_t *valid); /* of the training/validation text */
-/* A file that a run learns from or validates on. */
+/* The number of tokens of the training data; *valid (may be NULL) gets that of the validation data. */
+QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid);
+/* A data file of a run. */
 struct qkv_train_file {
-    const char *path; /* absolute; the trainer's */
-    bool valid;       /* given to validate on; else to train on, but for what is held out */
+    const char *path; /* absolute; owned by the trainer */
+    bool valid;       /* true: a validation file; false: a training file, the end of which may be held out */
     uint64_t bytes, hash;
-    uint64_t tokens;   /* with the end token behind it; of lines those of the targets or texts */
-    uint64_t lines;    /* examples in it; 0 of a text */
-    uint64_t held_out; /* tokens, or lines where there are some, at its end that are kept for validation */
+    uint64_t tokens;   /* of a text with the end token after it; of lines those of the targets or texts */
+    uint64_t lines;    /* number of examples; 0 for a text */
+    uint64_t held_out; /* tokens (or lines, for files of lines) at its end that are held out for validation */
 };
-/* The i-th file, those to train on first, each in the order in which they are read; false past the last. */
+/* Gives the i-th file: training files first, then validation files, in the order in which they are read. False past the
+ * last. */
 QKV_API bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file);
-/* How many steps an epoch has, one pass over the data to train on. Of a text, whose windows begin anywhere: its tokens
- * over batch times context, which need not be whole. Of pairs, lines and labelled lines: the batches that they are cut
- * into by their lengths (batch, batch_tokens), as many in every epoch. Of examples: the whole batches. The option epochs
- * sets steps when a run is created: epochs times this, rounded up, at least 1; the trainer's options and train.json then
- * have both. 0 for NULL. Experimental. */
+/* Experimental: the number of steps in an epoch, which is one pass over the training data. For a text, whose windows
+ * begin anywhere: tokens / (batch · context), not always a whole number. For pairs, lines and labelled lines: the
+ * number of batches that they are cut into by length (batch, batch_tokens), the same in every epoch. For examples: the
+ * number of whole batches. The option epochs sets steps when a run is created: epochs times this number, rounded up, at
+ * least 1; the trainer's options and train.json then have both. 0 for NULL. */
 QKV_API double qkv_trainer_epoch(const struct qkv_trainer *trainer);
-/* The pairs, labelled lines or examples to train and to validate on; 0 for a text. */
+/* The number of pairs, lines, labelled lines or examples to train on; *valid (may be NULL) gets the number to validate
+ * on. Both are 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 
-/* Experimental: where the time of steps goes. */
+/* Experimental: the time of each part of a step. */
 enum qkv_profile_direction { QKV_PROFILE_WHOLE, QKV_PROFILE_FORWARD, QKV_PROFILE_BACKWARD };
 struct qkv_profile_row {
-    const char *name; /* of an operator ("linear"), or of another part of a step ("optimizer") */
+    const char *name; /* an operator ("linear") or another part of a step ("optimizer") */
     enum qkv_profile_direction direction;
     uint64_t calls;
     double seconds;
-    double flops; /* of products and attention, multiply and add counted as two */
-    double bytes; /* that must be read and written, of what is bound by memory */
+    double flops; /* of matrix products and attention; a multiply and an add count as two */
+    double bytes; /* bytes that memory-bound work must read and write */
 };
 struct qkv_profile_report {
     int64_t steps;
-    double seconds; /* of all rows together: the steps without evaluations, log and checkpoints */
-    double peak;    /* FLOP/s of this machine: of bf16 products where they are made so, else of fp32 */
-    const struct qkv_profile_row *rows; /* in the order of a step; the trainer's */
+    double seconds; /* sum of all rows: the time of the steps without evaluations, log and checkpoints */
+    /* FLOP/s of this machine, of bf16 products if the run makes them in bf16, else of fp32 */
+    double peak;
+    const struct qkv_profile_row *rows; /* in the order of a step; owned by the trainer */
     size_t count;
-    /* Of several ranks: seconds in which sums of gradients travelled and were added, and those of them while backward ran. */
+    /* With several ranks: the seconds in which sums of gradients were sent and added, and the part of them during
+     * backward. */
     double rank_seconds, rank_hidden;
 };
-/* Experimental: from now on the time of steps is counted. Fails with QKV_MEMORY. */
+/* Experimental: starts measuring the time of steps. Fails with QKV_MEMORY. */
 QKV_API enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *trainer);
-/* Experimental: what was counted so far; no rows if it was not started. */
+/* Experimental: the measurements so far; no rows if measuring was not started. */
 QKV_API struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *trainer);
 
 struct qkv_evaluation {
     double loss, perplexity, bits_per_byte; /* loss in nats a token */
-    size_t tokens, bytes;                   /* predicted tokens, bytes of the text that they stand for */
-    size_t unknown; /* of the predicted tokens, those of what is not in the vocabulary (qkv_tokenizer_unknown) */
+    size_t tokens, bytes;                   /* predicted tokens, and the bytes of text that they stand for */
+    /* predicted tokens whose text the vocabulary does not contain (qkv_tokenizer_unknown) */
+    size_t unknown;
     double seconds;
 };
 struct qkv_evaluate_options {
-    size_t batch, context; /* 0: 8, the spec's */
-    /* as training with documents: those in a window, each ended by the tokenizer's end token, do not see one another, and the first
-     * token of one is predicted from nothing and does not count. Not of a model with a prefix */
+    size_t batch, context; /* 0: 8 windows, the spec's context */
+    /* Evaluates as training with the option documents does: documents in a window, each ended by the tokenizer's end
+     * token, do not attend to each other. The first token of a document has nothing to be predicted from and does not
+     * count. Not for a model with a prefix. */
     bool documents;
 };
-/* Whether the run in `folder` (or of a checkpoint, by its path) records that it was trained with documents, which is how it is to be evaluated then; false where there is no
- * record: a model from elsewhere, or of a run older than the option. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+/* Whether the run in `folder` (or of the checkpoint with that path) was trained with documents, which evaluation should
+ * then use too. False if there is no record: a model that qkv did not train, or a run from before the option existed.
+ * Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents);
-/* 8 windows of the spec's context, each one text. */
+/* 8 windows of the spec's context; documents attend to each other. */
 QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
-/* In a context of several ranks (qkv/ranks.h) all of them call an evaluation, of a text as of pairs, labelled lines and examples; they
- * share its batches out, and each gets the numbers of one rank, bit for bit.
+/* Evaluates a model on a text: the mean loss over windows of `context` tokens, one after the other. Every token except
+ * the first is predicted once. For a model whose spec has a prefix, the first half of each window is its prefix and
+ * only the second half is predicted. `path` is a file, or a folder of files, which are joined as in training, with an
+ * end token between two of them.
  *
- * Loss over a text, cut into windows of `context` tokens side by side: every token but the first is predicted once; of a model whose
- * spec has a prefix the first half of each window is its prefix, and only what follows is predicted.
- * `path` is a file, or a folder of files, which are one text as in training, an end token between two of them. Fails
- * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+ * In a context of several ranks (qkv/ranks.h) all ranks must call an evaluation (of texts, pairs, labelled lines or
+ * examples); they divide its batches, and each gets the numbers of a single rank, bit for bit. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
                                           void *user, struct qkv_evaluation *evaluation);
-/* The same over several files or folders, one after the other. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+/* Evaluates a model on several files or folders, joined in order. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
                                            const struct qkv_evaluate_options *options, qkv_progress *progress,
                                            void *user, struct qkv_evaluation *evaluation);
 
-/* Experimental: bytes of memory that the uses of a model take, its weights among them, where batches are as large as they are
- * by default and sequences as long as the context; 0: it has no such use. A file of examples that is evaluated may have shorter
- * ones. Shorter sequences take less. */
+/* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
+ * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
 struct qkv_use_costs {
-    size_t lines_bytes;    /* to embed lines, or to classify them (qkv_embed, qkv_classify) */
-    size_t search_bytes;   /* to translate: a greedy search (qkv_translate) */
-    size_t evaluate_bytes; /* on a text, on pairs, on labelled lines or on examples, which the model is for */
-    size_t export_bytes;   /* to write it in another format, */
-    size_t publish_bytes;  /* or as a folder of a published family, at most: a tensor of a layer at a time is made for that */
+    size_t lines_bytes;    /* to embed or classify lines (qkv_embed, qkv_classify) */
+    size_t search_bytes;   /* to translate with greedy search (qkv_translate) */
+    size_t evaluate_bytes; /* to evaluate on texts, pairs, labelled lines or examples, whichever the model is for */
+    size_t export_bytes;   /* to write the model in another format */
+    /* upper limit to write it as a folder of a published family, which converts one tensor of a layer at a time */
+    size_t publish_bytes;
 };
-/* Experimental: measures them by dry runs of a planned model, such as one of qkv_model_plan_load. A model that is not planned:
- * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
+/* Experimental: measures the costs by dry runs of a planned model, for example one of qkv_model_plan_load. A model that
+ * is not planned is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs *costs);
 
 #ifdef __cplusplus
