@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* What a call can return; QKV_OK is 0. The comment of a call names those that it fails with. */
+/* The statuses that calls return; QKV_OK is 0. The comment of a call names those that it fails with. */
 #define QKV_STATUS_LIST(X)                                                                                             \
     X(OK, "ok")                                                                                                        \
     X(ARGUMENT, "invalid argument")                                                                                    \
@@ -39,86 +39,92 @@ enum qkv_status {
 struct qkv_context;
 struct qkv_communicator;
 
-/* What matrix products and attention multiply. bf16: weights and activations are rounded to bf16 (Kalamkar et al. 2019), and
- * what is kept for the way back is stored so, but for the residual stream; sums, weights that learn, gradients, statistics and
- * softmax stay fp32 (mixed precision: Micikevicius et al. 2018). A machine without bf16 products multiplies the rounded
- * numbers as fp32: no faster, and the same but for the rounding of sums. */
+/* The precision of matrix products and attention. QKV_MIXED_BF16 is mixed precision (Micikevicius et al. 2018) with
+ * bf16 (Kalamkar et al. 2019): products round weights and activations to bf16, and activations that backward needs are
+ * stored as bf16, except the residual stream. Sums, trained weights, gradients, statistics and softmax are fp32. A
+ * machine without bf16 products multiplies the rounded numbers as fp32: no faster, and with the same numbers except for
+ * the rounding of sums. */
 enum qkv_precision {
     QKV_FP32,
     QKV_MIXED_BF16,
-    QKV_PRECISION_AUTO /* asks for that of new runs (qkv_auto_precision); a context has one of the two above */
+    /* the precision of new runs (qkv_auto_precision); a context always has one of the two above */
+    QKV_PRECISION_AUTO
 };
 struct qkv_context_options {
-    int threads; /* 0: one for each CPU this process may use */
-    /* kernel table, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the best
-     * here */
+    int threads; /* 0: one for each CPU that this process may use */
+    /* kernel table: "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the best one
+     * of this machine */
     const char *isa;
-    enum qkv_precision precision; /* zero: QKV_FP32 */
-    /* Go on where more memory is needed than is left; else QKV_MEMORY, before any of it is used. */
+    enum qkv_precision precision; /* default QKV_FP32 */
+    /* true: calls that need more memory than is free continue; false: they fail with QKV_MEMORY before they use any of
+     * it */
     bool ignore_memory;
-    /* Load weights whose spec was another one than that of config.json, resume with options that were others. */
+    /* true: weights load although their spec differs from config.json, and runs resume although their options differ */
     bool ignore_digest;
-    /* One of several ranks (qkv/ranks.h), which make the same calls of training in the same order; the struct is copied, its state
-     * lives as long as the context. NULL: the only one. */
+    /* For one of several ranks (qkv/ranks.h), which make the same training calls in the same order. The struct is
+     * copied; its state must live as long as the context. NULL: the only rank. */
     const struct qkv_communicator *communicator;
 };
 
-/* All of it left open: as the environment says, in fp32. */
+/* No choice: threads and kernels as the environment says, fp32. */
 QKV_API struct qkv_context_options qkv_context_defaults(void);
 
 QKV_API const char *qkv_version(void);                       /* "0.1.0" */
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
-/* The stack that calls need: any thread with 256 KiB can make every call of the library; the threads that the library
- * starts bring their own. A test makes each group of calls on such a stack: specs, models, published folders, modules,
- * attention, sessions, generation, tokenizers, training of texts, pairs and classes, evaluation, ranks.
+/* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
+ * time; different contexts are independent. `options` may be NULL. Options that leave a choice open use $QKV_THREADS
+ * and $QKV_ISA, and QKV_PRECISION_AUTO uses $QKV_PRECISION (fp32, bf16 or auto). Another value in one of these
+ * variables is QKV_ARGUMENT; an empty variable counts as not set. If the system gives fewer threads than asked for, the
+ * call succeeds (qkv_context_threads_note). On failure *out is still a context that holds the sentence, to be freed by
+ * the caller, or NULL if there was no memory for one. Fails with QKV_ARGUMENT, QKV_MEMORY.
  *
- * Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
- * time; different contexts are independent. Fewer threads than asked for are no failure (qkv_context_threads_note). The
- * environment has $QKV_THREADS and $QKV_ISA for what the options leave open, and $QKV_PRECISION (fp32, bf16 or auto)
- * for QKV_PRECISION_AUTO; other values are QKV_ARGUMENT, empty ones are none. `options` may be NULL. On failure *out
- * still is a context that holds the sentence (free it), or NULL when there was no memory for one. Fails with
- * QKV_ARGUMENT, QKV_MEMORY. */
+ * Stack: any thread with a stack of 256 KiB can make every call of the library; the threads that the library starts
+ * have stacks of their own. A test makes each group of calls on such a stack: specs, models, published folders,
+ * modules, attention, sessions, generation, tokenizers, training of texts, pairs and classes, evaluation, ranks. */
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
-/* Frees a context, after everything that was made with it. NULL is fine. */
+/* Frees a context. Free everything that was made with it before. NULL is allowed. */
 QKV_API void qkv_context_free(struct qkv_context *ctx);
-/* What went wrong in the latest call that returned a status, where, and what to do; "" if it was a success; never NULL.
- * Owned by the context, valid until the next call with it. */
+/* The sentence of the latest call that returned a status: what is wrong, where, and what to do; "" after a success,
+ * never NULL. Owned by the context, valid until the next call with it. */
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
-/* How many threads the context works with, at least 1: the caller's, and those that qkv_context_create started beside
- * it. They take no signals, and wait for work asleep, but for some microseconds; where other programs need the CPUs,
- * those that only delay the caller rest. The child of a fork() starts its own when it needs them. Every thread may be
- * the caller, one at a time. */
+/* The number of threads of the context, at least 1: the caller's and those that qkv_context_create started. These block
+ * all signals. They sleep while they wait for work, after some microseconds of spinning; if other programs need the
+ * CPUs, threads that would only delay the caller stay idle. After a fork(), the child starts its own threads when it
+ * needs them. Any thread may be the caller, one at a time. */
 QKV_API int qkv_context_threads(const struct qkv_context *ctx);
-/* Why there are fewer than were asked for, as the system made no more: one line, or NULL. Owned by the context. */
+/* One line that says why there are fewer threads than asked for: the system gave no more; else NULL. Owned by the
+ * context. */
 QKV_API const char *qkv_context_threads_note(const struct qkv_context *ctx);
-/* Experimental: the CPUs that there are for a process. A context that nobody tells a number of threads has as many as the least of
- * the three. */
+/* Experimental: the CPUs that a process can use. A context without a given number of threads has as many as the
+ * smallest of these three. */
 struct qkv_cpus {
-    int online;   /* of this machine */
-    int affinity; /* that the process may run on (sched_setaffinity, taskset) */
-    int quota;    /* that its control groups let it use, rounded up; INT32_MAX: no limit */
+    int online;   /* CPUs of this machine */
+    int affinity; /* CPUs that the process may run on (sched_setaffinity, taskset) */
+    int quota;    /* CPUs that its control groups allow, rounded up; INT32_MAX: no limit */
 };
-/* Experimental: those of this process, now. Any thread. */
+/* Experimental: the CPUs of this process at the time of the call. Any thread. */
 QKV_API struct qkv_cpus qkv_cpus_allowed(void);
-/* The name of its kernel table, "avx2". Owned by the context. */
+/* The name of the context's kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
-/* The i-th kernel table that this machine can run, best first; NULL past the last. */
+/* The i-th kernel table that this machine can run, best first; NULL past the last. Any thread. */
 QKV_API const char *qkv_isa_at(size_t i);
-/* Why a better table than that is not used although the processor has it: one line, or NULL. */
+/* One line that says why a better kernel table is not used although the processor supports it, or NULL. Static text. */
 QKV_API const char *qkv_context_isa_note(const struct qkv_context *ctx);
-/* The precision may be changed while no model, pass or session of the context exists. Setting QKV_PRECISION_AUTO sets what it
- * stands for; qkv_model_precision says what a model was trained in. */
+/* The precision of the context. It may be set while no model, pass or session of the context exists. Setting
+ * QKV_PRECISION_AUTO sets the precision that qkv_auto_precision gives. qkv_model_precision gives the precision that a
+ * model was trained in. */
 QKV_API enum qkv_precision qkv_context_precision(const struct qkv_context *ctx);
 QKV_API void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
-/* What QKV_PRECISION_AUTO, and the training option precision=auto of a new run, stand for: $QKV_PRECISION where it was fp32 or
- * bf16 when the context was made, else bf16 where the context's kernels multiply it themselves, else fp32. */
+/* The precision that QKV_PRECISION_AUTO, and the training option precision=auto of a new run, mean: $QKV_PRECISION if
+ * it was fp32 or bf16 when the context was made; else bf16 if the context's kernels multiply bf16 natively; else
+ * fp32. */
 QKV_API enum qkv_precision qkv_auto_precision(const struct qkv_context *ctx);
-/* Whether this machine multiplies bf16 itself. */
+/* Whether the context's kernels multiply bf16 natively. */
 QKV_API bool qkv_context_native_bf16(const struct qkv_context *ctx);
-/* Frees what a qkv call returned as the caller's own (texts, id arrays). NULL is fine. */
+/* Frees memory that a call returned as the caller's own (texts, arrays of ids). NULL is allowed. Any thread. */
 QKV_API void qkv_free(void *block);
-/* Called during long work: what is being done and how far it is (total 0: unknown). Return false to stop. */
+/* Receives the progress of long work: its name, the amount done and the total (0: unknown). Return false to stop. */
 typedef bool qkv_progress(void *user, const char *what, double done, double total);
 
 #ifdef __cplusplus
