@@ -1,9 +1,9 @@
-/* qkv.h: the whole public interface of libqkv, transformers in C, in parts by subject. It is also the manual.
+/* qkv.h: the public interface of libqkv, transformers in C, in parts by subject. It is also the manual.
  *
- * A transformer is described by a spec (struct qkv_spec, or JSON), made of weights in a model (struct qkv_model), run forward
- * and backward by passes, trained from a text file by a trainer, and asked to write by sessions. In short:
+ * A spec (struct qkv_spec, or JSON) describes a transformer. A model (struct qkv_model) holds its weights. Passes run
+ * it forward and backward, a trainer trains it on files, and sessions generate text. For example:
  *
- *     struct qkv_context *ctx;                       // threads, instruction set, and the sentence of the latest failure
+ *     struct qkv_context *ctx;          // threads, instruction set, and the sentence of the latest failure
  *     struct qkv_model *model;
  *     if (qkv_context_create(&ctx, NULL) || qkv_model_load(ctx, "run", &model)) { puts(qkv_message(ctx)); … }
  *     struct qkv_generate_options o = qkv_generate_defaults();
@@ -12,48 +12,51 @@
  *     qkv_context_free(ctx);
  *
  * Conventions.
- * - Calls that can fail return enum qkv_status, QKV_OK being 0, and their comments name the statuses that they fail with:
- *   QKV_ARGUMENT, what was passed makes no sense; QKV_MEMORY, there is not enough; QKV_FILE, the system cannot read or write
- *   it, or may not; QKV_FORMAT, what a file or a text holds is not what it should be; QKV_SPEC, a spec is impossible, or does
- *   not do what is asked of its model; QKV_SHAPE, sizes do not agree, or are too large; QKV_NUMBER, something is not finite;
- *   QKV_STOPPED, a function of the caller's said so; QKV_RANK, another rank cannot be reached. qkv_message(ctx) then has a sentence that says what is wrong, where, and
- *   what to do; after a call that succeeded it is empty. The library never prints, exits or aborts. After a failed create or
- *   load the out pointer is NULL (but see qkv_context_create); free calls take NULL.
- * - Pointers are given, unless a comment says that one may be NULL; structs of options may always be, which means their
- *   defaults, and arrays of no elements. NULL elsewhere is no crash: a call that returns a status fails with
- *   QKV_ARGUMENT and names the parameter; others do nothing, or return 0, false, NULL or a struct of these.
- * - Getters change nothing; what may be written through says so in its comment.
- * - Structs that a caller fills begin as their qkv_…_defaults() says, or with designated initialisers, {.field = value}: a
- *   field that is not named is 0, and 0 leaves things as they are. They grow at their ends, with fields for which the same holds.
- * - Each part says at its top whether it is stable: names, parameters and meanings stay, and structs only grow; or experimental:
- *   the next version may change it. What is experimental in a stable part says so itself.
+ * - A call that can fail returns enum qkv_status; QKV_OK is 0. Its comment names the statuses that it fails with.
+ *   QKV_ARGUMENT: an argument makes no sense. QKV_MEMORY: there is not enough memory. QKV_FILE: the system cannot read
+ *   or write a file, or does not permit it. QKV_FORMAT: the content of a file or text is not valid. QKV_SPEC: a spec is
+ *   impossible, or its model cannot do what is asked. QKV_SHAPE: sizes do not agree, or are too large. QKV_NUMBER: a
+ *   number is not finite. QKV_STOPPED: a callback of the caller stopped the call. QKV_FULL: a cache has not enough free
+ *   pages. QKV_RANK: another rank cannot be reached.
+ * - After a failure, qkv_message(ctx) is a sentence that says what is wrong, where, and what to do; after a success it
+ *   is empty. The library never prints, exits or aborts. After a create or load that failed, the out pointer is NULL
+ *   (qkv_context_create is an exception). Free calls accept NULL.
+ * - A pointer must not be NULL unless its comment allows it. Two kinds may always be NULL: structs of options, which
+ *   then mean the defaults, and arrays without elements. A NULL that is not allowed does not crash: a call that returns
+ *   a status fails with QKV_ARGUMENT and names the parameter; other calls do nothing, or return 0, false, NULL or a
+ *   struct of these.
+ * - Getters change nothing. A comment says so if the result may be written to.
+ * - Initialise a struct that you fill with its qkv_…_defaults(), or with designated initialisers, {.field = value},
+ *   which set all other fields to 0; the comments of fields say what 0 means. New fields are added at the ends of
+ *   structs, and 0 there changes nothing.
+ * - Each part says at its top whether it is stable or experimental. Stable: names, parameters and meanings stay, and
+ *   structs only grow. Experimental: the next version may change it. Experimental items of a stable part say so.
  * - Tensors are row-major fp32. Letters: B batch rows, T positions (Tq queries, Tk keys), C = d_model, H and Hkv heads,
  *   D = head_dim, Dv = value_dim, V the vocabulary. Losses are in nats.
- * - Strings are zero-terminated UTF-8 and, like arrays, stay the caller's; what a call returns as the caller's own is freed
- *   with qkv_free.
- * - The same inputs give the same bits at any number of threads; in fp32 also for a row alone, in a batch, or decoded
- *   through the cache.
- * - A context, and everything made with it, serves one thread at a time. Several contexts serve several threads, which share
- *   nothing but what is const.
- */
+ * - Strings are zero-terminated UTF-8. Strings and arrays that you pass stay yours. A result that is called the
+ *   caller's is freed with qkv_free.
+ * - The same inputs give the same bits with any number of threads; in fp32 a row also has the same bits alone, in a
+ *   batch, and when decoded with the cache.
+ * - A context, and everything made with it, serves one thread at a time. Several threads need several contexts, which
+ *   share only constant data. */
 #ifndef QKV_H
 #define QKV_H
 
 #include "qkv/context.h"   /* threads, kernels, precision, messages */
 #include "qkv/tensors.h"   /* tensor files: safetensors */
-#include "qkv/files.h"     /* the names of files in the folders of models and runs */
+#include "qkv/files.h"     /* names of the files in the folders of models and runs */
 #include "qkv/output.h"    /* files that a program writes for its user */
 #include "qkv/tokenizer.h" /* text to ids and back */
 #include "qkv/spec.h"      /* a transformer as data */
 #include "qkv/model.h"     /* weights, costs */
-#include "qkv/published.h" /* models that others have published */
+#include "qkv/published.h" /* published models of others */
 #include "qkv/pass.h"      /* forward and backward over a batch */
 #include "qkv/generate.h"  /* sessions, sampling, generation */
-#include "qkv/attention.h" /* attention on its own, without a model */
+#include "qkv/attention.h" /* attention without a model */
 #include "qkv/modules.h"   /* blocks, stacks and models on float tensors */
 #include "qkv/training.h"  /* optimizers, training runs, evaluation */
 #include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
-#include "qkv/ranks.h"     /* several processes or machines as one */
-#include "qkv/support.h"   /* JSON, UTF-8, a clock: what programs beside the library need as well */
+#include "qkv/ranks.h"     /* several processes or machines that train together */
+#include "qkv/support.h"   /* JSON, UTF-8, a clock: tools for programs */
 
 #endif

@@ -1,7 +1,8 @@
 /* qkv/output.h: files that a program writes for its user; a part of qkv.h, which includes it. Stable.
  *
- * A regular file appears whole or not at all, when it is committed; devices and pipes are written through, symbolic links
- * followed. An existing file is replaced only if that is wanted, and never one that is read at the same time. */
+ * A regular file appears as a whole when it is committed, or not at all. Devices and pipes are written directly;
+ * symbolic links are followed. An existing file is replaced only with `force`, and a file that is read at the same time
+ * never. */
 #ifndef QKV_PUBLIC_OUTPUT_H
 #define QKV_PUBLIC_OUTPUT_H
 
@@ -14,56 +15,56 @@ extern "C" {
 #endif
 
 struct qkv_output_options {
-    bool force; /* replace a regular file that exists */
-    const char *const
-        *inputs; /* what is read meanwhile: files, and folders of models and runs; NULLs are skipped. The output
-                                  may be none of these files, and no file of these models and runs, by whatever name */
+    bool force; /* replace an existing regular file */
+    /* The files, and folders of models and runs, that are read meanwhile; NULLs are skipped. The output may be none of
+     * these files, and no file of these models and runs, also under another name. */
+    const char *const *inputs;
     size_t input_count;
 };
 /* No force, no inputs. */
 QKV_API struct qkv_output_options qkv_output_defaults(void);
-/* Whether `path` may be written, before any work is done for it: QKV_FILE where one of the above forbids it,
- * QKV_MEMORY. `options` NULL: no force, no inputs. A file that cannot be written for other reasons is found by
- * qkv_output_begin. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+/* Checks before any other work whether `path` may be written; QKV_FILE if a rule above forbids it. `options` NULL: no
+ * force, no inputs. Other reasons why a file cannot be written are found by qkv_output_begin. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path,
                                          const struct qkv_output_options *options);
 
-/* ---- all that a program reads and writes. Experimental. ---- */
+/* ---- all files that a program reads and writes. Experimental. ---- */
 
 enum qkv_path_use {
-    QKV_PATH_READ,  /* a file that is read, or a folder whose files are */
-    QKV_PATH_MODEL, /* a model or run that is read: its folder, or a checkpoint in one, with all its files */
-    QKV_PATH_WRITE, /* a file that is written */
-    QKV_PATH_FOLDER /* a folder that is written into */
+    QKV_PATH_READ,  /* reads the file, or the files of the folder */
+    QKV_PATH_MODEL, /* reads a model or run with all its files; the path is its folder, or a checkpoint in it */
+    QKV_PATH_WRITE, /* writes the file */
+    QKV_PATH_FOLDER /* writes files into the folder */
 };
 struct qkv_path {
     enum qkv_path_use use;
-    const char *path;         /* NULL or "": nothing */
-    const char *const *files; /* of QKV_PATH_FOLDER: the names of what is written there */
+    const char *path;         /* NULL or "": none */
+    const char *const *files; /* QKV_PATH_FOLDER: the names of the files that are written there */
     size_t file_count;
-    bool force; /* of what is written: regular files that exist may be replaced */
+    bool force; /* QKV_PATH_WRITE, QKV_PATH_FOLDER: existing regular files may be replaced */
 };
-/* A file that is read, without a path. */
+/* QKV_PATH_READ without a path. */
 QKV_API struct qkv_path qkv_path_defaults(void);
-/* Looks at all that is read and all that will be written before anything is touched. QKV_FILE where an output is also
- * something that is read, or another output, by whatever name (through links, too; devices are shared); where an output
- * is a folder of texts; where a file that is written exists, without its force; or where the folder of a QKV_PATH_WRITE
- * does not. Inputs that are not there are left to who reads them. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+/* Checks all files that will be read and written, before any of them is touched. It is QKV_FILE if an output is also an
+ * input or another output, under whatever name (also through links; devices may be shared); if an output is a folder of
+ * texts; if a file that is written exists and force is false; or if the folder of a QKV_PATH_WRITE does not exist.
+ * Missing inputs are no error here; the call that reads them fails. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_paths_check(struct qkv_context *ctx, const struct qkv_path *paths, size_t count);
 
-/* A file being written. It serves the thread of its context. */
+/* A file that is being written. It serves the thread of its context. */
 struct qkv_output;
-/* Checks, and begins a temporary file beside `path`, or opens the device or pipe (which waits for a pipe's reader).
- * QKV_FILE, QKV_MEMORY; then *out is NULL. End it with commit or cancel. Fails with QKV_ARGUMENT, QKV_MEMORY,
- * QKV_FILE. */
+/* Checks the path as qkv_output_check does, then begins a temporary file in the same folder, or opens the device or
+ * pipe (a pipe waits for its reader). End the output with commit or cancel. On failure *out is NULL. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_output_begin(struct qkv_context *ctx, const char *path,
                                          const struct qkv_output_options *options, struct qkv_output **out);
-/* The stream to write to, by stdio; not to be closed. Its errors are found by commit as well. */
+/* The stdio stream to write to; do not close it. Commit also detects its errors. */
 QKV_API FILE *qkv_output_stream(struct qkv_output *output);
-/* Puts everything on disk and in the file's place, and frees `output`. QKV_FILE when a part of it could not be
- * written; an old file is then as it was. Fails with QKV_MEMORY, QKV_FILE. */
+/* Writes everything to disk, puts the file in its place, and frees `output`. If a part cannot be written, the call
+ * fails with QKV_FILE and an existing file is unchanged. Fails with QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_output_commit(struct qkv_output *output);
-/* Leaves an old file as it was, and frees `output`. NULL is fine. */
+/* Discards the output, with an existing file unchanged, and frees `output`. NULL is allowed. */
 QKV_API void qkv_output_cancel(struct qkv_output *output);
 
 #ifdef __cplusplus

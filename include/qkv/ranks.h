@@ -9,64 +9,74 @@
 extern "C" {
 #endif
 
-/* How ranks reach each other: what a program tells a context (struct qkv_context_options) that is one of several. The library
- * makes its own sums; it only sends, receives, gathers and broadcasts bytes, in the same order on every rank. A trainer calls from a
- * thread of its own too, while backward runs, but never two threads at once. Each call returns 0 when the buffers may be used again, or another number where a rank cannot be reached.
- * examples/ranks.h has one over threads. */
-enum { QKV_RANKS_MOST = 64 }; /* that a run can have: as many as groups of a batch */
+/* A communicator is the connection of a rank to the other ranks; a program gives it to a context (struct
+ * qkv_context_options). The library computes all sums itself: a communicator only sends, receives, gathers and
+ * broadcasts bytes, in the same order on every rank. A trainer also calls it from a second thread while backward runs,
+ * but never from two threads at the same time. Each function returns 0 when its buffers may be used again, or another
+ * number if a rank cannot be reached. examples/ranks.h has a communicator over threads. */
+enum { QKV_RANKS_MOST = 64 }; /* largest number of ranks of a run, which is that of the groups of a batch */
 struct qkv_communicator {
-    int rank, ranks; /* this one, from 0 on, and how many there are */
-    void *state;     /* the first argument of each call; the program's */
-    /* Sends to a rank and receives from a rank at the same time. Of no bytes: neither, and the rank does not count. */
+    int rank, ranks; /* number of this rank, from 0, and number of ranks */
+    void *state;     /* first argument of each function; owned by the program */
+    /* Sends to rank `to` and receives from rank `from` at the same time. With 0 bytes, that half is skipped and its
+     * rank is ignored. */
     int (*exchange)(void *state, int to, const void *sent, size_t sent_bytes, int from, void *received,
                     size_t received_bytes);
-    /* Of all ranks, in the order of ranks, to `all` of rank `root`, which others leave NULL. */
+    /* Gathers `bytes` bytes of every rank, in the order of ranks, into `all` of rank `root`; `all` is NULL on other
+     * ranks. */
     int (*gather)(void *state, int root, const void *own, size_t bytes, void *all);
-    /* From rank `root` to all. */
+    /* Sends the data of rank `root` to all ranks. */
     int (*broadcast)(void *state, int root, void *data, size_t bytes);
-    /* Why the latest call failed, a sentence that says which rank cannot be reached; may be NULL. */
+    /* A sentence that says which rank the latest call could not reach; the function may be NULL. */
     const char *(*reason)(void *state);
-    /* This rank works at something long, as a search of validation, while others wait for it: a communicator that gives up waiting is to
-     * wait longer. Called twice a second at most, never beside another call; may be NULL. */
+    /* Reports that this rank is busy with long work, such as a search of validation, while other ranks wait for it: a
+     * communicator with a time limit must then wait longer. Called at most twice a second, never at the same time as
+     * another function; may be NULL. */
     void (*alive)(void *state);
 };
 
-/* That of the only rank, without functions. */
+/* The communicator of a single rank, without functions. */
 QKV_API struct qkv_communicator qkv_communicator_defaults(void);
-/* Which rank the context is, and of how many; 0 and 1 without a communicator. Any thread. */
+/* The rank of the context, and the number of ranks; 0 and 1 without a communicator. Any thread. */
 QKV_API int qkv_context_rank(const struct qkv_context *ctx);
 QKV_API int qkv_context_ranks(const struct qkv_context *ctx);
-/* *flag becomes true on all ranks where it is true on one, as when one of them is asked to stop. Called by all. Fails with QKV_RANK. */
+/* Sets *flag to true on all ranks if it is true on any, for example when one of them is asked to stop. All ranks must
+ * call it. Fails with QKV_RANK. */
 QKV_API enum qkv_status qkv_context_any(struct qkv_context *ctx, bool *flag);
 
-/* ---- what a rank of a training will need and move --------------------------------------------------------------------------- */
+/* ---- memory and traffic of a rank -------------------------------------------------------------------------------- */
 
 struct qkv_model;
 struct qkv_train_options;
 struct qkv_rank_plan {
-    size_t groups, group_begin, group_end; /* of the batch; those that the rank makes the gradients of */
-    size_t rows;                           /* of the batch, in those groups */
-    /* Memory in bytes, and its sum: */
-    size_t weight_bytes; /* weights, and their packed copies in bf16: of divided weights those alone */
-    size_t
-        master_bytes; /* what the rank has of the fp32 numbers of divided weights: of several ranks in mixed precision */
-    size_t gradient_bytes;   /* gradients, and sums of groups that wait for others */
+    /* number of groups of a batch; the rank computes the gradients of groups [group_begin, group_end) */
+    size_t groups, group_begin, group_end;
+    size_t rows; /* rows of a batch in these groups */
+    /* Memory in bytes; train_bytes is the sum. */
+    size_t weight_bytes; /* weights and their bf16 copies; of divided weights only the copies */
+    /* the rank's part of the fp32 numbers of divided weights; only with several ranks in mixed precision */
+    size_t master_bytes;
+    size_t gradient_bytes;   /* gradients, and sums of groups that wait for other groups */
     size_t optimizer_bytes;  /* moments of the weights that the rank updates */
-    size_t activation_bytes; /* a pass over the rows, both ways; on rank 0 that of an evaluation besides */
-    size_t buffer_bytes;     /* sums of several nodes of the tree of groups, and what travels */
+    size_t activation_bytes; /* a pass over the rows, forward and backward; on rank 0 also the pass of an evaluation */
+    size_t buffer_bytes;     /* sums of several nodes of the tree of groups, and buffers that are sent and received */
     size_t train_bytes;
-    /* A step: */
+    /* Work and traffic of one step: */
     double flops;
     double gradient_sent, weight_sent, received; /* bytes */
-    /* Messages of the rank, one after the other; it may receive one as it sends one, and what only receives counts. */
+    /* Exchanges of the rank, which it makes one after the other. An exchange that sends and receives counts once, and
+     * so does one that does only one of the two. */
     double gradient_messages, weight_messages;
-    double small_messages; /* to rank 0 and back: losses, the norm, loads of experts, and whether all went well */
-    double rounds;         /* in which gradients travel while backward still makes others */
-    double late_messages, late_sent; /* of gradients, what has to wait until backward has ended */
+    /* exchanges with rank 0 for losses, the norm, loads of experts, and the success of each rank */
+    double small_messages;
+    double rounds; /* number of rounds that send gradients while backward computes others */
+    /* the part of the gradient messages and bytes that must wait until backward has ended */
+    double late_messages, late_sent;
 };
-/* Plans rank `rank` of `ranks` in a training of windows: `batch` rows a step of `context` tokens, with the groups, accumulation and
- * optimizer of the options. The model is a planned one (qkv_model_plan); its context need have no other ranks. Nothing of that size is
- * taken. Fails with QKV_ARGUMENT (more ranks than groups, a rank that there is not), QKV_MEMORY. */
+/* Plans rank `rank` of `ranks` for training on windows: `batch` rows a step of `context` tokens, with the groups,
+ * accumulation and optimizer of the options. The model is a planned one (qkv_model_plan); its context needs no other
+ * ranks. The call allocates nothing of the model's size. More ranks than groups, and a rank that does not exist, are
+ * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_options *options, size_t batch,
                                       size_t context, int ranks, int rank, struct qkv_rank_plan *plan);
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Element types of stored tensors; names as in safetensors. */
+/* Types of the elements of stored tensors, with the names of safetensors. */
 enum qkv_dtype {
     QKV_F32,
     QKV_F16,
@@ -23,45 +23,48 @@ enum qkv_dtype {
     QKV_I64,
     QKV_U64,
     QKV_BOOL,
-    QKV_F8_E4M3, /* a sign, 4 bits of exponent, 3 of mantissa, no infinities */
+    QKV_F8_E4M3, /* 1 bit of sign, 4 of exponent, 3 of mantissa, no infinities */
     QKV_DTYPE_COUNT
 };
 
 /* ---- tensor files: safetensors -------------------------------------------------------------------------------------
- * An 8-byte little-endian header length, a JSON header (name -> dtype, shape, data_offsets; "__metadata__" -> strings),
- * then the data. Reading maps the file and checks everything before it is believed. */
+ * A file is an 8-byte little-endian length of the header, a JSON header (name -> dtype, shape, data_offsets;
+ * "__metadata__" -> strings), then the data. Opening maps the file and checks everything in it before use. */
 
 #define QKV_RANK_MAX 8
 
-struct qkv_array { /* a named tensor somewhere in memory, row-major */
+struct qkv_array { /* a named tensor in memory, row-major */
     const char *name;
     enum qkv_dtype dtype;
-    int rank; /* 0 is a scalar of one element */
+    int rank; /* 0: a scalar, one element */
     size_t shape[QKV_RANK_MAX];
     const void *data; /* may be unaligned */
     size_t bytes;
 };
 
 struct qkv_tensors; /* an opened file */
-/* Opens a file and checks everything in it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+/* Opens a file and checks everything in it. *out is the caller's, closed with qkv_tensors_close. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out);
-/* Closes the file; what it owned is gone. NULL is fine. */
+/* Closes the file; its tensors and metadata are no longer valid. NULL is allowed. */
 QKV_API void qkv_tensors_close(struct qkv_tensors *tensors);
-/* How many tensors the file holds. */
+/* The number of tensors in the file. */
 QKV_API size_t qkv_tensors_count(const struct qkv_tensors *tensors);
-/* The i-th tensor in the order of the data, or the one called `name`; NULL if there is none. Owned by `tensors`. */
+/* The i-th tensor in the order of the data, or the tensor called `name`; NULL if there is none. Owned by `tensors`. */
 QKV_API const struct qkv_array *qkv_tensors_at(const struct qkv_tensors *tensors, size_t i);
 QKV_API const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tensors, const char *name);
-/* A metadata string, NULL if absent. Owned by `tensors`. */
+/* The metadata string of a key; NULL if there is none. Owned by `tensors`. */
 QKV_API const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key);
 
-/* Writes a file, replacing an old one atomically. Larger elements come first, else the order is kept: this aligns all
- * data. `metadata` is `metadata_count` pairs key, value (NULL if 0). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+/* Writes a file, replacing an existing one atomically. Tensors with larger elements come first, others in the given
+ * order, so that all data is aligned. `metadata` is metadata_count pairs of key and value; NULL if the count is 0.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                           size_t count, const char *const *metadata, size_t metadata_count);
-/* Elements of an array: the product of its shape. */
+/* The number of elements of an array: the product of its shape. */
 QKV_API size_t qkv_array_elements(const struct qkv_array *array);
-/* All elements as floats, converted from any dtype, in row-major order. `out` holds qkv_array_elements floats. */
+/* Writes all elements as floats, converted from any dtype, in row-major order. `out` has room for qkv_array_elements
+ * floats. */
 QKV_API void qkv_array_floats(const struct qkv_array *array, float *out);
 
 #ifdef __cplusplus
