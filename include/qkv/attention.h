@@ -60,8 +60,8 @@ struct qkv_mask {
      * that document has no keys. */
     const int32_t *key_documents;   /* (B,Tk); NULL: no documents */
     const int32_t *query_documents; /* (B,Tq); NULL: a query has the document of the key at its position */
-    bool sides;                     /* a window with two separate sides: only keys i − left <= j <= i + right */
-    /* with sides: the number of keys that a query sees on each side of its own position; -1: no limit */
+    bool sides; /* true: the window has two separate sides, only keys i − left <= j <= i + right */
+    /* number of keys that a query sees on each side of its own position, with sides; -1: no limit */
     int64_t left, right;
     /* Sequences of different lengths without padding, for the calls qkv_attention_* alone: B sequences are packed one
      * after the other into a single batch row. Positions and keys are then counted inside each sequence, and each array
@@ -183,10 +183,11 @@ struct qkv_attention_gradients {
     struct qkv_view dq, dk, dv; /* written, shaped as q, k, v */
     /* written, shaped as past_k, past_v; rows at and past mask.pasts[b] are not changed */
     struct qkv_view dpast_k, dpast_v;
-    /* in the shape and strides of the bias: the sum over all elements that one bias element is broadcast to */
+    /* gradient of the bias, in its shape and strides: the sum over all elements that one bias element is broadcast
+     * to */
     float *dbias;
-    float *ddistance_bias; /* (H,distances): the sum over all rows */
-    float *dsinks;         /* (H): the sum over all rows */
+    float *ddistance_bias; /* (H,distances): gradient of distance_bias, the sum over all rows */
+    float *dsinks;         /* (H): gradient of the sinks, the sum over all rows */
     bool accumulate;       /* true: gradients are added to the arrays; false: they overwrite them */
     /* (B,H,Tq), read: the gradient of lse, for a loss that depends on lse or for attention merged from parts. Its
      * effect is added to that of dy. NULL: 0. */
@@ -261,7 +262,7 @@ struct qkv_attention_layer_spec {
      * qk_norm.norm with weight false has no learned scale. A latent is refused. */
     struct qkv_attention_spec attention;
     int context;    /* largest number of positions; position kinds need it; without one, 0: no limit */
-    double dropout; /* of the attention weights, unless attention.dropout has its own value */
+    double dropout; /* dropout of the attention weights, unless attention.dropout has its own value */
 };
 /* Self attention without a limit of positions and without dropout. The caller sets `in` and attention.heads; all other
  * widths follow from them. */

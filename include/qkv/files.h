@@ -6,10 +6,10 @@
 /* Files of a model. */
 #define QKV_CONFIG_FILE    "config.json" /* the spec */
 #define QKV_TOKENIZER_FILE "tokenizer.json"
-#define QKV_SOURCE_FILE    "source_tokenizer.json" /* of an encoder–decoder with two tokenizers */
-#define QKV_LABELS_FILE    "labels.txt"            /* of a classifier */
+#define QKV_SOURCE_FILE    "source_tokenizer.json" /* the second tokenizer of an encoder–decoder */
+#define QKV_LABELS_FILE    "labels.txt"            /* the names of classes */
 #define QKV_WEIGHTS_FILE   "model.safetensors"
-#define QKV_INDEX_FILE     QKV_WEIGHTS_FILE ".index.json" /* of a published model whose weights are in several files */
+#define QKV_INDEX_FILE     QKV_WEIGHTS_FILE ".index.json" /* the index of published weights in several files */
 /* Experimental: end tokens and sampling of published models, and of models trained or exported from them */
 #define QKV_GENERATION_FILE "generation_config.json"
 /* Experimental: the roles of tokens, of the same models */

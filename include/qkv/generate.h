@@ -122,7 +122,7 @@ struct qkv_generate_options {
      * added. This also works for a model without a tokenizer. NULL: the prompt is the text. */
     const int32_t *ids;
     size_t id_count;
-    /* experimental: the treatment of a prompt with more tokens than the context; with QKV_LONG_SKIP no token is
+    /* experimental: the rule for a prompt with more tokens than the context; with QKV_LONG_SKIP no token is
      * generated */
     enum qkv_long long_prompt;
     /* Experimental: the largest number of positions in the cache, at most the spec's context. Rotations use it as the
@@ -144,9 +144,9 @@ QKV_API bool qkv_generate_settings(const struct qkv_model *model, struct qkv_gen
 struct qkv_generate_report {
     size_t prompt_tokens, tokens;
     double prompt_seconds, seconds;
-    bool stopped; /* by a stop text or an end token */
-    /* experimental: the number of tokens of a prompt that was longer than the context, of which the model read
-     * prompt_tokens; else 0 */
+    bool stopped; /* true: a stop text or an end token ended the generation */
+    /* experimental: the number of tokens of a prompt that was longer than the context (the model read prompt_tokens of
+     * them); else 0 */
     size_t long_prompt;
 };
 /* Receives text as soon as it is known, in whole UTF-8 characters; return false to stop. */

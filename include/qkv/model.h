@@ -138,8 +138,8 @@ struct qkv_costs {
     size_t page_positions;        /* positions of one page of the cache */
     size_t page_bytes;            /* bytes of one page of the cache */
     size_t pages;                 /* pages that hold one sequence of `context` positions */
-    double forward_flops;         /* of one token at full context; a multiply and an add count as two */
-    double train_flops;           /* of one token, forward and backward */
+    double forward_flops;         /* FLOPs of one token at full context; a multiply and an add count as two */
+    double train_flops;           /* FLOPs of one token, forward and backward */
     double checkpoint_flops;      /* train_flops with activations checkpointed: the blocks run forward once more */
 };
 /* Experimental: measures the costs of a model of the spec for `batch` sequences of `context` positions, which must not

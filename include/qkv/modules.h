@@ -131,8 +131,8 @@ struct qkv_module_input {
     /* cross attention: (B,Tk,C), C is the module's value width: the input of the value projection, if it is not the
      * memory */
     struct qkv_vectors values;
-    struct qkv_module_mask self, cross; /* of the self attention of x, and of cross attention */
-    struct qkv_module_mask source_self; /* a model with both stacks: of its encoder */
+    struct qkv_module_mask self, cross; /* masks of the self attention of x, and of cross attention */
+    struct qkv_module_mask source_self; /* a model with both stacks: mask of its encoder */
     /* Experimental: the sequence length that the rotations of x, and of a model's source, use where position.scaling
      * depends on one (kinds dynamic and longrope), at most the context; 0: each row's own, mask.lengths of its self
      * attention or all positions. */

@@ -23,8 +23,8 @@ extern "C" {
 #endif
 
 /* Special tokens of tokenizers that are trained for these tasks; each is one id. */
-#define QKV_TOKEN_BEGIN "<s>"    /* before a target */
-#define QKV_TOKEN_END   "</s>"   /* after a source and after a target */
+#define QKV_TOKEN_BEGIN "<s>"    /* comes before a target */
+#define QKV_TOKEN_END   "</s>"   /* comes after a source and after a target */
 #define QKV_TOKEN_MASK  "<mask>" /* replaces a hidden token (masked-language modelling) */
 
 /* Encodes a line of text as models of lines read it, in training and in use: with `begin`, <s> comes before the text,
@@ -165,8 +165,8 @@ struct qkv_search_options {
     struct qkv_sampling sampling;
     size_t batch;   /* number of sources in one batch; 0: 32. Results do not depend on it */
     size_t *tokens; /* the number of tokens of all results, ends included, is added to it; may be NULL */
-    /* Experimental, for qkv_translate: the treatment of lines with more tokens than the context. Their number is added
-     * to *long_count (may be NULL). A skipped line gives the same as a blank one. */
+    /* Experimental, for qkv_translate: the rule for lines with more tokens than the context. The number of such lines
+     * is added to *long_count (may be NULL). A skipped line gives the same as a blank one. */
     enum qkv_long long_lines;
     size_t *long_count;
 };
@@ -176,8 +176,8 @@ QKV_API struct qkv_search_options qkv_search_defaults(void);
 struct qkv_hypothesis {
     const int32_t *ids; /* without begin and end tokens */
     size_t count;
-    double log_probability; /* of all tokens, the end included */
-    double score;           /* with the length penalty; hypotheses are sorted by it */
+    double log_probability; /* sum over all tokens, the end included */
+    double score;           /* log_probability with the length penalty; hypotheses are sorted by it */
     bool ended;             /* false: cut off at max_tokens */
 };
 /* Searches the best targets of `count` sources; sources[i] are lengths[i] ids, the end included. `take` gets the n_best
@@ -200,7 +200,7 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 
 /* Experimental: how lines of text are read. */
 struct qkv_line_options {
-    enum qkv_long long_lines; /* the treatment of lines with more tokens than the limit */
+    enum qkv_long long_lines; /* the rule for lines with more tokens than the limit */
     size_t *long_count;       /* the number of such lines is added to it; may be NULL */
     size_t most;              /* the limit of tokens of a line; 0, or more than the context: the context */
 };
@@ -330,7 +330,7 @@ QKV_API enum qkv_status qkv_chrf(struct qkv_context *ctx, const char *const *hyp
 QKV_API size_t qkv_edit_distance(const int32_t *a, size_t a_count, const int32_t *b, size_t b_count);
 
 struct qkv_pairs_evaluation {
-    double loss;  /* nats a token, teacher-forced, over all pairs */
+    double loss;  /* mean loss in nats a token, teacher-forced, over all pairs */
     double exact; /* share of sources whose first hypothesis equals one of their references */
     /* edits to the closest reference, divided by the tokens of the closest references; a token is a word if targets
      * have spaces, else a character */

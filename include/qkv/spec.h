@@ -257,15 +257,15 @@ struct qkv_position_spec {
 struct qkv_norm_spec {
     bool given; /* false (null in JSON): no norm, where a norm is optional; the norms of layers always exist */
     enum qkv_norm_kind kind;      /* default layernorm */
-    enum qkv_placement placement; /* of layers: default pre */
+    enum qkv_placement placement; /* default pre; only norms of layers have one */
     double eps;                   /* default 1e-5 */
-    /* of layers: whether a norm follows the last layer; the kind of the last layer decides; default false for post,
-     * else true */
+    /* whether a norm follows the last layer; the kind of the last layer decides; default false for post, else true;
+     * only norms of layers have it */
     bool final;
     bool weight; /* default true; false: the norm has neither a weight nor a bias */
     bool bias;   /* default true for layernorm with a weight; other norms never have a bias */
-    /* of layers: default true; false: self attention has no norm (before it, or after it with placements post and
-     * output) */
+    /* default true; false: self attention has no norm (before it, or after it with placements post and output); only
+     * norms of layers have it */
     bool attention;
 };
 /* The norms of the queries and of the keys of an attention (Henry et al. 2020), applied before clip and rotation. */
@@ -284,7 +284,7 @@ struct qkv_latent_spec {
     int query_rank; /* channels of a latent that queries are projected from; default 0: they are projected from x */
     /* the last channels of a head, which are rotated, less than head_dim; default 2·⌊head_dim/4⌋ */
     int rope_dim;
-    double eps; /* of the norms of latents, which are rmsnorm with a weight; default 1e-6 */
+    double eps; /* eps of the norms of latents, which are rmsnorm with a weight; default 1e-6 */
 };
 struct qkv_attention_spec {
     int heads, kv_heads;     /* heads must be given; default kv_heads = heads */
@@ -302,7 +302,7 @@ struct qkv_attention_spec {
     double scale;
     enum qkv_bias_kind bias; /* default true: all four projections */
     bool sinks;              /* each head has a learned logit in the softmax denominator; default false */
-    /* of the attention weights; default 0 (null in JSON): the spec's dropout; negative (0 in JSON): none */
+    /* dropout of the attention weights; default 0 (null in JSON): the spec's dropout; negative (0 in JSON): none */
     double dropout;
     /* one of QKV_ATTENTION_POSITION_LIST, or none; default none. Cross attention has none. */
     struct qkv_position_spec position;
@@ -322,7 +322,7 @@ struct qkv_experts_spec {
     enum qkv_expert_scores scores; /* default softmax */
     bool normalize; /* softmax, sigmoid: the weights of the chosen experts are divided by their sum; default true */
     double scale;   /* multiplies the weights, as the last step; default 1 */
-    bool bias;      /* whether the router has a bias; default false */
+    bool bias;      /* the router has a bias; default false */
     /* each expert has a number that is added to the scores that choose experts, but not to the weights; default
      * false */
     bool correction;
@@ -349,7 +349,7 @@ struct qkv_ffn_spec {
     enum qkv_ffn_kind kind; /* default gelu */
     int d_ff;               /* default qkv_ffn_width: 4·d_model, for gated kinds 2/3 of it */
     bool bias;              /* default true */
-    double dropout;         /* of the d_ff activations, before the last matrix; default 0 */
+    double dropout;         /* dropout of the d_ff activations, before the last matrix; default 0 */
     double limit;           /* swiglu_clamped: the gate is at most limit, and |up| is at most limit; default 7 */
     /* default none; with experts, kind, d_ff, bias and limit are those of each expert */
     struct qkv_experts_spec experts;
@@ -371,8 +371,8 @@ struct qkv_layer_spec {
     /* In a decoder with an encoder: the layer has cross attention and a feed-forward, but no self attention; default
      * false. `attention` then only gives the values that `cross` takes over, and has no position. */
     bool cross_only;
-    /* of the output of each sublayer, before it is added to the residual stream; default 0 (null in JSON): the spec's
-     * dropout; negative (0 in JSON): none */
+    /* dropout of the output of each sublayer, before it is added to the residual stream; default 0 (null in JSON): the
+     * spec's dropout; negative (0 in JSON): none */
     double residual_dropout;
 };
 /* The input of a stack. Inputs other than tokens have no token embedding and no embed.scale. */
@@ -386,7 +386,7 @@ struct qkv_input_spec {
     /* frames: two convolutions, channels → d_model and d_model → d_model, each with `kernel` (odd, default 3), padding
      * kernel/2 and GELU; the second one has `stride` (default 2). */
     int kernel, stride;
-    bool bias; /* vectors: of the projection, default true */
+    bool bias; /* vectors: the projection has a bias, default true */
 };
 /* The embedding: from ids to the first layer of a stack. */
 struct qkv_embed_spec {
@@ -397,17 +397,18 @@ struct qkv_embed_spec {
     double scale;
     int types; /* number of token types (segments), each a learned vector that is added; default 0: none */
     int width; /* width of the token embedding, which is then projected to d_model; default 0: d_model, no projection */
-    bool bias; /* of the projection, default true */
+    bool bias; /* the projection has a bias; default true */
     enum qkv_project project;  /* the place of the projection, default end */
-    struct qkv_norm_spec norm; /* after token, position and type are added, before dropout; default none */
-    double dropout; /* of the embedding; default 0 (null in JSON): the spec's dropout; negative (0 in JSON): none */
+    struct qkv_norm_spec norm; /* applied after token, position and type are added, before dropout; default none */
+    /* dropout of the embedding; default 0 (null in JSON): the spec's dropout; negative (0 in JSON): none */
+    double dropout;
 };
 struct qkv_stack_spec {
     int layers; /* 0: the spec has no such stack (null in JSON) */
     /* G > 0: the layers form G groups, and layer N has the weights of the first layer of group ⌊N·G/layers⌋ (ALBERT);
      * default 0: each layer has its own weights */
     int share;
-    /* with two stacks, the width of this one; default 0: the spec's d_model (qkv_stack_width) */
+    /* width of this stack, if the spec has both; default 0: the spec's d_model (qkv_stack_width) */
     int d_model;
     int kind_count; /* default 1 */
     struct qkv_layer_spec kinds[QKV_KINDS_MAX];
@@ -418,7 +419,7 @@ struct qkv_stack_spec {
 /* The distribution of new weights. */
 struct qkv_init_spec {
     enum qkv_init_kind kind; /* default gpt2 */
-    /* standard deviation: gpt2: of matrices, default 0.02; torch: of embeddings, default 1. 0 (null in JSON): the
+    /* standard deviation: gpt2: of matrices, default 0.02; torch: of embeddings, default 1. 0 (null in JSON): that
      * default */
     double std;
 };
@@ -438,14 +439,15 @@ struct qkv_head_transform_spec {
     struct qkv_norm_spec norm;                /* default none */
 };
 struct qkv_spec {
-    int vocab;        /* of the decoder, or of the encoder if it is the only stack */
-    int source_vocab; /* of the encoder, in a spec with both stacks; default vocab */
+    int vocab;        /* tokens of the decoder, or of the encoder if it is the only stack */
+    int source_vocab; /* tokens of the encoder, in a spec with both stacks; default vocab */
     int d_model;
     int context; /* largest number of positions of a sequence */
-    /* of the encoder, in a spec with both stacks, if its input is not tokens; default 0: context (qkv_stack_context) */
+    /* positions of the encoder, in a spec with both stacks, if its input is not tokens; default 0: context
+     * (qkv_stack_context) */
     int source_context;
     enum qkv_tie tie; /* default head for lm, else none */
-    /* of embeddings, attention weights and sublayer outputs that have no dropout of their own; default 0 */
+    /* dropout of embeddings, attention weights and sublayer outputs that have none of their own; default 0 */
     double dropout;
     struct {
         enum qkv_head_kind kind; /* default lm */

@@ -40,7 +40,7 @@ struct qkv_json {
 
     struct qkv_buffer text; /* text that was written and is not yet in the file */
     enum qkv_status status;
-    bool more;  /* whether a value precedes the next one at the same level */
+    bool more;  /* true: a value precedes the next one at the same level */
     int indent; /* 0, or 1 plus the number of spaces of the line that the next value begins */
 };
 QKV_API void qkv_json_begin(struct qkv_json *json, char bracket); /* '{' or '[' */

@@ -140,8 +140,8 @@ QKV_API size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text
 
 /* ---- sequences that are too long (experimental) ------------------------------------------------------------------ */
 
-/* X(NAME, "name", done, help): the treatments of a sequence with more tokens than the context; `done` describes the
- * result. Only tokens of the text itself are cut off; the tokens around it (<s>, </s>, those of a template) stay. */
+/* X(NAME, "name", done, help): the rules for a sequence with more tokens than the context; `done` describes the result.
+ * Only tokens of the text itself are cut off; the tokens around it (<s>, </s>, those of a template) stay. */
 #define QKV_LONG_LIST(X)                                                                                               \
     X(ERROR, "error", "refused", "a failure that names it, before anything is done")                                   \
     X(SKIP, "skip", "skipped", "it is left out")                                                                       \

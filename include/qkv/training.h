@@ -35,7 +35,7 @@ struct qkv_optimizer_options {
     enum qkv_optimizer_kind kind;
     double beta1, beta2, eps; /* adam, adamw */
     double momentum;          /* sgd */
-    double weight_decay;      /* of matrices, embeddings included; vectors have no weight decay */
+    double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
 };
 /* AdamW with the defaults of a training run: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
 QKV_API struct qkv_optimizer_options qkv_optimizer_defaults(void);
@@ -317,7 +317,7 @@ struct qkv_run_condition {
     int64_t step, steps; /* step of the last line of the log; number of steps in all */
     int64_t saved;       /* step of the checkpoint, from which resuming continues */
     int64_t pid;         /* process that trained the run last; 0: unknown */
-    /* when that process began to train, and its latest sign of life, in seconds since 1970; 0: unknown */
+    /* start of training by that process, and its latest sign of life, in seconds since 1970; 0: unknown */
     int64_t started, updated;
     char host[128];     /* name of the machine of that process */
     char message[1024]; /* the sentence of a run that failed; else "" */
@@ -350,17 +350,17 @@ QKV_API bool qkv_metric_better(enum qkv_metric metric, double value, double best
 
 struct qkv_train_report {
     int64_t step, steps; /* steps done, steps in all */
-    double loss;         /* of this step's batch */
+    double loss;         /* mean loss of this step's batch */
     double norm;         /* gradient norm before clipping */
     double rate;
-    /* of this step; flops_share is its share of the machine's peak (struct qkv_profile_report) */
+    /* speed of this step, and its share of the machine's peak (struct qkv_profile_report) */
     double tokens_per_second, flops_share;
-    bool evaluated, best, saved;  /* whether this step ended with an evaluation, with a new best, with a checkpoint */
-    double valid_loss, best_loss; /* of the latest evaluation and the best one; NaN before the first */
+    bool evaluated, best, saved;  /* this step ended with an evaluation, with a new best, with a checkpoint */
+    double valid_loss, best_loss; /* losses of the latest evaluation and of the best one; NaN before the first */
     const char *metric_name;      /* the option `metric`, which decides the best */
-    double metric, best_metric;   /* of the latest evaluation and the best one; NaN before the first */
+    double metric, best_metric;   /* metrics of the latest evaluation and of the best one; NaN before the first */
     bool ended;                   /* patience ended the run; steps is then this step */
-    double seconds;               /* since the trainer was made */
+    double seconds;               /* time since the trainer was made */
     /* Experts: expert_load is the largest over all layers of the rows that the busiest expert of a layer got in this
      * step, divided by the mean of the layer's experts; 0 without experts. experts_unused is the number of experts, in
      * all layers, that got no row. */
@@ -399,7 +399,7 @@ struct qkv_train_file {
     const char *path; /* absolute; owned by the trainer */
     bool valid;       /* true: a validation file; false: a training file, the end of which may be held out */
     uint64_t bytes, hash;
-    uint64_t tokens;   /* of a text with the end token after it; of lines those of the targets or texts */
+    uint64_t tokens;   /* tokens of a text and the end token after it; for lines, tokens of the targets or texts */
     uint64_t lines;    /* number of examples; 0 for a text */
     uint64_t held_out; /* tokens (or lines, for files of lines) at its end that are held out for validation */
 };
@@ -423,7 +423,7 @@ struct qkv_profile_row {
     enum qkv_profile_direction direction;
     uint64_t calls;
     double seconds;
-    double flops; /* of matrix products and attention; a multiply and an add count as two */
+    double flops; /* FLOPs of matrix products and attention; a multiply and an add count as two */
     double bytes; /* bytes that memory-bound work must read and write */
 };
 struct qkv_profile_report {
@@ -431,7 +431,7 @@ struct qkv_profile_report {
     double seconds; /* sum of all rows: the time of the steps without evaluations, log and checkpoints */
     /* FLOP/s of this machine, of bf16 products if the run makes them in bf16, else of fp32 */
     double peak;
-    const struct qkv_profile_row *rows; /* in the order of a step; owned by the trainer */
+    const struct qkv_profile_row *rows; /* rows in the order of a step; owned by the trainer */
     size_t count;
     /* With several ranks: the seconds in which sums of gradients were sent and added, and the part of them during
      * backward. */
@@ -482,11 +482,11 @@ QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *
 /* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
  * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
 struct qkv_use_costs {
-    size_t lines_bytes;    /* to embed or classify lines (qkv_embed, qkv_classify) */
-    size_t search_bytes;   /* to translate with greedy search (qkv_translate) */
-    size_t evaluate_bytes; /* to evaluate on texts, pairs, labelled lines or examples, whichever the model is for */
-    size_t export_bytes;   /* to write the model in another format */
-    /* upper limit to write it as a folder of a published family, which converts one tensor of a layer at a time */
+    size_t lines_bytes;    /* embedding or classifying lines (qkv_embed, qkv_classify) */
+    size_t search_bytes;   /* translating with greedy search (qkv_translate) */
+    size_t evaluate_bytes; /* evaluating on texts, pairs, labelled lines or examples, whichever the model is for */
+    size_t export_bytes;   /* writing the model in another format */
+    /* writing it as a folder of a published family, at most; this converts one tensor of a layer at a time */
     size_t publish_bytes;
 };
 /* Experimental: measures the costs by dry runs of a planned model, for example one of qkv_model_plan_load. A model that
