@@ -109,7 +109,8 @@ struct qkv_module_mask {
     struct qkv_pair_shape dense_shape;
     const float *bias; /* added to the scores of every layer; −inf masks the key; NULL: none */
     struct qkv_pair_shape bias_shape;
-    /* gradient of the bias, summed over all layers, in its strides; backward adds to it; NULL: not wanted */
+    /* gradient of the bias, summed over all layers, in its strides; backward adds to it; it needs train; NULL: not
+     * wanted */
     float *dbias;
 };
 /* all keys that the spec allows; no bias */

@@ -43,8 +43,9 @@ QKV_API bool qkv_model_prompt(const struct qkv_model *model, size_t i, const cha
 QKV_API const char *qkv_model_prompt_usual(const struct qkv_model *model);
 /* The points of a model that families call the last hidden states. */
 enum qkv_family_hidden { QKV_FAMILY_HIDDEN_LAST, QKV_FAMILY_HIDDEN_BEFORE_NORM, QKV_FAMILY_HIDDEN_NARROWED };
-/* The point that a model's family calls the last hidden states: the input of the head or of the pooling (LAST); before
- * the final norm (ViT); after the matrix that projects them to the width of the head (OPT-350m). */
+/* The point that a model's family calls the last hidden states: LAST: the input of the head or of the pooling.
+ * BEFORE_NORM: before the final norm (ViT). NARROWED: after the matrix that projects them to the width of the head
+ * (OPT-350m). */
 QKV_API enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model);
 
 /* Gives the spec of the model in a folder, published or written by qkv, changed by settings (qkv_spec_parse). Fails
