@@ -75,8 +75,8 @@ struct qkv_mask {
      * and Tk keys. */
     const int32_t *cu_q, *cu_k;
     /* past_k and past_v of a call hold the first keys of each sequence. With pasts, sequence (or batch row) b has
-     * pasts[b] keys there, followed by its keys in k: cu_k[b + 1] − cu_k[b] of them, or Tk − past. */
-    /* largest number of past keys of a sequence; 0: past_k.T of the call, or with pasts the largest entry of pasts */
+     * pasts[b] keys there, followed by its keys in k: cu_k[b + 1] − cu_k[b] of them, or Tk − past. `past` is the
+     * largest number of past keys of a sequence; 0: past_k.T of the call, or with pasts the largest entry of pasts. */
     size_t past;
     const int32_t *pasts; /* (B), each 0 to past; NULL: past for all. Documents cannot be given as well */
 };

@@ -123,8 +123,9 @@ QKV_API struct qkv_decoder_input qkv_decoder_input_defaults(void);
 /* Experimental: appends tokens; qkv_decoder_logits then has the scores after each scored token, (qkv_decoder_scored,V).
  * A row has the same bits as in a decoder of its own, however its tokens are divided into appends. There is one
  * exception: if the spec has a prefix, the first append to an empty row is its prefix, whose positions attend to each
- * other in both directions. A call that fails changes no row. A cache without enough free pages is QKV_FULL, with a
- * sentence that says how many are missing. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
+ * other in both directions, so that their scores depend on the whole prefix. A call that fails changes no row. A cache
+ * without enough free pages is QKV_FULL, with a sentence that says how many are missing. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
 /* Appends one token to every row, ids (rows); qkv_decoder_logits then has the scores of the next tokens, (rows,V).
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */

@@ -341,7 +341,7 @@ struct qkv_experts_spec {
      *   balance_loss · count/(top_k·T) · Σ_e n_e·p_e (Fedus et al. 2021, here per sequence); default 0.01, with a
      *             correction 0. n_e is how many of the T·top_k choices are expert e; it has no gradient. p_e is the
      *             mean over the positions of the probability of e: softmax over all logits, or with sigmoid the
-     *             sigmoids divided by their sum.
+     *             sigmoids divided by their sum, whichever experts are chosen.
      *   z_loss · mean of (log Σ exp(logits))² over the positions (Zoph et al. 2022); default 0 */
     double balance_loss, z_loss;
 };
