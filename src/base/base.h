@@ -18,13 +18,10 @@
 
 #include "qkv.h"
 
-/* QKV_PART: a function that is a part of the one that calls it, with a name of its own: no call when it runs. */
 #if defined(__GNUC__)
 #define QKV_PRINTF(text, first) __attribute__((format(printf, text, first)))
-#define QKV_PART                static inline __attribute__((always_inline))
 #else
 #define QKV_PRINTF(text, first)
-#define QKV_PART static inline
 #endif
 
 #define QKV_CACHE_LINE 64

@@ -31,8 +31,8 @@ static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
-QKV_PART void forward_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
-                           float *scratch) {
+static void forward_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
+                         float *scratch) {
     if (!work->bf16)
         (work->few ? work->kernels->forward_few : work->kernels->forward)(plan, item, scratch);
     else if (!work->few || !work->bf16->forward_few(plan, item, scratch))

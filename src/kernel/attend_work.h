@@ -70,7 +70,8 @@ const struct qkv_attend_plan *qkv_attend_chunk_plan(struct qkv_attend_place *pla
 
 /* Runs a list of items, several of them at a time where there are many: what is done once for a run (finding a sequence, readying
  * the unit) costs as much as a short item. */
-QKV_PART void qkv_attend_items(struct qkv_context *ctx, struct qkv_attend_work *work, size_t items, qkv_body *body) {
+static inline void qkv_attend_items(struct qkv_context *ctx, struct qkv_attend_work *work, size_t items,
+                                    qkv_body *body) {
     const size_t runs = (size_t)ctx->threads * RUNS_A_THREAD;
     work->items = items;
     work->grain = items > runs ? items / runs : 1;

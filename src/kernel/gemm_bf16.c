@@ -242,7 +242,7 @@ static struct qkv_bf16_out gemm_bf16_out(const struct product *p, char *c, const
 }
 
 /* One panel of columns, run after run. */
-QKV_PART void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
+static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     const size_t width = qkv_round_up(p->n_end - p->n_begin, kernels->nr), column = p->n_begin + n;
     const size_t loose = p->in_place ? rows % kernels->mr : rows, height = qkv_round_up(loose, kernels->mr);

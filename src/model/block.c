@@ -28,7 +28,7 @@ struct block {
     size_t layer;
 };
 
-QKV_PART struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
+static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
     b.flow.tape = tape;
     tape->batch = b.flow.rows ? b.flow.rows : tape->batch; /* backward may run it again, after another stack */
@@ -84,9 +84,7 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
     return end ? x : qkv_op_dropout(f->tape, x, rate);
 }
 
-/* Put into its callers, so that a pass is one call less deep (scripts/call-depth). */
-static inline __attribute__((always_inline)) struct qkv_tensor *
-stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
+struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
     for (size_t layer = first; layer < end; layer++) {
         struct block b = {.flow = *f, .layer = layer};
         x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory,
@@ -101,13 +99,9 @@ struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor 
     return qkv_norm_apply(f->tape, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
 }
 
-struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
-    return stack_layers(f, x, first, end);
-}
-
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *f, const int32_t *ids) {
     const size_t layers = (size_t)f->stack->spec->layers;
-    struct qkv_tensor *x = stack_layers(f, qkv_stack_embed(f, ids), 0, layers);
+    struct qkv_tensor *x = qkv_stack_layers(f, qkv_stack_embed(f, ids), 0, layers);
     if (!qkv_stack_final_norm(f->stack->spec)->final) return x;
     x = qkv_stack_norm(f, x);
     qkv_hook_call(f, QKV_HOOK_FINAL, layers, x);

@@ -38,7 +38,7 @@ static bool trainer_next(struct qkv_trainer *t, struct qkv_parts *parts, const s
 }
 
 /* Forward and backward over the whole batch, part by part. */
-QKV_PART enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
+static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
     const struct qkv_train_options *o = &t->options;
     uint64_t s = (uint64_t)t->report.step;
     enum qkv_status status = t->feed->begin(t, s, step);
@@ -104,7 +104,7 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, size_t rows, double
 }
 
 /* One step of the optimizer, its time counted where that was asked for. */
-QKV_PART enum qkv_status trainer_learn(struct qkv_trainer *t) {
+static enum qkv_status trainer_learn(struct qkv_trainer *t) {
     struct qkv_dataset_step step = {0};
     double started = qkv_clock(), loss = 0;
     t->ctx->profile = t->profile;
