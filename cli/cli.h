@@ -125,6 +125,7 @@ const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
 const struct cli_command *cli_export(void);
 const struct cli_command *cli_bench(void);
+const struct cli_command *cli_doctor(void);
 
 /* The libraries that the benchmark measures beside this one (peers.c). */
 const struct qkv_bench_peer *cli_bench_peers(size_t *count);
@@ -299,6 +300,8 @@ int cli_read_all(const char *path, size_t most, char **data, size_t *size);
 /* JSON for standard output, and its end, with the line's: the exit code, after a message where it could not be written. */
 struct qkv_json cli_json(void);
 int cli_json_end(struct qkv_json *json);
+/* Prints `text` from column `at` on, broken between words so that every line begins at column `indent`, and ends the line. */
+void cli_print_wrapped(const char *text, int at, int indent);
 /* A name on stdout, at most `most` characters of it, control characters made harmless; returns how many there were. */
 size_t cli_print_name(const char *name, size_t most);
 void cli_print_quoted(const char *text,

@@ -16,6 +16,9 @@ bool cli_ranks_follow(void);
 int cli_ranks_count(void);
 /* NULL: there is one rank. */
 const struct qkv_communicator *cli_ranks_communicator(void);
+/* Whether the module that joins ranks is there; `path` becomes the place where it is. */
+enum { CLI_MODULE_PATH = 4096 + 256 };
+bool cli_ranks_module(char path[CLI_MODULE_PATH]);
 /* What is said behind the line that names a rank that has died: how to go on. */
 void cli_ranks_hint(const char *format, ...) CLI_PRINTF(1, 2);
 /* All end, with the command's exit code; when the contexts are gone. A rank that has failed alone says so and ends all. */

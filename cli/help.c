@@ -10,8 +10,7 @@ static int help_width(void) {
     return columns < 40 ? 40 : columns > 100 ? 100 : columns;
 }
 
-/* Prints `text` from column `at` on, broken between words so that every line begins at column `indent`. */
-static void help_wrap(const char *text, int at, int indent) {
+void cli_print_wrapped(const char *text, int at, int indent) {
     int most = help_width() - 1;
     while (*text) {
         size_t n = strcspn(text, " \n");
@@ -76,7 +75,7 @@ static void print_options(const struct cli_command *command) {
             printf("\n%*s", indent, "");
         else
             printf("%*s", indent - n, "");
-        help_wrap(help, indent, indent);
+        cli_print_wrapped(help, indent, indent);
     }
     printf("%-*s", indent, "  -h, --help");
     printf("this text\n");
@@ -89,10 +88,10 @@ static void print_presets(bool trains) {
     printf("\npresets%s:\n", trains ? ", and the options of training that each brings" : "");
     for (size_t i = 0; qkv_preset_at(i, &name, &summary); i++) {
         printf("  %-17s", name);
-        help_wrap(summary, 19, 19);
+        cli_print_wrapped(summary, 19, 19);
         if (!trains) continue;
         printf("%*s", 19, "");
-        help_wrap(cli_preset_training(name, text, sizeof text), 19, 19);
+        cli_print_wrapped(cli_preset_training(name, text, sizeof text), 19, 19);
     }
 }
 
@@ -128,7 +127,7 @@ void cli_print_help(const struct cli_command *command) {
     printf("qkv %s: %s\n\nusage:\n", command->name, command->summary);
     print_calls(command->usage, prefix);
     putchar('\n');
-    help_wrap(command->description, 0, 0);
+    cli_print_wrapped(command->description, 0, 0);
     print_options(command);
     if (command->presets) print_presets(!strcmp(command->name, "train"));
     printf("\nexamples:\n");

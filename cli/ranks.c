@@ -36,18 +36,33 @@ static long ranks_told(const char *name) {
     return n > 0 && n < INT_MAX ? n : 0;
 }
 
-/* Opens the module that lies beside the command, where modules are installed, or where $QKV_MPI says. */
-static void *ranks_open_module(void) {
+/* The i-th path that the module may have: where $QKV_MPI says, or beside the command, or where modules are installed; false past
+ * the last. */
+static bool ranks_module_at(size_t i, char path[CLI_MODULE_PATH]) {
     const char *const places[] = {"/" MODULE, "/" QKV_MODULES "/" MODULE};
     const char *said = getenv("QKV_MPI");
-    char path[PATH_MAX + 256], *slash;
-    if (said && *said) return dlopen(said, RTLD_NOW | RTLD_GLOBAL);
-    for (size_t i = 0; i < CLI_COUNT_OF(places); i++) {
-        const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
-        if (n <= 0) return NULL;
-        path[n] = 0;
-        slash = strrchr(path, '/');
-        snprintf(slash, sizeof path - (size_t)(slash - path), "%s", places[i]);
+    const bool is_said = said && *said;
+    if (is_said) snprintf(path, CLI_MODULE_PATH, "%s", said);
+    if (is_said || i >= CLI_COUNT_OF(places)) return is_said && !i;
+    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    if (n <= 0) return false;
+    path[n] = 0;
+    char *slash = strrchr(path, '/');
+    snprintf(slash, CLI_MODULE_PATH - (size_t)(slash - path), "%s", places[i]);
+    return true;
+}
+
+bool cli_ranks_module(char path[CLI_MODULE_PATH]) {
+    for (size_t i = 0; ranks_module_at(i, path); i++)
+        if (access(path, R_OK) == 0) return true;
+    return false;
+}
+
+static void *ranks_open_module(void) {
+    char path[CLI_MODULE_PATH];
+    const char *said = getenv("QKV_MPI");
+    if (said && *said) return dlopen(said, RTLD_NOW | RTLD_GLOBAL); /* which may be a name that the linker finds */
+    for (size_t i = 0; ranks_module_at(i, path); i++) {
         void *module = access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
         if (module) return module;
     }

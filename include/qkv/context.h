@@ -105,6 +105,17 @@ struct qkv_cpus {
 };
 /* Experimental: the CPUs of this process at the time of the call. Any thread. */
 QKV_API struct qkv_cpus qkv_cpus_allowed(void);
+/* Experimental: the memory that this process can still have. */
+struct qkv_memory_left {
+    uint64_t bytes; /* UINT64_MAX: the system does not say */
+    char why[192];  /* what sets the limit: "the memory of this machine" */
+};
+/* Experimental: asks the machine, the control groups (v1 and v2, all ancestors) and the limits of the process (RLIMIT_AS,
+ * RLIMIT_DATA); the least of them counts. Any thread. */
+QKV_API struct qkv_memory_left qkv_memory_available(void);
+/* Experimental: writes the name of the processor as the system tells it, or the architecture, and a zero into `size` bytes.
+ * Any thread. */
+QKV_API void qkv_cpu_name(char *name, size_t size);
 /* The name of the context's kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
 /* The i-th kernel table that this machine can run, best first; NULL past the last. Any thread. */

@@ -104,7 +104,7 @@ void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row) {
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
 bool qkv_bench_has_memory(struct qkv_bench_row *row, size_t bytes) {
-    size_t left = qkv_bench_free_memory(), spare = left / 16; /* for the system itself */
+    uint64_t left = qkv_memory_available().bytes, spare = left / 16; /* for the system itself */
     if (bytes <= left - spare) return true;
     snprintf(row->left_out, sizeof row->left_out, "needs %.1f GB of memory, %.1f GB are free", (double)bytes / 1e9,
              (double)(left - spare) / 1e9);

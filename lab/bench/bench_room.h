@@ -26,8 +26,6 @@ void qkv_bench_list_precisions(char *text, size_t capacity);
 
 /* Measures the peaks: some tenths of a second. */
 enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine);
-/* Bytes that may still be touched without anything being swapped or killed; SIZE_MAX where the system does not tell. */
-size_t qkv_bench_free_memory(void);
 
 /* ---- a run of the benchmark (bench.c, bench_measure.c) ----------------------------------------------------------------------------- */
 

@@ -108,20 +108,29 @@ void qkv_arena_count(size_t bytes, bool made) {
         atomic_fetch_sub_explicit(&arena_total, bytes, memory_order_relaxed);
 }
 
-enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help) {
-    if (!ctx || ctx->ignore_memory) return QKV_OK;
-    const struct qkv_memory_files *files = ctx->memory_files ? ctx->memory_files : &system_files;
+/* What the machine, the groups and the limits of the process leave. */
+static struct qkv_memory_left available_left(const struct qkv_memory_files *files) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const struct pages pages = available_pages(files);
     struct qkv_memory_left left = qkv_memory_physical(files);
     /* Arenas that were taken and not used yet will need what now seems to be free. */
     uint64_t taken = qkv_arena_total(), used = pages.anonymous * page, owed = taken > used ? taken - used : 0;
-    left.bytes -= owed < left.bytes ? owed : left.bytes;
+    if (left.bytes != UINT64_MAX) left.bytes -= owed < left.bytes ? owed : left.bytes;
     struct rlimit addresses, data;
     if (getrlimit(RLIMIT_AS, &addresses) == 0)
         available_limit(&left, &addresses, pages.addresses * page, "the limit of addresses (ulimit -v)");
     if (getrlimit(RLIMIT_DATA, &data) == 0)
         available_limit(&left, &data, pages.data * page, "the limit of data (ulimit -d)");
+    return left;
+}
+
+struct qkv_memory_left qkv_memory_available(void) {
+    return available_left(&system_files);
+}
+
+enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help) {
+    if (!ctx || ctx->ignore_memory) return QKV_OK;
+    const struct qkv_memory_left left = available_left(ctx->memory_files ? ctx->memory_files : &system_files);
     if (bytes <= left.bytes) return QKV_OK;
     char needed[QKV_BYTES_TEXT], free_text[QKV_BYTES_TEXT];
     return qkv_fail(ctx, QKV_MEMORY,

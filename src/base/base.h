@@ -218,10 +218,6 @@ void qkv_workspace_free(struct qkv_context *ctx);
 struct qkv_memory_files {
     const char *meminfo, *membership, *mount, *process; /* /proc/meminfo, /proc/self/cgroup, /sys/fs/cgroup, …/statm */
 };
-struct qkv_memory_left {
-    uint64_t bytes;
-    char why[192]; /* what sets the limit, for messages */
-};
 /* What the machine and the control groups (v1 and v2, all ancestors) leave to this process; UINT64_MAX where nothing is
  * told. NULL: the system's own files. */
 struct qkv_memory_left qkv_memory_physical(const struct qkv_memory_files *files);

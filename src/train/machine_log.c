@@ -17,28 +17,11 @@
 
 #include "train/train.h"
 
-/* What the kernel calls the processor; the machine's architecture where it has no name. */
-static void name_cpu(char *name, size_t size, const char *otherwise) {
-    static const char *const keys[] = {"model name", "Model", "cpu model", "Hardware"};
-    char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    snprintf(name, size, "%s", otherwise);
-    for (bool found = false; file && !found && fgets(line, sizeof line, file);)
-        for (size_t i = 0; i < sizeof keys / sizeof *keys && !found; i++) {
-            const char *colon = strchr(line, ':');
-            found = colon && !strncmp(line, keys[i], strlen(keys[i]));
-            if (!found) continue;
-            colon += 1 + strspn(colon + 1, " \t");
-            snprintf(name, size, "%.*s", (int)strcspn(colon, "\n"), colon);
-        }
-    if (file) fclose(file);
-}
-
 static json_t *machine_log_describe(const struct qkv_context *ctx, int64_t step) {
     struct utsname system = {0};
     char cpu[256], time_text[QKV_UTC_TEXT], system_text[160];
     uname(&system);
-    name_cpu(cpu, sizeof cpu, system.machine);
+    qkv_cpu_name(cpu, sizeof cpu);
     qkv_utc_text(time_text, (int64_t)time(NULL));
     snprintf(system_text, sizeof system_text, "%.48s %.48s %.48s", system.sysname, system.release, system.machine);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

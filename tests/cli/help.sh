@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The command line itself: help, versions, words that make no sense, pipes that close, disks that are full.
 . "$(dirname "$0")/common.sh"
-commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize export bench"
+commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize export bench doctor"
 
 try 0 "$QKV" help
 cp out overview
