@@ -1,5 +1,5 @@
 # The short way to build, test and try qkv: thin over CMake, which works in build/.
-# "make help" lists the targets. CC, CMAKE_FLAGS, PREFIX and DESTDIR are read from the command line.
+# "make help" lists the targets. CC, CMAKE_FLAGS, PREFIX, DESTDIR and VERBOSE are read from the command line.
 
 MAKEFLAGS += --no-print-directory
 
@@ -11,67 +11,89 @@ SECONDS  ?= 60
 PREFIX   ?= /usr/local
 JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
 QKV       = $(BUILD)/qkv
+CONFIGURE = VERBOSE=$(VERBOSE) scripts/configure
+MAKE_IN   = VERBOSE=$(VERBOSE) scripts/build
 CTEST     = ctest --output-on-failure -j$(JOBS)
 ifneq ($(origin CC),default)
 COMPILER  = -DCMAKE_C_COMPILER=$(CC)
 endif
 
-.PHONY: all build deps demo test test-slow sanitize sanitize-threads fuzz bench install uninstall clean help
+.PHONY: all build deps deps-command demo tests test test-quick test-random test-slow sanitize sanitize-threads fuzz bench install uninstall clean help
 all: build
 
 help:
-	@echo "make            build the library and the command in $(BUILD)/"
-	@echo "make demo       train a small GPT on real text for about a minute and let it write; everything goes to demo/, and a"
-	@echo "                run that is there goes on (STEPS=N sets its end); nothing is deleted"
-	@echo "make test       build and run the tests (a few minutes)"
-	@echo "make test-slow  the tests that take longer as well"
-	@echo "make sanitize   build with the address and undefined-behaviour sanitizers in $(SANITIZE)/ and run the tests"
-	@echo "make sanitize-threads   build with clang's thread sanitizer in $(THREADS)/ and run threads: of a context, and several contexts at once"
-	@echo "make fuzz       feed every reader of foreign files with clang's libFuzzer, under the sanitizers, for SECONDS=$(SECONDS) each"
-	@echo "make bench      measure the speed of kernels, training and generation beside OpenBLAS and oneDNN"
-	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is put before it"
-	@echo "make uninstall  remove what install installed"
-	@echo "make deps       install what the build needs (done by the targets above as well)"
-	@echo "make clean      remove what was built; demo/ and data/ stay"
+	@echo "make              build the library and the command in $(BUILD)/"
+	@echo "make demo         build the command for this machine, train a small GPT on real text for about a"
+	@echo "                  minute, and let it write; all goes to demo/, and a run that is there continues"
+	@echo "                  (STEPS=N sets its end)"
+	@echo "make test         build and run the tests (some minutes)"
+	@echo "make test-quick   the tests that take less than a minute together"
+	@echo "make test-random  the tests with random shapes that no run had before; prints their seed"
+	@echo "make test-slow    the tests that take longer as well"
+	@echo "make sanitize     the tests under the address and undefined-behaviour sanitizers, in $(SANITIZE)/"
+	@echo "make sanitize-threads  the tests of threads under clang's thread sanitizer, in $(THREADS)/"
+	@echo "make fuzz         feed every reader of foreign files with clang's libFuzzer, SECONDS=$(SECONDS) each"
+	@echo "make bench        measure kernels, training and generation beside OpenBLAS and oneDNN"
+	@echo "make install      install to PREFIX ($(PREFIX)); DESTDIR is put before it"
+	@echo "make uninstall    remove what install installed"
+	@echo "make deps         install what building, tests and ranks need; the others install their own needs"
+	@echo "make clean        remove what was built; demo/ and data/ stay"
 	@echo "QKV_ISA=avx2 QKV_PRECISION=bf16 make test: with the kernels and the precision of another machine"
-	@echo "Variables: CC=clang, JOBS=$(JOBS), CMAKE_FLAGS=-DQKV_WERROR=ON, BENCH_FLAGS=--full"
+	@echo "Variables: CC=clang, VERBOSE=1, JOBS=$(JOBS), CMAKE_FLAGS=-DQKV_WERROR=ON, BENCH_FLAGS=--full"
 
 deps:
+	@CC="$(if $(COMPILER),$(CC))" scripts/install-deps --tests
+
+deps-command:
 	@CC="$(if $(COMPILER),$(CC))" scripts/install-deps
 
-# Configuring again is quick and picks up other flags.
-build: deps
-	@cmake -S . -B $(BUILD) $(COMPILER) $(CMAKE_FLAGS)
-	@cmake --build $(BUILD) -j$(JOBS)
+build: deps-command
+	@$(CONFIGURE) $(BUILD) -DQKV_KERNELS=all $(COMPILER) $(CMAKE_FLAGS)
+	@$(MAKE_IN) $(BUILD) $(JOBS) product
 
-demo: build
+# The command alone, with kernels for other machines only where they are built already.
+demo: deps-command
+	@$(CONFIGURE) $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DQKV_KERNELS=native) $(COMPILER) $(CMAKE_FLAGS)
+	@$(MAKE_IN) $(BUILD) $(JOBS) qkv
 	@QKV=$(QKV) scripts/demo
 
-test: build
+tests: deps
+	@$(CONFIGURE) $(BUILD) -DQKV_KERNELS=all $(COMPILER) $(CMAKE_FLAGS)
+	@$(MAKE_IN) $(BUILD) $(JOBS) all
+
+test: tests
 	@cd $(BUILD) && $(CTEST) -LE slow
 
-test-slow: build
+test-quick: tests
+	@cd $(BUILD) && $(CTEST) -L quick
+
+test-random: tests
+	@seed=$$(date +%s) && echo "QKV_TEST_SEED=$$seed" && cd $(BUILD) && QKV_TEST_SEED=$$seed $(CTEST) -LE slow
+
+test-slow: tests
 	@cd $(BUILD) && $(CTEST)
 
 sanitize: deps
-	@cmake -S . -B $(SANITIZE) -DQKV_SANITIZE=ON -DQKV_BENCH=OFF $(COMPILER) $(CMAKE_FLAGS)
-	@cmake --build $(SANITIZE) -j$(JOBS)
+	@$(CONFIGURE) $(SANITIZE) -DQKV_SANITIZE=ON -DQKV_BENCH=OFF $(COMPILER) $(CMAKE_FLAGS)
+	@$(MAKE_IN) $(SANITIZE) $(JOBS) all
 	@cd $(SANITIZE) && $(CTEST) -LE slow
 
 sanitize-threads: deps
-	@cmake -S . -B $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
-	@cmake --build $(THREADS) -j$(JOBS) --target test_threads test_team
+	@$(CONFIGURE) $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
+	@$(MAKE_IN) $(THREADS) $(JOBS) test_threads test_team
 	@cd $(THREADS) && $(CTEST) -R '^test_(threads|team)$$'
 
 # The inputs that were found go on from one run to the next; they lie in $(FUZZ)/.
 fuzz: deps
 	@command -v clang >/dev/null || { echo "make fuzz needs clang, whose libFuzzer it runs: install clang (Debian: clang)"; exit 1; }
-	@cmake -S . -B $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF -DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
-	@cmake --build $(FUZZ) -j$(JOBS) --target fuzz
+	@$(CONFIGURE) $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar -DCMAKE_C_COMPILER=clang \
+		$(CMAKE_FLAGS)
+	@$(MAKE_IN) $(FUZZ) $(JOBS) fuzz
 	@scripts/fuzz $(FUZZ) $(SECONDS)
 
 # The text is for the recipe, which is not among the usual rows.
 bench: build
+	@$(MAKE_IN) $(BUILD) $(JOBS) qkv_bench
 	@$(BUILD)/bench/qkv bench $(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)") $(BENCH_FLAGS)
 
 install: build

@@ -6,13 +6,9 @@
 #include "kernel/cpu.h"
 #include "kernel/isa/bf16.h"
 
-#if defined(QKV_SCALAR_ONLY)
-#elif defined(__x86_64__)
+/* Those of this build are named by QKV_HAS_amx, … */
 extern const struct qkv_kernels qkv_kernels_amx, qkv_kernels_avx512bf16, qkv_kernels_avx512, qkv_kernels_avx2;
-#elif defined(__aarch64__)
-extern const struct qkv_kernels qkv_kernels_neon;
-#endif
-extern const struct qkv_kernels qkv_kernels_scalar;
+extern const struct qkv_kernels qkv_kernels_neon, qkv_kernels_scalar;
 
 #define THREADS_MOST 1024
 
@@ -23,13 +19,19 @@ const struct qkv_kernels *qkv_kernels_at(size_t i) {
         const struct qkv_kernels *kernels;
         bool here;
     } tables[] = {
-#if defined(QKV_SCALAR_ONLY)
-#elif defined(__x86_64__)
+#ifdef QKV_HAS_amx
         {&qkv_kernels_amx, cpu.amx},
+#endif
+#ifdef QKV_HAS_avx512bf16
         {&qkv_kernels_avx512bf16, cpu.avx512bf16},
+#endif
+#ifdef QKV_HAS_avx512
         {&qkv_kernels_avx512, cpu.avx512},
+#endif
+#ifdef QKV_HAS_avx2
         {&qkv_kernels_avx2, cpu.avx2},
-#elif defined(__aarch64__)
+#endif
+#ifdef QKV_HAS_neon
         {&qkv_kernels_neon, cpu.neon},
 #endif
         {&qkv_kernels_scalar, true},

@@ -24,7 +24,7 @@ toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' 'X(SOFTSIGN, "so
 toy block_stream.c model include/qkv/spec.h 'PRE,' 'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
 toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
 
-try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_SIMD=OFF
+try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar
 try 0 cmake --build built -j2 --target qkv test_model test_op test_spec test_spec_presets test_spec_trips
 toy=built/qkv
 export QKV_ISA=
