@@ -38,15 +38,13 @@ const char *__asan_default_options(void) {
 
 #define TEST_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The seed of this run: $QKV_TEST_SEED or else the time. Printed once, so that a failure can be repeated. */
+/* The seed of this run: $QKV_TEST_SEED, or the same one always. Printed once, so that a failure can be repeated. */
 static inline uint64_t test_seed(void) {
     static uint64_t seed;
     static bool known;
     if (!known) {
         const char *text = getenv("QKV_TEST_SEED");
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        seed = text ? strtoull(text, NULL, 0) : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+        seed = text && *text ? strtoull(text, NULL, 0) : 20170612;
         known = true;
         printf("QKV_TEST_SEED=%llu\n", (unsigned long long)seed);
         fflush(stdout);

@@ -1,6 +1,7 @@
 /* After its first step a training run asks the system for no memory: the family of malloc and mmap are replaced by functions that
  * count, for every kind of feed, numbers of threads, parts of a batch, checkpointed activations and a profile. Steps that end with
  * an evaluation or a checkpoint are not counted. */
+/* labels: numeric */
 #include "train_fixture.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* test_attend_edges.c: attention with numbers at the edge of what floats hold, with nothing to attend to, and what it
  * refuses. On every kernel table of this machine. */
+/* labels: quick */
 #include "attend_tables.h"
 
 #include <float.h>

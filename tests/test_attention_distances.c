@@ -1,5 +1,6 @@
 /* Biases by distance and sinks of a public call against the same call with what they are, written out: a bias for each pair, and
  * a key more whose score is the sink and whose value is 0. Dense biases are anchored by test_attention_golden. */
+/* labels: quick */
 #include "test.h"
 
 enum { B = 2, H = 4, HKV = 2, TQ = 7, TK = 9, D = 5, DV = 6, OFFSET = 2, ZERO = 8, DISTANCES = 15 };

@@ -1,4 +1,5 @@
 /* test_attention_errors.c: what calls of attention refuse, with the sentence; and what looks odd but is legal. */
+/* labels: quick */
 #include "test.h"
 
 static struct qkv_context *ctx;

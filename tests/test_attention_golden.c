@@ -1,6 +1,7 @@
 /* test_attention_golden.c: attention on plain buffers against cases made elsewhere, on every kernel table of this machine: the
  * golden cases in tests/golden/attention, and, where they are there, the ONNX project's own test cases of its operators
  * Attention (versions 23 and 24) and RotaryEmbedding (23). */
+/* labels: quick */
 #include "test.h"
 
 #include <glob.h>

@@ -1,4 +1,5 @@
 /* What must not change a bit of what an attention layer gives: caches, the other rows, the number of threads. */
+/* labels: quick */
 #include "attention_layer_case.h"
 
 /* The T queries from `from` on, in a batch of their own. */

@@ -1,4 +1,5 @@
 /* Every way to misuse an attention layer gets a status and a sentence. */
+/* labels: quick */
 #include "attention_layer_case.h"
 
 static void refuse_spec(struct qkv_context *ctx, struct qkv_attention_layer_spec spec, const char *sentence) {

@@ -1,5 +1,6 @@
 /* A layer given the weights of a golden model's first attention looks where that model looks: out.weights of the golden cases,
  * computed elsewhere in float64. What the attention sees, the normed embedding, is computed here. */
+/* labels: quick */
 #include "test.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* What attention writes shares no element with what it reads or writes besides: refused where views share one, byte by byte, and taken
  * where they only lie between each other. */
+/* labels: quick */
 #include "test.h"
 
 #define FIXTURE_CONTEXT overlap_context()

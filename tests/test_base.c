@@ -1,4 +1,5 @@
 /* test_base: sentences, heap blocks, buffers, arenas, CPUs and random numbers. */
+/* labels: quick */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>

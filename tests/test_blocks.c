@@ -1,6 +1,7 @@
 /* Forms of blocks: how norms, sublayers and the residual stream go together, and layers that share weights. What their numbers must be
  * is in the golden cases; here each form is its formula over modules of its parts, and a model whose layers share weights is one whose
  * layers have copies. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 enum { C = 20 };

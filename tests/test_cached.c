@@ -1,6 +1,7 @@
 /* test_cached.c: scores of decoders and sessions against those of one pass over everything, over the grid of specs, in fp32 and in bf16: bit for
  * bit the same however a sequence is cut, with whom it shares a call, how many threads there are, and whether its pages are shared. The pass
  * without a cache is anchored by the golden cases. */
+/* labels: numeric */
 #include "model_grid.h"
 
 #include <math.h>

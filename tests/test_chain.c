@@ -1,5 +1,6 @@
 /* Every kind of link of a tokenizer.json, on small files: ids, spans and text are those of Hugging Face tokenizers, as
  * chain_cases.py wrote them down. */
+/* labels: quick */
 #include "test_text.h"
 
 #include "text/chain.h"

@@ -1,5 +1,6 @@
 /* Checkpointed activations: the same losses, outputs and gradients as a pass that keeps everything, bit for bit, in less
  * memory; on a bare tape, over the grid of specs, and in training runs. */
+/* labels: numeric quick */
 #include "model_grid.h"
 #include "op/recompute_segment.h"
 #include "train_fixture.h"

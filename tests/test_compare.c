@@ -1,4 +1,5 @@
 /* What a comparison varies, and the numbers it sums up: axes and their values, variants and their folders, medians and deviations. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include "lab/compare/compare_room.h"

@@ -1,5 +1,6 @@
 /* test_decoder: sources encoded once and targets grown side by side give, bit for bit, what a pass over each source and target
  * alone gives, over the grid of specs, through every selection of rows; and each refusal with its sentence. */
+/* labels: numeric quick */
 #include "search_fixture.h"
 
 #include "kernel/kernel.h"

@@ -1,4 +1,5 @@
 /* The defaults of the structs that callers fill: what their comments say, and calls take them as they are. */
+/* labels: quick */
 #include "train_fixture.h"
 
 static void a_context_of_the_defaults_is_one_without_options(void **state) {

@@ -1,5 +1,6 @@
 /* test_distance_kinds: stacks some kinds of whose layers learn biases by distance: the table reaches the layers of its kinds and no others.
  * The golden case distance_kinds anchors the numbers. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 enum { KIND_SETS = 40 };

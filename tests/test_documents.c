@@ -1,5 +1,6 @@
 /* test_documents.c: documents packed into the rows of a batch, over the grid of specs: they are what they are as rows of their own, which
  * the golden cases anchor, and do not see one another. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 #include "base/base.h"

@@ -1,5 +1,6 @@
 /* test_dtype: conversions of element types. f16 and bf16 are decoded exhaustively against their definition, and encoded
  * at, just below and just above the middle of every two neighbours. */
+/* labels: quick */
 #include <float.h>
 
 #include "test.h"

@@ -1,5 +1,6 @@
 /* Encoders at work: classify, fill and embed against passes over one line at a time, line by line the same bits whatever stands
  * beside them, and every model and line that is refused. */
+/* labels: numeric quick */
 #include "context_fixture.h"
 
 #include "model/model.h"

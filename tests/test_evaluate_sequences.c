@@ -1,5 +1,6 @@
 /* Evaluation of pairs and labelled lines against what one gets from the parts: passes over a line at a time, the search's own
  * answers, metrics of them; and every file and model that is refused. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include "metric/metric.h"

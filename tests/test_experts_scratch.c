@@ -1,5 +1,6 @@
 /* Experts: how many rows each gets is known only when it runs, so a dry run says a bound of the memory. Random routings are run in just
  * that much, forward alone and both ways, in both precisions: an arena that is asked for more says so. */
+/* labels: numeric quick */
 #include "op_fixture.h"
 
 #include "op/weights.h"

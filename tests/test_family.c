@@ -1,5 +1,6 @@
 /* Folders as others publish them: small random checkpoints that transformers saved (tests/golden/hf, and whatever else lies in
  * ../shared/golden/hf or $QKV_GOLDEN_HF), with inputs, outputs and gradients of a float64 run of transformers itself. */
+/* labels: numeric */
 #include "test.h"
 
 #include "family_fixture.h"

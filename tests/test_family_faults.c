@@ -1,4 +1,5 @@
 /* Published folders with a fault: each is refused with the key, the tensor or the file that it is in. */
+/* labels: quick */
 #include "test.h"
 
 #include "family_fixture.h"

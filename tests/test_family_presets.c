@@ -1,4 +1,5 @@
 /* Presets as published models: those that a family has, and of the others what stands behind it. */
+/* labels: numeric */
 #include "test.h"
 
 #include "family/family.h"

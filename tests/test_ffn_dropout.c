@@ -1,6 +1,7 @@
 /* Dropout inside feed-forwards, between the activation and the last matrix: y = W2·(m ∘ act(W1·x)), with every m 0 or 1/(1 − p). The masks
  * are found by looking: where W2 is the identity, y is m ∘ act. With them the outputs and gradients of any weights are those of the
  * formula, in doubles. */
+/* labels: numeric quick */
 #include "module_fixture.h"
 #include "reference_act.h"
 

@@ -1,4 +1,5 @@
 /* test_file: mapped files, folders, and replacement that survives kills and full disks. */
+/* labels: quick */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* Frozen weights: no gradient, no step, no moments; all else as if nothing were frozen, bit for bit. The gradients themselves are
  * anchored by the golden cases. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 #include "model/model.h"

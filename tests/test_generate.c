@@ -1,5 +1,6 @@
 /* test_generate: continuing a text with a small model of random weights, against the same steps done one by one with
  * sessions; stops, the end token, a context that overflows, and each refusal with its sentence. */
+/* labels: numeric quick */
 #include "test.h"
 
 enum { CONTEXT = 12, MOST = 4096 };

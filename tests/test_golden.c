@@ -1,6 +1,7 @@
 /* Whole models against the golden cases: folders with the inputs, outputs, gradients, attention weights and AdamW losses of a
  * float64 reference (tests/golden, and whatever else lies in ../shared/golden or $QKV_GOLDEN), on every kernel table of the machine, in fp32 and,
  * within wider tolerances, in mixed precision. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* What a pass tells on its way, and what is made of it: against sums of the residual stream, against the pass's own output and
  * gradients, and in models whose numbers are broken. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include "lab/report/inspect.h"

@@ -1,5 +1,6 @@
 /* The reader of JSON and what it says about bad files: no constant of jansson's interface, the byte order mark by its name; numbers
  * as text; folders that may not be searched. */
+/* labels: quick */
 #include <unistd.h>
 
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 /* What has more tokens than the context: the cut against one made by hand, and lines, texts and prompts that are cut against those that
  * were written short. One byte is one token here, so the text that is left is known. Training is in test_train_long.c. */
+/* labels: quick */
 #include "context_fixture.h"
 
 #include "text/sequence.h"

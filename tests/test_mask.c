@@ -1,4 +1,5 @@
 /* test_mask.c: masks as intervals against their definition pair by pair, and what the helpers refuse. */
+/* labels: quick */
 #include "attention_case.h"
 
 static struct qkv_context *ctx;

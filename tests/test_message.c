@@ -1,4 +1,5 @@
 /* The sentence of a context is that of the latest call: empty after a success, whatever failed before or within. */
+/* labels: quick */
 #include "lab/lab.h"
 #include "train_fixture.h"
 

@@ -1,4 +1,5 @@
 /* Metrics against the values of sacreBLEU, edit distance against its recursion, classification against counts by hand. */
+/* labels: quick */
 #include "context_fixture.h"
 
 #include "metric/metric.h"

@@ -1,5 +1,6 @@
 /* Models over the grid of specs: gradients by directional differences, and what must not change a bit: the cache, the future,
  * the other rows, padding, the number of threads. */
+/* labels: numeric */
 #include "model/decode.h"
 #include "model/model.h"
 #include "model_grid.h"

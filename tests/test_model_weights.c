@@ -1,5 +1,6 @@
 /* Attention weights of a pass, made when asked for: any rows of any head, the same bits however they are asked for, in agreement
  * with the stages before them, and without T×T memory. That they are the right ones is test_golden's to say. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include "model/model.h"

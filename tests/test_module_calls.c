@@ -1,5 +1,6 @@
 /* Calls of modules: gradients along random directions, masks, vectors in place of ids, parts of one model, and refusals. What modules
  * compute is anchored by torch.nn and the golden models in test_modules.c. */
+/* labels: numeric quick */
 #include "module_fixture.h"
 
 static struct qkv_vectors vectors(struct qkv_random *r, size_t rows, size_t positions, size_t channels) {

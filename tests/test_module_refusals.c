@@ -1,4 +1,5 @@
 /* What modules refuse, with its sentence, and batches that are empty. */
+/* labels: quick */
 #include "module_fixture.h"
 
 /* ---- empty batches ------------------------------------------------------------------------------------------------------ */

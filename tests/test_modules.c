@@ -1,4 +1,5 @@
 /* Modules against oracles from elsewhere: torch.nn in float64 (tests/golden/modules), and the golden cases of whole models. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include <glob.h>

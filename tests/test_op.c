@@ -1,6 +1,7 @@
 /* Every operator's gradient against directional differences. The tape that carries them is test_tape's.
  *
  * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
+/* labels: numeric quick */
 #include "op/recompute_segment.h"
 #include "check_op_experts.h"
 #include "check_op_rows.h"

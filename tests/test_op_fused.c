@@ -1,4 +1,5 @@
 /* Fused operators: the same bits, forward and backward, as those that they are made of, in both precisions. */
+/* labels: numeric quick */
 #include "op_fixture.h"
 
 struct fused {

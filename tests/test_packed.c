@@ -1,5 +1,6 @@
 /* test_packed.c: batches given packed, as rows without padding, over random specs: the bits of the rectangles that hold the same
  * sequences, forward and backward; vectors in place of ids, positions, chosen rows, and what is refused. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 #include <math.h>

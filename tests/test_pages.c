@@ -1,5 +1,6 @@
 /* test_pages: random programs of growing, forking, truncating and freeing lists of pages, beside sequences that are copied as a whole: what
  * lists hold, how many pages they hold, and that none is lost; and a pool that is full. */
+/* labels: quick */
 #include "test.h"
 
 #include "sequence/pages.h"

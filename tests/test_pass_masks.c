@@ -1,5 +1,6 @@
 /* test_pass_masks.c: dense masks of whole models in passes, over the grid of specs: against causal models, which the golden cases
  * anchor, and by properties. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 #include "model/spec.h"

@@ -1,4 +1,5 @@
 /* Mixed precision: whole models in bf16 beside fp32, over the grid of specs. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 enum { SPECS = 12 };

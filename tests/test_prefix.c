@@ -1,5 +1,6 @@
 /* test_prefix.c: rows whose first positions see one another in both directions (prefix-LM), over the grid of specs: against models that
  * are not causal, which the golden cases anchor, against the mask written out, and by properties. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 #include "model/spec.h"

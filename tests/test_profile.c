@@ -1,4 +1,5 @@
 /* The profile of training steps: its rows, what they count, and that looking changes nothing. */
+/* labels: numeric quick */
 #include "train_fixture.h"
 
 enum { LAYERS = 2, BATCH = 4, LENGTH = 16, WIDTH = 32, HIDDEN = 64, HEADS = 2 };

@@ -1,4 +1,5 @@
 /* test_random: Threefry against the known answers of Random123, and the distributions drawn from it. */
+/* labels: quick */
 #include "test.h"
 
 static void known_answers(void **state) {

@@ -1,4 +1,5 @@
 /* The report room: JSON that may stand inside a page, and pages that hold nothing foreign. */
+/* labels: quick */
 #include "report_fixture.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* Logs for other programs: a table, and the event files of TensorBoard, read back here record by record. */
+/* labels: quick */
 #include "report_fixture.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* Attention on a text: its weights, its JSON, and what its pages keep of them. */
+/* labels: quick */
 #include "report_fixture.h"
 
 /* ---- attention ---------------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* Runs read from folders that nobody vouches for. */
+/* labels: quick */
 #include "report_fixture.h"
 
 /* ---- runs ---------------------------------------------------------------------------------------------------------------------- */

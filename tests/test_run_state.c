@@ -1,4 +1,5 @@
 /* state.json: what a run's folder says about its state, whoever reads it, and whatever became of who wrote it. */
+/* labels: quick */
 #include "train_fixture.h"
 
 #include <fcntl.h>

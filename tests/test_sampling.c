@@ -1,5 +1,6 @@
 /* test_sampling: choosing tokens: each filter alone and together on cases worked out by hand, frequencies by chi-square,
  * against sorting on large vocabularies, and each refusal with its sentence. */
+/* labels: quick */
 #include "context_fixture.h"
 
 static struct qkv_sampling with(struct qkv_sampling s) {

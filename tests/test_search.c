@@ -1,5 +1,6 @@
 /* test_search: search over small encoder–decoders, against passes done one by one and against enumerating every target; that a
  * result does not depend on its neighbours; and each refusal with its sentence. Lines of text are in test_translate.c. */
+/* labels: numeric quick */
 #include "search_fixture.h"
 
 #include "generate/search.h"

@@ -1,5 +1,6 @@
 /* Folders of sentence-transformers (tests/golden/hf/sentences and embeddings, which make/sentences.py and make/embeddings.py make):
  * modules.json says how a vector is made of a text, and what does not fit is refused by its key. */
+/* labels: numeric quick */
 #include "test.h"
 
 #include "family_fixture.h"

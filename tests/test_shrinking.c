@@ -1,4 +1,5 @@
 /* Files that another program shortens while they are read: a sentence and no signal, and the run stays whole. */
+/* labels: quick */
 #include "train_fixture.h"
 
 #include "text/text.h"

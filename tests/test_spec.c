@@ -1,4 +1,5 @@
 /* test_spec: reading, printing and setting of specs: defaults, what cross attention derives, settings, the printed text. */
+/* labels: quick */
 #include "spec_fixture.h"
 
 #define HEAD "\"format\": \"qkv\", \"version\": 1, "

@@ -1,6 +1,7 @@
 /* test_spec_kinds: version 2 of the spec: kinds of layers and their pattern, positions of attention and of the embedding, what
  * kinds have in common, settings of either version, refusals, and digests. That models of kinds compute what they should is
  * anchored by the golden cases (test_golden). */
+/* labels: quick */
 #include "model/spec.h"
 #include "test.h"
 

@@ -1,4 +1,5 @@
 /* test_spec_presets: specs that are there: those of the golden folders, and the presets with their recipes. */
+/* labels: quick */
 #include "spec_fixture.h"
 
 #include <dirent.h>

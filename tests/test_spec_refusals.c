@@ -1,4 +1,5 @@
 /* test_spec_refusals: what is no spec: each bad value, unknown key, bad file and bad struct with its sentence. */
+/* labels: quick */
 #include "model/spec.h"
 #include "context_fixture.h"
 

@@ -1,5 +1,6 @@
 /* What calls need of a stack is no more than context.h says: each group of calls runs in a thread whose stack is painted, and what is
  * painted over is measured. */
+/* labels: quick */
 #include "rank_fixture.h"
 
 #include <pthread.h>

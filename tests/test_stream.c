@@ -1,5 +1,6 @@
 /* test_stream: text given out in whole characters and without stop texts, however it is cut into pieces. The borders of
  * characters are those of utf8proc. */
+/* labels: quick */
 #include <utf8proc.h>
 
 #include "generate/generate.h"

@@ -1,5 +1,6 @@
 /* What include/qkv/support.h offers: JSON in its layouts, characters, the clock, names. The strings of JSON are checked against a
  * parser in test_report. */
+/* labels: quick */
 #include <jansson.h>
 
 #include "test.h"

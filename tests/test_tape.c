@@ -1,4 +1,5 @@
 /* The tape that carries gradients: losses in chunks, dropout that repeats, dry runs, who is told of gradients, and shapes that are refused. */
+/* labels: numeric quick */
 #include "op_fixture.h"
 
 /* With a vocabulary so large that the rows go through in chunks, the loss and both gradients equal the plain formula. */

@@ -1,6 +1,7 @@
 /* The threads of a context: every item of a loop is done once, whoever is late, missing or forked away; who waits takes no CPU, and
  * beside other programs threads are no slower than one, but for a factor. Their bits are the subject of test_threads and of the tests of
  * kernels and models. */
+/* labels: quick */
 #include "test.h"
 
 #include <dlfcn.h>

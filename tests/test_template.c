@@ -1,5 +1,6 @@
 /* TemplateProcessing: special tokens around a sequence, with the ids that Hugging Face tokenizers 0.23.3 gives for the same
  * file; where the library uses them; and saving. */
+/* labels: quick */
 #include "test_text.h"
 
 #include <jansson.h>

@@ -1,6 +1,7 @@
 /* One context serves one thread, several contexts serve several threads: what each makes alone, it makes beside the others, to the
  * bit. Anchored by the golden cases, which say that what is made alone is right. Built by clang with its thread sanitizer
  * ("make sanitize-threads"), the same test finds what contexts share. */
+/* labels: quick */
 #include "train_fixture.h"
 
 #include <pthread.h>

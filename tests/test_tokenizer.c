@@ -1,5 +1,6 @@
 /* Tokenizers: vocabularies of all kinds, training against the reference merges of Stanford
  * CS336 and against counting anew at every merge, round trips of any bytes, and every refusal with its sentence. */
+/* labels: quick */
 #include "test_text.h"
 
 static const char toy[] = "the cat sat on the mat . the dog sat on the log . the cat and the dog sat .";

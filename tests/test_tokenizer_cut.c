@@ -1,5 +1,6 @@
 /* Cutting a stream: random texts brought in random chunks give the ids of the whole, for every kind of tokenizer, with
  * and without special tokens; what is cut off does not depend on what follows; and cutting makes headway. */
+/* labels: quick */
 #include "test_text.h"
 
 static void append(struct qkv_buffer *out, const void *data, size_t n) {

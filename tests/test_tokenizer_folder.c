@@ -1,5 +1,6 @@
 /* test_tokenizer_folder: folders of older files, vocab.json with merges.txt and vocab.txt, against a tokenizer.json of the same
  * vocabulary: that of a tokenizer made here, and where ../shared/data is there, those that were published in both ways. */
+/* labels: quick */
 #include <sys/stat.h>
 
 #include "base/json_load.h"

@@ -1,5 +1,6 @@
 /* tokenizer.json: ids as Hugging Face tokenizers 0.23 gives them for the same files, saving what was loaded, all that a
  * reader must refuse with its sentence, and broken files. */
+/* labels: quick */
 #include "test_text.h"
 
 static const char toy[] = "the cat sat on the mat. The caf\xC3\xA9's cat isn't on the mat; that's 2024!\n\nthe the\n";

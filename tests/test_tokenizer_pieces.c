@@ -1,5 +1,6 @@
 /* What tokenizers stand on: UTF-8, the byte alphabet, NFC against utf8proc, and pieces where Hugging Face tokenizers
  * ends them. */
+/* labels: quick */
 #include "test_text.h"
 
 #include <utf8proc.h>

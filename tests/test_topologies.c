@@ -1,5 +1,6 @@
 /* Encoders, decoders and both together, over the grid of specs: what a position of a decoder sees of its source, heads of every
  * kind with their gradients, and that every spec learns. */
+/* labels: numeric quick */
 #include "model_grid.h"
 
 enum { CLASSES = 5 };

@@ -1,4 +1,5 @@
 /* The options of a run from a file: an object of options, or the record of another run. */
+/* labels: quick */
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(1)

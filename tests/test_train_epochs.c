@@ -1,5 +1,6 @@
 /* The option epochs: how many steps it sets for each kind of data, on one rank and on several, in runs that go on, and
  * beside steps. */
+/* labels: numeric quick */
 #include "rank_fixture.h"
 #include "train_fixture.h"
 #include "train_same.h"

@@ -1,5 +1,6 @@
 /* Evaluation of a text file: against windows made by hand, against a model that knows nothing, over a text of many pieces,
  * and what it refuses. */
+/* labels: numeric quick */
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(1)

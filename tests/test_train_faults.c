@@ -1,4 +1,5 @@
 /* What breaks a run, and that nothing is lost by it: numbers that overflow, a full disk, a killed process. */
+/* labels: quick */
 #include "train_fixture.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* Learning from several files: how they become one text, what is recorded of each, and that a run goes on only with the same. */
+/* labels: quick */
 #include "train_fixture.h"
 
 #include <sys/stat.h>

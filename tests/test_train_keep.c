@@ -1,4 +1,5 @@
 /* Earlier checkpoints and the best one (option keep): which there are, that each is whole, and what begins at them. */
+/* labels: quick */
 #include "train_same.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* Learning from lines that are longer than the context: the same run as one on a file whose lines were cut, or taken out, by hand. A
  * character is a token. */
+/* labels: quick */
 #include "lines_fixture.h"
 
 enum { LINES = 80, CONTEXT = 16, MOST_PAIR = CONTEXT - 1, MOST_TEXT = CONTEXT - 2 };

@@ -1,5 +1,6 @@
 /* Masked-language modelling, label smoothing and the inverse square root: the rates of masks, what is predicted, runs that go on
  * bit for bit, the smoothed loss and its gradient against the definition, and every topology in training. */
+/* labels: numeric */
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(1)

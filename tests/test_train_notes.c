@@ -1,4 +1,5 @@
 /* Notes: what a run has to say besides failures, kept in order for whoever shows them. */
+/* labels: quick */
 #include "train_fixture.h"
 
 static void notes_stay_in_order_and_whole(void **state) {

@@ -1,5 +1,6 @@
 /* The options of training: defaults, texts, ranges, which of them mean something beside others; and the learning rate that follows
  * from them. */
+/* labels: numeric quick */
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(2)

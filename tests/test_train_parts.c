@@ -1,4 +1,5 @@
 /* The parts of training that stand alone: draws, hash, log, train.json, token files. */
+/* labels: numeric */
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(2)

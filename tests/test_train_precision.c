@@ -1,4 +1,5 @@
 /* The precision of runs: what "auto" stands for, what a run records, and what whoever opens a model is told. */
+/* labels: numeric quick */
 #include "train_fixture.h"
 
 static struct qkv_context *context_in(const char *variable, enum qkv_precision precision, const char *isa) {

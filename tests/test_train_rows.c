@@ -1,5 +1,6 @@
 /* Learning from rows of a text that have several documents, or a prefix: which targets count, that parts and threads change no bit, that
  * runs go on, what validation measures, and what is refused. */
+/* labels: numeric */
 #include "train_fixture.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Whole runs: learning, the log, accumulation, and that resuming, threads and stopping change no bit. */
+/* labels: numeric */
 #include "train_fixture.h"
 #include "train_same.h"
 

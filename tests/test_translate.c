@@ -1,5 +1,6 @@
 /* Translating lines of text: blank ones, one of many and one alone, stopping, and what is refused. That searches find what they
  * should is test_search's to say. */
+/* labels: numeric quick */
 #include "search_fixture.h"
 
 static struct qkv_context *ctx;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # qkv compare and qkv inspect: the numbers against those of eval and info, interruption and resumption, variants that fail, folders
 # that are refused, and the pages in Chromium.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
 make_spec

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # qkv export: a model in half the bytes that writes what the rounded numbers in fp32 write, what info says of it, training from
 # it, and what it refuses.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec
 make_text 400 >text.txt

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Settings and options of training that change nothing are refused, and values out of range too, before a file is read; what the
 # messages say. The options of the other commands: options.sh.
+# labels: quick
 . "$(dirname "$0")/common.sh"
 make_text 40 >text.txt
 

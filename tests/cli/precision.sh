@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The precision of a run: recorded by train, used by every command that opens it, changed by --precision, and said where it is
 # emulated; $QKV_PRECISION is what auto stands for.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec
 make_text 400 >text.txt

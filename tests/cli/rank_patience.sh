@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Rank 0 validates or writes a sample for longer than ranks wait for one another: the others hear that it works, and nobody calls
 # it hung. Where it does hang in the same place it is named.
+# labels: slow
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_RANK_SECONDS=3
 make_spec

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # 50 steps of a GPT, an encoder-decoder and a mixture of experts, in fp32 and bf16, with and without accumulation, on 1 to 4 ranks of one
 # thread: equal losses and weights.
+# labels: slow
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_RANK_SECONDS=300
 make_text 2000 >text.txt

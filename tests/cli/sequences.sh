@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Training encoders and encoder-decoders as a user sees it: pairs, labelled lines and masks, going on, and bad files.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 
 words() { # words N SEED: lines of a few letters

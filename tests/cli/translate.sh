@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # qkv translate: lines in, as many lines out, in their order; several results a line; files; bad input.
+# labels: numeric quick
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
 "$make" pairs model || fail "no model to test with"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The toy models of tutorials, each by one command: parameters, losses, and what the models then write. And tokenizers made by
 # "qkv tokenize --train".
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 
 printf 'the cat sat on the mat\nthe dog sat on the rug\n\nthe bird sat on the tree\n' >toy.txt

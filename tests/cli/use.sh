@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A trained model used from the command line: generate, eval, info, tokenize.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec
 make_text 400 >text.txt
