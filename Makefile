@@ -105,4 +105,4 @@ uninstall:
 	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done < $(BUILD)/install_manifest.txt
 
 clean:
-	rm -rf $(BUILD) $(SANITIZE) $(THREADS) $(FUZZ) build-clang build-clang-sanitize
+	rm -rf $(BUILD) $(SANITIZE) $(THREADS) $(FUZZ) build-clang build-clang-undefined

@@ -53,7 +53,7 @@ static const char decoder[] = "\"decoder\":" STACK, encoder[] = "\"encoder\":" S
                   classifier[] = "\"head\":{\"kind\":\"classify\",\"classes\":3},\"encoder\":" STACK,
                   hidden[] = "\"head\":{\"kind\":\"none\"},\"encoder\":" STACK;
 
-/* ---- the tap ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the hook --------------------------------------------------------------------------------------------------------------- */
 
 enum { T = 9, C = 16, HEARD = 32 };
 struct heard {
@@ -141,7 +141,7 @@ static void the_last_of_a_pass_is_its_output(void **state) {
     struct qkv_model *model = make_model(ctx, decoder, "pre");
     struct qkv_pass_options o = {.B = 1, .T = T, .train = true, .checkpoint = true, .hook = hear, .hook_user = &h};
     struct qkv_pass *pass;
-    assert_fails(ctx, qkv_pass_create(model, &o, &pass), QKV_ARGUMENT, "one of checkpoint and tap");
+    assert_fails(ctx, qkv_pass_create(model, &o, &pass), QKV_ARGUMENT, "one of checkpoint and hook");
     qkv_model_free(model);
     qkv_context_free(ctx);
 }

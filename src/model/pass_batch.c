@@ -49,8 +49,8 @@ enum qkv_status qkv_pass_check_options(struct qkv_model *m, const struct qkv_pas
     if (o->checkpoint && o->hook)
         return qkv_fail(
             m->ctx, QKV_ARGUMENT,
-            "a pass that checkpoints its activations runs its blocks twice, so a tap would hear them twice; "
-            "choose one of checkpoint and tap");
+            "a pass that checkpoints its activations runs its blocks twice, so a hook would be called twice; "
+            "choose one of checkpoint and hook");
     if (o->scored && m->spec.head.kind == QKV_HEAD_CLASSIFY)
         return qkv_fail(m->ctx, QKV_ARGUMENT,
                         "a pass for %zu chosen rows is none of a classifier, which scores sequences", o->scored);
