@@ -60,4 +60,7 @@ while IFS='|' read -r _ _ parameters call _; do
     counted=$((counted + 1))
 done < <(grep -E '^\|.*\| `qkv info [^|]*` \|$' "$SOURCE/docs/from-pytorch.md")
 [ $counted -ge 4 ] || fail "found only $counted counts in docs/from-pytorch.md"
+
+# The page of commands is what the help says.
+try 0 bash "$SOURCE/scripts/make-docs" --check "$QKV"
 finish
