@@ -172,7 +172,7 @@ example() {
         expected=1
         call=$(sed -E 's/ +[<>] +[^ ]+//g; s/ +# .*//' <<<"$call")
         case $call in
-        *"qkv help"* | *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* | *"attend --preset"*) expected=0 ;;
+        *"qkv help"* | *"qkv doctor"* | *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* | *"attend --preset"*) expected=0 ;;
         *bench*--json*) call="${call/--json */--json there.txt}" ;;
         *bench*) call="$call --json there.txt" ;;
         esac
