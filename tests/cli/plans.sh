@@ -72,6 +72,14 @@ exports() { # MODEL OUT OPTIONS...
     try 0 "$peak" taken.txt "$QKV" export "$model" "$@" --out "$out" --force
     compares "export $model $*" "$(QKV_PRECISION=fp32 plan "$model" $use)" "$(cut -d' ' -f2 taken.txt)"
 }
+evaluates_images() { # of vit-tiny: 64 of them fill a batch; all are black, and of class 0
+    local header='{"in.pixels":{"dtype":"F32","shape":[64,1,28,28],"data_offsets":[0,200704]},'
+    header+='"in.targets":{"dtype":"I32","shape":[64],"data_offsets":[200704,200960]}}'
+    printf -v header '%-176s' "$header" # which is less than 256 bytes, so one byte says its length
+    { printf '\260\0\0\0\0\0\0\0%s' "$header" && head -c 200960 /dev/zero; } >images.safetensors
+    takes eval "$1" --examples images.safetensors -q
+    compares "eval $1 --examples" "$(plan "$1" evaluate_bytes)" "$taken"
+}
 # trains OPTIONS...: the plan is what it says before its first step.
 trains() {
     rm -rf trained
@@ -163,6 +171,8 @@ translates seq2seq
 try 0 "$QKV" new --preset text-classifier --set head.classes=3 --out classifier --quiet
 make_lines 126
 classifies classifier
+try 0 "$QKV" new --preset vit-tiny --set head.classes=10 --out vit --quiet
+evaluates_images vit
 embeds classifier
 
 # ---- training: of a text, of lines, of pairs with two tokenizers, of labels; its checkpoint ----
