@@ -276,7 +276,8 @@ static void the_spec_says_that_prompts_are_prefixes(void **state) {
     assert_non_null(strstr(prompted, "\"prefix\": true"));
     assert_int_equal(qkv_spec_parse(p.s.ctx, &again, "again", prompted, strlen(prompted), NULL, 0), QKV_OK);
     assert_true(again.prefix);
-    spec.decoder.kinds[0].attention.causal = false;
+    assert_int_equal(qkv_spec_preset(p.s.ctx, &spec, "nano-gpt", NULL, 0), QKV_OK); /* needs causal nowhere else */
+    spec.vocab = VOCAB, spec.prefix = true, spec.decoder.kinds[0].attention.causal = false;
     assert_int_equal(qkv_spec_check(p.s.ctx, &spec), QKV_SPEC);
     assert_non_null(strstr(qkv_message(p.s.ctx), "prefix is true, but decoder"));
     spec.decoder.kinds[0].attention.causal = true, spec.head.kind = QKV_HEAD_NONE, spec.tie = QKV_TIE_NONE;
