@@ -18,7 +18,8 @@ ifneq ($(origin CC),default)
 COMPILER  = -DCMAKE_C_COMPILER=$(CC)
 endif
 
-.PHONY: all build deps deps-command demo tests test test-quick test-random test-slow sanitize sanitize-threads fuzz bench install uninstall clean help
+.PHONY: all build deps deps-command demo style tests test test-quick test-random \
+	test-slow sanitize sanitize-threads fuzz bench install uninstall clean help
 all: build
 
 help:
@@ -30,6 +31,7 @@ help:
 	@echo "make test-quick   the tests that take less than a minute together"
 	@echo "make test-random  the tests with random shapes that no run had before; prints their seed"
 	@echo "make test-slow    the tests that take longer as well"
+	@echo "make style        check that changed lines are written as docs/style.md asks (BASE=COMMIT)"
 	@echo "make sanitize     the tests under the address and undefined-behaviour sanitizers, in $(SANITIZE)/"
 	@echo "make sanitize-threads  the tests of threads under clang's thread sanitizer, in $(THREADS)/"
 	@echo "make fuzz         feed every reader of foreign files with clang's libFuzzer, SECONDS=$(SECONDS) each"
@@ -66,6 +68,9 @@ test: tests
 
 test-quick: tests
 	@cd $(BUILD) && $(CTEST) -L quick
+
+style:
+	@scripts/check-style $(BASE)
 
 test-random: tests
 	@seed=$$(date +%s) && echo "QKV_TEST_SEED=$$seed" && cd $(BUILD) && QKV_TEST_SEED=$$seed $(CTEST) -LE slow
