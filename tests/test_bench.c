@@ -77,6 +77,7 @@ static void rows_have_labels_of_their_own(void **state) {
 
 static size_t peer_prepared, peer_runs, peer_released;
 static double peer_error;
+static const double peer_seconds = 1e-3; /* a product takes the peer at least this long */
 
 static void *peer_prepare(const struct qkv_bench_product *product) {
     peer_prepared++;
@@ -84,6 +85,7 @@ static void *peer_prepare(const struct qkv_bench_product *product) {
 }
 
 static void peer_run(void *prepared, size_t turn) {
+    const double until = qkv_clock() + peer_seconds;
     const struct qkv_bench_product *p = prepared;
     const float *a = p->a, *b = p->b[turn % p->count], *c = p->c[turn % p->count];
     double worst = 0, size = 0;
@@ -98,6 +100,7 @@ static void peer_run(void *prepared, size_t turn) {
         }
     }
     if (peer_runs++ == 0) peer_error = worst / size;
+    while (qkv_clock() < until) continue;
 }
 
 static void peer_release(void *prepared) {
@@ -122,7 +125,9 @@ static void peers_get_the_same_product(void **state) {
         o.peers = peers, o.peer_count = TEST_COUNT(peers);
         peer_prepared = peer_runs = peer_released = 0;
         peer_error = 1;
+        const double began = qkv_clock();
         assert_int_equal(qkv_bench(ctx, &o), QKV_OK);
+        const double took = qkv_clock() - began;
         assert_int_equal(seen.rows, 1);
         assert_int_equal(peer_prepared, 1);
         assert_int_equal(peer_released, 1);
@@ -130,7 +135,9 @@ static void peers_get_the_same_product(void **state) {
         assert_true(peer_error < 1e-5);
         assert_int_equal(seen.latest.peer_count, 1);
         assert_string_equal(seen.latest.peers[0].name, "slow");
-        assert_true(seen.latest.peers[0].seconds > 0 && seen.latest.seconds > 0);
+        assert_true(seen.latest.peers[0].seconds >= peer_seconds);
+        assert_true(seen.latest.seconds + (double)(peer_runs - 1) * seen.latest.peers[0].seconds <= took);
+        assert_true(seen.latest.fastest == seen.latest.seconds); /* of one round */
         assert_true(seen.latest.flops == 2.0 * 64 * 384 * 384);
         double share = seen.latest.flops / seen.machine.fp32_flops / seen.latest.seconds;
         assert_true(!seen.latest.reads && fabs(seen.latest.share / share - 1) < 1e-12);
@@ -157,11 +164,13 @@ static void each_group_runs(void **state) {
     const char *const order = "order nano-gpt";
     struct seen groups = {0};
     o = brief(&order, 1, &groups);
+    const double began = qkv_clock();
     assert_int_equal(qkv_bench(ctx, &o), QKV_OK);
+    const double took = qkv_clock() - began;
     assert_int_equal(groups.rows, 1);
-    assert_true(groups.latest.tokens == 12 * 64 && groups.latest.seconds > 0 && groups.latest.peer_count == 1);
+    assert_true(groups.latest.tokens == 12 * 64 && groups.latest.peer_count == 1);
     assert_string_equal(groups.latest.peers[0].name, "one group");
-    assert_true(groups.latest.peers[0].seconds > 0);
+    assert_true(groups.latest.seconds + groups.latest.peers[0].seconds <= took);
     qkv_context_free(ctx);
 }
 
@@ -247,7 +256,10 @@ static void the_file_has_it_all(void **state) {
     assert_int_equal(json_array_size(rows), 2);
     const json_t *first = json_array_get(rows, 0), *second = json_array_get(rows, 1);
     assert_string_equal(json_string_value(json_object_get(first, "form")), "x.wT");
-    assert_true(number(first, "flops_per_second") > 0 && number(first, "share") > 0);
+    const double rate = number(first, "flops_per_second");
+    assert_true(number(first, "flops") == 2.0 * 64 * 384 * 384);
+    assert_true(fabs(rate * number(first, "seconds") / number(first, "flops") - 1) < 1e-9);
+    assert_true(fabs(rate / number(machine, "fp32_flops") / number(first, "share") - 1) < 1e-9);
     assert_true(json_is_null(json_object_get(first, "left_out")) && json_is_null(json_object_get(first, "loss")));
     assert_string_equal(json_string_value(json_object_get(second, "left_out")), "no text was given to train on");
     json_decref(json);

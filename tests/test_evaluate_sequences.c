@@ -138,7 +138,9 @@ static void pairs_are_scored_by_their_parts(void **state) {
             nll += pair_loss(model, sources[i], references[i][r], &tokens);
         }
     const char *path = write_text("pairs.tsv", text);
+    const double began = qkv_clock();
     assert_ok(ctx, qkv_evaluate_pairs(model, path, &o, NULL, NULL, &e));
+    assert_true(e.search_seconds > 0 && e.search_seconds <= e.seconds && e.seconds <= qkv_clock() - began);
     assert_int_equal(e.sources, SOURCES);
     assert_int_equal(e.pairs, SOURCES + 3);
     assert_near(e.loss, nll / (double)tokens, 1e-6);

@@ -50,11 +50,14 @@ static int teardown(void **state) {
 struct heard {
     char text[MOST];
     size_t size, calls, limit;
+    double first, last; /* times of the first and of the last piece */
 };
 
 static bool hear(void *user, const char *text, size_t size) {
     struct heard *h = user;
     assert_true(h->size + size <= MOST);
+    h->last = qkv_clock();
+    if (!h->calls) h->first = h->last;
     memcpy(h->text + h->size, text, size);
     h->size += size;
     return ++h->calls != h->limit;
@@ -99,13 +102,17 @@ static void test_same_as_by_hand(void **state) {
         struct qkv_generate_options o = options(i < 3 ? 0 : 1.2, i % 2 ? 7 : 60);
         o.sampling.seed = i;
         if (i > 5) o.sampling.repeat_penalty = 1.3, o.sampling.repeat_last = (int)i, o.sampling.top_k = 20;
+        const double began = qkv_clock();
         struct qkv_generate_report report = run(prompts[i % 3], &o, &h);
+        const double took = qkv_clock() - began;
         run_by_hand(prompts[i % 3], &o.sampling, o.tokens, expected);
         assert_int_equal(h.size, o.tokens);
         assert_memory_equal(h.text, expected, o.tokens);
         assert_int_equal(report.tokens, o.tokens);
         assert_int_equal(report.prompt_tokens, strlen(prompts[i % 3]));
-        assert_true(!report.stopped && report.seconds > 0 && report.prompt_seconds > 0);
+        assert_false(report.stopped);
+        assert_true(report.prompt_seconds > 0 && report.prompt_seconds <= h.first - began);
+        assert_true(report.seconds >= h.last - h.first && report.seconds <= took - report.prompt_seconds);
     }
 }
 

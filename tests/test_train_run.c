@@ -33,6 +33,7 @@ static void the_loss_falls(void **state) {
     o.dropout = 0;
     o.eval_every = 50;
     o.save_every = 0;
+    const double began = qkv_clock();
     struct qkv_trainer *trainer = begin(ctx, folder, &o);
     size_t valid;
     assert_int_equal(qkv_trainer_tokens(trainer, &valid), 2700);
@@ -43,7 +44,12 @@ static void the_loss_falls(void **state) {
     assert_true(isnan(first.valid_loss) && !first.evaluated && !first.saved && first.steps == 250);
     assert_true(last.loss < 0.6 && last.valid_loss < 0.6);
     assert_true(last.evaluated && last.saved && last.best_loss <= last.valid_loss);
-    assert_true(last.tokens_per_second > 0 && last.flops_share > 0 && last.seconds > 0);
+    const double took = qkv_clock() - began, in_step = 8 * 16 / last.tokens_per_second;
+    assert_true(in_step > 0 && in_step <= last.seconds - first.seconds && last.seconds <= took);
+    struct qkv_costs costs;
+    assert_ok(ctx, qkv_measure_costs(ctx, qkv_model_spec(qkv_trainer_model(trainer)), 8, 16, &costs));
+    const double share = costs.train_flops * last.tokens_per_second / qkv_trainer_profile(trainer).peak;
+    assert_close(last.flops_share / share, 1, 1e-9);
     struct qkv_train_report after;
     assert_ok(ctx, qkv_trainer_step(trainer, &after));
     assert_true(after.step == 250 && !after.evaluated && !after.saved && after.loss == last.loss);
