@@ -139,16 +139,9 @@ fi
 "$QKV" help >&- 2>err
 same $? 1 "the exit code of qkv help with standard output closed"
 
-# Help comes at once: nothing is measured, no thread started.
-if [ "${SANITIZE:-0}" = 0 ]; then
-    best=1000000
-    for i in 1 2 3 4 5 6 7 8 9 10; do
-        begun=${EPOCHREALTIME/./}
-        "$QKV" help >/dev/null
-        took=$((${EPOCHREALTIME/./} - begun))
-        [ $took -lt $best ] && best=$took
-    done
-    checks=$((checks + 1))
-    [ $best -lt 20000 ] || fail "qkv help takes $best microseconds"
-fi
+# Help makes no context, so it starts no thread and measures nothing: it comes where no context can be made.
+refuse 2 '^qkv: QKV_ISA is "none"' env QKV_ISA=none "$QKV" info --preset nano-gpt
+try 0 env QKV_ISA=none "$QKV" --version
+try 0 env QKV_ISA=none "$QKV" help
+for command in $commands; do try 0 env QKV_ISA=none "$QKV" help $command; done
 finish
