@@ -40,9 +40,7 @@ static enum qkv_status read_parameter(struct qkv_model *m, const struct qkv_tens
     for (int d = 0; d < want->rank && same; d++) {
         same = have->shape[d] == want->shape[d];
     }
-    if (!same) {
-        return wrong_shape(m, path, want, have);
-    }
+    if (!same) return wrong_shape(m, path, want, have);
     if (!is_float(have->dtype)) {
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
     }
@@ -63,15 +61,13 @@ static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tenso
     size_t count = m->weights.count;
     const bool moments = is_checkpoint(file);
     const char **names = qkv_allocate(m->ctx, count, sizeof *names);
-    if (!names) {
-        return QKV_MEMORY;
-    }
+    if (!names) return QKV_MEMORY;
     for (size_t i = 0; i < count; i++) {
         names[i] = m->weights.list[i].array.name;
     }
     qsort(names, count, sizeof *names, compare_names);
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < qkv_tensors_count(file) && status == QKV_OK; i++) {
+    for (size_t i = 0; i < qkv_tensors_count(file) && !status; i++) {
         const char *name = qkv_tensors_at(file, i)->name;
         if (moments && strncmp(name, QKV_CHECKPOINT_OPTIMIZER, sizeof QKV_CHECKPOINT_OPTIMIZER - 1) == 0) continue;
         if (!bsearch(&name, names, count, sizeof *names, compare_names)) {
@@ -105,14 +101,14 @@ static enum qkv_status read_weights(struct qkv_model *m, const void *owner) {
     const struct qkv_tensors *file = owner;
     const char *path = qkv_tensors_path(file);
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < m->weights.count && status == QKV_OK; i++) {
+    for (size_t i = 0; i < m->weights.count && !status; i++) {
         status = read_parameter(m, file, path, i);
     }
     qkv_weights_changed(&m->weights);
-    if (status == QKV_OK) {
+    if (!status) {
         status = find_stranger(m, file, path);
     }
-    if (status == QKV_OK) { /* last: where shapes differ, the tensor that does says more */
+    if (!status) { /* last: where shapes differ, the tensor that does says more */
         status = check_digest(m, file, path);
     }
     return status ? status : qkv_ties_check(m->ctx, file);

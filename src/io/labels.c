@@ -14,9 +14,7 @@ static size_t labels_cut(char *text, const char **lines, size_t most) {
         size_t n = strcspn(text, "\n"), size = n > 0 && text[n - 1] == '\r' ? n - 1 : n;
         bool last = text[n] == 0;
         text[size] = 0;
-        if (count == most) {
-            return most + 1;
-        }
+        if (count == most) return most + 1;
         lines[count++] = text;
         text += last ? n : n + 1;
     }
@@ -49,9 +47,7 @@ enum qkv_status qkv_labels_read(struct qkv_model *m, const char *path) {
     enum qkv_status status = qkv_file_find(m->ctx, path, &found);
     if (status || !found) return status;
     status = qkv_read_file(m->ctx, path, &map);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     status = qkv_byte_order_mark_refuse(m->ctx, path, map.data, map.size);
     if (!status && (status = labels_parse(m, &map)) != QKV_OK) qkv_fail_at(m->ctx, "%s", path);
     qkv_unmap_file(&map);
@@ -61,10 +57,10 @@ enum qkv_status qkv_labels_read(struct qkv_model *m, const char *path) {
 enum qkv_status qkv_labels_write(struct qkv_model *m, const char *path) {
     struct qkv_buffer text = {0};
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < m->label_count && status == QKV_OK; i++) {
+    for (size_t i = 0; i < m->label_count && !status; i++) {
         status = qkv_buffer_print(m->ctx, &text, "%s\n", m->labels[i]);
     }
-    if (status == QKV_OK) {
+    if (!status) {
         status = qkv_write_file(m->ctx, path, text.data, text.size);
     }
     qkv_buffer_free(&text);

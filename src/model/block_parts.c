@@ -15,9 +15,7 @@ bool qkv_layer_has(const struct qkv_stack *stack, size_t layer, enum qkv_sublaye
 /* Tells whoever listens to the pass. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
                    const struct qkv_tensor *x) {
-    if (!f->hook || !x || f->tape->ctx->dry) {
-        return;
-    }
+    if (!f->hook || !x || f->tape->ctx->dry) return;
     const struct qkv_hook_point point = {.kind = kind,
                                          .encoder = f->stack->spec == &f->spec->encoder,
                                          .layer = layer,

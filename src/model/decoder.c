@@ -104,15 +104,15 @@ enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *d, size_t rows) {
         return qkv_fail(d->model->ctx, QKV_MEMORY, "the scores of %zu tokens are more than this machine can address",
                         rows);
     enum qkv_status status = qkv_arena_room(d->model->ctx, &d->scores_arena, bytes, "scores");
-    if (status == QKV_OK) d->scores = qkv_arena_take(&d->scores_arena, bytes, 1);
-    return status == QKV_OK && !d->scores ? QKV_MEMORY : status;
+    if (!status) d->scores = qkv_arena_take(&d->scores_arena, bytes, 1);
+    return !status && !d->scores ? QKV_MEMORY : status;
 }
 
 /* Everything but the memory. */
 static enum qkv_status decoder_start(struct qkv_decoder *d, const struct qkv_decoder_options *o) {
     enum qkv_status status = check_model(d->model, o->encoded);
-    if (status == QKV_OK) status = check_rows(d->model, o);
-    if (status != QKV_OK) return status;
+    if (!status) status = check_rows(d->model, o);
+    if (status) return status;
     d->encoded = o->encoded;
     d->most = d->rows = o->rows;
     d->capacity = o->capacity ? o->capacity : (size_t)d->model->spec.context;
@@ -137,23 +137,23 @@ static enum qkv_status decoder_take_kept(struct qkv_decoder *d, const struct qkv
     struct decoder_plan plan = {d, shape};
     size_t bytes = 0;
     enum qkv_status status = decoder_measure_kept(d, shape, &bytes);
-    if (status == QKV_OK) status = qkv_arena_room(d->model->ctx, &d->kept, bytes, "rows of a decoder");
-    if (status == QKV_OK) status = decoder_take(&plan);
-    for (size_t r = 0; status == QKV_OK && r < d->most; r++) d->reached[r] = 0;
+    if (!status) status = qkv_arena_room(d->model->ctx, &d->kept, bytes, "rows of a decoder");
+    if (!status) status = decoder_take(&plan);
+    for (size_t r = 0; !status && r < d->most; r++) d->reached[r] = 0;
     return status ? status : qkv_decoder_take_scores(d, d->most);
 }
 
 enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decoder_options *o) {
     size_t step_bytes = 0;
     enum qkv_status status = decoder_start(d, o);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     const struct qkv_page_shape shape = decoder_pages(d, o);
     status = decoder_own_pool(d);
-    if (status == QKV_OK) status = qkv_page_pool_begin(d->pool, &shape);
-    if (status == QKV_OK) status = decoder_take_kept(d, &shape);
-    if (status == QKV_OK) status = qkv_decoder_pass_measure(d, o->chunk, &step_bytes);
-    if (status == QKV_OK) status = qkv_arena_room(d->model->ctx, &d->arena, step_bytes, "one decoding step");
-    if (status != QKV_OK) {
+    if (!status) status = qkv_page_pool_begin(d->pool, &shape);
+    if (!status) status = decoder_take_kept(d, &shape);
+    if (!status) status = qkv_decoder_pass_measure(d, o->chunk, &step_bytes);
+    if (!status) status = qkv_arena_room(d->model->ctx, &d->arena, step_bytes, "one decoding step");
+    if (status) {
         d->rows = d->most = 0;
         return status;
     }
@@ -167,11 +167,11 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
 /* ---- making ----------------------------------------------------------------------------------------------------------- */
 
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
-    if (qkv_model_add_packed(m, false) != QKV_OK) return NULL;
+    if (qkv_model_add_packed(m, false)) return NULL;
     struct qkv_decoder *d = qkv_allocate(m->ctx, 1, sizeof *d);
     if (!d) return NULL;
     d->model = m;
-    if (qkv_arena_create(m->ctx, &d->graph_arena, qkv_graph_bytes(&m->spec), "records of one step") == QKV_OK) return d;
+    if (!qkv_arena_create(m->ctx, &d->graph_arena, qkv_graph_bytes(&m->spec), "records of one step")) return d;
     qkv_decoder_free(d);
     return NULL;
 }
@@ -180,14 +180,14 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
     size_t pool_bytes = 0, kept_bytes = 0, step_bytes = 0, score_bytes = 0;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
     enum qkv_status status = d ? decoder_start(d, options) : QKV_MEMORY;
-    if (status == QKV_OK) status = decoder_own_pool(d);
-    if (status == QKV_OK) {
+    if (!status) status = decoder_own_pool(d);
+    if (!status) {
         const struct qkv_page_shape shape = decoder_pages(d, options);
         status = qkv_page_pool_measure(d->pool, &shape, &pool_bytes);
-        if (status == QKV_OK) status = decoder_measure_kept(d, &shape, &kept_bytes);
-        if (status == QKV_OK) status = qkv_decoder_pass_measure(d, options->chunk, &step_bytes);
+        if (!status) status = decoder_measure_kept(d, &shape, &kept_bytes);
+        if (!status) status = qkv_decoder_pass_measure(d, options->chunk, &step_bytes);
     }
-    if (status == QKV_OK && !decoder_scores_bytes(d, d->most, &score_bytes)) status = QKV_MEMORY;
+    if (!status && !decoder_scores_bytes(d, d->most, &score_bytes)) status = QKV_MEMORY;
     *bytes = pool_bytes + kept_bytes + step_bytes + score_bytes;
     if (d) d->rows = 0; /* it has no lists */
     qkv_decoder_free(d);
@@ -210,7 +210,7 @@ enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qk
     if (status) return status;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
     status = d ? qkv_decoder_begin(d, options) : QKV_MEMORY;
-    if (status == QKV_OK)
+    if (!status)
         *out = d;
     else
         qkv_decoder_free(d);
@@ -241,7 +241,7 @@ enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, str
     d->most = d->rows = 1;
     d->capacity = from->capacity;
     enum qkv_status status = decoder_take_kept(d, &shape);
-    if (status != QKV_OK) {
+    if (status) {
         d->rows = 0;
         qkv_decoder_free(d);
         return status;

@@ -42,7 +42,7 @@ static enum qkv_status append_check_rows(struct append *a) {
 static enum qkv_status append_check(struct append *a) {
     struct qkv_model *m = a->d->model;
     enum qkv_status status = append_check_rows(a);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     for (size_t i = 0; i < a->tokens; i++)
         if (a->ids[i] < 0 || a->ids[i] >= m->spec.vocab)
             return qkv_fail(m->ctx, QKV_ARGUMENT, "token id %d is out of range: ids are 0 to %d", a->ids[i],
@@ -102,13 +102,13 @@ static enum qkv_status append_run(struct append *a) {
     struct qkv_decoder *d = a->d;
     struct append_place at = {0};
     enum qkv_status status = QKV_OK;
-    for (size_t done = 0; done < a->tokens && status == QKV_OK; done = at.first) {
+    for (size_t done = 0; done < a->tokens && !status; done = at.first) {
         struct qkv_decoder_pass p = {.ids = a->ids + at.first};
         const size_t tokens = append_cut(a, &at, &p);
         append_choose(a, &at, &p, tokens);
         status = qkv_decoder_pass_run(d, &p);
         at.first += tokens;
-        for (size_t i = 0; status == QKV_OK && i < p.rows; i++) d->reached[d->active[i]] += d->more[i];
+        for (size_t i = 0; !status && i < p.rows; i++) d->reached[d->active[i]] += d->more[i];
     }
     return status;
 }
@@ -124,20 +124,20 @@ enum qkv_status qkv_decoder_grow(struct qkv_decoder *d, const struct qkv_decoder
     if (!input->scored) a.scored_count = 0;
     qkv_rank_alive(d->model->ctx);
     enum qkv_status status = append_check(&a);
-    for (size_t r = 0; status == QKV_OK && r < d->rows; r++) {
+    for (size_t r = 0; !status && r < d->rows; r++) {
         d->before[r] = d->reached[r];
         d->wanted[r] = append_count(&a, r);
     }
-    if (status == QKV_OK) status = qkv_page_lists_grow(d->pool, d->lists, d->wanted, d->rows);
-    if (status != QKV_OK) return status;
+    if (!status) status = qkv_page_lists_grow(d->pool, d->lists, d->wanted, d->rows);
+    if (status) return status;
     d->scored = 0;
     status = qkv_decoder_take_scores(d, a.scored_count > d->most ? a.scored_count : d->most);
-    if (status == QKV_OK) status = append_run(&a);
-    for (size_t r = 0; status != QKV_OK && r < d->rows; r++) {
+    if (!status) status = append_run(&a);
+    for (size_t r = 0; status && r < d->rows; r++) {
         qkv_page_list_truncate(d->pool, &d->lists[r], d->before[r]);
         d->reached[r] = d->before[r];
     }
-    if (status == QKV_OK) d->scored = a.scored_count;
+    if (!status) d->scored = a.scored_count;
     return status;
 }
 

@@ -96,7 +96,7 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
     int32_t *positions = qkv_tape_take(f->tape, s->tokens, sizeof *positions);
     int32_t *lengths = d->encoded ? qkv_tape_take(f->tape, s->tokens, sizeof *lengths) : NULL;
     int32_t *prefix = d->model->spec.prefix ? qkv_tape_take(f->tape, s->tokens, sizeof *prefix) : NULL;
-    if (f->tape->status != QKV_OK) return;
+    if (f->tape->status) return;
     struct qkv_mask mask = {.B = s->tokens, .Tq = 1, .Tk = d->capacity, .offsets = positions};
     if (!dry) {
         mask.prefix = prefix;
@@ -133,7 +133,7 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     struct qkv_forward_args flow = {
         .tape = &tape, .spec = &m->spec, .stack = &m->decoder, .B = s->tokens, .T = 1, .cache = d->pool->attention};
     pass_set_calls(d, s, &flow);
-    if (tape.status != QKV_OK) return tape.status;
+    if (tape.status) return tape.status;
     struct qkv_tensor *x = qkv_stack_forward(&flow, p->ids);
     if (s->scored) {
         struct qkv_loss unused;
@@ -159,8 +159,7 @@ static enum qkv_status plan_pass(void *argument) {
     const struct qkv_decoder_pass p = {.scores = d->scores};
     enum qkv_status status = pass_run(d, &p, plan->shape);
     qkv_arena_release(&d->arena, 0);
-    if (status == QKV_OK && d->most > 1 &&
-        !qkv_arena_take(&d->arena, d->most, (size_t)d->model->spec.vocab * sizeof(float)))
+    if (!status && d->most > 1 && !qkv_arena_take(&d->arena, d->most, (size_t)d->model->spec.vocab * sizeof(float)))
         status = QKV_MEMORY;
     return status;
 }
@@ -175,7 +174,7 @@ enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, si
     const bool whole = d->model->spec.prefix && chunk > 1; /* a prompt is not cut */
     if (chunk > d->capacity || whole) chunk = d->capacity;
     *bytes = 0;
-    for (size_t i = 0, T = chunk; i < 2 && T && status == QKV_OK; i++, T = chunk > 1) {
+    for (size_t i = 0, T = chunk; i < 2 && T && !status; i++, T = chunk > 1) {
         const size_t rows = whole && T > 1 ? 1 : d->rows;
         const struct qkv_decoder_shape shape = {.rows = rows,
                                                 .longest = T,
@@ -194,8 +193,8 @@ static enum qkv_status pass_prepare(struct qkv_decoder *d, const struct qkv_deco
     if (pass_same_shape(&d->planned[0], shape) || pass_same_shape(&d->planned[1], shape)) return QKV_OK;
     size_t bytes = 0;
     enum qkv_status status = pass_measure(d, shape, &bytes);
-    if (status == QKV_OK) status = qkv_arena_room(d->model->ctx, &d->arena, bytes, "one decoding step");
-    if (status == QKV_OK) d->planned[single ? 0 : 1] = *shape;
+    if (!status) status = qkv_arena_room(d->model->ctx, &d->arena, bytes, "one decoding step");
+    if (!status) d->planned[single ? 0 : 1] = *shape;
     return status;
 }
 

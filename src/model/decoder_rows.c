@@ -75,8 +75,8 @@ enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, si
     const bool scored = d->scored == d->rows;
     const size_t V = (size_t)d->model->spec.vocab, held = d->scored;
     enum qkv_status status = qkv_decoder_move(d, from, count);
-    if (status != QKV_OK || !scored) {
-        if (status != QKV_OK) d->scored = held;
+    if (status || !scored) {
+        if (status) d->scored = held;
         return status;
     }
     if (d->most > 1) {

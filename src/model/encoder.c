@@ -45,7 +45,7 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
     for (size_t b = 0; b < e->B; b++) shape.pages += qkv_page_count(positions, (size_t)e->lengths[b]);
     if (!shape.pages) shape.pages = 1; /* 0 would be as many as full ones need */
     enum qkv_status status = qkv_page_pool_begin(e->pool, &shape);
-    for (size_t b = 0; b < e->B && status == QKV_OK; b++) {
+    for (size_t b = 0; b < e->B && !status; b++) {
         const size_t length = (size_t)e->lengths[b];
         status = qkv_page_lists_grow(e->pool, &e->lists[b], &length, 1);
         e->tables[b] = e->lists[b].pages;
@@ -80,7 +80,7 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
     for (int i = 0; flow.self && i < stack->spec->kind_count; i++) flow.self[i].position = flow.positions;
     if (qkv_stack_by_length(stack)) flow.turns = encoder_turns(e, tape, rows);
     if (!tokens) flow.inputs = qkv_pass_features(tape, NULL, stack, source, rows);
-    if (tape->status != QKV_OK) return NULL;
+    if (tape->status) return NULL;
     return qkv_stack_forward(&flow, tokens ? qkv_rows_pack(tape, rows, source->ids)
                                            : qkv_sequence_positions(tape, 1, rows->N, 0));
 }
@@ -162,17 +162,17 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
 /* ---- the interface ---------------------------------------------------------------------------------------------------- */
 
 static struct qkv_encoded *encoder_make(struct qkv_model *m) {
-    if (qkv_model_add_packed(m, false) != QKV_OK) return NULL;
+    if (qkv_model_add_packed(m, false)) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = m;
     enum qkv_status status =
         qkv_arena_create(m->ctx, &e->graph_arena, qkv_graph_bytes(&m->spec), "records of encoding");
-    if (status == QKV_OK && m->decoder.spec && m->encoder.spec) {
+    if (!status && m->decoder.spec && m->encoder.spec) {
         e->pool = qkv_decode_pool(m, true);
         if (!e->pool) status = QKV_MEMORY;
     }
-    if (status == QKV_OK) return e;
+    if (!status) return e;
     qkv_encoded_free(e);
     return NULL;
 }
@@ -184,7 +184,7 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
                  qkv_input_text(stack->embed.input.kind));
         return NULL;
     }
-    return qkv_model_check_weights(m) == QKV_OK ? encoder_make(m) : NULL;
+    return qkv_model_check_weights(m) ? NULL : encoder_make(m);
 }
 
 enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, const struct qkv_decoder_options *targets,
@@ -196,8 +196,8 @@ enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, con
     e->B = B, e->T = T, e->planned_rows = B * T;
     enum qkv_status status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
     const struct qkv_page_shape shape = qkv_decode_shape(m, B, T, 0);
-    if (status == QKV_OK && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool_bytes);
-    if (status == QKV_OK && targets) {
+    if (!status && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool_bytes);
+    if (!status && targets) {
         struct qkv_decoder_options options = *targets;
         options.encoded = e;
         status = qkv_decoder_measure(m, &options, &target_bytes);
@@ -216,19 +216,19 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     size_t kept_bytes = 0, step_bytes = 0;
     struct encoder_plan plan = {e, &step_bytes};
     enum qkv_status status = encoder_check(e->model, source);
-    if (status == QKV_OK) status = qkv_model_check_file(e->model);
-    if (status != QKV_OK) return status;
+    if (!status) status = qkv_model_check_file(e->model);
+    if (status) return status;
     e->B = B;
     e->T = T;
     e->planned_rows = qkv_rows_count(B, T, lengths);
     status = qkv_plan(ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
-    if (status == QKV_OK) status = qkv_arena_room(ctx, &e->kept, kept_bytes, "encoded sources");
-    if (status == QKV_OK) status = qkv_arena_room(ctx, &e->arena, step_bytes, "encoding");
-    if (status == QKV_OK) status = take_kept(e);
-    for (size_t b = 0; status == QKV_OK && b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
-    if (status == QKV_OK && e->pool) status = encoder_take_pages(e);
-    if (status == QKV_OK) status = encoder_run(e, source);
-    if (status != QKV_OK) e->B = 0;
+    if (!status) status = qkv_arena_room(ctx, &e->kept, kept_bytes, "encoded sources");
+    if (!status) status = qkv_arena_room(ctx, &e->arena, step_bytes, "encoding");
+    if (!status) status = take_kept(e);
+    for (size_t b = 0; !status && b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
+    if (!status && e->pool) status = encoder_take_pages(e);
+    if (!status) status = encoder_run(e, source);
+    if (status) e->B = 0;
     return status;
 }
 
@@ -248,7 +248,7 @@ static enum qkv_status encoder_start(struct qkv_model *model, struct qkv_pass_si
         status = encoder_begin(e, source);
     else if (model->encoder.spec && !model->planned && (features || qkv_stack_reads_tokens(model->encoder.spec)))
         status = QKV_MEMORY;
-    if (status == QKV_OK)
+    if (!status)
         *out = e;
     else
         qkv_encoded_free(e);

@@ -9,10 +9,10 @@
 static enum qkv_status model_fill(void *model) {
     struct qkv_model *m = model;
     enum qkv_status status = qkv_model_build_weights(m);
-    if (status == QKV_OK && m->decoder.spec) {
+    if (!status && m->decoder.spec) {
         status = qkv_position_tables_make(m, &m->decoder);
     }
-    if (status == QKV_OK && m->encoder.spec) {
+    if (!status && m->encoder.spec) {
         status = qkv_position_tables_make(m, &m->encoder);
     }
     return status;
@@ -41,13 +41,9 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
                                   struct qkv_model **out) {
     *out = NULL;
     enum qkv_status status = qkv_spec_check(ctx, spec);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     struct qkv_model *m = qkv_allocate(ctx, 1, sizeof *m);
-    if (!m) {
-        return QKV_MEMORY;
-    }
+    if (!m) return QKV_MEMORY;
     m->ctx = ctx;
     m->spec = *spec;
     m->planned = planned;
@@ -56,14 +52,14 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     size_t bytes = 0;
     status = qkv_plan(ctx, &m->arena, "weights", model_fill, m, &bytes);
     m->arena.peak = bytes; /* what a planned model would take */
-    if (status == QKV_OK && !planned) {
+    if (!status && !planned) {
         model_clear(m);
         status = qkv_arena_create(ctx, &m->arena, bytes, "weights");
-        if (status == QKV_OK) {
+        if (!status) {
             status = model_fill(m);
         }
     }
-    if (status != QKV_OK) {
+    if (status) {
         m->file = (struct qkv_model_file){0}; /* the caller's */
         qkv_model_free(m);
         return status;
@@ -124,7 +120,7 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     enum qkv_status status = qkv_model_allocate(ctx, spec, false, NULL, out);
-    if (status == QKV_OK) {
+    if (!status) {
         qkv_weights_start(&(*out)->weights, seed);
     }
     return status;
@@ -152,9 +148,7 @@ static void free_labels(char **labels, size_t count) {
 }
 
 void qkv_model_free(struct qkv_model *model) {
-    if (!model) {
-        return;
-    }
+    if (!model) return;
     model_clear(model);
     model_close_file(model);
     qkv_tokenizer_free(model->tokenizer);
@@ -243,18 +237,14 @@ static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *l
                             labels[i] && *labels[i] ? "more than one field" : "empty");
         }
         copy[i] = qkv_copy_string(ctx, labels[i]);
-        if (!copy[i]) {
-            return QKV_MEMORY;
-        }
+        if (!copy[i]) return QKV_MEMORY;
     }
     char **sorted = qkv_allocate(ctx, count, sizeof *sorted);
-    if (!sorted) {
-        return QKV_MEMORY;
-    }
+    if (!sorted) return QKV_MEMORY;
     memcpy(sorted, copy, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_texts);
     enum qkv_status status = QKV_OK;
-    for (size_t i = 1; i < count && status == QKV_OK; i++) {
+    for (size_t i = 1; i < count && !status; i++) {
         if (strcmp(sorted[i - 1], sorted[i]) == 0) {
             status = qkv_fail(ctx, QKV_ARGUMENT, "label \"%.100s\" is there twice; every class needs its own name",
                               sorted[i]);
@@ -275,7 +265,7 @@ enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const 
     }
     char **copy = qkv_allocate(model->ctx, count, sizeof *copy);
     enum qkv_status status = copy ? copy_labels(model->ctx, labels, count, copy) : QKV_MEMORY;
-    if (status != QKV_OK) {
+    if (status) {
         free_labels(copy, count);
         return status;
     }

@@ -15,9 +15,7 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
                                                &m->encoder.position,      &m->decoder.position,
                                                &m->encoder.type,          &m->decoder.type};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (t == tables[i] && t != m->head_weight) {
-            return false;
-        }
+        if (t == tables[i] && t != m->head_weight) return false;
     }
     return t->rows > 1 && !t->fp32;
 }
@@ -36,7 +34,7 @@ static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena
 static enum qkv_status take_forward(struct qkv_model *m) {
     enum qkv_status status = QKV_OK;
     struct qkv_packed_weight *next = m->packed_weights;
-    for (size_t i = 0; i < m->weights.tensor_count && status == QKV_OK; i++) {
+    for (size_t i = 0; i < m->weights.tensor_count && !status; i++) {
         struct qkv_tensor *t = m->weights.tensors[i];
         if (packed_weights_multiplies(m, t)) {
             t->packed = next++;
@@ -57,27 +55,23 @@ static enum qkv_status packed_weights_add(struct qkv_model *m, struct qkv_arena 
                                           enum qkv_status (*take_all)(struct qkv_model *)) {
     qkv_arena_measure(m->ctx, arena, "weights in bf16");
     enum qkv_status status = take_all(m);
-    if (status != QKV_OK || m->planned) {
-        return status;
-    }
+    if (status || m->planned) return status;
     status = qkv_arena_create(m->ctx, arena, arena->peak, "weights in bf16");
-    return status == QKV_OK ? take_all(m) : status;
+    return !status ? take_all(m) : status;
 }
 
 enum qkv_status qkv_model_add_packed(struct qkv_model *m, bool backward) {
     enum qkv_status status = QKV_OK;
-    if (m->ctx->precision == QKV_FP32) {
-        return QKV_OK;
-    }
+    if (m->ctx->precision == QKV_FP32) return QKV_OK;
     if (!m->packed_weights) {
         m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
         status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
     }
-    if (status == QKV_OK && backward && m->head_weight && packed_weights_multiplies(m, m->head_weight) &&
+    if (!status && backward && m->head_weight && packed_weights_multiplies(m, m->head_weight) &&
         !m->head_weight->packed_transposed) {
         status = packed_weights_add(m, &m->packed_back, take_backward);
     }
-    if (status != QKV_OK) {
+    if (status) {
         qkv_model_drop_packed(m);
     }
     return status;

@@ -80,7 +80,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_stack *const stacks[] = {&m->encoder, &m->decoder};
     struct qkv_pass_side sides[2];
     struct qkv_tensor *x = NULL;
-    for (size_t i = 0; i < 2 && p->tape.status == QKV_OK; i++) {
+    for (size_t i = 0; i < 2 && !p->tape.status; i++) {
         const bool reads = i == 0 && m->decoder.spec; /* what the decoder makes a memory of */
         if (!stacks[i]->spec) continue;
         sides[i] = qkv_pass_side(b, reads);
@@ -93,10 +93,10 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
         if (kept) kept += stacks[i]->spec->layers;
         qkv_profile_lap(m->ctx, "positions and masks", QKV_PROFILE_WHOLE, 0, 0);
         const int32_t *ids = qkv_pass_ids(p, &sides[i], rows);
-        if (p->tape.status != QKV_OK) break;
+        if (p->tape.status) break;
         x = qkv_stack_forward(&args, ids);
     }
-    if (p->tape.status != QKV_OK) x = NULL;
+    if (p->tape.status) x = NULL;
     qkv_pass_head(p, b, x);
     return p->tape.status;
 }
@@ -112,8 +112,8 @@ static enum qkv_status plan_batch(void *argument) {
     const struct shape_plan *plan = argument;
     struct qkv_pass *p = plan->pass;
     enum qkv_status status = pass_run(p, &plan->batch);
-    if (status == QKV_OK) status = qkv_pass_plan_weights(p);
-    if (status != QKV_OK || !p->options.train) return status;
+    if (!status) status = qkv_pass_plan_weights(p);
+    if (status || !p->options.train) return status;
     status = qkv_tape_backward(&p->tape);
     return status ? status : qkv_pass_plan_weights(p);
 }
@@ -195,7 +195,7 @@ static enum qkv_status measure_all(struct qkv_pass *p) {
         p->made = p->shape;
         return status;
     }
-    for (size_t i = 0; i < o->shape_count && status == QKV_OK; i++) status = measure_shape(p, &o->shapes[i]);
+    for (size_t i = 0; i < o->shape_count && !status; i++) status = measure_shape(p, &o->shapes[i]);
     return status;
 }
 
@@ -204,26 +204,22 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
                                   struct qkv_pass **out) {
     *out = NULL;
     enum qkv_status status = qkv_pass_check_options(m, options);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     struct qkv_pass *p = qkv_allocate(m->ctx, 1, sizeof *p);
-    if (!p) {
-        return QKV_MEMORY;
-    }
+    if (!p) return QKV_MEMORY;
     p->model = m;
     p->options = *options;
     p->chosen = m->weights.chosen;
     p->groups = groups;
     *out = p;
     status = qkv_model_add_packed(m, options->train);
-    if (status == QKV_OK && options->train) {
+    if (!status && options->train) {
         status = qkv_model_add_gradients(m);
     }
-    if (status == QKV_OK && options->weights) {
+    if (!status && options->weights) {
         status = qkv_pass_prepare_attentions(p);
     }
-    if (status == QKV_OK) {
+    if (!status) {
         status = qkv_arena_create(m->ctx, &p->graph_arena, qkv_graph_bytes(&m->spec), "records of one pass");
     }
     return status;
@@ -233,7 +229,7 @@ enum qkv_status qkv_pass_measure(struct qkv_model *model, const struct qkv_pass_
                                  struct qkv_pass_plan *plan) {
     struct qkv_pass *p;
     enum qkv_status status = pass_start(model, options, groups, &p);
-    if (status == QKV_OK) {
+    if (!status) {
         status = measure_all(p);
         *plan = p->plan;
     }
@@ -270,13 +266,13 @@ enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qk
     *out = NULL;
     if (status) return status;
     status = pass_start(model, options, groups, out);
-    if (status == QKV_OK) {
+    if (!status) {
         status = measure_all(*out);
     }
-    if (status == QKV_OK) {
+    if (!status) {
         status = qkv_arena_create(model->ctx, &(*out)->arena, (*out)->plan.bytes, "one pass");
     }
-    if (status != QKV_OK) {
+    if (status) {
         qkv_pass_free(*out);
         *out = NULL;
     } else {
@@ -287,9 +283,7 @@ enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qk
 }
 
 void qkv_pass_free(struct qkv_pass *p) {
-    if (!p) {
-        return;
-    }
+    if (!p) return;
     qkv_pass_free_attentions(p);
     qkv_arena_free(&p->arena);
     qkv_arena_free(&p->graph_arena);
@@ -322,16 +316,16 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
     if (!others && (!memcmp(&p->fits, &p->shape, sizeof p->fits) || !memcmp(&p->made, &p->shape, sizeof p->made)))
         return QKV_OK;
     enum qkv_status status = others ? qkv_model_add_gradients(p->model) : QKV_OK;
-    if (status == QKV_OK) {
+    if (!status) {
         status = pass_measure(p, &plan);
     }
     qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
-    if (status == QKV_OK && plan.bytes > p->arena.capacity) {
+    if (!status && plan.bytes > p->arena.capacity) {
         qkv_arena_free(&p->arena);
         status = qkv_arena_create(p->model->ctx, &p->arena, plan.bytes, "one pass");
     }
-    p->fits = status == QKV_OK ? p->shape : (struct qkv_pass_key){0};
-    if (status == QKV_OK) p->chosen = p->model->weights.chosen;
+    p->fits = !status ? p->shape : (struct qkv_pass_key){0};
+    if (!status) p->chosen = p->model->weights.chosen;
     return status;
 }
 
@@ -342,18 +336,18 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
     p->forwarded = p->looks = false;
     struct qkv_batch b;
     enum qkv_status status = qkv_pass_check_batch(p, batch, &b);
-    if (status == QKV_OK) {
+    if (!status) {
         status = qkv_model_check_file(p->model);
     }
-    if (status == QKV_OK) {
+    if (!status) {
         status = make_room(p, &b);
     }
-    if (status == QKV_OK) {
+    if (!status) {
         p->model->dirty = p->model->dirty || p->options.train;
         status = pass_run(p, &b);
     }
-    p->forwarded = status == QKV_OK && p->options.train;
-    p->looks = status == QKV_OK;
+    p->forwarded = !status && p->options.train;
+    p->looks = !status;
     return status;
 }
 

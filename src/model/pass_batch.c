@@ -16,7 +16,7 @@ static enum qkv_status check_planned_rows(struct qkv_context *ctx, const char *w
 
 static enum qkv_status check_shapes(struct qkv_model *m, const struct qkv_pass_options *o, bool both) {
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; status == QKV_OK && i < o->shape_count && o->shapes; i++) {
+    for (size_t i = 0; !status && i < o->shape_count && o->shapes; i++) {
         const struct qkv_pass_shape *s = &o->shapes[i];
         if (s->B < 1 || s->T < 1 || s->B > o->B || s->T > o->T || s->source_T > o->source_T ||
             (both && s->source_T < 1))
@@ -25,8 +25,7 @@ static enum qkv_status check_shapes(struct qkv_model *m, const struct qkv_pass_o
                             "and %zu",
                             i, s->B, s->T, s->source_T, o->B, o->T, o->source_T);
         status = check_planned_rows(m->ctx, "rows", s->rows, s->B, s->T);
-        if (status == QKV_OK && both)
-            status = check_planned_rows(m->ctx, "source rows", s->source_rows, s->B, s->source_T);
+        if (!status && both) status = check_planned_rows(m->ctx, "source rows", s->source_rows, s->B, s->source_T);
     }
     return status;
 }
@@ -55,7 +54,7 @@ enum qkv_status qkv_pass_check_options(struct qkv_model *m, const struct qkv_pas
         return qkv_fail(m->ctx, QKV_ARGUMENT,
                         "a pass for %zu chosen rows is none of a classifier, which scores sequences", o->scored);
     enum qkv_status status = check_planned_rows(m->ctx, "rows", o->rows, o->B, o->T);
-    if (status == QKV_OK && both) status = check_planned_rows(m->ctx, "source rows", o->source_rows, o->B, o->source_T);
+    if (!status && both) status = check_planned_rows(m->ctx, "source rows", o->source_rows, o->B, o->source_T);
     return status ? status : check_shapes(m, o, both);
 }
 
@@ -197,7 +196,7 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
                         l.inputs, l.inputs);
     const int context = qkv_stack_context(&p->model->spec, stack->spec);
     enum qkv_status status = s->cu ? check_packed(p, s, &l, (size_t)context) : QKV_OK;
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (s->T < 1 || s->T > l.T)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has sequences of %zu %s, but the pass was made for at most %zu",
                         s->T, l.rows, l.T);
@@ -210,10 +209,10 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
                         "rotations are to be decided for a length of %zu, more than the model's context of %d",
                         s->length, context);
     status = check_lengths(p, s, &l);
-    if (status == QKV_OK && l.N && side_rows(p, s) > l.N)
+    if (!status && l.N && side_rows(p, s) > l.N)
         return qkv_fail(ctx, QKV_SHAPE, "the batch has %zu %s, but the pass was made for at most %zu", side_rows(p, s),
                         l.rows, l.N);
-    if (status == QKV_OK && s->features) status = qkv_pass_check_features(ctx, stack, s);
+    if (!status && s->features) status = qkv_pass_check_features(ctx, stack, s);
     return status ? status : check_positions(p, s, stack);
 }
 
@@ -250,12 +249,12 @@ enum qkv_status qkv_pass_check_batch(struct qkv_pass *p, const struct qkv_batch 
                         "the batch is (%zu,%zu) with a source of %zu, but the pass was made for (%zu,%zu) and %zu",
                         batch->B, batch->T, batch->source_T, o->B, o->T, o->source_T);
     enum qkv_status status = check_side(p, &side, false);
-    if (status == QKV_OK && both) status = check_side(p, &source, true);
+    if (!status && both) status = check_side(p, &source, true);
     out->T = side.T, out->source_T = both ? source.T : batch->source_T;
     out->frames = side.frames, out->source_frames = source.frames;
-    if (status == QKV_OK) status = qkv_pass_check_mask(p, out);
+    if (!status) status = qkv_pass_check_mask(p, out);
     char shown[QKV_REAL_TEXT];
-    if (status == QKV_OK && !(batch->label_smoothing >= 0 && batch->label_smoothing < 1))
+    if (!status && !(batch->label_smoothing >= 0 && batch->label_smoothing < 1))
         return qkv_fail(ctx, QKV_ARGUMENT, "label_smoothing is %s; it must be at least 0 and less than 1",
                         qkv_real_text(shown, batch->label_smoothing));
     return status ? status : check_scored(p, out);

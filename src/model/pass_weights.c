@@ -18,9 +18,7 @@ static enum qkv_status name_attentions(struct qkv_pass *p, const struct qkv_stac
             *w = (struct qkv_array){.dtype = QKV_F32, .rank = 4, .name = qkv_copy_string(p->model->ctx, name)};
             const struct qkv_layer_spec *layer = qkv_stack_layer(s->spec, i);
             w->shape[1] = (size_t)(cross ? layer->cross.heads : layer->attention.heads);
-            if (!w->name) {
-                return QKV_MEMORY;
-            }
+            if (!w->name) return QKV_MEMORY;
             p->kept_at[p->attention_count++] = at;
         }
     }
@@ -33,11 +31,9 @@ enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *p) {
     p->attentions = qkv_allocate(m->ctx, count, sizeof *p->attentions);
     p->kept = qkv_allocate(m->ctx, count, sizeof *p->kept);
     p->kept_at = qkv_allocate(m->ctx, count, sizeof *p->kept_at);
-    if (!p->attentions || !p->kept || !p->kept_at) {
-        return QKV_MEMORY;
-    }
+    if (!p->attentions || !p->kept || !p->kept_at) return QKV_MEMORY;
     enum qkv_status status = name_attentions(p, &m->encoder, 0);
-    return status == QKV_OK ? name_attentions(p, &m->decoder, (size_t)m->spec.encoder.layers) : status;
+    return !status ? name_attentions(p, &m->decoder, (size_t)m->spec.encoder.layers) : status;
 }
 
 void qkv_pass_free_attentions(struct qkv_pass *p) {
@@ -68,7 +64,7 @@ void qkv_pass_shape_attentions(struct qkv_pass *p, size_t B, size_t T, size_t so
 
 enum qkv_status qkv_pass_plan_weights(struct qkv_pass *p) {
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < p->attention_count && status == QKV_OK; i++) {
+    for (size_t i = 0; i < p->attention_count && !status; i++) {
         const struct qkv_attend *a = p->kept[p->kept_at[i]];
         status = qkv_attend_weights(p->model->ctx, &p->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
     }
@@ -95,9 +91,7 @@ static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, size_t 
 
 bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *attention) {
     if (!p || !attention) return false;
-    if (i >= p->attention_count) {
-        return false;
-    }
+    if (i >= p->attention_count) return false;
     *attention = p->attentions[i];
     return true;
 }
@@ -123,6 +117,6 @@ enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attentio
     const size_t there = rows < most ? rows : most;
     /* which checks the stage of rows that are not there too */
     status = qkv_attend_weights(p->model->ctx, &p->arena, a, stage, b, h, there ? first : 0, there, out);
-    if (status == QKV_OK) spread_rows(out, rows, there, p->attentions[i].shape[3], qkv_attend_keys(a, b), stage);
+    if (!status) spread_rows(out, rows, there, p->attentions[i].shape[3], qkv_attend_keys(a, b), stage);
     return status;
 }

@@ -47,9 +47,7 @@ enum qkv_status qkv_position_sinusoidal(const struct qkv_position_fill *fill, st
     size_t context = fill->context;
     struct sinusoidal s = {.C = fill->C, .first = (size_t)fill->position->offset, .layout = fill->position->layout};
     s.embed = qkv_arena_take(fill->arena, context * s.C, sizeof(float));
-    if (!s.embed) {
-        return QKV_MEMORY;
-    }
+    if (!s.embed) return QKV_MEMORY;
     qkv_parallel(fill->ctx, context, sinusoid_row, &s);
     tables->embed = s.embed;
     return QKV_OK;

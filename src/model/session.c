@@ -31,7 +31,7 @@ enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, si
     struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK};
     enum qkv_status status = qkv_session_check(model, capacity);
     *bytes = 0;
-    return status == QKV_OK ? qkv_decoder_measure(model, &options, bytes) : status;
+    return !status ? qkv_decoder_measure(model, &options, bytes) : status;
 }
 
 /* Around a decoder, which is the session's from here on; NULL, freed, where there is no memory. */
@@ -60,12 +60,10 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     }
     enum qkv_status status = qkv_session_check(model, o->capacity);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     struct qkv_decoder *decoder = qkv_decoder_allocate(model);
     status = decoder ? qkv_decoder_begin(decoder, &options) : QKV_MEMORY;
-    if (status != QKV_OK) {
+    if (status) {
         qkv_decoder_free(decoder);
         return status;
     }
@@ -108,17 +106,13 @@ enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session
     QKV_NEED(qkv_call, s);
     struct qkv_decoder *decoder;
     enum qkv_status status = qkv_decoder_fork(s->decoder, 0, &decoder);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     *out = session_of(s->model, decoder);
     return *out ? QKV_OK : QKV_MEMORY;
 }
 
 void qkv_session_free(struct qkv_session *s) {
-    if (!s) {
-        return;
-    }
+    if (!s) return;
     qkv_decoder_free(s->decoder);
     free(s);
 }
@@ -152,7 +146,7 @@ enum qkv_status qkv_session_score(struct qkv_session *s, const int32_t *ids, siz
     QKV_NEED_ALL(qkv_call, count, scored);
     enum qkv_status status = check_append(s, n);
     const struct qkv_decoder_input input = {.ids = ids, .counts = &n, .scored = scored, .scored_count = count};
-    if (status == QKV_OK && (!scored || !count)) {
+    if (!status && (!scored || !count)) {
         return qkv_fail(s->model->ctx, QKV_ARGUMENT,
                         "say which tokens' scores are wanted; qkv_session_append gives the last");
     }

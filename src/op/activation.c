@@ -12,9 +12,7 @@ enum { PART = 512 };
 
 /* n numbers of x from `at` on: where they lie, or widened to `part`. */
 static const float *part_of_x(const struct qkv_activation_rows *o, size_t at, size_t n, float part[PART]) {
-    if (o->dtype == QKV_F32) {
-        return (const float *)o->x + at;
-    }
+    if (o->dtype == QKV_F32) return (const float *)o->x + at;
     o->kernels->widen(part, (const uint16_t *)o->x + at, n);
     return part;
 }
@@ -149,9 +147,7 @@ struct qkv_cost qkv_cost_activation(const struct qkv_node *node, bool backward) 
 
 enum qkv_status qkv_check_gated(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->columns % 2 == 0) {
-        return QKV_OK;
-    }
+    if (x->columns % 2 == 0) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "gated: x is (%zu,%zu); gate and up need an even number of columns", x->rows,
                     x->columns);
 }
@@ -227,16 +223,12 @@ void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kin
 
 bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated, float limit,
                          struct qkv_node *node) {
-    struct qkv_activation_rows *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
-    if (!o) {
-        return false;
-    }
+    struct qkv_activation_rows *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    if (!o) return false;
     *o = (struct qkv_activation_rows){.kind = kind, .limit = limit};
     *node = qkv_tape_node(tape, gated ? QKV_OPERATOR_gated : QKV_OPERATOR_activation, o);
     node->inputs[0] = x;
-    if (!qkv_tape_check(tape, node)) {
-        return false;
-    }
+    if (!qkv_tape_check(tape, node)) return false;
     const size_t columns = gated ? x->columns / 2 : x->columns;
     node->output =
         x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_bf16_if_mixed(tape, x->rows, columns);

@@ -80,12 +80,8 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
             continue;
         }
         gradients[i] = qkv_gradient_out(tape, parts[i]->x, &accumulates[i], &status);
-        if (status != QKV_OK) {
-            return status;
-        }
-        if (!gradients[i]) {
-            continue;
-        }
+        if (status) return status;
+        if (!gradients[i]) continue;
         any = any || accumulates[i];
         all = all && accumulates[i];
     }
@@ -115,8 +111,7 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
         if (!g.dsinks) return QKV_MEMORY;
     }
     status = qkv_attend_backward(tape->ctx, tape->arena, a, &g);
-    if (dsinks && status == QKV_OK)
-        qkv_order_sequences(tape->ctx, node->inputs[0]->order, dsinks, g.dsinks, a->B, a->H);
+    if (dsinks && !status) qkv_order_sequences(tape->ctx, node->inputs[0]->order, dsinks, g.dsinks, a->B, a->H);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
@@ -175,7 +170,7 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     if (o->keeps_lse) {
         a->lse = qkv_tape_take(tape, a->H * y->rows, sizeof(float));
     }
-    return tape->status == QKV_OK ? qkv_attend_forward(tape->ctx, tape->arena, a) : tape->status;
+    return !tape->status ? qkv_attend_forward(tape->ctx, tape->arena, a) : tape->status;
 }
 
 /* Of one head. */
@@ -204,13 +199,9 @@ struct qkv_cost qkv_cost_attend(const struct qkv_node *node, bool backward) {
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
                                  struct qkv_columns v, const struct qkv_attend *a, struct qkv_attend_learned learned,
                                  float *dattention_bias, const struct qkv_attend **kept) {
-    if (!q.x || !k.x || !v.x || tape->status != QKV_OK) {
-        return NULL;
-    }
+    if (!q.x || !k.x || !v.x || tape->status) return NULL;
     struct attend *s = qkv_tape_take_graph(tape, sizeof *s);
-    if (!s) {
-        return NULL;
-    }
+    if (!s) return NULL;
     *s = (struct attend){.kernel = *a,
                          .q = q,
                          .k = k,
@@ -225,9 +216,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     node.inputs[3] = learned.distance_bias;
     node.inputs[4] = learned.sinks;
     if (learned.sinks) s->kernel.sinks = learned.sinks->data;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, q.x->rows, a->H * a->Dv)
                                         : qkv_tape_bf16_if_mixed(tape, q.x->rows, a->H * a->Dv);
     if (q.x->order) {

@@ -100,7 +100,7 @@ struct qkv_cost qkv_cost_clip(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width, float limit) {
     if (!(limit > 0)) return x;
-    struct clip *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct clip *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct clip){.column = column, .width = width, .limit = limit};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_clip, o);

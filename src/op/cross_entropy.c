@@ -126,9 +126,7 @@ static void add_up(void *argument, size_t item, int thread) {
     for (size_t i = 0; i < t->count; i++) t->sum += (double)t->values[i];
     const struct qkv_row_order *order = t->order;
     size_t begins[QKV_GROUPS_MAX + 1];
-    if (!order || !order->losses || !t->count) {
-        return;
-    }
+    if (!order || !order->losses || !t->count) return;
     qkv_order_begins(&order->sums, begins);
     for (size_t g = 0; g < order->sums.groups; g++) {
         for (size_t i = begins[g]; i < begins[g + 1]; i++) {
@@ -141,9 +139,7 @@ static enum qkv_status check_targets(struct qkv_tape *tape, const int32_t *targe
                                      size_t *counted) {
     *counted = 0;
     for (size_t n = 0; n < N && !tape->ctx->dry; n++) {
-        if (targets[n] == QKV_IGNORE) {
-            continue;
-        }
+        if (targets[n] == QKV_IGNORE) continue;
         if (targets[n] < 0 || (size_t)targets[n] >= V) {
             return qkv_fail(tape->ctx, QKV_ARGUMENT,
                             "target %d at place %zu is out of range: targets are 0 to %zu, or %d to be "
@@ -173,9 +169,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     const struct capped capped = {{.run = cap_scores}, tape->ctx->kernels, softcap, scores, weight->rows};
     enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){scores, QKV_F32}, rows_of_x, rows,
                                                       weight, bias, softcap ? &capped.epilogue : NULL);
-    if (status != QKV_OK || !o->targets) {
-        return status;
-    }
+    if (status || !o->targets) return status;
     struct chunk c = {.kernels = tape->ctx->kernels,
                       .V = weight->rows,
                       .targets = o->targets + first,
@@ -186,9 +180,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                       .smoothing = o->smoothing,
                       .softcap = softcap};
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, loss_rows, &c);
-    if (!g) {
-        return QKV_OK;
-    }
+    if (!g) return QKV_OK;
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
                                      g->dbias, order, g->carry);
@@ -274,7 +266,7 @@ static enum qkv_status groups_run(struct groups *w, size_t group) {
         if (g.dbias) g.dbias = sums + floats;
     }
     size_t sequence = order->first[group];
-    for (size_t begin = order->start[sequence], at = begin, to; at < end && status == QKV_OK; at = to) {
+    for (size_t begin = order->start[sequence], at = begin, to; at < end && !status; at = to) {
         to = groups_cut(w, at, end, &sequence);
         g.carry.goes_on = at > begin;
         g.carry.more = to < end;
@@ -295,10 +287,10 @@ static enum qkv_status run_groups(struct groups *w) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < levels; i++) w->level[i] = qkv_tape_take(w->tape, floats, sizeof(float));
     w->start = qkv_tape_take(w->tape, order->sequences + 1, sizeof *w->start);
-    if (w->tape->status != QKV_OK) return w->tape->status;
-    for (size_t rows = 1; w->tape->ctx->dry && rows <= w->chunk && status == QKV_OK; rows++)
+    if (w->tape->status) return w->tape->status;
+    for (size_t rows = 1; w->tape->ctx->dry && rows <= w->chunk && !status; rows++)
         status = groups_chunk(w, 0, rows, w->gradients);
-    for (size_t group = 0; !w->tape->ctx->dry && group < order->groups && status == QKV_OK; group++)
+    for (size_t group = 0; !w->tape->ctx->dry && group < order->groups && !status; group++)
         status = groups_run(w, group);
     return status;
 }
@@ -330,9 +322,7 @@ enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *
     struct cross_entropy *s = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
     enum qkv_status status = qkv_linear_check(tape, "head", x, weight, node->inputs[2]);
-    if (status != QKV_OK || !s->options.targets) {
-        return status;
-    }
+    if (status || !s->options.targets) return status;
     return check_targets(tape, s->options.targets, x->rows, weight->rows, &s->loss->counted);
 }
 
@@ -356,9 +346,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     struct gradients g = {0};
     node->whole =
         tape->recording && o->targets && (x->requires_grad || weight->requires_grad || (bias && bias->requires_grad));
-    if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) {
-        return tape->status;
-    }
+    if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) return tape->status;
     size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
     const bool ordered = node->whole && x->order && chunk < N && groups_rows(x, weight, chunk) < N;
     if (ordered) {
@@ -370,17 +358,17 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     size_t mark = qkv_arena_mark(tape->arena);
     float *scratch = node->whole || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
     float *losses = qkv_tape_take(tape, N, sizeof(float));
-    if (ordered && tape->status == QKV_OK) {
+    if (ordered && !tape->status) {
         struct groups w = {tape, x, weight, bias, o, &g, scratch, losses, .chunk = chunk};
         qkv_tape_failed(tape, run_groups(&w));
     }
-    for (size_t first = 0; !ordered && first < N && tape->status == QKV_OK; first += chunk) {
+    for (size_t first = 0; !ordered && first < N && !tape->status; first += chunk) {
         size_t rows = N - first < chunk ? N - first : chunk;
         qkv_tape_failed(
             tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL, x->order));
     }
     struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->order};
-    if (tape->status == QKV_OK) {
+    if (!tape->status) {
         qkv_parallel(tape->ctx, 1, add_up, &t);
     }
     s->loss->sum = t.sum;
@@ -402,13 +390,9 @@ struct qkv_cost qkv_cost_cross_entropy(const struct qkv_node *node, bool backwar
 void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                           struct qkv_tensor *bias, const struct qkv_cross_entropy_options *o, struct qkv_loss *loss) {
     *loss = (struct qkv_loss){0};
-    if (!x || tape->status != QKV_OK || (!o->targets && !o->logits)) {
-        return;
-    }
+    if (!x || tape->status || (!o->targets && !o->logits)) return;
     struct cross_entropy *s = qkv_tape_take_graph(tape, sizeof *s);
-    if (!s) {
-        return;
-    }
+    if (!s) return;
     *s = (struct cross_entropy){.options = *o, .loss = loss};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_cross_entropy, s);
     node.inputs[0] = x;
@@ -458,9 +442,7 @@ static struct inner_product inner_product_of(const struct qkv_tape *tape, const 
 }
 
 enum qkv_status qkv_check_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
-    if (node->inputs[0]->dtype == QKV_F32) {
-        return QKV_OK;
-    }
+    if (node->inputs[0]->dtype == QKV_F32) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "inner_product: x is bf16, but the product is one of fp32 numbers");
 }
 
@@ -490,10 +472,8 @@ struct qkv_cost qkv_cost_inner_product(const struct qkv_node *node, bool backwar
 void qkv_op_inner_product(struct qkv_tape *tape, struct qkv_tensor *x, const float *g, float scale,
                           struct qkv_loss *loss) {
     *loss = (struct qkv_loss){0};
-    struct inner_product *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
-    if (!o) {
-        return;
-    }
+    struct inner_product *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    if (!o) return;
     *o = (struct inner_product){.g = g, .scale = scale, .loss = loss};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_inner_product, o);
     node.inputs[0] = x;

@@ -105,7 +105,7 @@ struct qkv_cost qkv_cost_distance_bias(const struct qkv_node *node, bool backwar
 
 struct qkv_tensor *qkv_op_distance_bias(struct qkv_tape *tape, struct qkv_tensor *weight, struct qkv_distance_map map,
                                         size_t count, size_t B) {
-    struct distance_bias *o = tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct distance_bias *o = !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct distance_bias){.map = map, .B = B, .order = tape->order};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_distance_bias, o);

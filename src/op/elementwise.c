@@ -28,9 +28,7 @@ static float add_scale(const struct qkv_node *node) {
 
 enum qkv_status qkv_check_add(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0], *f = node->inputs[1];
-    if (x->rows == f->rows && x->columns == f->columns) {
-        return QKV_OK;
-    }
+    if (x->rows == f->rows && x->columns == f->columns) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", x->rows, x->columns, f->rows, f->columns);
 }
 
@@ -64,9 +62,7 @@ enum qkv_status qkv_backward_add(struct qkv_tape *tape, struct qkv_node *node) {
     struct qkv_tensor *f = node->inputs[1];
     enum qkv_status status = qkv_gradient_pass(tape, node, node->inputs[0]);
     bool accumulate;
-    if (status != QKV_OK || add_scale(node) == 1) {
-        return status == QKV_OK ? qkv_gradient_pass(tape, node, f) : status;
-    }
+    if (status || add_scale(node) == 1) return !status ? qkv_gradient_pass(tape, node, f) : status;
     float *df = qkv_gradient_out(tape, f, &accumulate, &status);
     if (df) {
         qkv_scale_floats(tape->ctx, df, accumulate, qkv_gradient_in(node), add_scale(node), f->rows * f->columns);
@@ -84,20 +80,14 @@ struct qkv_cost qkv_cost_add(const struct qkv_node *node, bool backward) {
 }
 
 struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f, float scale) {
-    if (!x || !f || tape->status != QKV_OK) {
-        return NULL;
-    }
+    if (!x || !f || tape->status) return NULL;
     float *saved = qkv_tape_take_graph(tape, sizeof *saved);
-    if (!saved) {
-        return NULL;
-    }
+    if (!saved) return NULL;
     *saved = scale;
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_add, saved);
     node.inputs[0] = x;
     node.inputs[1] = f;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_view(tape, f->data, f->rows, f->columns);
     return qkv_tape_run(tape, &node);
 }
@@ -192,9 +182,7 @@ static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, st
 
 enum qkv_status qkv_check_dropout(struct qkv_tape *tape, struct qkv_node *node) {
     const struct dropout *o = node->saved;
-    if (o->rate > 0 && o->rate < 1) {
-        return QKV_OK;
-    }
+    if (o->rate > 0 && o->rate < 1) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_ARGUMENT, "dropout: the rate is %g; it must be less than 1", (double)o->rate);
 }
 
@@ -239,20 +227,14 @@ void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]) {
 }
 
 struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate) {
-    if (!x || tape->status != QKV_OK || !tape->training || rate <= 0) {
-        return x;
-    }
+    if (!x || tape->status || !tape->training || rate <= 0) return x;
     struct dropout *o = qkv_tape_take_graph(tape, sizeof *o);
-    if (!o) {
-        return NULL;
-    }
+    if (!o) return NULL;
     const struct qkv_rows *batch = tape->batch;
     *o = (struct dropout){.rate = rate, .place = batch && batch->ragged && batch->N == x->rows ? batch->place : NULL};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_dropout, o);
     node.inputs[0] = x;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     qkv_tape_dropout_key(tape, o->key);
     node.output = qkv_tape_same(tape, x);
     return qkv_tape_run(tape, &node);

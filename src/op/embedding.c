@@ -42,9 +42,7 @@ static void table_sort(void *argument, size_t item, int thread) {
     (void)thread;
     struct embed *e = argument;
     struct embed_table *m = &e->tables[item];
-    if (!m->gradient) {
-        return;
-    }
+    if (!m->gradient) return;
     memset(m->ends, 0, m->table->rows * sizeof *m->ends);
     for (size_t n = 0; n < e->N; n++) m->ends[embed_place(m, n)]++;
     int32_t before = 0;
@@ -69,9 +67,7 @@ struct climb {
 static bool climb_sum(struct climb *c, size_t group, size_t level, float *sum) {
     const struct embed *e = c->e;
     const size_t end = group + ((size_t)1 << level), last = end < e->order->groups ? end : e->order->groups;
-    if (c->next == c->end || group >= last || (size_t)*c->next >= e->begins[last]) {
-        return false;
-    }
+    if (c->next == c->end || group >= last || (size_t)*c->next >= e->begins[last]) return false;
     if (level == 0) {
         memset(sum, 0, c->columns * sizeof *sum);
         for (; c->next < c->end && (size_t)*c->next < e->begins[last]; c->next++) {
@@ -120,7 +116,7 @@ static enum qkv_status backward_ordered(struct qkv_tape *tape, struct embed *e) 
         m->ends = qkv_tape_take(tape, m->table->rows, sizeof(int32_t));
         m->rows = qkv_tape_take(tape, e->N, sizeof(int32_t));
     }
-    if (tape->status == QKV_OK) {
+    if (!tape->status) {
         if (!tape->ctx->dry) {
             qkv_order_begins(e->order, e->begins);
         }
@@ -216,11 +212,11 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
     e.dy = qkv_gradient_in(node);
     for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
         e.tables[i].gradient = table_gradient(tape, &e, i, node->inputs[i], &status);
-    if (status == QKV_OK && node->output->order && node->output->order->sums.groups > 1) {
+    if (!status && node->output->order && node->output->order->sums.groups > 1) {
         e.order = &node->output->order->sums;
         return backward_ordered(tape, &e);
     }
-    if (status == QKV_OK) {
+    if (!status) {
         qkv_parallel_range(tape->ctx, e.C, COLUMNS_A_PIECE, backward_columns, &e);
     }
     return status;
@@ -236,9 +232,7 @@ struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
 }
 
 static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor *token, const int32_t *ids, size_t N) {
-    if (tape->ctx->dry || !token) {
-        return QKV_OK;
-    }
+    if (tape->ctx->dry || !token) return QKV_OK;
     for (size_t n = 0; n < N; n++) {
         if (ids[n] < 0 || (size_t)ids[n] >= token->rows) {
             return qkv_fail(tape->ctx, QKV_ARGUMENT,
@@ -276,11 +270,9 @@ enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
 }
 
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embedding *embedding) {
-    struct embed *e = tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *e) : NULL;
+    struct embed *e = !tape->status ? qkv_tape_take_graph(tape, sizeof *e) : NULL;
     size_t C = 0;
-    if (!e) {
-        return NULL;
-    }
+    if (!e) return NULL;
     *e = (struct embed){.N = embedding->N};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_embed, e);
     for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
@@ -291,9 +283,7 @@ struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embeddin
         t->scale = i == QKV_EMBED_TOKEN ? embedding->scale : 1;
         if (node.inputs[i]) C = node.inputs[i]->columns;
     }
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, embedding->N, C);
     if (node.output) {
         node.output->order = tape->order;

@@ -365,7 +365,7 @@ struct qkv_cost qkv_cost_experts(const struct qkv_node *node, bool backward) {
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
                                   const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
                                   enum qkv_ffn_kind kind, bool gated, float limit) {
-    struct experts *o = x && weights && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct experts *o = x && weights && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct experts){.routing = routing, .weights = experts, .kind = kind, .gated = gated, .limit = limit};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_experts, o);

@@ -227,7 +227,7 @@ struct qkv_cost qkv_cost_head_linear(const struct qkv_node *node, bool backward)
 
 struct qkv_tensor *qkv_op_head_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                       size_t heads, size_t tail, bool transposed) {
-    struct head_linear *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct head_linear *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     const size_t rows = heads ? weight->rows / heads : 0;
     *o = (struct head_linear){.heads = heads,

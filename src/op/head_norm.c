@@ -178,7 +178,7 @@ struct qkv_cost qkv_cost_head_norm(const struct qkv_node *node, bool backward) {
 struct qkv_tensor *qkv_op_head_norm(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_heads_of_columns part,
                                     enum qkv_norm_kind kind, struct qkv_tensor *weight, struct qkv_tensor *bias,
                                     float eps) {
-    struct head_norm *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct head_norm *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct head_norm){.kind = kind, .eps = eps, .part = part};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_head_norm, o);

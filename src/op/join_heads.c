@@ -91,7 +91,7 @@ struct qkv_cost qkv_cost_join_heads(const struct qkv_node *node, bool backward) 
 }
 
 struct qkv_tensor *qkv_op_join_heads(struct qkv_tape *tape, struct qkv_tensor *a, struct qkv_tensor *b, size_t heads) {
-    struct join *o = a && b && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct join *o = a && b && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct join){.heads = heads};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_join_heads, o);

@@ -156,7 +156,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .K = out};
         status = linear_multiply(tape, &p);
     }
-    for (begin = 0; status == QKV_OK && dweight && order && linear_learns(weight, out, &begin, &end); begin = end) {
+    for (begin = 0; !status && dweight && order && linear_learns(weight, out, &begin, &end); begin = end) {
         struct qkv_order_carry rows, *to = linear_carry(weight, &carry, dweight + begin * in, &rows);
         status = qkv_gemm_ordered(tape->ctx, precision, tape->arena, dweight + begin * in, in,
                                   linear_operand(linear_floats(dy + begin), 1, out), linear_operand(x, in, 1),
@@ -164,7 +164,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
         if (to && !tape->ctx->dry)
             *carry.done = to->done; /* what is only measured may never run: an expert without rows */
     }
-    for (begin = 0; status == QKV_OK && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
+    for (begin = 0; !status && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
         const struct product p = {.precision = precision,
                                   .c = linear_floats(dweight + begin * in),
                                   .accumulate = true,
@@ -175,7 +175,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   .K = N};
         status = linear_multiply(tape, &p);
     }
-    for (begin = 0; status == QKV_OK && dbias && linear_learns(bias, out, &begin, &end); begin = end) {
+    for (begin = 0; !status && dbias && linear_learns(bias, out, &begin, &end); begin = end) {
         struct column_sum s = {.ctx = tape->ctx, .out = dbias + begin, .x = dy + begin, .rows = N, .columns = out};
         if (order) {
             qkv_order_columns(tape->ctx, &order->sums, s.out, s.x, out, end - begin);
@@ -211,9 +211,7 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias) {
-    if (x->columns == weight->columns && (!bias || bias->columns == weight->rows)) {
-        return QKV_OK;
-    }
+    if (x->columns == weight->columns && (!bias || bias->columns == weight->rows)) return QKV_OK;
     if (x->columns != weight->columns) {
         qkv_fail(tape->ctx, QKV_SHAPE, "%s: x is (%zu,%zu) but w (%zu,%zu) expects %zu columns", what, x->rows,
                  x->columns, weight->rows, weight->columns, weight->columns);
@@ -235,7 +233,7 @@ enum { X, WEIGHT, BIAS, RESIDUAL };
 enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT], *residual = node->inputs[RESIDUAL];
     enum qkv_status status = qkv_linear_check(tape, "linear", x, weight, node->inputs[BIAS]);
-    if (status == QKV_OK && residual && (residual->rows != x->rows || residual->columns != weight->rows)) {
+    if (!status && residual && (residual->rows != x->rows || residual->columns != weight->rows)) {
         status = qkv_fail(tape->ctx, QKV_SHAPE, "add: (%zu,%zu) and (%zu,%zu)", residual->rows, residual->columns,
                           x->rows, weight->rows);
     }
@@ -290,16 +288,12 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     float *dweight = qkv_gradient_out(tape, weight, &always, &status);
     float *dbias = qkv_gradient_out(tape, bias, &always, &status);
     float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     const size_t mark = qkv_arena_mark(tape->arena), count = x->rows * weight->rows;
     const float scale = linear_scale(node), *dy = qkv_gradient_in(node);
     if (scale != 1) {
         float *scaled = qkv_tape_take(tape, count, sizeof *scaled);
-        if (!scaled) {
-            return QKV_MEMORY;
-        }
+        if (!scaled) return QKV_MEMORY;
         qkv_scale_floats(tape->ctx, scaled, false, dy, scale, count);
         dy = scaled;
     }
@@ -319,9 +313,7 @@ struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
 /* A checked node without output; false after an error, and without x. */
 static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight, struct qkv_tensor *bias,
                         struct qkv_tensor *residual, struct qkv_node *node) {
-    if (!x || tape->status != QKV_OK) {
-        return false;
-    }
+    if (!x || tape->status) return false;
     *node = qkv_tape_node(tape, QKV_OPERATOR_linear, NULL);
     node->inputs[X] = x;
     node->inputs[WEIGHT] = weight;
@@ -333,9 +325,7 @@ static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                  struct qkv_tensor *bias, enum qkv_result result) {
     struct qkv_node node;
-    if (!linear_node(tape, x, weight, bias, NULL, &node)) {
-        return NULL;
-    }
+    if (!linear_node(tape, x, weight, bias, NULL, &node)) return NULL;
     node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows)
                                                      : qkv_tape_tensor(tape, x->rows, weight->rows);
     return qkv_tape_run(tape, &node);
@@ -344,13 +334,9 @@ struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, st
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                      struct qkv_tensor *bias, struct qkv_tensor *residual, float scale) {
     struct qkv_node node;
-    if (!residual || !linear_node(tape, x, weight, bias, residual, &node)) {
-        return NULL;
-    }
+    if (!residual || !linear_node(tape, x, weight, bias, residual, &node)) return NULL;
     float *saved = qkv_tape_take_graph(tape, sizeof *saved);
-    if (!saved) {
-        return NULL;
-    }
+    if (!saved) return NULL;
     *saved = scale;
     node.saved = saved;
     node.output = qkv_tape_tensor(tape, x->rows, weight->rows);
@@ -360,13 +346,9 @@ struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                             struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated, float limit) {
     struct qkv_node node, activation;
-    if (!linear_node(tape, x, weight, bias, NULL, &node)) {
-        return NULL;
-    }
+    if (!linear_node(tape, x, weight, bias, NULL, &node)) return NULL;
     node.output = qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows);
-    if (!qkv_activation_node(tape, node.output, kind, gated, limit, &activation)) {
-        return NULL;
-    }
+    if (!qkv_activation_node(tape, node.output, kind, gated, limit, &activation)) return NULL;
     node.fused = &activation;
     return qkv_tape_run(tape, &node);
 }

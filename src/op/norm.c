@@ -74,9 +74,7 @@ static struct norm norm_of(const struct qkv_tape *tape, const struct qkv_node *n
 
 enum qkv_status qkv_check_norm(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    if (!weight || (weight->columns == x->columns && (!bias || bias->columns == x->columns))) {
-        return QKV_OK;
-    }
+    if (!weight || (weight->columns == x->columns && (!bias || bias->columns == x->columns))) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "norm: x is (%zu,%zu) but %s has %zu elements", x->rows, x->columns,
                     weight->name ? weight->name : "the weight", weight->columns);
 }
@@ -94,9 +92,7 @@ enum qkv_status qkv_forward_norm(struct qkv_tape *tape, struct qkv_node *node) {
     o.dtype = y->dtype;
     const size_t scratch = (size_t)tape->ctx->threads * ROWS_AT_ONCE * o.C;
     o.rows = y->dtype == QKV_F32 ? NULL : qkv_tape_take(tape, scratch, sizeof(float));
-    if (tape->status != QKV_OK) {
-        return tape->status;
-    }
+    if (tape->status) return tape->status;
     qkv_parallel_range(tape->ctx, o.N, ROWS_A_PIECE, forward_rows, &o);
     qkv_arena_release(tape->arena, mark);
     return QKV_OK;
@@ -128,18 +124,14 @@ struct qkv_cost qkv_cost_norm(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
                                struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result) {
-    struct norm *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
-    if (!o) {
-        return NULL;
-    }
+    struct norm *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    if (!o) return NULL;
     *o = (struct norm){.kind = kind, .eps = eps};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_norm, o);
     node.inputs[0] = x;
     node.inputs[1] = weight;
     node.inputs[2] = bias;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, x->columns)
                                                      : qkv_tape_tensor(tape, x->rows, x->columns);
     return qkv_tape_run(tape, &node);

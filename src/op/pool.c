@@ -70,9 +70,7 @@ static struct pool pool_of(const struct qkv_tape *tape, const struct qkv_node *n
 enum qkv_status qkv_check_pool(struct qkv_tape *tape, struct qkv_node *node) {
     const struct pool *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->rows == (o->rows ? o->rows->N : o->B * o->T)) {
-        return QKV_OK;
-    }
+    if (x->rows == (o->rows ? o->rows->N : o->B * o->T)) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "pool: x is (%zu,%zu) but the batch is %zu x %zu", x->rows, x->columns, o->B,
                     o->T);
 }
@@ -103,16 +101,12 @@ struct qkv_cost qkv_cost_pool(const struct qkv_node *node, bool backward) {
 }
 
 static struct qkv_tensor *pool_build(struct qkv_tape *tape, struct qkv_tensor *x, const struct pool *options) {
-    struct pool *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
-    if (!o) {
-        return NULL;
-    }
+    struct pool *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    if (!o) return NULL;
     *o = *options;
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_pool, o);
     node.inputs[0] = x;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, o->B, x->columns);
     if (node.output && x->order) {
         node.output->order = x->order->pooled;

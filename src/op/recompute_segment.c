@@ -41,9 +41,7 @@ static void recompute_segment_release(struct qkv_tape *tape, struct qkv_tape_mar
 
 enum qkv_status qkv_check_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->dtype == QKV_F32) {
-        return QKV_OK;
-    }
+    if (x->dtype == QKV_F32) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "segment: x (%zu,%zu) is bf16, but inputs and outputs are fp32", x->rows,
                     x->columns);
 }
@@ -59,7 +57,7 @@ enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *n
                                        y->rows, y->columns, out->rows, out->columns,
                                        out->dtype == y->dtype ? "" : ", and that is not fp32"));
     }
-    if (out && tape->status == QKV_OK) {
+    if (out && !tape->status) {
         recompute_segment_copy(tape, y->data, out->data, y->rows * y->columns);
     }
     node->asks = tape->last != last;
@@ -121,13 +119,9 @@ static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *no
     }
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         struct qkv_tensor *x = node->inputs[i];
-        if (!x || !x->grad_buffer || !lies_inside(tape, x->grad_buffer, mark)) {
-            continue;
-        }
+        if (!x || !x->grad_buffer || !lies_inside(tape, x->grad_buffer, mark)) continue;
         struct qkv_grad_buffer *slot = qkv_grad_buffer_take(tape, x);
-        if (!slot) {
-            return QKV_MEMORY;
-        }
+        if (!slot) return QKV_MEMORY;
         recompute_segment_copy(tape, slot->data, x->grad_buffer->data, slot->count);
         x->grad_buffer = slot;
     }
@@ -137,9 +131,7 @@ static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *no
 enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
     const struct segment *s = node->saved;
     enum qkv_status status = reserve_slots(tape, node);
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     struct qkv_tape_mark mark = qkv_tape_mark(tape);
     uint32_t dropout_count = tape->dropout_count;
     tape->dropout_count = s->dropout_count;
@@ -155,13 +147,13 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
         status = qkv_tape_go_back(tape);
     }
     tape->last = NULL;
-    if (status == QKV_OK && tape->status == QKV_OK) {
+    if (!status && !tape->status) {
         status = keep_gradients(tape, node, mark);
     }
-    if (status == QKV_OK && tape->status == QKV_OK) {
+    if (!status && !tape->status) {
         recompute_segment_release(tape, mark);
     }
-    return tape->status != QKV_OK ? tape->status : status;
+    return tape->status ? tape->status : status;
 }
 
 /* ---- builder --------------------------------------------------------------------------------------------------------- */
@@ -169,26 +161,18 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
 struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
                                               const void *argument, size_t size, struct qkv_tensor *x,
                                               struct qkv_tensor *other, struct qkv_tensor *third) {
-    if (!x || tape->status != QKV_OK) {
-        return NULL;
-    }
-    if (!tape->recording) {
-        return run(tape, argument, x);
-    }
+    if (!x || tape->status) return NULL;
+    if (!tape->recording) return run(tape, argument, x);
     struct segment *s = qkv_tape_take_graph(tape, sizeof *s);
     void *kept = qkv_tape_take_graph(tape, size);
-    if (!s || !kept) {
-        return NULL;
-    }
+    if (!s || !kept) return NULL;
     memcpy(kept, argument, size);
     *s = (struct segment){.run = run, .argument = kept, .dropout_count = tape->dropout_count};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_checkpoint, s);
     node.inputs[0] = x;
     node.inputs[1] = other;
     node.inputs[2] = third;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, x->rows, x->columns);
     return qkv_tape_run(tape, &node);
 }

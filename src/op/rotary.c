@@ -54,9 +54,7 @@ static struct rotate rotate_of(const struct qkv_tape *tape, const struct qkv_nod
 enum qkv_status qkv_check_rotate(struct qkv_tape *tape, struct qkv_node *node) {
     const struct rotate *r = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (r->column + rotate_width(r) <= x->columns && 2 * r->pairs <= r->D) {
-        return QKV_OK;
-    }
+    if (r->column + rotate_width(r) <= x->columns && 2 * r->pairs <= r->D) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "rotate: %zu heads of %zu from column %zu, %zu pairs, of x (%zu,%zu)",
                     r->heads, r->D, r->column, r->pairs, x->rows, x->columns);
 }
@@ -69,9 +67,7 @@ enum qkv_status qkv_forward_rotate(struct qkv_tape *tape, struct qkv_node *node)
     r.dtype = x->dtype;
     r.rows =
         qkv_tape_take(tape, x->dtype == QKV_F32 ? 0 : (size_t)tape->ctx->threads * rotate_width(&r), sizeof(float));
-    if (!r.rows) {
-        return QKV_MEMORY;
-    }
+    if (!r.rows) return QKV_MEMORY;
     qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rotate_rows, &r);
     qkv_arena_release(tape->arena, mark);
     return QKV_OK;
@@ -86,9 +82,7 @@ enum qkv_status qkv_backward_rotate(struct qkv_tape *tape, struct qkv_node *node
     r.x = qkv_gradient_out(tape, node->output, &accumulate, &status);
     r.dtype = QKV_F32;
     r.inverse = true;
-    if (status != QKV_OK) {
-        return status;
-    }
+    if (status) return status;
     qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rotate_rows, &r);
     return qkv_gradient_pass(tape, node, x);
 }
@@ -100,10 +94,8 @@ struct qkv_cost qkv_cost_rotate(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
                                  size_t pairs, bool interleaved, const float *table, const int32_t *positions) {
-    struct rotate *r = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *r) : NULL;
-    if (!r) {
-        return NULL;
-    }
+    struct rotate *r = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *r) : NULL;
+    if (!r) return NULL;
     *r = (struct rotate){.column = column,
                          .heads = heads,
                          .D = D,
@@ -113,9 +105,7 @@ struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, si
                          .positions = positions};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_rotate, r);
     node.inputs[0] = x;
-    if (!qkv_tape_check(tape, &node)) {
-        return NULL;
-    }
+    if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_same(tape, x);
     return qkv_tape_run(tape, &node);
 }

@@ -315,7 +315,7 @@ struct qkv_cost qkv_cost_route(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_route(struct qkv_tape *tape, struct qkv_tensor *logits, struct qkv_tensor *correction,
                                 const struct qkv_route_options *options, const struct qkv_routing **routing) {
-    struct route *o = logits && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct route *o = logits && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct route){.options = *options,
                         .routing = {.N = logits->rows, .experts = logits->columns, .top_k = options->top_k}};

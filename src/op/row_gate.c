@@ -88,7 +88,7 @@ struct qkv_cost qkv_cost_row_gate(const struct qkv_node *node, bool backward) {
 }
 
 struct qkv_tensor *qkv_op_row_gate(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *gate) {
-    if (!x || !gate || tape->status != QKV_OK) return NULL;
+    if (!x || !gate || tape->status) return NULL;
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_row_gate, NULL);
     node.inputs[0] = x;
     node.inputs[1] = gate;

@@ -198,7 +198,7 @@ struct qkv_cost qkv_cost_scatter(const struct qkv_node *node, bool backward) {
 
 static struct qkv_tensor *rows_move(struct qkv_tape *tape, int operator, struct qkv_tensor * x, const int32_t *index,
                                     size_t rows) {
-    if (!x || tape->status != QKV_OK) return NULL;
+    if (!x || tape->status) return NULL;
     assert(index || tape->ctx->dry); /* a plan may not have them yet */
     struct choice *c = qkv_tape_take_graph(tape, sizeof *c);
     if (!c) return NULL;

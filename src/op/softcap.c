@@ -79,7 +79,7 @@ struct qkv_cost qkv_cost_softcap(const struct qkv_node *node, bool backward) {
 }
 
 struct qkv_tensor *qkv_op_softcap(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_softcap *options) {
-    if (!x || tape->status != QKV_OK || qkv_softcap_is_none(options)) return x;
+    if (!x || tape->status || qkv_softcap_is_none(options)) return x;
     struct softcap *o = qkv_tape_take_graph(tape, sizeof *o);
     if (!o) return NULL;
     *o = (struct softcap){.options = *options};

@@ -19,10 +19,10 @@ void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed) {
 }
 
 bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status) {
-    if (tape->status == QKV_OK) {
+    if (!tape->status) {
         tape->status = status;
     }
-    return tape->status != QKV_OK;
+    return tape->status;
 }
 
 void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size) {
@@ -51,9 +51,7 @@ static size_t tape_planned_rows(const struct qkv_tape *tape, size_t rows) {
 }
 
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns) {
-    if (tape->status != QKV_OK || !data) {
-        return NULL;
-    }
+    if (tape->status || !data) return NULL;
     struct qkv_tensor *tensor = qkv_tape_take_graph(tape, sizeof *tensor);
     if (tensor) {
         *tensor = (struct qkv_tensor){
@@ -71,9 +69,7 @@ struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x) {
 }
 
 static struct qkv_tensor *make_tensor(struct qkv_tape *tape, size_t rows, size_t columns, enum qkv_dtype dtype) {
-    if (tape->status != QKV_OK) {
-        return NULL;
-    }
+    if (tape->status) return NULL;
     size_t count;
     if (!qkv_multiply(rows, columns, &count)) {
         qkv_tape_failed(tape,
@@ -117,13 +113,9 @@ bool qkv_tape_records(const struct qkv_tape *tape, const struct qkv_node *call) 
 }
 
 static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_node *call) {
-    if (!qkv_tape_records(tape, call)) {
-        return call->output;
-    }
+    if (!qkv_tape_records(tape, call)) return call->output;
     struct qkv_node *node = qkv_tape_take_graph(tape, sizeof *node);
-    if (!node) {
-        return NULL;
-    }
+    if (!node) return NULL;
     *node = *call;
     node->fused = NULL;
     node->previous = tape->last;
@@ -150,12 +142,10 @@ static void tape_hand_on(struct qkv_node *node) {
 
 struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node) {
     for (struct qkv_node *n = node; n; n = n->fused) tape_hand_on(n);
-    if (tape->status != QKV_OK || qkv_tape_failed(tape, node->row->forward(tape, node))) {
-        return NULL;
-    }
+    if (tape->status || qkv_tape_failed(tape, node->row->forward(tape, node))) return NULL;
     qkv_operator_count(tape, node, false);
     struct qkv_tensor *y = tape_record(tape, node);
-    return node->fused && tape->status == QKV_OK ? tape_record(tape, node->fused) : y;
+    return node->fused && !tape->status ? tape_record(tape, node->fused) : y;
 }
 
 /* ---- memory of a pass that does not record ------------------------------------------------------------------------ */
@@ -178,9 +168,7 @@ static void move_body(void *argument, size_t item, int thread) {
 
 struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *into,
                                  struct qkv_tensor *x) {
-    if (tape->recording || tape->status != QKV_OK || !x) {
-        return x;
-    }
+    if (tape->recording || tape->status || !x) return x;
     struct move m = {.to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
     if (into != x) qkv_parallel(tape->ctx, 1, move_body, &m);
     qkv_arena_release(tape->arena, mark.arena);
@@ -195,9 +183,7 @@ struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct
     const size_t room = x->planned_rows && !x->gradients_apart ? x->planned_rows * x->columns : count;
     for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
         struct qkv_grad_buffer *slot = *link;
-        if (slot->room != room) {
-            continue;
-        }
+        if (slot->room != room) continue;
         *link = slot->next;
         slot->owners = 1;
         slot->count = count;
@@ -205,9 +191,7 @@ struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct
     }
     struct qkv_grad_buffer *slot = qkv_tape_take_graph(tape, sizeof *slot);
     float *data = slot ? qkv_tape_take(tape, room, sizeof(float)) : NULL;
-    if (!data) {
-        return NULL;
-    }
+    if (!data) return NULL;
     *slot = (struct qkv_grad_buffer){.data = data, .count = count, .room = room, .owners = 1};
     return slot;
 }
@@ -248,9 +232,7 @@ float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows) {
 
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status) {
     *accumulate = true;
-    if (!x || !x->requires_grad) {
-        return NULL;
-    }
+    if (!x || !x->requires_grad) return NULL;
     if (x->gradient) {
         uint8_t *rows;
         float *gradient = qkv_gradient_rows(x, &rows);
@@ -277,9 +259,7 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
 }
 
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x) {
-    if (!x || !x->requires_grad) {
-        return QKV_OK;
-    }
+    if (!x || !x->requires_grad) return QKV_OK;
     struct qkv_grad_buffer *slot = node->output->grad_buffer;
     if (!x->gradient && !x->grad_buffer) {
         slot->owners++;
@@ -289,9 +269,7 @@ enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, 
     bool accumulate;
     enum qkv_status status = QKV_OK;
     float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
-    if (!dx) {
-        return status;
-    }
+    if (!dx) return status;
     struct sum s = {.ctx = tape->ctx, .y = dx, .a = dx, .b = slot->data};
     qkv_parallel_range(tape->ctx, slot->count, ELEMENTS_A_PIECE, sum_body, &s);
     return QKV_OK;
@@ -316,9 +294,9 @@ enum qkv_status qkv_tape_go_back(struct qkv_tape *tape) {
     enum qkv_status status = tape->status;
     for (struct qkv_node *node = tape->last; node; node = node->previous) {
         /* An output that nothing used has no gradient; a loss has no output. */
-        if (status == QKV_OK && (!node->output || node->output->grad_buffer)) {
+        if (!status && (!node->output || node->output->grad_buffer)) {
             status = node->row->backward(tape, node);
-            if (status == QKV_OK) {
+            if (!status) {
                 qkv_operator_count(tape, node, true);
             }
         }

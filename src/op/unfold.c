@@ -126,7 +126,7 @@ struct qkv_cost qkv_cost_unfold(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_unfold_options *options,
                                  const struct qkv_row_order *order) {
-    struct unfold *o = x && tape->status == QKV_OK ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct unfold *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     *o = (struct unfold){.options = *options};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_unfold, o);
