@@ -1,111 +1,115 @@
 /* op: the tape and the operators, each with its gradient.
  *
- * Offers: a define-by-run tape, and the operators as rows {name, check, forward, backward, cost} of one list. A builder
- * (qkv_op_linear(tape, x, …)) makes a node, has it checked, takes memory for its output, has it run by the row, and, when the
- * tape is recording, leaves the node on the tape. Without recording nothing is saved.
- * Builders pass NULL through and keep the first error, so model code is checked once, at its end.
+ * This header offers a define-by-run tape, and the operators as rows {name, check, forward, backward, cost} of one
+ * list. A builder (qkv_op_linear(tape, x, …)) makes a node, checks it, takes memory for its output and runs the row's
+ * forward; a recording tape saves the node for backward, any other tape saves nothing. A builder that gets NULL for an
+ * activation returns NULL, and the tape keeps the first error, so model code checks the status once, at its end.
  *
- * All activations are matrices (rows, columns), row-major and dense; a batch is rows = B·T, or fewer where sequences are shorter
- * (struct qkv_rows). They are fp32, but in mixed precision
- * (ctx->precision) those that only products and elementwise operators read are bf16; gradients are fp32 always. Arithmetic happens inside
- * qkv_parallel bodies only, so with ctx->dry set the same calls count memory and compute nothing. */
+ * All activations are dense row-major matrices (rows, columns). A batch has B·T rows, or fewer where sequences are
+ * shorter than T (struct qkv_rows). Activations are fp32; in mixed precision (ctx->precision) those that only products
+ * and elementwise operators read are bf16. Gradients are always fp32. All arithmetic happens inside qkv_parallel
+ * bodies: with ctx->dry set, which skips them, the same calls count memory and compute nothing. */
 #ifndef QKV_OP_H
 #define QKV_OP_H
 
 #include "base/base.h"
 #include "kernel/kernel.h"
 
-/* A gradient's storage, shared while two tensors' gradients are equal, copied when one of them changes. */
+/* The storage of a gradient. Two tensors with equal gradients share it; the one that changes takes a copy first. */
 struct qkv_grad_buffer {
     float *data;
     size_t count; /* floats */
-    size_t room;  /* floats that there is memory for */
+    size_t room;  /* floats of memory */
     int owners;
-    struct qkv_grad_buffer *next; /* in the tape's list of free slots */
+    struct qkv_grad_buffer *next; /* in the tape's list of free buffers */
 };
 
-/* Gradients of a part of a batch that is whole groups of it (kernel.h: sums in a defined order) need not go to the parameters' own: the
- * products that make them can leave them where sums wait for other parts, with those of earlier parts added. */
+/* Where the gradients of a part of a batch go while sums of other parts are pending (kernel.h: sums in a defined
+ * order). The part consists of whole groups. Products write their sums, with those of earlier parts added, straight to
+ * `to`. */
 struct qkv_gradient_carry {
-    const float *own; /* the gradients of all parameters; NULL: this part's go there */
-    float *to;        /* arrays like it; `to` may be the same */
+    const float *own; /* the gradients of all parameters; NULL: this part's gradients go there */
+    float *to;        /* an array of the same layout; `to` may be `own` */
     size_t count;
     const float *earlier[QKV_ORDER_LEVELS];
 };
 
-/* A weight packed for products in bf16 (qkv_bf16_pack), kept by the model and packed again when its weights have changed. */
+/* A weight packed for products in bf16 (qkv_bf16_pack). The model owns it and packs it again when the weight
+ * changes. */
 struct qkv_packed_weight {
     void *data;
-    uint64_t version; /* of the weights that were packed (qkv_tensor_version); 0: none yet */
+    uint64_t version; /* of the weights that were packed (qkv_tensor_version); 0: not packed yet */
 };
 
-/* The rows of a matrix as those of sequences of a larger batch, cut into groups: how sums over them are made (kernel.h: sums in a
- * defined order). Tensors without one are summed as they lie. Given to the tape by the pass, and handed on from the input of an
- * operator to its output. */
+/* Which sequences, of which groups of a larger batch, the rows of a matrix belong to: it defines the order of sums over
+ * rows (kernel.h: sums in a defined order). Rows of a tensor without one are summed in an order of their number alone.
+ * The pass sets it on the tape; operators copy it from their input to their output. */
 struct qkv_row_order {
     struct qkv_order sums;
-    const struct qkv_row_order *pooled; /* of a matrix with one row a sequence */
+    const struct qkv_row_order *pooled; /* the order of a matrix with one row per sequence */
     uint64_t first_row;                 /* the number of the first sequence in the larger batch */
     size_t keys;                        /* of attention: see `ordered` in struct qkv_attend */
-    double *losses;                     /* (groups): what each group's rows lost is added here; NULL: nowhere */
+    double *losses;                     /* (groups): the loss of each group's rows is added here; NULL: nowhere */
 };
 
 struct qkv_tensor {
     void *data; /* floats, or bf16 */
     enum qkv_dtype dtype;
     size_t rows, columns;
-    size_t planned_rows;                 /* of a ragged batch: those that memory is planned for; 0: as many as it has */
-    bool requires_grad;                  /* its gradient is needed */
-    struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far, NULL when none has come */
+    size_t planned_rows;                 /* rows that a ragged batch's plan has memory for; 0: as many as `rows` */
+    bool requires_grad;                  /* backward computes its gradient */
+    struct qkv_grad_buffer *grad_buffer; /* an activation's gradient so far; NULL: nothing was added yet */
     const struct qkv_row_order *order;   /* of the rows; NULL: none */
-    /* Of what all sequences read: its gradient is kept for each of so many by itself, one behind the other, so that they can be
-     * added in a defined order. 0: one gradient */
+    /* B where every sequence reads this tensor and its gradient is stored per sequence, one after the other, so that
+     * they can be added in a defined order; 0: one gradient */
     size_t gradients_apart;
-    float *gradient;     /* a parameter's gradient, kept by the model and always added to; NULL for activations */
-    unsigned times;      /* of a parameter: how often a pass uses it, at most; 0: once */
-    float *later;        /* where its uses after the first one add theirs; NULL: to the same */
-    size_t later_stride; /* from one of them to the next */
-    uint8_t *later_rows; /* (uses,rows): not 0 where a row of one of them may not be 0 */
-    unsigned given;      /* how many uses of it have asked where, since the pass began */
-    const struct qkv_gradient_carry *carry; /* or NULL; of parameters that one product uses */
-    bool carried;                           /* its gradient of this part is there, and not in `gradient` */
+    float *gradient; /* a parameter's gradient, owned by the model and only ever added to; NULL for activations */
+    /* A parameter that a pass uses several times may have one gradient buffer per use. */
+    unsigned times;      /* the maximum number of uses in a pass; 0: one */
+    float *later;        /* the buffers of all uses after the first; NULL: all uses add to `gradient` */
+    size_t later_stride; /* floats from one of these buffers to the next */
+    uint8_t *later_rows; /* (times − 1, rows): non-zero where a row of one of these buffers was written */
+    unsigned given;      /* uses that asked for their buffer since the pass began */
+    const struct qkv_gradient_carry *carry; /* of parameters that one product uses; else NULL */
+    bool carried;                           /* this part's gradient was written to carry->to, not to `gradient` */
     const char *name;                       /* a parameter's name, for messages; may be NULL */
-    unsigned uses;                          /* a parameter's uses on the tape that have not gone backward yet */
-    const struct qkv_weight *weights; /* of an operand of weights: those that are its rows (op/weights.h); else NULL */
+    unsigned uses;                          /* a parameter's nodes on the tape whose backward has not run yet */
+    const struct qkv_weight *weights;       /* of an operand: the weights that are its rows (op/weights.h); else NULL */
     size_t weight_count;
-    /* of weights that stay as their file has them: what is read in place of `data`; count 0: none */
+    /* of weights read from a mapped file: the parts to read in place of `data`; count 0: none */
     struct qkv_stored stored;
-    struct qkv_packed_weight *packed,
-        *packed_transposed; /* a weight's, for x·wᵀ and for dy·w; NULL: packed at each use */
-    bool fp32;              /* of a weight: its products multiply fp32 numbers in mixed precision too */
-    bool divided; /* of a weight: its numbers lie here as bf16 alone, in `packed`; as fp32 ranks have a share each */
+    struct qkv_packed_weight *packed;            /* a weight packed for x·wᵀ; NULL: packed at each use */
+    struct qkv_packed_weight *packed_transposed; /* the same for dy·w */
+    bool fp32;                                   /* products of this weight are fp32 in mixed precision too */
+    bool divided; /* this rank has the weight as bf16 only, in `packed`; each rank has a share of its fp32 numbers */
 };
 
 struct qkv_tape;
 struct qkv_node;
 
-/* Work of an operator in one direction. Products and attention are counted in operations; the others, which are bound by memory,
- * in the bytes that they cannot avoid to read and write. */
+/* Work of an operator in one direction. Products and attention are measured in operations; the other operators are
+ * bound by memory and are measured in the bytes that they must read and write. */
 struct qkv_cost {
     double flops; /* a multiply and an add are two */
-    double again; /* those of flops that compute what forward computed and did not keep (the scores of attention) */
+    /* the part of flops that backward computes again because forward did not save it (attention's scores) */
+    double again;
     double bytes;
 };
 
-/* One implementation of an operator. A row reads and writes the tensors of a node and what the node has saved, nothing else, so
- * another table of rows can take the place of this one. */
+/* One implementation of an operator. A row reads and writes only the tensors of a node and what the node has saved, so
+ * another table of rows can replace this one. */
 typedef enum qkv_status qkv_operator_step(struct qkv_tape *tape, struct qkv_node *node);
 typedef struct qkv_cost qkv_operator_cost(const struct qkv_node *node, bool backward);
 struct qkv_operator {
     const char *name;
     qkv_operator_step *check;    /* inputs and options agree (QKV_SHAPE, QKV_ARGUMENT); there is no output yet */
-    qkv_operator_step *forward;  /* inputs to output, and to what the node saves */
-    qkv_operator_step *backward; /* the output's gradient to those of the inputs */
-    qkv_operator_cost *cost;     /* of a node that has run; reads none of the numbers of tensors */
+    qkv_operator_step *forward;  /* computes the output from the inputs, and what the node saves */
+    qkv_operator_step *backward; /* computes the gradients of the inputs from the output's */
+    qkv_operator_cost *cost;     /* of a node that has run; reads sizes only, no numbers of tensors */
 };
 
-/* Every operator: X(name). The list makes the rows (operators.c) out of qkv_check_NAME, qkv_forward_NAME, qkv_backward_NAME and
- * qkv_cost_NAME, and, in the tests, one gradient check each. */
+/* Every operator: X(name). The list makes the rows (operators.c) from qkv_check_NAME, qkv_forward_NAME,
+ * qkv_backward_NAME and qkv_cost_NAME; the tests make one gradient check per name. */
 #define QKV_OPERATOR_LIST(X)                                                                                           \
     X(embed)                                                                                                           \
     X(linear)                                                                                                          \
@@ -145,64 +149,65 @@ enum { QKV_INPUTS_MAX = 5 };
 struct qkv_node {
     const struct qkv_operator *row;
     struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
-    struct qkv_tensor *const *more;            /* further parameters, as many as there are experts */
+    struct qkv_tensor *const *more;            /* further parameters: the operands of experts */
     size_t more_count;
     struct qkv_tensor *output; /* NULL: a loss */
-    void *saved;               /* options, and what forward keeps for backward: a record */
-    struct qkv_node *fused; /* while forward runs: the next operator, which it computes in the same pass; NULL: none */
-    bool whole;             /* forward has made the gradients too */
-    bool asks;              /* what it runs inside asks for gradients, whether or not an input does */
+    void *saved;               /* the operator's record: its options, and what forward saves for backward */
+    struct qkv_node *fused;    /* while forward runs: the next node, which the same pass computes; NULL: none */
+    bool whole;                /* forward has computed the gradients too */
+    bool asks;                 /* a parameter inside this node wants a gradient, even if no input does */
     struct qkv_node *previous;
 };
 
-/* Told when the last use of a parameter has gone backward: its gradient is complete. */
+/* Called when the last use of a parameter has gone backward: its gradient is complete. */
 typedef void qkv_gradient_listener(void *user, struct qkv_tensor *parameter);
 
-/* The work of a tape: forward, backward, and forward once more (checkpoints). */
+/* The work of a tape: forward, backward, and the forward that checkpoints repeat. */
 struct qkv_tape_costs {
     struct qkv_cost forward, backward, repeated;
 };
 
-/* The rows of a batch of B sequences of at most T positions: side by side, sequence after sequence, none for padding. */
+/* The rows of a batch of B sequences of at most T positions: sequence after sequence, without rows for padding. */
 struct qkv_rows {
     size_t N, B, T;
-    size_t most; /* rows that memory is planned for: B·T, or fewer where fewer will come */
-    bool ragged; /* some sequences may be shorter than T; else N = B·T and every array is as plain as it can be */
-    const int32_t *start;          /* (B + 1): the first row of each sequence, and N */
-    const int32_t *place;          /* (N): b·T + t of each row */
-    const int32_t *position;       /* (N): t, or what it is in its document */
-    const struct qkv_rows *before; /* those that the tape was given before */
+    size_t most;             /* rows that memory is planned for, the maximum of all batches to come: at most B·T */
+    bool ragged;             /* some sequences may be shorter than T; else N = B·T and no array is packed */
+    const int32_t *start;    /* (B + 1): the first row of each sequence, and N */
+    const int32_t *place;    /* (N): b·T + t of each row */
+    const int32_t *position; /* (N): t, or the position inside its document */
+    const struct qkv_rows *before; /* the rows that the tape had before these */
 };
 
 struct qkv_tape {
     struct qkv_context *ctx;
-    struct qkv_arena *arena;           /* what operators compute with; may be a measuring one */
-    struct qkv_arena *graph_arena;     /* nodes, tensors and slots themselves; always real memory */
-    const struct qkv_row_order *order; /* of the rows that are embedded next; NULL: none */
+    struct qkv_arena *arena;           /* numbers that operators compute with; may be a measuring arena */
+    struct qkv_arena *graph_arena;     /* nodes, tensors and grad_buffers themselves; always real memory */
+    const struct qkv_row_order *order; /* of the rows that qkv_op_embed makes next; NULL: none */
     bool recording;
     bool training; /* dropout is on */
     uint32_t dropout_key[2];
-    uint32_t dropout_count; /* how many dropouts this tape has made: each has a key of its own */
+    uint32_t dropout_count; /* dropouts of this tape so far: each has a key of its own */
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
     struct qkv_grad_buffer *free_grad_buffers;
-    const struct qkv_operator *rows; /* who computes: qkv_operators, or another table in its order */
-    struct qkv_tape_costs *costs;    /* where work is added up; NULL: nowhere */
-    bool repeats;                    /* what runs forward has run before: backward of a checkpoint */
+    const struct qkv_operator *rows; /* the implementation: qkv_operators, or another table in the same order */
+    struct qkv_tape_costs *costs;    /* work is added up here; NULL: nowhere */
+    bool repeats;                    /* forward runs again, in backward of a checkpoint */
     qkv_gradient_listener *listener; /* may be NULL */
     void *listener_user;
-    const struct qkv_rows *batch; /* what the rows of activations are at the moment; NULL: nobody asks */
+    const struct qkv_rows *batch; /* the batch that rows of new activations belong to; NULL: not known */
 };
 
 /* ---- tape (tape.c) ------------------------------------------------------------------------------------------- */
 void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
                     struct qkv_arena *graph_arena, bool recording);
-/* Turns dropout on; the seed names all masks of this tape. Elements of a mask are numbered by the padded place of their row. */
+/* Turns dropout on; the seed determines all masks of this tape. Elements of a mask are numbered by b·T + t of their
+ * row. */
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed);
-/* Goes backward over everything recorded, from the operators that are losses. */
+/* Runs backward over all recorded nodes, from the losses on. Returns the tape's first error. */
 enum qkv_status qkv_tape_backward(struct qkv_tape *tape);
-/* Without recording: moves x into the storage of `into` (same shape, older than the mark), takes back all memory since the
- * mark and returns `into`. With recording, and on a tape with an error, x is returned as it is. */
+/* A tape that does not record: moves x into the storage of `into` (same shape, taken before the mark), releases all
+ * memory taken since the mark and returns `into`. A tape that records or has an error: returns x. */
 struct qkv_tape_mark {
     size_t arena, graph_arena;
 };
@@ -211,145 +216,156 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
                                  struct qkv_tensor *x);
 
 /* For operators. */
-bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);   /* keeps the first error; true if there is one */
-void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size); /* to compute with */
-void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size);         /* to write at once */
+/* Stores the first error. Returns true if the tape has one. */
+bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);
+void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size); /* for parallel bodies only: may be a plan's */
+void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size);         /* always real memory */
 struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns);
-/* The same, but bf16 in mixed precision. */
+/* The same; bf16 in mixed precision. */
 struct qkv_tensor *qkv_tape_bf16_if_mixed(struct qkv_tape *tape, size_t rows, size_t columns);
-/* A tensor over floats, or over the data of another tensor. */
+/* A tensor over the caller's floats, or over the data of another tensor. */
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns);
 struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x);
-/* A node of an operator (QKV_OPERATOR_NAME), in the rows of this tape. */
+/* A node of an operator (QKV_OPERATOR_NAME), with the row of this tape's table. */
 struct qkv_node qkv_tape_node(const struct qkv_tape *tape, int operator, void * saved);
-/* Whether the node can run; keeps the error. */
+/* Runs the row's check. Returns whether the node can run; the tape keeps the error. */
 bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node);
-/* Runs a checked node forward, and records a copy when recording and some input wants a gradient; the output then wants one
- * too. The output (of the operator fused with it, if there is one), or NULL after an error. */
+/* Runs a checked node forward. A recording tape saves a copy of a node that an input wants a gradient of; the output
+ * then requires a gradient too. Returns the output (of the fused node, if there is one), or NULL after an error. */
 struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node);
-/* Whether a node that runs forward will be left on the tape. */
+/* Whether the tape records this node when it runs. */
 bool qkv_tape_records(const struct qkv_tape *tape, const struct qkv_node *node);
 /* A key for one more dropout mask of this tape. */
 void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]);
 /* The gradient of a node's output; never NULL while its backward runs. */
 const float *qkv_gradient_in(const struct qkv_node *node);
-/* Storage for x's gradient, exclusively x's; *accumulate says whether to add to it or to overwrite all of it. NULL when
- * x wants none, or memory ran out (then *status is set). */
+/* Storage for x's gradient that no other tensor shares; *accumulate says whether to add to it or to overwrite all of
+ * it. NULL when x wants no gradient, or when memory ran out (then *status is set). */
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status);
-/* The same of a parameter that wants one. *rows: NULL, or a byte for each of its rows, that the caller sets where it adds to the row. */
+/* The same for a parameter that wants a gradient. *rows: NULL, or one byte per row, which the caller sets to 1 for each
+ * row that it adds to. */
 float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows);
 /* x's gradient += the output's gradient, without copying where possible. */
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x);
 
 /* y (+)= scale·x, n floats; in parallel (elementwise.c). */
 void qkv_scale_floats(struct qkv_context *ctx, float *y, bool accumulate, const float *x, float scale, size_t n);
-/* out[c] += the sum over rows of x[row][c], in the order of the rows, which are ldx apart; in parallel. */
+/* out[c] += the sum over rows of x[row][c], in the order that `order` defines; rows are ldx floats apart. In
+ * parallel. */
 void qkv_order_columns(struct qkv_context *ctx, const struct qkv_order *order, float *out, const float *x, size_t ldx,
                        size_t columns);
-/* The same for some of the columns, ldx apart in x, by whoever shares them out; begins: (groups + 1) where each group's rows begin. */
+/* The same on the calling thread for `columns` columns; begins (groups + 1): the first row of each group. */
 void qkv_order_sum(const struct qkv_kernels *kernels, size_t groups, const size_t *begins, float *out, const float *x,
                    size_t ldx, size_t columns);
-/* out[c] += the sum over the B sequences of x[b][c], columns apart: in the order of their rows, or, where that is NULL, one after the
- * other. */
+/* out[c] += the sum over the B sequences of x[b][c], rows `columns` floats apart: in the order that `order` defines,
+ * or, where it is NULL, one sequence after the other. */
 void qkv_order_sequences(struct qkv_context *ctx, const struct qkv_row_order *order, float *out, const float *x,
                          size_t B, size_t columns);
 /* (groups + 1): the first row of each group, and the end. */
 void qkv_order_begins(const struct qkv_order *order, size_t begins[QKV_GROUPS_MAX + 1]);
 
 /* ---- rows (operators.c) ----------------------------------------------------------------------------------------- */
-/* Tells profile and plan of a node that has run. */
+/* Adds a node that has run to the profile and to the tape's costs. */
 void qkv_operator_count(struct qkv_tape *tape, const struct qkv_node *node, bool backward);
-/* For costs: bytes of a tensor and of its gradient, which is fp32 whatever the tensor is kept as; NULL has none. */
+/* For costs: bytes of a tensor, and of its gradient, which is always fp32; 0 for NULL. */
 double qkv_tensor_bytes(const struct qkv_tensor *tensor);
 double qkv_gradient_bytes(const struct qkv_tensor *tensor);
-/* Operations of x (N, in) times a weight (out, in), forward or backward: one product for each of the two that wants it. */
+/* Operations of x (N, in) times a weight (out, in): forward, or backward's one product for each of x and weight that
+ * wants a gradient. */
 double qkv_product_flops(const struct qkv_tensor *x, const struct qkv_tensor *weight, bool backward);
 
 /* ---- operators -------------------------------------------------------------------------------------------------
  * Shapes in comments are (rows, columns). N = B·T, or the rows of a ragged batch. */
 
-/* Tables whose rows are added, in this order, each a parameter, a constant, or NULL: not there; at least one is. */
+/* The tables of an embedding, in the order in which their rows are added. Each is a parameter, a constant or NULL
+ * (absent); at least one is present. */
 enum { QKV_EMBED_TOKEN, QKV_EMBED_POSITION, QKV_EMBED_TYPE, QKV_EMBED_TABLES };
 struct qkv_embedding {
     struct {
         struct qkv_tensor *rows;
-        const int32_t *places; /* (N): the row of each n; NULL: the first one for all. They must outlive the tape */
-        size_t first;          /* where places count from */
+        const int32_t *places; /* (N): the row of each n; NULL: row `first` for all. The array must outlive the tape */
+        size_t first;          /* added to each place */
     } tables[QKV_EMBED_TABLES];
-    float scale; /* of tokens */
+    float scale; /* of the rows of the token table */
     size_t N;
 };
-/* (N, C): scale·token[ids[n]] + position[first + positions[n]] + type[types[n]]. ids and types are checked against the rows of their
- * tables; positions are the caller's promise. */
+/* (N, C): scale·token[ids[n]] + position[first + positions[n]] + type[types[n]]. The operator checks ids and types
+ * against the rows of their tables; the caller promises that positions are in range. */
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embedding *embedding);
 
-/* What an operator's result is kept as: fp32, or, in mixed precision, bf16 where it goes into products only. */
+/* The format of an operator's result: fp32, or bf16 in mixed precision for a result that only products read. */
 enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_BF16_IF_MIXED };
 
 /* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                  struct qkv_tensor *bias, enum qkv_result result);
 
-/* residual + scale·(x·weightᵀ + bias), fp32: what linear and add give, in one pass over the result. */
+/* residual + scale·(x·weightᵀ + bias), fp32: the same bits as linear and add, in one pass over the result. */
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                      struct qkv_tensor *bias, struct qkv_tensor *residual, float scale);
 
-/* act(x·weightᵀ + bias), or gated, with the limit of gates that clamp: what linear and activation (or gated) give and record, in one pass over the result. */
+/* act(x·weightᵀ + bias), or its gated form; `limit` is that of gates that clamp. The result and the recorded nodes are
+ * those of linear and activation (or gated), in one pass over the result. */
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                             struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated, float limit);
 
-/* A norm of each row of x, which is fp32. weight NULL: a bare one, which has no bias either; bias NULL: none. */
+/* A norm of each row of x, which is fp32. weight NULL: a norm without weight and bias; bias NULL: no bias. */
 struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_norm_kind kind,
                                struct qkv_tensor *weight, struct qkv_tensor *bias, float eps, enum qkv_result result);
 
-/* Heads side by side in a matrix: columns [column, column + heads·D). */
+/* Heads in the columns [column, column + heads·D) of a matrix, one after the other. */
 struct qkv_heads_of_columns {
     size_t column, heads, D;
-    bool own; /* each has weights of its own, (heads, D); else all have the same D */
+    bool own; /* each head has weights of its own, (heads, D); else all heads share one vector of D */
 };
-/* A norm of each of those heads of x, in place; weight and bias as of qkv_op_norm. x must not be used by anybody else before or after. */
+/* A norm of each of these heads of x, in place; weight and bias as in qkv_op_norm. Nothing else may use x, before or
+ * after. */
 struct qkv_tensor *qkv_op_head_norm(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_heads_of_columns heads,
                                     enum qkv_norm_kind kind, struct qkv_tensor *weight, struct qkv_tensor *bias,
                                     float eps);
 
-/* Clamps columns [column, column + width) of x to ±limit in place; limit 0: gives x. x must not be used by anybody else before or after. */
+/* Clamps columns [column, column + width) of x to ±limit in place; limit 0: returns x unchanged. Nothing else may use
+ * x, before or after. */
 struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width, float limit);
 
-/* Rotates the first 2·pairs of D channels of each head of x in place, from `column` on: row n by table (positions, pairs, 2) at
- * positions[n]. x must not be used by anybody else before or after. */
+/* Rotates the first 2·pairs of D channels of each head of x in place, heads beginning at `column`: row n by entry
+ * positions[n] of table (positions, pairs, 2). Nothing else may use x, before or after. */
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
                                  size_t pairs, bool interleaved, const float *table, const int32_t *positions);
 
 /* a (N, H·Da) and b (N, Db), which all heads share: (N, H·(Da + Db)), [a_h | b] for each head. */
 struct qkv_tensor *qkv_op_join_heads(struct qkv_tape *tape, struct qkv_tensor *a, struct qkv_tensor *b, size_t heads);
 
-/* A product for each head: x (N, H·(in + tail)), weight the heads' matrices (in, out), or transposed (out, in), under one another:
- * (N, H·(out + tail)), [x_h[0 … in)·w_h | x_h[in …)] for each head; transposed: by w_hᵀ. */
+/* A product per head: x (N, H·(in + tail)), weight the heads' matrices (in, out), or transposed (out, in), stacked by
+ * rows. Result (N, H·(out + tail)): [x_h[0 … in)·w_h | x_h[in …)] for each head; transposed: by w_hᵀ. */
 struct qkv_tensor *qkv_op_head_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                       size_t heads, size_t tail, bool transposed);
 
-/* Heads that lie side by side in the columns of a tensor, from `column` on. */
+/* Heads in the columns of a tensor, beginning at `column`. */
 struct qkv_columns {
     struct qkv_tensor *x;
     size_t column;
 };
-/* What a table of biases by distance is made of: entry (h, d) of it is factors[d] (NULL: 1) times weight[rows[d]][h]. */
+/* How a table of distance_bias is made: entry (h, d) is factors[d] (NULL: 1) times weight[rows[d]][h]. */
 struct qkv_distance_map {
     const int32_t *rows;
     const float *factors;
 };
-/* weight (R, H): the table (H, count), whose gradient is kept for each of B sequences. The map must outlive the tape. */
+/* weight (R, H): the table (H, count), whose gradient is stored for each of B sequences. The map must outlive the
+ * tape. */
 struct qkv_tensor *qkv_op_distance_bias(struct qkv_tape *tape, struct qkv_tensor *weight, struct qkv_distance_map map,
                                         size_t count, size_t B);
 
-/* What attention learns besides: the table of distances that the call has, and sinks (1, H), which replace the call's; NULL: none. */
+/* Parameters of attention other than q, k and v: the table of distance_bias that the call reads, and sinks (1, H),
+ * which replace the call's; NULL: none. */
 struct qkv_attend_learned {
     struct qkv_tensor *distance_bias, *sinks;
 };
-/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv), or as many rows as ragged queries have. The call is `attend`, whose heads, sizes, intervals, masks and biases must outlive the tape; q, k,
- * v, y, lse and the dropout key are filled in here, and dropout is applied when the tape trains. dattention_bias: the gradient of the
- * attention_bias, in its strides, which backward adds to; NULL: not wanted. kept: where to leave the call that was made, lse kept, for
- * qkv_attend_weights to look at as long as the memory of the tape lasts; NULL: nowhere. */
+/* softmax(q·kᵀ…)·v: (B·Tq, H·Dv), or as many rows as ragged queries have. `attend` is the call, whose heads, sizes,
+ * intervals, masks and biases must outlive the tape; the operator sets q, k, v, y, lse and the dropout key, and applies
+ * dropout when the tape trains. dattention_bias: backward adds the gradient of attention_bias here, in its strides;
+ * NULL: not wanted. kept: receives the call as it ran, with lse, for qkv_attend_weights; it is valid as long as the
+ * memory of the tape. NULL: not wanted. */
 struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, struct qkv_columns k,
                                  struct qkv_columns v, const struct qkv_attend *attend,
                                  struct qkv_attend_learned learned, float *dattention_bias,
@@ -361,13 +377,13 @@ struct qkv_tensor *qkv_op_gated(struct qkv_tape *tape, struct qkv_tensor *x, enu
 
 /* ---- experts (route.c, experts.c) ---- */
 
-/* Which of E experts each of N rows goes through. In the memory of the tape. */
+/* Which of E experts each of N rows goes through. The arrays are in the tape's memory. */
 struct qkv_routing {
     size_t N, experts, top_k;
-    int32_t *chosen; /* (N, top_k): the best one first */
-    int32_t *slot;   /* (N, top_k): where a row stands among those of the experts, one after the other */
-    int32_t *row;    /* (N·top_k): which row stands there */
-    int32_t *start;  /* (experts + 1): where each expert's rows begin; they are in order */
+    int32_t *chosen; /* (N, top_k): the experts of a row, the one with the best score first */
+    int32_t *slot;   /* (N, top_k): where that expert's copy of the row is in the list of rows sorted by expert */
+    int32_t *row;    /* (N·top_k): the row at each place of that list */
+    int32_t *start;  /* (experts + 1): where each expert's rows begin in that list; an expert's rows are in order */
 };
 struct qkv_route_options { /* as in struct qkv_experts_spec */
     size_t top_k, groups, top_groups;
@@ -375,95 +391,98 @@ struct qkv_route_options { /* as in struct qkv_experts_spec */
     enum qkv_group_score group_score;
     bool normalize;
     float scale;
-    float balance, z; /* gradients of losses, over the number of sequences that they are a mean of; 0: none */
-    const struct qkv_rows *rows; /* the sequences that these are of; NULL: no losses */
-    const int32_t *lengths;      /* where padding is computed, how many of a sequence's rows count; NULL: all */
-    uint64_t *loads;             /* (experts): the rows of each are added where the tape records; NULL: nowhere */
-    const char *name;            /* for messages: of the router */
+    float balance, z;            /* gradients of the losses, divided by the sequences of their mean; 0: no loss */
+    const struct qkv_rows *rows; /* the sequences that the rows belong to; NULL: no losses */
+    const int32_t *lengths;      /* where padding is computed: how many rows of a sequence count; NULL: all */
+    uint64_t *loads;             /* (experts): a recording tape adds the rows of each expert here; NULL: nowhere */
+    const char *name;            /* of the router, for messages */
 };
-/* logits (N, E), fp32; correction (1, E) or NULL: the weights (N, top_k) of the chosen, and who they are. QKV_NUMBER where a logit is no
- * finite number. */
+/* logits (N, E), fp32; correction (1, E) or NULL. Returns the weights (N, top_k) of the chosen experts; *routing says
+ * which they are. Fails with QKV_NUMBER where a logit is not finite. */
 struct qkv_tensor *qkv_op_route(struct qkv_tape *tape, struct qkv_tensor *logits, struct qkv_tensor *correction,
                                 const struct qkv_route_options *options, const struct qkv_routing **routing);
-/* x (N, C): Σ over the chosen of weight · down(act(up(x))), in the order of experts, (N, C) fp32; kind and limit as of qkv_op_linear_activation. The weights of
- * experts are op/weights.h's. */
+/* x (N, C): Σ over the chosen experts of weight · down(act(up(x))), in the order of experts, (N, C) fp32; kind, gated
+ * and limit as in qkv_op_linear_activation. op/weights.h has the weights of experts. */
 struct qkv_expert_weights;
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
                                   const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
                                   enum qkv_ffn_kind kind, bool gated, float limit);
-/* x (N, C) times sigmoid(gate), gate (N, 1): fp32 both. */
+/* x (N, C) times sigmoid(gate), gate (N, 1): both fp32. */
 struct qkv_tensor *qkv_op_row_gate(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *gate);
-/* Σ a·b of n numbers, in an order of n alone (row_gate.c). */
+/* Σ a·b of n numbers, in an order that depends on n alone (row_gate.c). */
 float qkv_dot(const float *a, const float *b, size_t n);
 
-/* x + scale·f. Takes f's storage for the sum: f must be the output of an operator that does not need its own output again
- * (linear, norm, dropout, embed), and nobody else's. */
+/* x + scale·f. The sum overwrites f's storage: f must be the output of an operator whose backward does not read its
+ * output (linear, norm, dropout, embed), and nothing else may use f. */
 struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *f, float scale);
 
-/* Inverted dropout, in place, when the tape trains and rate > 0; else x itself. As with add, x must be the output of
- * linear, embed or an activation and nobody else's; it may be bf16. */
+/* Inverted dropout, in place, when the tape trains and rate > 0; else x itself. x must be the output of linear, embed
+ * or an activation, and nothing else may use it; it may be bf16. */
 struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate);
 
-/* x (B·T, C) to (B, C): the first position, the last one, or the mean over the positions before lengths[b] (NULL: T). A row of length 0
- * gives zeros. */
+/* x (B·T, C) to (B, C): the first position, the last one, or the mean over the positions before lengths[b] (NULL: T). A
+ * sequence of length 0 gives zeros. */
 struct qkv_tensor *qkv_op_pool(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind, size_t B, size_t T,
                                const int32_t *lengths);
-/* The same of rows (N, C) without padding. */
+/* The same for rows (N, C) without padding. */
 struct qkv_tensor *qkv_op_pool_rows(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_pool kind,
                                     const struct qkv_rows *rows);
 
 /* ---- rows of ragged batches (rows.c) ---- */
 /* The sum of the lengths (B), each at most T; NULL: B·T. */
 size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths);
-/* The N rows that the lengths say, in the memory of the tape, whose batch they become. With the numbers of documents (B,T), positions
- * begin again where the number changes. A dry run does not read lengths and documents. most: rows of
- * all batches that will come; 0: B·T. */
+/* The N rows of sequences of these lengths, in the memory of the tape, whose batch they become. documents (B,T), or
+ * NULL: positions begin at 0 again where the number of the document changes. A dry run reads neither lengths nor
+ * documents. most: the maximum number of rows of all batches to come; 0: B·T. */
 const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
                                      const int32_t *documents, size_t N, size_t most);
-/* Of values (B,T) those of the rows: (N); the values themselves where there is no padding. */
+/* The values of the rows, (N), out of values (B,T); `values` itself where there is no padding. */
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values);
-/* The first N rows of a matrix (B·T, columns) go to their places; the others become zeros. */
+/* Moves the first N rows of a matrix (B·T, columns) to their places; all other rows become zeros. */
 void qkv_rows_spread(struct qkv_tape *tape, const struct qkv_rows *rows, float *matrix, size_t columns);
 
-/* x (N, C): the rows index[0] … of it, (count, C); a row may be chosen several times. fp32. The index must outlive the tape. */
+/* x (N, C) to (count, C), fp32: row i is row index[i] of x; a row may occur several times. The index must outlive the
+ * tape. */
 struct qkv_tensor *qkv_op_gather(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t count);
-/* x (N, C): (rows, C) with row n of x at index[n], no place twice, and zeros elsewhere. */
+/* x (N, C) to (rows, C): row n of x goes to row index[n], each index once; all other rows are zeros. */
 struct qkv_tensor *qkv_op_scatter(struct qkv_tape *tape, struct qkv_tensor *x, const int32_t *index, size_t rows);
 
-/* Windows of a convolution over the positions of B sequences: sequence b of x is rows x_start[b] … x_start[b + 1] − 1, of which the first
- * count[b] are there and others read as zeros; of the output, rows y_start[b] … The arrays, (B + 1) and (B), must outlive the tape. */
+/* Windows of a convolution over the positions of B sequences. Sequence b of x begins at row x_start[b] and has count[b]
+ * rows; rows up to x_start[b + 1] that are missing read as zeros. Its output begins at row y_start[b]. The arrays, (B +
+ * 1) and (B), must outlive the tape. */
 struct qkv_unfold_options {
-    size_t B, kernel, stride, rows; /* an odd kernel; rows of the output */
+    size_t B, kernel, stride, rows; /* kernel is odd; rows: of the output */
     const int32_t *x_start, *count, *y_start;
 };
-/* x (M, C), fp32 or bf16: (rows, C·kernel), window t of a sequence being around its position t·stride, channel by channel. order: of the
- * output's rows, or NULL. */
+/* x (M, C), fp32 or bf16, to (rows, C·kernel): window t of a sequence is centred on its position t·stride and lists the
+ * window channel by channel. order: of the output's rows, or NULL. */
 struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_unfold_options *options,
                                  const struct qkv_row_order *order);
 
-/* What becomes of scores: a score s becomes cap·tanh(scale·s / cap). */
+/* A softcap of scores: a score s becomes cap·tanh(scale·s / cap). */
 struct qkv_softcap {
     float scale; /* 0: 1 */
-    float cap;   /* 0: none, scale·s */
+    float cap;   /* 0: no cap, the score becomes scale·s */
 };
-/* x of any shape, fp32; x itself where nothing becomes of it. */
+/* x of any shape, fp32; returns x itself where the options change nothing. */
 struct qkv_tensor *qkv_op_softcap(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_softcap *options);
 
-/* What a loss gives. */
+/* The result of a loss. */
 struct qkv_loss {
-    double sum;     /* over the targets that count, not divided */
-    size_t counted; /* how many */
+    double sum;     /* over the counted targets, not divided */
+    size_t counted; /* targets that are not QKV_IGNORE */
 };
 struct qkv_cross_entropy_options {
-    const int32_t *targets; /* (N), QKV_IGNORE does not count; NULL: no loss, logits only */
+    const int32_t *targets; /* (N), QKV_IGNORE is not counted; NULL: no loss, logits only */
     float scale;            /* the gradient is that of scale·Σ loss */
     float smoothing; /* e: loss is (1 − e)·(−log p[target]) + e·mean over all of −log p (Szegedy et al. 2016) */
-    float *logits;   /* (N, V) to be filled, or NULL */
+    float *logits;   /* (N, V): receives the scores; NULL: not wanted */
     struct qkv_softcap softcap; /* of the scores */
 };
-/* Scores softcap(x·weightᵀ + bias) of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in chunks of rows
- * so that all scores are never held at once (unless asked for). A recording tape computes the gradient on the way
- * (a loss is where backward starts, so it is known). */
+/* Scores softcap(x·weightᵀ + bias) of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in
+ * chunks of rows, so that memory holds a chunk of scores at a time unless `logits` asks for all. A recording tape
+ * computes the gradient in forward: a loss is where backward starts, so the gradient of its output is known. */
+
 void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                           struct qkv_tensor *bias, const struct qkv_cross_entropy_options *options,
                           struct qkv_loss *loss);
