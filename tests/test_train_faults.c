@@ -91,7 +91,7 @@ static void a_router_without_numbers_is_named_with_its_step(void **state) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         if (!strcmp(qkv_model_parameter(model, i)->name, name)) qkv_model_weights_mutable(model, i)[3] = NAN;
     assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
-    assert_message(ctx, "decoder.layers.1.ffn.router.weight: row 0 has a score that is no finite number, at step 2");
+    assert_message(ctx, "decoder.layers.1.ffn.router.weight: row 0 has a score that is not finite, at step 2");
     assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);
     qkv_trainer_free(trainer);
 }

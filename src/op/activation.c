@@ -1,16 +1,17 @@
-/* activation: y = act(x), and gated: y = act(gate)·up with gate and up side by side in x (N, 2F).
+/* activation: y = act(x), or gated: y = act(gate)·up with gate and up side by side in x (N, 2F).
  *
- * act is that of a kind of feed-forward (QKV_FFN_LIST); gated with SiLU it is SwiGLU, with GELU GeGLU (Shazeer 2020); a gate may
- * clamp what it reads. Backward from x, which is kept: dx = dy·act'(x); dgate = dy·up·act'(gate), dup = dy·act(gate). In fp32 a product
- * that makes x for its activation alone, without a gate, leaves act'(x) in its place: forward has most of it at hand. */
+ * act is that of a kind of feed-forward (QKV_FFN_LIST): gated with SiLU it is SwiGLU, with GELU GeGLU (Shazeer 2020).
+ * Some gates clamp their input. Backward reads x, which is saved: dx = dy·act'(x); dgate = dy·up·act'(gate), dup =
+ * dy·act(gate). Where a product in fp32 makes x for an activation without a gate alone, forward replaces x by act'(x),
+ * most of which it has computed already. */
 #include "op/linear.h"
 
 enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 
-/* In bf16, so many numbers at a time are widened. */
+/* Numbers of bf16 that are widened to fp32 at a time. */
 enum { PART = 512 };
 
-/* n numbers of x from `at` on: where they lie, or widened to `part`. */
+/* n numbers of x from `at` on: fp32 where they are, bf16 widened into `part`. */
 static const float *part_of_x(const struct qkv_activation_rows *o, size_t at, size_t n, float part[PART]) {
     if (o->dtype == QKV_F32) return (const float *)o->x + at;
     o->kernels->widen(part, (const uint16_t *)o->x + at, n);
@@ -122,7 +123,7 @@ static struct qkv_cost activation_cost(const struct qkv_node *node, bool backwar
 
 /* ---- activation ------------------------------------------------------------------------------------------------- */
 
-/* Any shape will do. */
+/* The check of an activation without a gate: any shape is allowed. */
 enum qkv_status qkv_check_activation(struct qkv_tape *tape, struct qkv_node *node) {
     (void)node;
     return tape->status;
@@ -168,7 +169,7 @@ struct qkv_cost qkv_cost_gated(const struct qkv_node *node, bool backward) {
 
 /* ---- fused with the product that makes the input ---------------------------------------------------------------- */
 
-/* Of rows × columns of the output, which a product has just made the input of. */
+/* Computes rows × columns of the output, whose input a product has just completed. */
 static void finish_elements(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column,
                             size_t columns) {
     const struct qkv_activation_epilogue *f = (const struct qkv_activation_epilogue *)(const void *)epilogue;
@@ -219,7 +220,7 @@ void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kin
         qkv_parallel_range(ctx, rows * F, ELEMENTS_A_PIECE, backward_elements, &o);
 }
 
-/* ---- builders ------------------------------------------------------------------------------------------------------- */
+/* ---- builders ---------------------------------------------------------------------------------------------------- */
 
 bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated, float limit,
                          struct qkv_node *node) {

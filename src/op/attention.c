@@ -1,7 +1,7 @@
 /* attend: y = softmax(scale·q·kᵀ, masked and biased)·v, the fused operator of kernel/attend.c on the tape.
  *
  * q (B·Tq, …), k and v (B·Tk, …) hold their heads side by side in some of their columns, often all three in one tensor;
- * y (B·Tq, H·Dv). Only the log-sum-exp of each row is kept for backward (Dao et al. 2022), beside q, k, v and y themselves. */
+ * y (B·Tq, H·Dv). Backward reads q, k, v, y and the log-sum-exp of each row (Dao et al. 2022). */
 #include "op/op.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ struct attend {
     float *dattention_bias;
 };
 
-/* `rows`: of x that each batch row has. */
+/* Heads of x; `rows`: rows of x per sequence. */
 static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t rows, size_t D) {
     if (data) {
         data = (char *)data + c.column * qkv_dtype_size(dtype);
@@ -41,7 +41,7 @@ static void zero_body(void *argument, size_t item, int thread) {
     memset(f->data, 0, f->count * sizeof(float));
 }
 
-/* Sums of each sequence, to which the kernels add: those of the table of distances go on where the layers before left off, */
+/* The gradient of the table of distance_bias, (B,H,entries): kernels add to what earlier layers have left there. */
 static float *attention_distances(struct qkv_tape *tape, const struct attend *o, enum qkv_status *status) {
     bool accumulate;
     float *sums = qkv_gradient_out(tape, o->learned.distance_bias, &accumulate, status);
@@ -52,7 +52,7 @@ static float *attention_distances(struct qkv_tape *tape, const struct attend *o,
     return sums;
 }
 
-/* and those of sinks begin anew, (B,H). */
+/* The gradient of sinks, (B,H), zeroed. */
 static float *attention_sinks(struct qkv_tape *tape, const struct attend *o) {
     struct fill f = {.count = o->kernel.B * o->kernel.H};
     f.data = qkv_tape_take(tape, f.count, sizeof(float));
@@ -60,8 +60,8 @@ static float *attention_sinks(struct qkv_tape *tape, const struct attend *o) {
     return f.data;
 }
 
-/* The gradients are either all overwritten or all added to: where they differ, the new ones start from zero. That of the
- * attention_bias is always added to. */
+/* The kernels either overwrite all gradients or add to all of them. Where the inputs differ in this, new gradients
+ * start from zero and all are added to. The gradient of attention_bias is always added to. */
 enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_columns *parts[3] = {&o->q, &o->k, &o->v};
@@ -74,7 +74,7 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
         while (!attention_same(*parts[first], *parts[i])) {
             first++;
         }
-        if (first < i) { /* its tensor came before: same storage, same state */
+        if (first < i) { /* an earlier input is part of the same tensor: same storage, same state */
             gradients[i] = gradients[first];
             accumulates[i] = accumulates[first];
             continue;
@@ -116,14 +116,15 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     return status;
 }
 
-/* Rows of ragged queries or keys, all sequences together; of arrays that a dry run cannot read, those of the tensor. */
+/* Rows of ragged queries or keys, of all sequences together. A dry run cannot read `start`: it takes the tensor's
+ * rows. */
 static size_t attention_rows(const struct qkv_tape *tape, const int32_t *start, size_t B, struct qkv_columns c,
                              size_t rectangular) {
     if (!start) return rectangular;
     return tape->ctx->dry || start[B] < 0 ? c.x->rows : (size_t)start[B];
 }
 
-/* Keys and values of a call are those of its pages, or tensors of B·Tk rows. */
+/* Rows of keys and values: those of the pages, or of tensors with B·Tk rows. */
 static size_t attention_key_rows(const struct qkv_tape *tape, const struct qkv_attend *a, struct qkv_columns c) {
     if (a->pages.lists) return a->pages.count * a->pages.positions;
     return attention_rows(tape, a->k_start, a->B, c, a->B * a->Tk);
@@ -173,10 +174,10 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     return !tape->status ? qkv_attend_forward(tape->ctx, tape->arena, a) : tape->status;
 }
 
-/* Of one head. */
+/* Pairs of a query and a key that one head of the call computes, of all sequences together. */
 static double attend_pairs(const struct qkv_attend *a) {
     double sum = 0;
-    if (a->pairs > 0) return a->pairs; /* a dry run can read no rows */
+    if (a->pairs > 0) return a->pairs; /* the caller counted them: a dry run cannot read lengths */
     const size_t rows = a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq;
     for (size_t r = 0, b = 0; r < rows; r++) {
         while (a->q_start ? r >= (size_t)a->q_start[b + 1] : r >= (b + 1) * a->Tq) b++;
@@ -187,7 +188,7 @@ static double attend_pairs(const struct qkv_attend *a) {
     return sum;
 }
 
-/* q·k and weights·v forward; backward q·k again, dy·v, and the gradients of q, k and v. */
+/* Forward computes q·k and weights·v; backward computes q·k again, dy·v, and the gradients of q, k and v. */
 struct qkv_cost qkv_cost_attend(const struct qkv_node *node, bool backward) {
     const struct attend *o = node->saved;
     const double D = (double)o->kernel.D, Dv = (double)o->kernel.Dv;

@@ -1,6 +1,6 @@
-/* clip: some columns of a tensor clamped to ±limit, in place, as MPT and OLMo do with queries, keys and values.
+/* clip: clamps some columns of a tensor to ±limit, in place, as MPT and OLMo clamp queries, keys and values.
  *
- * y = max(−limit, min(limit, x)); dx = dy where |x| <= limit, else 0. Backward needs a bit for each number. */
+ * y = max(−limit, min(limit, x)); dx = dy where |x| <= limit, else 0. Backward needs one bit per number. */
 #include "op/op.h"
 
 enum { ROWS_A_PIECE = 16 };
@@ -8,12 +8,12 @@ enum { ROWS_A_PIECE = 16 };
 struct clip {
     size_t column, width;
     float limit;
-    uint8_t *inside; /* (N, ceil(width / 8)), kept for backward; NULL: there is none */
-    /* while it runs */
+    uint8_t *inside; /* (N, ceil(width / 8)): the bits for backward; NULL: backward will not run */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     void *x;
     enum qkv_dtype dtype;
-    float *rows; /* bf16: of each thread, the columns of a row */
+    float *rows; /* bf16: for each thread, the columns of a row as fp32 */
     size_t columns;
 };
 
@@ -59,8 +59,8 @@ enum qkv_status qkv_check_clip(struct qkv_tape *tape, struct qkv_node *node) {
     const struct clip *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
     if (o->column + o->width <= x->columns && o->limit > 0) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "clip: %zu columns from column %zu to ±%g, of x (%zu,%zu)", o->width,
-                    o->column, (double)o->limit, x->rows, x->columns);
+    return qkv_fail(tape->ctx, QKV_SHAPE, "clip: %zu columns from column %zu on, limit %g, do not fit x (%zu,%zu)",
+                    o->width, o->column, (double)o->limit, x->rows, x->columns);
 }
 
 enum qkv_status qkv_forward_clip(struct qkv_tape *tape, struct qkv_node *node) {
@@ -83,7 +83,7 @@ enum qkv_status qkv_backward_clip(struct qkv_tape *tape, struct qkv_node *node) 
     struct clip o = clip_of(tape, node);
     bool accumulate;
     enum qkv_status status = QKV_OK;
-    /* x has no other user, so what came to the output is all there is. */
+    /* x has no other user, so the gradient of the output is complete and becomes that of x in place. */
     o.x = qkv_gradient_out(tape, node->output, &accumulate, &status);
     if (status) return status;
     qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, clip_backward_rows, &o);

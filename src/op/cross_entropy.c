@@ -1,13 +1,14 @@
-/* cross_entropy: the head and its loss in one, and inner_product: the loss of a model without a head.
+/* cross_entropy: the head and its loss in one operator; and inner_product, the loss of a model without a head.
  *
- * scores = x·Wᵀ + b, or those after a softcap (softcap.c), x (N, C), W (V, C); loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that count.
- * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
- * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
- * Rows are taken in chunks, so a vocabulary of 50,000 needs the scores of a few hundred rows at a time and never all of them
- * with all of their gradient. The gradient is made chunk by chunk while the scores are at hand; a loss is where backward
- * starts, so nothing that comes later could change it. Where the rows have an order (--groups), chunks are of one group: sums go on
- * from chunk to chunk, in a copy of the gradient for each level of the tree of groups. Where those copies would take more memory than
- * the scores of all rows, there is one chunk. No bit depends on it. */
+ * scores = x·Wᵀ + b, after a softcap if there is one (softcap.c), x (N, C), W (V, C); loss = Σ_n lse(scores[n]) −
+ * scores[n][target[n]] over the targets that are not QKV_IGNORE. Gradient of s·loss: dscores[n] = s·(softmax(scores[n])
+ * − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x. With label smoothing e (Szegedy et al. 2016), onehot becomes
+ * q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores. The operator runs over chunks of rows: a vocabulary of
+ * 50,000 needs memory for the scores of a few hundred rows, not for all scores and all their gradients. Forward
+ * computes the gradient of a chunk while it has the scores; a loss is where backward starts, so no later node can
+ * change that gradient. Where the rows have an order of groups, a chunk never spans two groups: sums go on from chunk
+ * to chunk, in a copy of the gradient per level of the tree of groups. Where those copies would take more memory than
+ * the scores of all rows, there is one chunk. The size of chunks changes no bit. */
 #include "op/linear.h"
 #include "op/softcap.h"
 
@@ -15,9 +16,10 @@
 
 enum {
     CHUNK_FLOATS = 16 << 20,
-    ORDERED_ROWS = 1024, /* most of a chunk of a group */
-    ORDERED_CUT =
-        64, /* such a chunk ends at a multiple of it, counted in its sequence, where kernels begin their sums */
+    /* the maximum number of rows in a chunk of ordered rows */
+    ORDERED_ROWS = 1024,
+    /* such a chunk ends at a multiple of ORDERED_CUT rows of its sequence, where kernels begin a new partial sum */
+    ORDERED_CUT = 64,
     ROWS_A_PIECE = 4,
     ELEMENTS_A_PIECE = 16384,
     COLUMNS_A_PART = 512
@@ -34,7 +36,7 @@ struct chunk {
     const struct qkv_softcap *softcap; /* NULL: none */
 };
 
-/* Of scores that a product has just made. */
+/* The epilogue that applies the softcap to each block of scores. */
 struct capped {
     struct qkv_epilogue epilogue; /* first */
     const struct qkv_kernels *kernels;
@@ -51,7 +53,8 @@ static void cap_scores(const struct qkv_epilogue *epilogue, size_t row, size_t r
     }
 }
 
-/* The sums of the scores of a piece's rows from n on, the last one perhaps several times. The additions of one row wait for each other. */
+/* The sums of the scores of up to ROWS_A_PIECE rows from n on; missing rows repeat the last one. Four sums run side by
+ * side because the additions of one sum wait for each other. */
 static void sum_scores(const struct chunk *c, size_t n, size_t rows, double sums[ROWS_A_PIECE]) {
     const float *scores[ROWS_A_PIECE];
     double a = 0, b = 0, d = 0, e = 0;
@@ -63,20 +66,20 @@ static void sum_scores(const struct chunk *c, size_t n, size_t rows, double sums
     sums[0] = a, sums[1] = b, sums[2] = d, sums[3] = e;
 }
 
-/* lse − Σ q·scores of one row; sum: of its scores, with smoothing. */
+/* lse − Σ q·scores of one row; sum: the sum of its scores, for smoothing. */
 static float row_loss(const struct chunk *c, const float *scores, size_t target, float lse, double sum) {
     if (c->smoothing == 0) return lse - scores[target];
     const double e = (double)c->smoothing;
     return (float)((double)lse - (1 - e) * (double)scores[target] - e * sum / (double)c->V);
 }
 
-/* s·(softmax − q) of one row; in place of its scores, perhaps. */
+/* dscores = s·(softmax − q) of one row; dscores may be scores. */
 static void row_gradient(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
     c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->smoothing / (float)c->V * c->scale, c->V);
     dscores[target] -= (1 - c->smoothing) * c->scale;
 }
 
-/* The same of scores before their softcap, part by part, as the scores may be overwritten. */
+/* The same with the slope of the softcap. It works part by part, as dscores may overwrite scores. */
 static void row_gradient_capped(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
     float capped[COLUMNS_A_PART];
     const float share = c->smoothing / (float)c->V * c->scale;
@@ -157,7 +160,7 @@ struct gradients {
     struct qkv_linear_carry carry; /* of dweight */
 };
 
-/* One chunk of rows: scores, loss, gradient. */
+/* Computes scores, losses and gradients of one chunk of rows. */
 static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor *x, size_t first, size_t rows,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
                                  const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g,
@@ -186,7 +189,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                                      g->dbias, order, g->carry);
 }
 
-/* ---- chunks of ordered rows --------------------------------------------------------------------------------------------- */
+/* ---- chunks of ordered rows -------------------------------------------------------------------------------------- */
 
 struct groups {
     struct qkv_tape *tape;
@@ -194,16 +197,17 @@ struct groups {
     const struct qkv_cross_entropy_options *options;
     const struct gradients *gradients;
     float *scratch, *losses;
-    size_t chunk;            /* most rows */
+    size_t chunk;            /* the maximum number of rows in a chunk */
     size_t *start, first[2]; /* the order of a chunk: one group, (sequences + 1) */
-    float *level
-        [QKV_ORDER_LEVELS]; /* gradients of weight and bias; none with one group, whose sums go on where they are kept */
+    /* gradients of weight and bias per level of the tree; unused with one group, whose sums add to the gradient
+     * itself */
+    float *level[QKV_ORDER_LEVELS];
 };
 
 struct addition {
     const struct qkv_kernels *kernels;
     float *to;
-    const float *from; /* NULL: to become zeros */
+    const float *from; /* NULL: `to` becomes zeros */
 };
 
 static void add_elements(void *argument, size_t begin, size_t end, int thread) {
@@ -220,7 +224,8 @@ static void groups_add(const struct groups *w, float *to, const float *from, siz
     if (to) qkv_parallel_range(w->tape->ctx, count, ELEMENTS_A_PIECE, add_elements, &a);
 }
 
-/* Where a chunk from row `begin` of sequence *q on ends, and its order; *q becomes the sequence that the next one begins in. */
+/* The end of the chunk that begins at row `begin` of sequence *q; sets the order of the chunk. *q becomes the sequence
+ * in which the next chunk begins. */
 static size_t groups_cut(struct groups *w, size_t begin, size_t end, size_t *q) {
     const struct qkv_order *order = &w->x->order->sums;
     size_t to = begin, count = 0;
@@ -232,7 +237,7 @@ static size_t groups_cut(struct groups *w, size_t begin, size_t end, size_t *q) 
             continue;
         }
         if (left / ORDERED_CUT == 0 && to > begin) {
-            count--; /* none of it */
+            count--; /* the chunk has no row of this sequence */
             break;
         }
         to += left / ORDERED_CUT * ORDERED_CUT;
@@ -252,7 +257,7 @@ static enum qkv_status groups_chunk(struct groups *w, size_t first, size_t rows,
     return run_chunk(w->tape, w->x, first, rows, w->weight, w->bias, w->scratch, w->options, w->losses, g, &order);
 }
 
-/* The rows of one group, and what becomes of their sums. */
+/* Runs the rows of one group and adds its sums to the tree. */
 static enum qkv_status groups_run(struct groups *w, size_t group) {
     const struct qkv_order *order = &w->x->order->sums;
     const size_t V = w->weight->rows, floats = V * w->weight->columns, end = order->start[order->first[group + 1]];
@@ -279,7 +284,7 @@ static enum qkv_status groups_run(struct groups *w, size_t group) {
     return status;
 }
 
-/* A dry run knows no groups: it goes through chunks of all sizes. */
+/* A dry run knows no groups: it measures chunks of all sizes. */
 static enum qkv_status run_groups(struct groups *w) {
     const struct qkv_order *order = &w->x->order->sums;
     const size_t floats = w->weight->rows * (w->weight->columns + 1);
@@ -295,29 +300,30 @@ static enum qkv_status run_groups(struct groups *w) {
     return status;
 }
 
-/* Whether the gradient of the weight can go where sums of parts wait, chunk by chunk. */
+/* Whether chunks may write the weight's gradient to weight->carry. */
 static bool groups_carry(const struct qkv_tape *tape, const struct qkv_tensor *x, size_t chunk) {
     struct qkv_order order = x->order->sums;
     order.terms = chunk;
     return order.groups == 1 && qkv_order_carries(tape->ctx, &order);
 }
 
-/* Most rows of a chunk of ordered rows; all of them where that takes less memory. */
+/* The maximum number of rows in a chunk of ordered rows: all rows where that takes less memory than chunks and
+ * levels. */
 static size_t groups_rows(const struct qkv_tensor *x, const struct qkv_tensor *weight, size_t chunk) {
-    const size_t groups = x->order->sums.groups, most = chunk < ORDERED_ROWS ? chunk : ORDERED_ROWS;
-    const size_t rows = most / ORDERED_CUT ? most / ORDERED_CUT * ORDERED_CUT : ORDERED_CUT;
+    const size_t groups = x->order->sums.groups, max = chunk < ORDERED_ROWS ? chunk : ORDERED_ROWS;
+    const size_t rows = max / ORDERED_CUT ? max / ORDERED_CUT * ORDERED_CUT : ORDERED_CUT;
     const size_t copies = groups > 1 ? qkv_order_levels(groups) * (weight->columns + 1) : 0;
     return rows + copies < x->rows ? rows : x->rows;
 }
 
-/* ---- the operator --------------------------------------------------------------------------------------------------------- */
+/* ---- the operator ------------------------------------------------------------------------------------------------ */
 
 struct cross_entropy {
     struct qkv_cross_entropy_options options;
-    struct qkv_loss *loss; /* the caller's: gone once forward has run */
+    struct qkv_loss *loss; /* the caller's: valid while forward runs */
 };
 
-/* Counts the targets on the way. */
+/* The check of all targets also counts them. */
 enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
     struct cross_entropy *s = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
@@ -326,7 +332,7 @@ enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *
     return check_targets(tape, s->options.targets, x->rows, weight->rows, &s->loss->counted);
 }
 
-/* Where the gradients go. */
+/* Sets the buffers that gradients are added to. */
 static enum qkv_status take_gradients(struct qkv_tape *tape, struct qkv_node *node, struct gradients *g) {
     struct qkv_tensor *weight = node->inputs[1];
     bool always;
@@ -377,7 +383,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     return tape->status;
 }
 
-/* Everything is there already: see the top. */
+/* Forward has computed all gradients. */
 enum qkv_status qkv_backward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
     (void)node;
     return tape->status;
@@ -403,13 +409,13 @@ void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qk
     }
 }
 
-/* ---- inner_product -------------------------------------------------------------------------------------------------- */
+/* ---- inner_product ----------------------------------------------------------------------------------------------- */
 
 struct inner_product {
     const float *g;
     float scale;
-    struct qkv_loss *loss; /* the caller's: gone once forward has run */
-    /* while it runs */
+    struct qkv_loss *loss; /* the caller's: valid while forward runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     const float *x;
     float *dx;
@@ -443,7 +449,7 @@ static struct inner_product inner_product_of(const struct qkv_tape *tape, const 
 
 enum qkv_status qkv_check_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
     if (node->inputs[0]->dtype == QKV_F32) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "inner_product: x is bf16, but the product is one of fp32 numbers");
+    return qkv_fail(tape->ctx, QKV_SHAPE, "inner_product: x is bf16, but the product needs fp32 numbers");
 }
 
 enum qkv_status qkv_forward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {

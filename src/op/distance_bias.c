@@ -1,8 +1,8 @@
-/* distance_bias: a table of biases by distance out of the weights that distances share, y[h][d] = factors[d]·weight[rows[d]][h]: buckets
- * of distances (Raffel et al. 2020), distances themselves, slopes (Press et al. 2022).
+/* distance_bias: the table of biases by distance, y[h][d] = factors[d]·weight[rows[d]][h]. The weight has a row per
+ * bucket of distances (Raffel et al. 2020), per distance, or one row of slopes (Press et al. 2022).
  *
- * weight (R, H), y (H, count). y's gradient is kept for each sequence by itself, as all layers of a stack add to it; backward makes
- * the weight's of each, and adds these in the order of the sequences. */
+ * weight (R, H), y (H, count). All layers of a stack add to y's gradient, which is stored per sequence; backward
+ * computes the weight's gradient of each sequence, and adds these in the order of the sequences. */
 #include "op/op.h"
 
 #include <string.h>
@@ -13,15 +13,15 @@ struct distance_bias {
     const struct qkv_row_order *order;
 };
 
-/* While it runs. */
+/* The work of one run. */
 struct distance_work {
     const struct distance_bias *o;
     const struct qkv_kernels *kernels;
     const struct qkv_tensor *weight;
     size_t H, count;
     float *y;        /* forward */
-    const float *dy; /* backward: (B,H,count), */
-    float *parts;    /* and what each sequence gives, (B,R,H) */
+    const float *dy; /* backward: (B,H,count) */
+    float *parts;    /* backward: the weight's gradient of each sequence, (B,R,H) */
 };
 
 static float distance_factor(const struct distance_work *w, size_t d) {
@@ -35,7 +35,7 @@ static float distance_weight(const struct distance_work *w, size_t row, size_t h
     return x;
 }
 
-/* Neighbours are often of one row, so its number is found once. */
+/* Neighbouring distances often share a row, so the row is looked up once per run of them. */
 static void distance_forward_head(void *argument, size_t h, int thread) {
     (void)thread;
     const struct distance_work *w = argument;
@@ -72,7 +72,7 @@ static struct distance_work distance_work(const struct qkv_tape *tape, const str
 enum qkv_status qkv_check_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
     const struct distance_bias *o = node->saved;
     if (o->map.rows || tape->ctx->dry) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_ARGUMENT, "distance_bias: there is no map from distances to rows of the weight");
+    return qkv_fail(tape->ctx, QKV_ARGUMENT, "distance_bias: no map from distances to rows of the weight is given");
 }
 
 enum qkv_status qkv_forward_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {

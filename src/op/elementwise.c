@@ -1,15 +1,15 @@
 /* add: y = x + s·f, the residual connection (He et al. 2016); dropout: y = x·m/(1 − p) (Srivastava et al. 2014).
  *
- * add's gradient goes to both sides, to f times s; unchanged where s is 1. dropout's mask is a function of its key and the element's number
- * (kernel.h); forward keeps a bit of each element for backward, as reading it is much less work than to make the mask again. Both write
- * over an input that nobody needs again. */
+ * add's gradient goes to both inputs, to f times s. dropout's mask is a function of its key and the element's number
+ * (kernel.h); forward saves one bit per element for backward, as reading it is much less work than making the mask
+ * again. Both operators write over an input that no other node reads. */
 #include "op/op.h"
 
 enum { ELEMENTS_A_PIECE = 16384 };
 
 struct add {
     struct qkv_context *ctx;
-    float scale; /* of f: alone what a node saves */
+    float scale; /* of f; the only field that a node saves */
     float *y;
     const float *x;
 };
@@ -70,7 +70,7 @@ enum qkv_status qkv_backward_add(struct qkv_tape *tape, struct qkv_node *node) {
     return status;
 }
 
-/* Backward only hands on, but where there is a scale. */
+/* Backward passes the gradient on without reading it, unless there is a scale. */
 struct qkv_cost qkv_cost_add(const struct qkv_node *node, bool backward) {
     const struct qkv_tensor *x = node->inputs[0], *f = node->inputs[1];
     if (backward) {
@@ -92,19 +92,19 @@ struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struc
     return qkv_tape_run(tape, &node);
 }
 
-/* In bf16, so many numbers at a time are widened: whole bytes of bits. */
+/* Numbers of bf16 that are widened to fp32 at a time: a multiple of 8, so that parts begin at whole bytes of bits. */
 enum { PART = 512 };
 
 struct dropout {
     const struct qkv_kernels *kernels;
     float rate;
     uint32_t key[2];
-    const int32_t *place; /* of each row, by which its elements are numbered; NULL: its own number */
-    uint8_t *kept;        /* (N, ceil(columns / 8)): which elements stay, for backward; NULL: it will not run */
-    /* while it runs */
+    const int32_t *place; /* the place b·T + t of each row, which numbers its elements; NULL: the row's own number */
+    uint8_t *kept;        /* (N, ceil(columns / 8)): which elements are not dropped; NULL: backward will not run */
+    /* set while it runs */
     void *y;
     const void *x;
-    enum qkv_dtype dtype; /* of x and y: fp32; forward, in place, also bf16 */
+    enum qkv_dtype dtype; /* of x and y: fp32; in forward, which works in place, also bf16 */
     bool accumulate;      /* backward */
     bool backward;
     const struct qkv_row_order *order; /* NULL: none */
@@ -115,7 +115,7 @@ static size_t dropout_bytes(size_t columns) {
     return (columns + 7) / 8;
 }
 
-/* n elements from `at` on, whose numbers in the mask begin with `first`. */
+/* n elements from `at` on, whose numbers in the mask begin at `first`. */
 static void drop_run(const struct dropout *o, size_t at, uint8_t *kept, size_t n, uint64_t first) {
     if (o->backward) {
         o->kernels->dropout_backward((float *)o->y + at, o->accumulate, (const float *)o->x + at, kept, o->rate, n);
@@ -134,14 +134,15 @@ static void drop_run(const struct dropout *o, size_t at, uint8_t *kept, size_t n
     }
 }
 
-/* Rows whose elements have numbers one after the other. Each row's bits begin with a byte: rows that fill their bytes are one run. */
+/* Rows whose elements have consecutive numbers. The bits of each row begin at a new byte; rows without padding bits are
+ * one run. */
 static void drop_rows(const struct dropout *o, size_t begin, size_t end, uint64_t first) {
     const size_t C = o->columns, step = C % 8 ? 1 : end - begin;
     for (size_t n = begin; n < end; n += step)
         drop_run(o, n * C, o->kept ? o->kept + n * dropout_bytes(C) : NULL, step * C, first + (n - begin) * C);
 }
 
-/* Rows whose elements have numbers by their place in the larger batch: (row·2^20 + position)·columns + column. */
+/* Rows whose elements are numbered by their place in the larger batch: (row·2^20 + position)·columns + column. */
 static void drop_ordered(const struct dropout *o, size_t begin, size_t end) {
     const struct qkv_order *order = &o->order->sums;
     size_t s = 0, last = order->sequences;

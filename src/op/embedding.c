@@ -1,34 +1,35 @@
-/* embed: rows of tables to vectors, y[n] = scale·token[ids[n]] + position[first + positions[n]] + type[types[n]].
+/* embed: looks up rows of tables, y[n] = scale·token[ids[n]] + position[first + positions[n]] + type[types[n]].
  *
- * Tables are (rows, C), each may be missing; y (N, C). Backward: dtoken[ids[n]] += scale·dy[n], dposition[…] += dy[n], dtype[…] += dy[n].
- * Rows that meet in one place are added in the order of n, for a block of columns at a time, so any thread count gives the
- * same bits. Where the rows have an order of several groups, those of each place are added as its tree says. */
+ * Tables are (rows, C), each may be absent; y (N, C). Backward: dtoken[ids[n]] += scale·dy[n], dposition[…] += dy[n],
+ * dtype[…] += dy[n]. Rows n of one table row are added in the order of n, for a block of columns at a time, so any
+ * thread count gives the same bits. Where rows have an order of several groups, the rows n of one table row are added
+ * as the tree of groups says. */
 #include "op/op.h"
 
 #include <string.h>
 
 enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, ELEMENTS_A_PIECE = 1 << 14 };
 
-/* A table, and which rows meet in each row of it: those of row r are rows[ends[r − 1]] to rows[ends[r]], in order. */
+/* A table, and the rows n that look up each of its rows: for row r, rows[ends[r − 1]] to rows[ends[r]], in order. */
 struct embed_table {
     const struct qkv_tensor *table; /* NULL: there is none */
-    const int32_t *places;          /* of each row, in the table, from `first` on; NULL: all at `first` */
+    const int32_t *places;          /* the table row of each n, counted from `first`; NULL: `first` for all */
     size_t first;
     float scale;
     float *gradient; /* backward; NULL: not wanted */
-    /* of several groups */
+    /* set for several groups */
     int32_t *ends, *rows;
 };
 
 struct embed {
     size_t N;
     struct embed_table tables[QKV_EMBED_TABLES];
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     size_t C;
     float *y;        /* forward */
     const float *dy; /* backward */
-    /* of several groups */
+    /* set for several groups */
     const struct qkv_order *order;
     size_t begins[QKV_GROUPS_MAX + 1];
 };
@@ -37,7 +38,7 @@ static size_t embed_place(const struct embed_table *t, size_t n) {
     return t->first + (t->places ? (size_t)t->places[n] : 0);
 }
 
-/* Sorts the rows by where they go, by counting. */
+/* Sorts the rows n by the table row that they look up, by counting. */
 static void table_sort(void *argument, size_t item, int thread) {
     (void)thread;
     struct embed *e = argument;
@@ -54,16 +55,16 @@ static void table_sort(void *argument, size_t item, int thread) {
     for (size_t n = 0; n < e->N; n++) m->rows[m->ends[embed_place(m, n)]++] = (int32_t)n;
 }
 
-/* The sums of one row of a table on their way through the tree of groups. */
+/* The gradient of one row of a table while its rows n are added along the tree of groups. */
 struct climb {
     const struct embed *e;
     const struct embed_table *table;
-    const int32_t *next, *end; /* rows still to come */
+    const int32_t *next, *end; /* rows n that are not added yet */
     size_t begin, columns;
     float levels[QKV_ORDER_LEVELS][COLUMNS_A_PIECE];
 };
 
-/* The sum of the groups [group, group + 2^level) to `sum`; false where none of them has a row. */
+/* Writes the sum of the groups [group, group + 2^level) to `sum`. Returns false where none of them has a row. */
 static bool climb_sum(struct climb *c, size_t group, size_t level, float *sum) {
     const struct embed *e = c->e;
     const size_t end = group + ((size_t)1 << level), last = end < e->order->groups ? end : e->order->groups;
@@ -86,7 +87,7 @@ static bool climb_sum(struct climb *c, size_t group, size_t level, float *sum) {
     return first || second;
 }
 
-/* Columns of all tables. */
+/* Adds the gradients of some columns of all tables. */
 static void climb_columns(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct embed *e = argument;
@@ -107,7 +108,7 @@ static void climb_columns(void *argument, size_t begin, size_t end, int thread) 
     }
 }
 
-/* Several groups: rows are sorted by where they go first. */
+/* Backward with several groups: rows n are first sorted by the table row that they look up. */
 static enum qkv_status backward_ordered(struct qkv_tape *tape, struct embed *e) {
     const size_t mark = qkv_arena_mark(tape->arena);
     for (size_t i = 0; i < QKV_EMBED_TABLES; i++) {
@@ -174,7 +175,8 @@ static void clear_elements(void *argument, size_t begin, size_t end, int thread)
     memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
 }
 
-/* Where the gradient of a table goes. Of one that is kept for this use alone only the rows are marked that are looked up. */
+/* The buffer for the gradient of a table. Where the buffer is this use's own, only the rows that are looked up are
+ * marked as written. */
 static float *table_gradient(struct qkv_tape *tape, const struct embed *e, size_t i, struct qkv_tensor *table,
                              enum qkv_status *status) {
     bool accumulate;
@@ -186,7 +188,7 @@ static float *table_gradient(struct qkv_tape *tape, const struct embed *e, size_
         return gradient;
     }
     gradient = qkv_gradient_out(tape, table, &accumulate, status);
-    if (gradient && !accumulate) /* vectors that were computed: rows that are not looked up have no gradient */
+    if (gradient && !accumulate) /* a table that is an activation: rows that no n looks up have gradient 0 */
         qkv_parallel_range(tape->ctx, table->rows * table->columns, ELEMENTS_A_PIECE, clear_elements, gradient);
     return gradient;
 }
@@ -222,7 +224,7 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
     return status;
 }
 
-/* Of the tables only the rows that are looked up. */
+/* The bytes count the rows that are looked up, not the whole tables. */
 struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
     int tables = 0;
     for (size_t i = 0; i < QKV_EMBED_TABLES; i++)

@@ -1,10 +1,11 @@
 /* experts: a mixture of feed-forwards, each over the rows that were routed to it.
  *
- * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts. One expert after the other gathers its
- * rows, so that each is one product over them, however few, and adds what it gives to theirs: what a row gets depends on no other row, and
- * what is in between stays in the caches. Kept for backward: what the products up give, and the activation behind them.
- * Backward: of the activation a, da = dy·down without the weight; dweight = a·da + dy·bias, as y without it is down(a); then all is times the
- * weight. An expert's gradients are sums over its rows in the order of the sequences that they are of. */
+ * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts. One expert after
+ * the other gathers its rows, so that each of its weights is one product, and adds its results to the rows of y. A
+ * row's result depends on no other row, and the numbers in between stay in the caches. Saved for backward: the results
+ * of the products up, and their activation. Backward: da = dy·down is the gradient of the activation a without the
+ * weight; dweight = a·da + dy·bias, as the result without the weight is down(a); then da and dy are multiplied by the
+ * weight. An expert's gradients are sums over its rows in the order of the sequences of these rows. */
 #include "op/linear.h"
 #include "op/weights.h"
 
@@ -18,25 +19,25 @@ struct experts {
     enum qkv_ffn_kind kind;
     bool gated;
     float limit;
-    void *hidden, *active; /* (slots, F or 2F), (slots, F) where they are kept; else of one expert */
+    void *hidden, *active; /* (slots, F or 2F), (slots, F) where they are saved; else of one expert */
     bool kept;
     enum qkv_dtype dtype; /* of hidden and active */
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     const struct qkv_tensor *x;
     size_t C, H, F;
     const float *scale, *dy;
     float *y, *dweights, *dx;
     bool accumulate, accumulate_weights;
-    /* of one expert, with room for all rows of x: each goes to an expert once at most */
-    void *gathered; /* (rows, C), as x */
-    float *out;     /* (rows, C); backward: the gradient of what it gives, and then that of what it gathered */
+    /* of one expert, with room for all rows of x: a row goes to an expert at most once */
+    void *gathered; /* (rows, C), of x's dtype */
+    float *out;     /* (rows, C): the expert's result; in backward its gradient, then the gradient of `gathered` */
     float *dhidden, *dactive;
-    size_t slot; /* of its first row */
+    size_t slot; /* of the expert's first row */
     const float *down_bias;
 };
 
-/* The inputs of a node; besides, the weights of all experts. */
+/* The inputs of a node. Its `more` are the weights of all experts. */
 enum { X, WEIGHTS };
 
 static struct experts experts_of(const struct qkv_tape *tape, const struct qkv_node *node) {
@@ -55,7 +56,7 @@ static struct qkv_linear_rows experts_at(void *data, enum qkv_dtype dtype, size_
     return (struct qkv_linear_rows){(char *)data + row * columns * qkv_dtype_size(dtype), dtype};
 }
 
-/* Of the expert in work. */
+/* The rows of the expert that is running. */
 static struct qkv_linear_rows experts_hidden(const struct experts *o) {
     return experts_at(o->hidden, o->dtype, o->kept ? o->slot : 0, o->H);
 }
@@ -64,9 +65,9 @@ static struct qkv_linear_rows experts_active(const struct experts *o) {
     return experts_at(o->active, o->dtype, o->kept ? o->slot : 0, o->F);
 }
 
-/* ---- between rows and those of an expert ------------------------------------------------------------------------------ */
+/* ---- rows of x and rows of an expert ----------------------------------------------------------------------------- */
 
-/* Which choice the i-th row of the expert has it as; *first: no expert before it has the row. */
+/* The choice, of N·top_k, that the expert's i-th row is; *first: no earlier expert has the same row of x. */
 static size_t experts_choice(const struct experts *o, size_t i, bool *first) {
     const struct qkv_routing *r = o->routing;
     const int32_t own = (int32_t)(o->slot + i);
@@ -119,7 +120,7 @@ static float experts_inner(const struct experts *o, size_t i) {
     return sum;
 }
 
-/* The gradient of a weight, which the others are then multiplied by. */
+/* Computes the gradient of each row's weight, then multiplies the other gradients by the weight. */
 static void experts_weigh(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
@@ -147,7 +148,7 @@ static void experts_return(void *argument, size_t begin, size_t end, int thread)
     }
 }
 
-/* ---- one expert -------------------------------------------------------------------------------------------------------- */
+/* ---- one expert -------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status expert_forward(struct qkv_tape *tape, struct experts *o, size_t e, size_t rows) {
     struct qkv_linear *up = &o->weights->up[e], *down = &o->weights->down[e];
@@ -165,14 +166,14 @@ static enum qkv_status expert_forward(struct qkv_tape *tape, struct experts *o, 
     return status;
 }
 
-/* How sums over the rows of an expert are made. */
+/* The order of sums over the rows of an expert. */
 struct expert_order {
-    const struct qkv_row_order *of_all; /* of the rows of x; NULL: as they lie */
+    const struct qkv_row_order *of_all; /* of the rows of x; NULL: none */
     struct qkv_row_order own;           /* of the expert's rows */
     size_t *start;                      /* (sequences + 1) */
 };
 
-/* Where each sequence begins among the rows of an expert. */
+/* Sets where each sequence begins among the rows of an expert. */
 static void expert_order(const struct experts *o, struct expert_order *order, size_t rows) {
     const struct qkv_order *all = &order->of_all->sums;
     order->own = *order->of_all;
@@ -184,7 +185,7 @@ static void expert_order(const struct experts *o, struct expert_order *order, si
     }
 }
 
-/* Down, its bias, up, and its bias; NULL: there is none. */
+/* The i-th operand of expert e: down, its bias, up, its bias; NULL: it has none. */
 static struct qkv_tensor *expert_operand(const struct experts *o, size_t e, size_t i) {
     struct qkv_linear *linear = i < 2 ? &o->weights->down[e] : &o->weights->up[e];
     return i % 2 ? qkv_tensor_or_null(&linear->bias) : &linear->weight;
@@ -194,7 +195,7 @@ static struct qkv_linear_carry expert_carry(struct qkv_tensor *weight) {
     return (struct qkv_linear_carry){.done = weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL};
 }
 
-/* `gradients`: of down, its bias, up, and its bias; NULL: not wanted. */
+/* gradients: of down, its bias, up, its bias; NULL: not wanted. */
 static enum qkv_status expert_backward(struct qkv_tape *tape, struct experts *o, const struct expert_order *order,
                                        size_t e, size_t rows, float *const gradients[4]) {
     struct qkv_tensor *up = &o->weights->up[e].weight, *down = &o->weights->down[e].weight,
@@ -220,9 +221,9 @@ static enum qkv_status expert_backward(struct qkv_tape *tape, struct experts *o,
     return status;
 }
 
-/* ---- plans --------------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-/* Whether an expert learns the same rows as the one before it: scratch is then the same. */
+/* Whether the same rows of this expert and of the one before are trainable: then both need the same scratch. */
 static bool expert_learns_alike(const struct experts *o, size_t e) {
     const struct qkv_expert_weights *w = o->weights;
     const struct qkv_tensor *const pairs[][2] = {{&w->up[e].weight, &w->up[e - 1].weight},
@@ -236,8 +237,9 @@ static bool expert_learns_alike(const struct experts *o, size_t e) {
     return true;
 }
 
-/* How many rows an expert will get is not known, and the scratch of a product does not only grow with them: what all numbers of rows
- * need, tried in steps of a 64th and, of few, each, and some more for those between. g NULL: forward. */
+/* Plans the scratch of one expert. A plan does not know how many rows an expert gets, and a product's scratch may
+ * shrink as rows grow. So the plan tries numbers of rows from N down: in steps of a 64th, and each number up to EACH;
+ * it adds an eighth for the numbers between. g NULL: forward. */
 static enum qkv_status experts_plan(struct qkv_tape *tape, struct experts *o, struct expert_order *g) {
     struct qkv_arena *arena = tape->arena, probe;
     enum qkv_status status = QKV_OK;
@@ -261,7 +263,7 @@ static enum qkv_status experts_plan(struct qkv_tape *tape, struct experts *o, st
     return status;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 static size_t experts_begin(struct experts *o, size_t e) {
     const int32_t *start = o->routing->start;
@@ -350,7 +352,7 @@ enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *nod
     return status;
 }
 
-/* Of the rows that experts get: products of a row with the experts that it goes through. */
+/* Products of each row with the experts that it goes through. */
 struct qkv_cost qkv_cost_experts(const struct qkv_node *node, bool backward) {
     const struct experts *o = node->saved;
     const struct qkv_tensor *x = node->inputs[X];

@@ -1,9 +1,9 @@
-/* head_linear: a product for each head with a weight of its own, as latent attention absorbs its projections of keys and values into
- * queries and outputs (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.2).
+/* head_linear: a product per head with a weight of its own. With it latent attention absorbs its projections of keys
+ * and values into queries and outputs (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.2).
  *
- * x (N, H·(in + tail)), w the heads' matrices under one another: y (N, H·(out + tail)) has [x_h[0 … in)·w_h | x_h[in …)] for each head h,
- * w_h (in, out); or, transposed, x_h·w_hᵀ, w_h (out, in). In mixed precision as linear: numbers are rounded to bf16 where they are packed,
- * and y where it is stored. */
+ * x (N, H·(in + tail)), w the heads' matrices stacked by rows: y (N, H·(out + tail)) has [x_h[0 … in)·w_h | x_h[in …)]
+ * for each head h, w_h (in, out); or, transposed, x_h·w_hᵀ, w_h (out, in). Mixed precision is that of linear: numbers
+ * are rounded to bf16 where they are packed, and y where it is stored. */
 #include "op/op.h"
 
 #include <string.h>
@@ -15,12 +15,12 @@ struct head_linear {
     bool transposed;
 };
 
-/* ---- the tails ----------------------------------------------------------------------------------------------------- */
+/* ---- the tails --------------------------------------------------------------------------------------------------- */
 
-/* Rows of heads, of which the last numbers go from one side to the other. */
+/* Copies the tail of each head from one matrix to another. */
 struct tails {
     const struct qkv_kernels *kernels;
-    size_t heads, from_width, to_width, tail; /* bytes where `add` is not set */
+    size_t heads, from_width, to_width, tail; /* in bytes; in floats where `add` is set */
     const char *from;
     char *to;
     bool add;
@@ -40,19 +40,19 @@ static void tails_rows(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------ */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 static struct qkv_operand head_operand(const void *data, enum qkv_dtype dtype, size_t row_stride,
                                        size_t column_stride) {
     return (struct qkv_operand){data, dtype, row_stride, column_stride};
 }
 
-/* In a dry run there may be no data. */
+/* The columns from `column` on; NULL in a dry run without data. */
 static void *head_at(const void *data, enum qkv_dtype dtype, size_t column) {
     return data ? (char *)(uintptr_t)data + column * qkv_dtype_size(dtype) : NULL;
 }
 
-/* c (+)= a·b in the context's precision; c has rows `ldc` apart. */
+/* c (+)= a·b in the context's precision; rows of c are `ldc` numbers apart. */
 struct head_product {
     void *c;
     enum qkv_dtype dtype;
@@ -72,7 +72,7 @@ static enum qkv_status head_multiply(struct qkv_tape *tape, const struct head_pr
                     (struct qkv_gemm_options){.accumulate = p->accumulate});
 }
 
-/* Rows of a head's matrix as fp32, of weights that stay in their file. */
+/* Rows of a head's matrix as fp32, read from a weight in a mapped file. */
 struct head_stored {
     const struct qkv_kernels *kernels;
     const struct qkv_stored *stored;
@@ -87,7 +87,7 @@ static void head_stored_rows(void *argument, size_t begin, size_t end, int threa
         qkv_stored_floats(o->kernels, o->stored, o->first + r, 0, o->stored->columns, o->out + r * o->stored->columns);
 }
 
-/* The matrix of head h; `copy` has room for one where they are stored. */
+/* The matrix of head h as fp32; `copy` has room for it where the weight is in a mapped file. */
 static const float *head_weight(struct qkv_tape *tape, const struct qkv_tensor *weight, size_t heads, size_t h,
                                 float *copy) {
     const size_t rows = weight->rows / heads;
@@ -101,20 +101,21 @@ static float *head_copy(struct qkv_tape *tape, const struct qkv_tensor *weight, 
     return qkv_tape_take(tape, weight->stored.count ? weight->rows / heads * weight->columns : 0, sizeof(float));
 }
 
-/* w_h, or its transpose, as the right side of a product. */
+/* w_h, or its transpose, as the right operand of a product. */
 static struct qkv_operand head_right(const struct qkv_tensor *weight, const float *w, bool transposed) {
     return transposed ? head_operand(w, QKV_F32, 1, weight->columns) : head_operand(w, QKV_F32, weight->columns, 1);
 }
 
-/* ---- the operator --------------------------------------------------------------------------------------------------- */
+/* ---- the operator ------------------------------------------------------------------------------------------------ */
 
 enum qkv_status qkv_check_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct head_linear *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
     if (o->heads && o->in && o->out && weight->rows % o->heads == 0 && x->columns == o->heads * (o->in + o->tail))
         return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "head_linear: %zu heads of x (%zu,%zu), w (%zu,%zu) and tails of %zu",
-                    o->heads, x->rows, x->columns, weight->rows, weight->columns, o->tail);
+    return qkv_fail(tape->ctx, QKV_SHAPE,
+                    "head_linear: %zu heads do not fit x (%zu,%zu) and w (%zu,%zu) with tails of %zu", o->heads,
+                    x->rows, x->columns, weight->rows, weight->columns, o->tail);
 }
 
 enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -148,7 +149,7 @@ enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *
     return status;
 }
 
-/* x as fp32, which it may be. */
+/* x as fp32: itself, or a widened copy. */
 static const float *head_wide(struct qkv_tape *tape, const struct qkv_tensor *x) {
     if (x->dtype == QKV_F32) return x->data;
     float *wide = qkv_tape_take(tape, x->rows * x->columns, sizeof *wide);
@@ -156,7 +157,7 @@ static const float *head_wide(struct qkv_tape *tape, const struct qkv_tensor *x)
     return wide;
 }
 
-/* Of the matrix of head h: xᵀ·dy, or, transposed, dyᵀ·x. */
+/* The gradient of the matrix of head h: xᵀ·dy, or, transposed, dyᵀ·x. */
 static enum qkv_status head_backward_weight(struct qkv_tape *tape, const struct qkv_node *node, size_t h,
                                             const float *x, const float *dy, float *dweight) {
     const struct head_linear *o = node->saved;

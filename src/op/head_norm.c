@@ -1,9 +1,10 @@
-/* head_norm: a norm of each of some heads of a tensor, in place, as of queries and keys before they meet (Henry et al. 2020; Qwen 3 and
- * Gemma 3: one weight for all heads; Cohere: a weight for each head; OLMo 2: one head as wide as all of them).
+/* head_norm: a norm of each of some heads of a tensor, in place, as for queries and keys before attention (Henry et al.
+ * 2020; Qwen 3 and Gemma 3: one weight for all heads; Cohere: a weight per head; OLMo 2: one head as wide as all of
+ * them).
  *
- * The formulas are those of norm.c, with a head in the place of a row. Recording keeps the heads as they were, and the gradient of the
- * output becomes that of x where it lies. x (N, columns); w, b (D), or of each head's own (heads, D). Arithmetic is fp32 also where x is
- * bf16. */
+ * The formulas are those of norm.c, with a head in the place of a row. A recording tape saves the heads from before the
+ * norm, and backward turns the gradient of the output into that of x in place. x (N, columns); w, b (D), or (heads, D)
+ * where each head has its own. Arithmetic is fp32 also where x is bf16. */
 #include "op/norm_sums.h"
 
 #include <string.h>
@@ -14,29 +15,29 @@ struct head_norm {
     enum qkv_norm_kind kind;
     float eps;
     struct qkv_heads_of_columns part;
-    void *before;       /* (N, heads·D) of the type of x, kept for backward; NULL: nothing is */
-    float *mean, *rstd; /* (N, heads), the same */
-    /* while it runs */
+    void *before;       /* (N, heads·D), x's dtype: the heads before the norm, for backward; NULL: not saved */
+    float *mean, *rstd; /* (N, heads): saved for backward; NULL: not saved */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     size_t columns;
     void *x; /* or its gradient */
     enum qkv_dtype dtype;
     const float *w, *b;
-    float *rows; /* of each thread, two rows of heads */
+    float *rows; /* of each thread: two rows of heads */
     struct qkv_norm_sums sums;
-    bool learns; /* the weight or the bias */
+    bool learns; /* the weight or the bias wants a gradient */
 };
 
 static size_t head_norm_width(const struct head_norm *o) {
     return o->part.heads * o->part.D;
 }
 
-/* How many numbers a weight has. */
+/* Numbers of the weight. */
 static size_t head_norm_weights(const struct head_norm *o) {
     return o->part.own ? head_norm_width(o) : o->part.D;
 }
 
-/* The heads of row n, in fp32. */
+/* Normalises the heads of row n, in fp32. */
 static void head_norm_normalise(const struct head_norm *o, float *x, size_t n) {
     const size_t heads = o->part.heads, D = o->part.D, calls = o->part.own ? heads : 1;
     for (size_t h = 0; h < calls; h++) {
@@ -63,9 +64,9 @@ static void head_norm_rows(void *argument, size_t begin, size_t end, int thread)
     }
 }
 
-/* Row n: `dx` becomes the gradient of x, and what its heads add to those of the weights goes to dw and db. */
-static void head_norm_turn(const struct head_norm *o, float *dx, const float *dy, const float *x, size_t n, float *dw,
-                           float *db) {
+/* Row n: `dx` becomes the gradient of x; the row's part of the gradients of weight and bias is added to dw and db. */
+static void head_norm_backward_row(const struct head_norm *o, float *dx, const float *dy, const float *x, size_t n,
+                                   float *dw, float *db) {
     const size_t heads = o->part.heads, D = o->part.D, calls = o->part.own ? heads : 1;
     for (size_t h = 0; h < calls; h++) {
         const size_t at = n * heads + h, own = h * D;
@@ -89,7 +90,7 @@ static void head_norm_piece(const struct head_norm *o, size_t piece, int thread)
             o->kernels->widen(wide, (const uint16_t *)o->before + n * width, width);
             x = wide;
         }
-        head_norm_turn(o, dx, dy, x, n, dw, db);
+        head_norm_backward_row(o, dx, dy, x, n, dw, db);
     }
 }
 
@@ -112,7 +113,7 @@ enum qkv_status qkv_check_head_norm(struct qkv_tape *tape, struct qkv_node *node
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const size_t P = head_norm_weights(o);
     if (o->part.column + head_norm_width(o) > x->columns)
-        return qkv_fail(tape->ctx, QKV_SHAPE, "head_norm: %zu heads of %zu from column %zu, of x (%zu,%zu)",
+        return qkv_fail(tape->ctx, QKV_SHAPE, "head_norm: %zu heads of %zu from column %zu on do not fit x (%zu,%zu)",
                         o->part.heads, o->part.D, o->part.column, x->rows, x->columns);
     if ((!weight || weight->rows * weight->columns == P) && (!bias || (weight && bias->rows * bias->columns == P)))
         return QKV_OK;
@@ -153,7 +154,7 @@ enum qkv_status qkv_backward_head_norm(struct qkv_tape *tape, struct qkv_node *n
     bool accumulate;
     float *dw = qkv_gradient_out(tape, node->inputs[1], &accumulate, &status);
     float *db = qkv_gradient_out(tape, node->inputs[2], &accumulate, &status);
-    /* x has no other user, so what came to the output is all there is: it is turned where it lies. */
+    /* x has no other user, so the gradient of the output is complete and becomes that of x in place. */
     o.x = qkv_gradient_out(tape, node->output, &accumulate, &status);
     const size_t mark = qkv_arena_mark(tape->arena);
     o.rows = qkv_tape_take(tape, (size_t)tape->ctx->threads * 2 * width, sizeof(float));

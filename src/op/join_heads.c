@@ -1,7 +1,8 @@
-/* join_heads: heads of two parts, the second of which all of them share: the keys of multi-head latent attention (DeepSeek-AI 2024), whose
- * rotated channels are the same in every head; and, with one head, the row of its cache.
+/* join_heads: heads of two parts, of which all heads share the second: keys of multi-head latent attention (DeepSeek-AI
+ * 2024), whose rotated channels are the same in every head; with one head, the row of the latent cache.
  *
- * a (N, H·Da), b (N, Db): y (N, H·(Da + Db)) has [a_h | b] for each head h. da_h = dy_h[0 … Da), db = Σ_h dy_h[Da … ). */
+ * a (N, H·Da), b (N, Db): y (N, H·(Da + Db)) has [a_h | b] for each head h. da_h = dy_h[0 … Da), db = Σ_h dy_h[Da …
+ * ). */
 #include "op/op.h"
 
 #include <string.h>
@@ -10,9 +11,9 @@ enum { ROWS_A_PIECE = 16 };
 
 struct join {
     size_t heads;
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
-    size_t own, shared; /* bytes, or backward numbers, of the parts of a head */
+    size_t own, shared; /* width of a_h and of b: in bytes, in backward in numbers */
     const char *a, *b;
     char *y;
     const float *dy;
@@ -55,8 +56,8 @@ enum qkv_status qkv_check_join_heads(struct qkv_tape *tape, struct qkv_node *nod
     const struct join *o = node->saved;
     const struct qkv_tensor *a = node->inputs[0], *b = node->inputs[1];
     if (o->heads && a->columns % o->heads == 0 && a->rows == b->rows && a->dtype == b->dtype) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "join_heads: %zu heads of (%zu,%zu) and what they share, (%zu,%zu)", o->heads,
-                    a->rows, a->columns, b->rows, b->columns);
+    return qkv_fail(tape->ctx, QKV_SHAPE, "join_heads: a (%zu,%zu) and b (%zu,%zu) cannot be joined to %zu heads",
+                    a->rows, a->columns, b->rows, b->columns, o->heads);
 }
 
 enum qkv_status qkv_forward_join_heads(struct qkv_tape *tape, struct qkv_node *node) {

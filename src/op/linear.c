@@ -1,8 +1,9 @@
 /* linear: y = x·Wᵀ + b.
  *
- * x (N, in), W (out, in), b (1, out) or none, y (N, out). In mixed precision x, W and dy are rounded to bf16 where they are
- * packed, and y where it is stored; with a weight of fp32 (a router's) all products and y are fp32, of x as it is stored.
- * Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. With a residual r, y = r + s·(x·Wᵀ + b), and dy is s times that of y. */
+ * x (N, in), W (out, in), b (1, out) or none, y (N, out). In mixed precision x, W and dy are rounded to bf16 where they
+ * are packed, and y where it is stored. A weight with `fp32` set (a router's) has fp32 products and fp32 y, of x as it
+ * is stored. Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. With a residual r: y = r + s·(x·Wᵀ + b), and dy is s
+ * times that of y. */
 #include "op/linear.h"
 #include "op/weights.h"
 
@@ -26,15 +27,15 @@ static enum qkv_precision linear_precision(const struct qkv_tape *tape, const st
     return weight->fp32 ? QKV_FP32 : tape->ctx->precision;
 }
 
-/* One product of the three: c (+)= a·b + bias. In fp32 a and b are. */
+/* One of the three products: c (+)= a·b + bias. In fp32 both a and b are fp32. */
 struct product {
     enum qkv_precision precision;
     struct qkv_linear_rows c;
     bool accumulate;
     struct qkv_operand a, b;
-    struct qkv_stored_operand stored; /* what b is, with weights */
-    struct qkv_packed_weight *packed; /* of b, or NULL */
-    uint64_t version;                 /* of the weights in b, where there is `packed` */
+    struct qkv_stored_operand stored; /* b, where it is in a mapped file */
+    struct qkv_packed_weight *packed; /* b, packed; NULL: b is no weight, or is packed at each use */
+    uint64_t version;                 /* of the weights in b, for `packed` */
     const float *bias;
     const struct qkv_epilogue *epilogue;
     size_t M, N, K;
@@ -50,7 +51,7 @@ static struct qkv_stored_operand linear_stored(const struct qkv_tensor *weight, 
                                        .turned = weight->divided && !transposed ? weight->packed->data : NULL};
 }
 
-/* Whether its numbers are there in the precision of its products. */
+/* Fails where the weight is divided among ranks and its product needs fp32 numbers. */
 static enum qkv_status linear_check_divided(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
     if (!weight->divided || linear_precision(tape, weight) != QKV_FP32) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_ARGUMENT,
@@ -100,7 +101,8 @@ static void linear_widen(void *argument, size_t begin, size_t end, int thread) {
     qkv_to_float(w->out + begin, w->x + begin, QKV_BF16, end - begin);
 }
 
-/* Rows as products with the weight take them: those in bf16, which it multiplies as fp32, in memory of the arena; data NULL without. */
+/* Rows as products with the weight read them: bf16 rows of an fp32 product are widened, in memory of the arena. data is
+ * NULL where that memory is missing. */
 static struct qkv_linear_rows linear_rows(struct qkv_tape *tape, const struct qkv_tensor *weight,
                                           struct qkv_linear_rows x, size_t N) {
     enum { NUMBERS_A_PIECE = 4096 };
@@ -112,14 +114,15 @@ static struct qkv_linear_rows linear_rows(struct qkv_tape *tape, const struct qk
     return linear_floats(out);
 }
 
-/* Runs of rows that learn, one after the other, until false: of an operand without a list of weights, all rows. */
+/* The next run of trainable rows of an operand, until false. An operand without a list of weights has one run: all
+ * rows. */
 static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t *begin, size_t *end) {
     if (operand->weight_count) return qkv_weights_learn(operand, begin, end);
     *end = rows;
     return *begin < rows;
 }
 
-/* Where the gradient of some rows of a weight goes; NULL: to `own`. */
+/* The carry of the gradient of some rows of a weight, which begins at `own`; NULL: the gradient goes to `own`. */
 static struct qkv_order_carry *linear_carry(const struct qkv_tensor *weight, const struct qkv_linear_carry *how,
                                             const float *own, struct qkv_order_carry *carry) {
     const struct qkv_gradient_carry *all = how->done ? weight->carry : NULL;
@@ -162,7 +165,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                   linear_operand(linear_floats(dy + begin), 1, out), linear_operand(x, in, 1),
                                   end - begin, in, &order->sums, to);
         if (to && !tape->ctx->dry)
-            *carry.done = to->done; /* what is only measured may never run: an expert without rows */
+            *carry.done = to->done; /* only a real run sets it: an expert that is measured may have no rows */
     }
     for (begin = 0; !status && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
         const struct product p = {.precision = precision,
@@ -227,7 +230,7 @@ enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const 
 
 /* ---- the operator ----------------------------------------------------------------------------------------------- */
 
-/* The inputs of a node: x, weight, bias or NULL, and what is added to the product or NULL. */
+/* The inputs of a node: x, weight, bias or NULL, and a residual or NULL. */
 enum { X, WEIGHT, BIAS, RESIDUAL };
 
 enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -249,7 +252,7 @@ struct residual {
     float scale; /* of the product */
 };
 
-/* What a node with a residual saves; 1 without one. */
+/* The scale that a node with a residual saves; 1 without one. */
 static float linear_scale(const struct qkv_node *node) {
     return node->saved ? *(const float *)node->saved : 1;
 }
@@ -310,7 +313,7 @@ struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
 
 /* ---- builders --------------------------------------------------------------------------------------------------- */
 
-/* A checked node without output; false after an error, and without x. */
+/* Makes a checked node without output. Returns false after an error, and where x is NULL. */
 static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight, struct qkv_tensor *bias,
                         struct qkv_tensor *residual, struct qkv_node *node) {
     if (!x || tape->status) return false;

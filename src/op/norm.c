@@ -1,10 +1,9 @@
 /* norm: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019) of each row.
  *
- * LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps). RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps). A bare norm
- * has neither w nor b; rmsnorm_plus_one multiplies by 1 + w.
- * With xhat = the normalised row and g = dy·w: dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without the mean(g) term in
- * RMSNorm; dw += Σ dy·xhat, db += Σ dy, as partial sums over pieces of rows that are added in order.
- * x, y (N, C); w, b (1, C). */
+ * LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps). RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps).
+ * A norm may have neither w nor b; rmsnorm_plus_one multiplies by 1 + w. With xhat = the normalised row and g = dy·w:
+ * dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without the mean(g) term in RMSNorm; dw += Σ dy·xhat, db += Σ dy, as
+ * partial sums over pieces of rows that are added in order. x, y (N, C); w, b (1, C). */
 #include "op/norm_sums.h"
 #include "op/weights.h"
 
@@ -13,14 +12,14 @@ enum { ROWS_A_PIECE = 16, ROWS_AT_ONCE = 4 };
 struct norm {
     enum qkv_norm_kind kind;
     float eps;
-    float *mean, *rstd; /* (N), kept for backward, or NULL */
-    /* while it runs */
+    float *mean, *rstd; /* (N): saved for backward; NULL: not saved */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     size_t N, C;
     const float *x, *w, *b;
     void *y;
     enum qkv_dtype dtype;
-    float *rows; /* bf16: of each thread, where ROWS_AT_ONCE rows are made before they are rounded */
+    float *rows; /* bf16: for each thread, ROWS_AT_ONCE rows in fp32 before they are rounded */
     /* backward */
     const float *dy;
     float *dx;

@@ -4,7 +4,7 @@
 
 enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64, ORDERED_ROWS = 64 };
 
-/* Pieces of ORDERED_ROWS rows from the beginning of each sequence on. */
+/* Cuts each sequence into pieces of ORDERED_ROWS rows. */
 static void cut_sequences(struct qkv_norm_sums *s) {
     const struct qkv_order *order = s->order;
     s->pieces = 0;
@@ -25,7 +25,7 @@ enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tens
     s->pieces = (x->rows + s->rows_a_piece - 1) / s->rows_a_piece;
     if (x->order) {
         s->order = &x->order->sums;
-        s->pieces = x->rows / ORDERED_ROWS + s->order->sequences; /* at most */
+        s->pieces = x->rows / ORDERED_ROWS + s->order->sequences; /* an upper bound */
         s->begins = qkv_tape_take(tape, s->pieces + 1, sizeof *s->begins);
     }
     s->partial = qkv_tape_take(tape, s->pieces * 2 * columns, sizeof(float));
@@ -34,7 +34,7 @@ enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tens
     return QKV_OK;
 }
 
-/* Pieces of short sequences are less work than it takes to hand them out one by one. */
+/* Threads take several pieces at a time: a piece of a short sequence is less work than handing it out. */
 void qkv_norm_sums_each(struct qkv_context *ctx, const struct qkv_norm_sums *s, qkv_range_body *body, void *argument) {
     qkv_parallel_range(ctx, s->pieces, ORDERED_ROWS * s->pieces / qkv_max(s->rows, 1), body, argument);
 }

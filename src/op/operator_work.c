@@ -1,4 +1,4 @@
-/* operator_work: what the work of operators adds up to, in FLOPs and bytes. */
+/* operator_work: counts the FLOPs and bytes of operators. */
 #include "base/profile.h"
 #include "op/op.h"
 

@@ -1,4 +1,4 @@
-/* operators: the rows of the list, and the tape that computes with them. */
+/* operators: the table of rows, one per operator of the list. */
 #include "op/op.h"
 
 #define ROW(name)                                                                                                      \

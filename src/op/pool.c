@@ -1,5 +1,5 @@
-/* pool: one vector for each batch row of x (B·T, C): the first position's, the last one's, or the mean over the positions before
- * the row's length. Backward gives dy to the positions that were pooled, divided by their number, and zero to the others. */
+/* pool: one vector per sequence of x (B·T, C): the first position, the last one, or the mean over the positions before
+ * the sequence's length. Backward: the pooled positions get dy divided by their number, all others zero. */
 #include "op/op.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@ struct pool {
     enum qkv_pool kind;
     size_t B, T;
     const int32_t *lengths;
-    const struct qkv_rows *rows; /* those of x, without padding; NULL: (B,T) */
-    /* while it runs */
+    const struct qkv_rows *rows; /* the rows of x, without padding; NULL: (B,T) */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     size_t C;
     const float *x, *dy;
@@ -17,7 +17,7 @@ struct pool {
     bool accumulate;
 };
 
-/* How many rows are pooled, and the number of the first of them in its sequence. */
+/* The number of pooled rows of sequence b; *first: the first of them, counted in the sequence. */
 static size_t pool_pooled(const struct pool *o, size_t b, size_t *first) {
     size_t length = !o->lengths ? o->T : o->lengths[b] < 0 ? 0 : (size_t)o->lengths[b];
     if (length > o->T) length = o->T;
@@ -26,7 +26,7 @@ static size_t pool_pooled(const struct pool *o, size_t b, size_t *first) {
     return o->kind != QKV_POOL_MEAN && length > 1 ? 1 : length;
 }
 
-/* Where the rows of sequence b begin and how many there are. */
+/* The first row of sequence b. */
 static size_t pool_first(const struct pool *o, size_t b) {
     return o->rows && o->rows->ragged ? (size_t)o->rows->start[b] : b * o->T;
 }

@@ -1,9 +1,9 @@
-/* segment: forward runs a stretch of the tape, copies its output and gives all of its memory back; backward records it again
- * from the kept input, with the same dropout masks, and goes back over it.
+/* segment: forward runs a segment of the tape, copies its output and releases all memory of the segment; backward
+ * records the segment again from the saved input, with the same dropout masks, and goes backward over it.
  *
- * The operators, their order and the tensors that the stretch reads from outside are those of a tape that keeps everything, so
- * are all bits. What outlives the second run are the gradients of its inputs: where they came to lie in memory of the stretch,
- * they move to a slot from outside, one of which is made sure of beforehand. */
+ * The operators, their order and the tensors that the segment reads from outside are those of a tape that saves
+ * everything, so all bits are the same. Only the gradients of the segment's inputs outlive its second run: those in
+ * memory of the segment move to a grad_buffer from outside, which backward reserves before it runs the segment. */
 #include "op/recompute_segment.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ enum { ELEMENTS_A_PIECE = 16384 };
 struct segment {
     qkv_recompute_segment_run *run;
     const void *argument;
-    uint32_t dropout_count; /* where its dropout masks begin */
+    uint32_t dropout_count; /* the tape's count where the segment begins */
 };
 
 struct copy {
@@ -37,7 +37,7 @@ static void recompute_segment_release(struct qkv_tape *tape, struct qkv_tape_mar
     qkv_arena_release(tape->graph_arena, mark.graph_arena);
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_check_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0];
@@ -66,14 +66,15 @@ enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *n
     return tape->status;
 }
 
-/* The stretch counts by itself; here is the copy of its output. */
+/* The nodes of the segment count their own work; this is the copy of the output. */
 struct qkv_cost qkv_cost_checkpoint(const struct qkv_node *node, bool backward) {
     return (struct qkv_cost){.bytes = backward ? 0 : 2 * qkv_tensor_bytes(node->output)};
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* The uses of parameters were counted by the first run; the second counted them again. */
+/* The first run has counted the uses of parameters, and the second run has counted them again: takes the second
+ * away. */
 static void forget_uses(const struct qkv_node *node) {
     for (; node; node = node->previous) {
         for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
@@ -85,30 +86,30 @@ static void forget_uses(const struct qkv_node *node) {
     }
 }
 
-static bool lies_inside(const struct qkv_tape *tape, const struct qkv_grad_buffer *slot, struct qkv_tape_mark mark) {
-    return (uintptr_t)slot >= (uintptr_t)tape->graph_arena->base + mark.graph_arena;
+static bool lies_inside(const struct qkv_tape *tape, const struct qkv_grad_buffer *buffer, struct qkv_tape_mark mark) {
+    return (uintptr_t)buffer >= (uintptr_t)tape->graph_arena->base + mark.graph_arena;
 }
 
-/* As many free slots from outside as inputs may come to need. */
-static enum qkv_status reserve_slots(struct qkv_tape *tape, const struct qkv_node *node) {
-    struct qkv_grad_buffer *slots[QKV_INPUTS_MAX] = {NULL};
+/* Makes sure that there is a free grad_buffer from outside for each input that may need one. */
+static enum qkv_status reserve_buffers(struct qkv_tape *tape, const struct qkv_node *node) {
+    struct qkv_grad_buffer *buffers[QKV_INPUTS_MAX] = {NULL};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         const struct qkv_tensor *x = node->inputs[i];
         bool has = x && x->grad_buffer && x->grad_buffer->owners == 1;
         if (x && x->requires_grad && !x->gradient && !has) {
-            slots[i] = qkv_grad_buffer_take(tape, x);
-            status = slots[i] ? status : QKV_MEMORY;
+            buffers[i] = qkv_grad_buffer_take(tape, x);
+            status = buffers[i] ? status : QKV_MEMORY;
         }
     }
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-        qkv_grad_buffer_drop(tape, slots[i]);
+        qkv_grad_buffer_drop(tape, buffers[i]);
     }
     return status;
 }
 
-/* Takes the slots of the stretch out of the free ones, and the inputs' gradients out of the stretch. */
-static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tape_mark mark) {
+/* Removes the segment's buffers from the free list, and moves gradients of inputs out of the segment's memory. */
+static enum qkv_status move_gradients(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tape_mark mark) {
     struct qkv_grad_buffer **link = &tape->free_grad_buffers;
     while (*link) {
         if (lies_inside(tape, *link, mark)) {
@@ -120,17 +121,17 @@ static enum qkv_status keep_gradients(struct qkv_tape *tape, struct qkv_node *no
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         struct qkv_tensor *x = node->inputs[i];
         if (!x || !x->grad_buffer || !lies_inside(tape, x->grad_buffer, mark)) continue;
-        struct qkv_grad_buffer *slot = qkv_grad_buffer_take(tape, x);
-        if (!slot) return QKV_MEMORY;
-        recompute_segment_copy(tape, slot->data, x->grad_buffer->data, slot->count);
-        x->grad_buffer = slot;
+        struct qkv_grad_buffer *buffer = qkv_grad_buffer_take(tape, x);
+        if (!buffer) return QKV_MEMORY;
+        recompute_segment_copy(tape, buffer->data, x->grad_buffer->data, buffer->count);
+        x->grad_buffer = buffer;
     }
     return QKV_OK;
 }
 
 enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
     const struct segment *s = node->saved;
-    enum qkv_status status = reserve_slots(tape, node);
+    enum qkv_status status = reserve_buffers(tape, node);
     if (status) return status;
     struct qkv_tape_mark mark = qkv_tape_mark(tape);
     uint32_t dropout_count = tape->dropout_count;
@@ -148,7 +149,7 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
     }
     tape->last = NULL;
     if (!status && !tape->status) {
-        status = keep_gradients(tape, node, mark);
+        status = move_gradients(tape, node, mark);
     }
     if (!status && !tape->status) {
         recompute_segment_release(tape, mark);
@@ -156,7 +157,7 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
     return tape->status ? tape->status : status;
 }
 
-/* ---- builder --------------------------------------------------------------------------------------------------------- */
+/* ---- builder ----------------------------------------------------------------------------------------------------- */
 
 struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
                                               const void *argument, size_t size, struct qkv_tensor *x,

@@ -1,7 +1,8 @@
 /* rotate: rotary position embedding (RoPE, Su et al. 2021), in place on some heads of a tensor.
  *
- * Pair p of a head at position t turns by the angle whose cosine and sine the table (positions, pairs, 2) holds:
- * (a, b) → (a·cos − b·sin, a·sin + b·cos). A rotation is orthogonal, so backward turns the gradient the other way. */
+ * Pair p of a head at position t is rotated by the angle whose cosine and sine the table (positions, pairs, 2) holds:
+ * (a, b) → (a·cos − b·sin, a·sin + b·cos). A rotation is orthogonal, so backward rotates the gradient by the negative
+ * angle. */
 #include "op/op.h"
 
 enum { ROWS_A_PIECE = 16 };
@@ -11,16 +12,16 @@ struct rotate {
     bool interleaved;
     const float *table;
     const int32_t *positions;
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     void *x;
     enum qkv_dtype dtype;
-    float *rows; /* bf16: of each thread, the heads of a row */
+    float *rows; /* bf16: for each thread, the heads of a row as fp32 */
     size_t columns;
     bool inverse;
 };
 
-/* Columns from the first head's first channel to the last one's last that turns. */
+/* Columns from the first channel of the first head to the last rotated channel of the last head. */
 static size_t rotate_width(const struct rotate *r) {
     return r->heads ? (r->heads - 1) * r->D + 2 * r->pairs : 0;
 }
@@ -55,8 +56,9 @@ enum qkv_status qkv_check_rotate(struct qkv_tape *tape, struct qkv_node *node) {
     const struct rotate *r = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
     if (r->column + rotate_width(r) <= x->columns && 2 * r->pairs <= r->D) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "rotate: %zu heads of %zu from column %zu, %zu pairs, of x (%zu,%zu)",
-                    r->heads, r->D, r->column, r->pairs, x->rows, x->columns);
+    return qkv_fail(tape->ctx, QKV_SHAPE,
+                    "rotate: %zu heads of %zu with %zu pairs, from column %zu on, do not fit x (%zu,%zu)", r->heads,
+                    r->D, r->pairs, r->column, x->rows, x->columns);
 }
 
 enum qkv_status qkv_forward_rotate(struct qkv_tape *tape, struct qkv_node *node) {
@@ -78,7 +80,7 @@ enum qkv_status qkv_backward_rotate(struct qkv_tape *tape, struct qkv_node *node
     struct rotate r = rotate_of(tape, node);
     bool accumulate;
     enum qkv_status status = QKV_OK;
-    /* x has no other user, so what came to the output is all there is: turn it where it lies. */
+    /* x has no other user, so the gradient of the output is complete and becomes that of x in place. */
     r.x = qkv_gradient_out(tape, node->output, &accumulate, &status);
     r.dtype = QKV_F32;
     r.inverse = true;

@@ -1,11 +1,13 @@
 /* route: which experts each row goes through, and with which weights.
  *
- * logits (N, E) → weights (N, k), and struct qkv_routing. Scores p of a row: softmax of its logits, or each one's sigmoid, or the logits
- * themselves. Chosen are the k largest p + correction, of equal ones the lower index; with groups only in the best of these. Weights, the
- * best first: p of the chosen, over their sum if normalised (of sigmoids plus 1e-20); or the softmax of the chosen logits; times a scale.
- * Backward goes through p of the chosen (which ones they are has no slope), and adds the gradients of two losses: balance · E/(k·T) · Σ_e
- * c_e · mean of q_e, over the T rows of each sequence, c_e of whose choices are e, q being softmax of all logits, or sigmoids over their sum
- * (Fedus et al. 2021; DeepSeek-AI 2024 for sequences); and z · mean of (log Σ exp)² (Zoph et al. 2022). */
+ * logits (N, E) → weights (N, k), and struct qkv_routing. Scores p of a row: the softmax of its logits, the sigmoid of
+ * each logit, or the logits themselves. A row chooses the k experts with the largest p + correction, of equal ones the
+ * lower index; with groups, out of the best groups only. Weights, the best expert first: p of the chosen, if normalised
+ * over their sum (of sigmoids plus 1e-20); or the softmax of the chosen logits; times a scale. Backward goes through p
+ * of the chosen experts (the choice itself has no slope), and adds the gradients of two losses. The balance loss is
+ * balance · E/(k·T) · Σ_e c_e · mean of q_e over the T rows of each sequence: c_e counts the choices of expert e, q is
+ * the softmax of all logits, or sigmoids over their sum (Fedus et al. 2021; DeepSeek-AI 2024 for sequences). The z loss
+ * is z · mean of (log Σ exp)² (Zoph et al. 2022). */
 #include "op/op.h"
 
 #include <math.h>
@@ -17,16 +19,16 @@ enum { ROWS_A_PIECE = 16 };
 struct route {
     struct qkv_route_options options;
     struct qkv_routing routing;
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     const float *logits, *correction, *dweights;
-    float *weights, *dlogits, *scores; /* scores: of each thread, 3 rows of E */
-    int32_t *counts;                   /* (B, E): choices by sequence */
+    float *weights, *dlogits, *scores; /* scores: for each thread, 3 rows of E */
+    int32_t *counts;                   /* (B, E): choices of each sequence */
     bool accumulate;
-    atomic_size_t *broken; /* the first row with a logit that is no number */
+    atomic_size_t *broken; /* the first row with a logit that is not finite */
 };
 
-/* ---- scores of a row ------------------------------------------------------------------------------------------------ */
+/* ---- scores of a row --------------------------------------------------------------------------------------------- */
 
 static void route_sigmoids(const struct qkv_kernels *kernels, float *p, const float *logits, size_t E) {
     kernels->scale(p, false, logits, -1, E);
@@ -44,7 +46,7 @@ static void route_scores(const struct route *o, float *p, const float *logits) {
         memcpy(p, logits, E * sizeof *p);
 }
 
-/* The best of n scores from 0 on; of equal ones the first. Those that are chosen are −inf. */
+/* The index of the best of n scores, of equal ones the first. Scores that were chosen before are −inf. */
 static size_t route_best(const float *scores, size_t n) {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
@@ -61,7 +63,7 @@ static float route_group_score(const struct route *o, const float *scores, size_
     return scores[best] + scores[second];
 }
 
-/* The groups that are not among the best ones can have no choice. */
+/* Sets the scores of all experts outside the best groups to −inf. */
 static void route_groups(const struct route *o, float *scores, float *groups) {
     const size_t G = o->options.groups, each = o->routing.experts / G;
     for (size_t g = 0; g < G; g++) groups[g] = route_group_score(o, scores + g * each, each);
@@ -84,7 +86,7 @@ static void route_choose(const struct route *o, const float *p, float *scores, f
     }
 }
 
-/* Weights before the scale, and what they were divided by. */
+/* Computes the weights before the scale. Returns the divisor of the normalisation. */
 static float route_weigh(const struct route *o, const float *p, const int32_t *chosen, float *weights) {
     const size_t k = o->routing.top_k;
     float sum = 0;
@@ -126,7 +128,7 @@ static void route_forward_rows(void *argument, size_t begin, size_t end, int thr
     }
 }
 
-/* Slots: rows by expert, each expert's in order. */
+/* Sorts rows by expert: each expert's rows are in order. */
 static void route_sort(void *argument, size_t item, int thread) {
     (void)item, (void)thread;
     const struct route *o = argument;
@@ -143,13 +145,13 @@ static void route_sort(void *argument, size_t item, int thread) {
         r->slot[i] = *next;
         r->row[(*next)++] = (int32_t)(i / r->top_k);
     }
-    memmove(r->start + 1, r->start, r->experts * sizeof *r->start); /* each stands at its end now */
+    memmove(r->start + 1, r->start, r->experts * sizeof *r->start); /* start[e] has become the end of expert e */
     r->start[0] = 0;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* dp (E), zeros but of the chosen, from dw of the scaled weights v. */
+/* dp (E), zero for experts that are not chosen, from dw, the gradient of the scaled weights v. */
 static void route_unweigh(const struct route *o, float *dp, const int32_t *chosen, const float *v, const float *dw,
                           float sum) {
     const size_t k = o->routing.top_k;
@@ -161,14 +163,14 @@ static void route_unweigh(const struct route *o, float *dp, const int32_t *chose
     for (size_t j = 0; j < k; j++) dp[chosen[j]] = o->options.scale * (dw[j] - inner) * (chosen_only ? v[j] : 1 / sum);
 }
 
-/* dlogits += of q = softmax(logits), from dq. */
+/* dlogits += the gradient through q = softmax(logits), from dq. */
 static void route_through_softmax(float *dlogits, const float *q, const float *dq, size_t E) {
     float inner = 0;
     for (size_t e = 0; e < E; e++) inner += dq[e] * q[e];
     for (size_t e = 0; e < E; e++) dlogits[e] += q[e] * (dq[e] - inner);
 }
 
-/* The same of q = s/Σ s, s being sigmoids. */
+/* The same through q = s/Σ s, s being sigmoids. */
 static void route_through_share(float *dlogits, const float *s, const float *dq, size_t E) {
     float inner = 0, sum = 0;
     for (size_t e = 0; e < E; e++) sum += s[e];
@@ -180,13 +182,13 @@ static size_t route_sequence(const struct route *o, size_t n) {
     return (size_t)o->options.rows->place[n] / o->options.rows->T;
 }
 
-/* Rows of a sequence that count for the losses. */
+/* Rows of sequence b that count for the losses. */
 static size_t route_length(const struct route *o, size_t b) {
     const struct qkv_rows *rows = o->options.rows;
     return o->options.lengths ? (size_t)o->options.lengths[b] : (size_t)(rows->start[b + 1] - rows->start[b]);
 }
 
-/* Of one row of a sequence: 1/T each. */
+/* The gradients of both losses for row n; each of the T rows of a sequence counts 1/T. */
 static void route_losses(const struct route *o, size_t n, float *dlogits, float *q, float *dq) {
     const struct qkv_rows *rows = o->options.rows;
     const size_t E = o->routing.experts, b = route_sequence(o, n);
@@ -236,9 +238,9 @@ static void route_count(void *argument, size_t b, int thread) {
         counts[o->routing.chosen[i]]++;
 }
 
-/* ---- the operator ---------------------------------------------------------------------------------------------------- */
+/* ---- the operator ------------------------------------------------------------------------------------------------ */
 
-/* The inputs of a node. The correction learns by no gradient: its is 0. */
+/* The inputs of a node. The gradient of the correction is 0. */
 enum { LOGITS, CORRECTION };
 
 static struct route route_of(const struct qkv_tape *tape, const struct qkv_node *node) {
@@ -257,7 +259,8 @@ enum qkv_status qkv_check_route(struct qkv_tape *tape, struct qkv_node *node) {
     if (logits->dtype == QKV_F32 && o->options.top_k >= 1 && o->options.top_k <= E && G >= 1 && E % G == 0 &&
         o->options.top_groups * (E / G) >= o->options.top_k && (!correction || correction->columns == E))
         return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "route: %zu of %zu experts in %zu of %zu groups, with a correction of %zu",
+    return qkv_fail(tape->ctx, QKV_SHAPE,
+                    "route: no choice of %zu from %zu experts in %zu of %zu groups with a correction of %zu numbers",
                     o->options.top_k, E, o->options.top_groups, G, correction ? correction->columns : 0);
 }
 
@@ -278,7 +281,7 @@ enum qkv_status qkv_forward_route(struct qkv_tape *tape, struct qkv_node *node) 
     qkv_parallel_range(tape->ctx, N, ROWS_A_PIECE, route_forward_rows, &o);
     qkv_arena_release(tape->arena, mark);
     if (broken != SIZE_MAX)
-        return qkv_fail(tape->ctx, QKV_NUMBER, "%s: row %zu has a score that is no finite number",
+        return qkv_fail(tape->ctx, QKV_NUMBER, "%s: row %zu has a score that is not finite",
                         o.options.name ? o.options.name : "router", (size_t)broken);
     if (!tape->recording || tape->repeats) o.options.loads = NULL;
     qkv_parallel(tape->ctx, 1, route_sort, &o);

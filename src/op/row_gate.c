@@ -1,4 +1,5 @@
-/* row_gate: y = x·sigmoid(g), a factor for each row: x, y (N, C), g (N, 1), all fp32, as the shared expert of Qwen2-MoE has it.
+/* row_gate: y = x·sigmoid(g), one factor per row: x, y (N, C), g (N, 1), all fp32; the shared expert of Qwen2-MoE has
+ * it.
  *
  * Backward: dx = dy·s, dg = (Σ dy·x)·s·(1 − s) with s = sigmoid(g). */
 #include "op/op.h"

@@ -1,4 +1,5 @@
-/* row_order: sums of vectors over rows in a defined order (kernel.h): rows of a group one after the other, groups in a binary tree. */
+/* row_order: sums of vectors over rows in a defined order (kernel.h): rows of a group in order, groups in a binary
+ * tree. */
 #include "op/op.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
-/* rows: sequences of different lengths as one matrix without padding; and gather and scatter, which choose and place rows.
+/* rows: sequences of different lengths as one matrix without padding; gather and scatter, which choose and place rows.
  *
- * gather: y[m] = x[index[m]]; backward: dx[index[m]] += dy[m], in the order of m, for a block of columns at a time, so that any
- * thread count gives the same bits. scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] = dy[index[n]]. */
+ * gather: y[m] = x[index[m]]; backward: dx[index[m]] += dy[m], in the order of m, for a block of columns at a time, so
+ * that any thread count gives the same bits. scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] =
+ * dy[index[n]]. */
 #include "op/op.h"
 
 #include <assert.h>
@@ -9,7 +10,7 @@
 
 enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, SPREAD_COLUMNS = 4096 };
 
-/* ---- the rows of a batch -------------------------------------------------------------------------------------------- */
+/* ---- the rows of a batch ----------------------------------------------------------------------------------------- */
 
 size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths) {
     size_t N = 0;
@@ -51,7 +52,7 @@ const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, 
 }
 
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values) {
-    if (!rows->ragged || (!values && !tape->ctx->dry)) return values; /* a plan may not have them yet */
+    if (!rows->ragged || (!values && !tape->ctx->dry)) return values; /* a plan may have no values yet */
     int32_t *packed = qkv_tape_take(tape, rows->N, sizeof *packed);
     for (size_t n = 0; packed && !tape->ctx->dry && n < rows->N; n++) packed[n] = values[rows->place[n]];
     return packed;
@@ -63,7 +64,7 @@ struct spread {
     size_t columns;
 };
 
-/* Some columns, from the last place on: no row lies behind its place. */
+/* Moves some columns, the last row first: a row's place is never before the row. */
 static void rows_spread(void *argument, size_t begin, size_t end, int thread) {
     const struct spread *s = argument;
     const struct qkv_rows *rows = s->rows;
@@ -82,12 +83,12 @@ void qkv_rows_spread(struct qkv_tape *tape, const struct qkv_rows *rows, float *
     if (rows->ragged) qkv_parallel_range(tape->ctx, columns, SPREAD_COLUMNS, rows_spread, &s);
 }
 
-/* ---- gather and scatter --------------------------------------------------------------------------------------------- */
+/* ---- gather and scatter ------------------------------------------------------------------------------------------ */
 
 struct choice {
     const int32_t *index;
     size_t rows; /* scatter: of the output */
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     size_t count, C;
     const float *from;
@@ -125,7 +126,7 @@ static void rows_clear(void *argument, size_t begin, size_t end, int thread) {
     memset(c->to + begin * c->C, 0, (end - begin) * c->C * sizeof(float));
 }
 
-/* The numbers lie in [0, rows). */
+/* Fails where an index is not in [0, rows). */
 static enum qkv_status rows_check(struct qkv_tape *tape, const char *what, const int32_t *index, size_t count,
                                   size_t rows) {
     for (size_t m = 0; !tape->ctx->dry && m < count; m++)
@@ -138,7 +139,7 @@ static enum qkv_status rows_check(struct qkv_tape *tape, const char *what, const
 enum qkv_status qkv_check_gather(struct qkv_tape *tape, struct qkv_node *node) {
     const struct choice *c = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "gather: x is bf16, but rows are chosen of fp32");
+    if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "gather: x is bf16, but must be fp32");
     return rows_check(tape, "gather", c->index, c->rows, x->rows);
 }
 
@@ -169,7 +170,7 @@ struct qkv_cost qkv_cost_gather(const struct qkv_node *node, bool backward) {
 enum qkv_status qkv_check_scatter(struct qkv_tape *tape, struct qkv_node *node) {
     const struct choice *c = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "scatter: x is bf16, but rows are placed of fp32");
+    if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "scatter: x is bf16, but must be fp32");
     return rows_check(tape, "scatter", c->index, x->rows, c->rows);
 }
 
@@ -199,7 +200,7 @@ struct qkv_cost qkv_cost_scatter(const struct qkv_node *node, bool backward) {
 static struct qkv_tensor *rows_move(struct qkv_tape *tape, int operator, struct qkv_tensor * x, const int32_t *index,
                                     size_t rows) {
     if (!x || tape->status) return NULL;
-    assert(index || tape->ctx->dry); /* a plan may not have them yet */
+    assert(index || tape->ctx->dry); /* a plan may have no index yet */
     struct choice *c = qkv_tape_take_graph(tape, sizeof *c);
     if (!c) return NULL;
     *c = (struct choice){.index = index, .rows = rows};

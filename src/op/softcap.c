@@ -1,6 +1,7 @@
-/* softcap: y = c·tanh(a·x / c), or a·x without a cap: scores multiplied by a factor a and held within ±c (Gemma 2).
+/* softcap: y = c·tanh(a·x / c), or a·x without a cap: scores are multiplied by a factor a and bounded by ±c (Gemma 2).
  *
- * x, y of one shape, fp32. Backward from y: dx = dy·a·(1 − (y / c)²). The loss of a head has it in its product (cross_entropy.c). */
+ * x, y of one shape, fp32. Backward from y: dx = dy·a·(1 − (y / c)²). The loss fuses it with its product
+ * (cross_entropy.c). */
 #include "op/softcap.h"
 
 enum { ELEMENTS_A_PIECE = 4096 };
@@ -30,7 +31,7 @@ void qkv_softcap_slope(const struct qkv_softcap *o, float *dx, bool accumulate, 
 
 struct softcap {
     struct qkv_softcap options;
-    /* while it runs */
+    /* set while it runs */
     const struct qkv_kernels *kernels;
     const float *x, *dy;
     float *y, *dx;

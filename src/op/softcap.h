@@ -1,10 +1,10 @@
-/* softcap: what becomes of scores on plain numbers, for operators that have it in them. */
+/* softcap: the softcap of plain arrays, for operators that include one. */
 #ifndef QKV_OP_SOFTCAP_H
 #define QKV_OP_SOFTCAP_H
 
 #include "op/op.h"
 
-/* Nothing becomes of them. */
+/* Whether the options change no score. */
 bool qkv_softcap_is_none(const struct qkv_softcap *options);
 /* y = c·tanh(a·x / c); y may be x. */
 void qkv_softcap_apply(const struct qkv_kernels *kernels, const struct qkv_softcap *options, float *y, const float *x,

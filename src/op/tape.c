@@ -1,8 +1,8 @@
-/* The tape: what was computed, in order, and the way back over it.
+/* The tape: the nodes of a pass in order, and backward over them.
  *
- * Reverse-mode differentiation over coarse operators. Gradients of activations live in slots taken from the step's arena
- * and handed round: when an operator has gone backward, its output's slot is free for the next one of the same size, so a
- * deep stack needs only a few. Gradients of parameters live in the model and are added to. */
+ * Reverse-mode differentiation over coarse operators. Gradients of activations are in grad_buffers from the step's
+ * arena, which are reused: when an operator has gone backward, its output's buffer is free for the next gradient of the
+ * same size, so a deep stack needs only a few. Gradients of parameters are in the model's memory and are added to. */
 #include "op/op.h"
 #include "op/recompute_segment.h"
 
@@ -41,9 +41,9 @@ void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size) {
     return block;
 }
 
-/* Gradients of a ragged batch get the room that as many rows as are planned need: so buffers are reused as in the plan,
- * which knows no lengths. Found when a tensor is made: when backward comes to it, the tape may be at another batch,
- * which has as many rows by chance. */
+/* The rows that are planned for a batch that has `rows` rows. A gradient takes a buffer of the planned size, whatever
+ * the lengths are, so that buffers are reused as in the plan. The size is found when the tensor is made: when backward
+ * runs, the tape may be at another batch that happens to have as many rows. */
 static size_t tape_planned_rows(const struct qkv_tape *tape, size_t rows) {
     for (const struct qkv_rows *batch = tape->batch; batch; batch = batch->before)
         if (batch->N == rows) return batch->most;
@@ -91,7 +91,7 @@ struct qkv_tensor *qkv_tape_bf16_if_mixed(struct qkv_tape *tape, size_t rows, si
     return make_tensor(tape, rows, columns, tape->ctx->precision == QKV_MIXED_BF16 ? QKV_BF16 : QKV_F32);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 struct qkv_node qkv_tape_node(const struct qkv_tape *tape, int operator, void * saved) {
     return (struct qkv_node){.row = &tape->rows[operator], .saved = saved};
@@ -132,8 +132,8 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
     return node->output;
 }
 
-/* The order of the rows, from the input to the output, where that has none of its own; and how many are planned. */
-static void tape_hand_on(struct qkv_node *node) {
+/* The output gets the order of the input's rows, if it has none of its own, and their planned number. */
+static void tape_copy_order(struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0];
     if (!node->output || !x || node->output->rows != x->rows) return;
     if (!node->output->order) node->output->order = x->order;
@@ -141,14 +141,14 @@ static void tape_hand_on(struct qkv_node *node) {
 }
 
 struct qkv_tensor *qkv_tape_run(struct qkv_tape *tape, struct qkv_node *node) {
-    for (struct qkv_node *n = node; n; n = n->fused) tape_hand_on(n);
+    for (struct qkv_node *n = node; n; n = n->fused) tape_copy_order(n);
     if (tape->status || qkv_tape_failed(tape, node->row->forward(tape, node))) return NULL;
     qkv_operator_count(tape, node, false);
     struct qkv_tensor *y = tape_record(tape, node);
     return node->fused && !tape->status ? tape_record(tape, node->fused) : y;
 }
 
-/* ---- memory of a pass that does not record ------------------------------------------------------------------------ */
+/* ---- memory of a pass that does not record ----------------------------------------------------------------------- */
 
 struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape) {
     return (struct qkv_tape_mark){qkv_arena_mark(tape->arena), qkv_arena_mark(tape->graph_arena)};
@@ -176,30 +176,30 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
     return into;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------ */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct qkv_tensor *x) {
     const size_t apart = x->gradients_apart ? x->gradients_apart : 1, count = apart * x->rows * x->columns;
     const size_t room = x->planned_rows && !x->gradients_apart ? x->planned_rows * x->columns : count;
     for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
-        struct qkv_grad_buffer *slot = *link;
-        if (slot->room != room) continue;
-        *link = slot->next;
-        slot->owners = 1;
-        slot->count = count;
-        return slot;
+        struct qkv_grad_buffer *buffer = *link;
+        if (buffer->room != room) continue;
+        *link = buffer->next;
+        buffer->owners = 1;
+        buffer->count = count;
+        return buffer;
     }
-    struct qkv_grad_buffer *slot = qkv_tape_take_graph(tape, sizeof *slot);
-    float *data = slot ? qkv_tape_take(tape, room, sizeof(float)) : NULL;
+    struct qkv_grad_buffer *buffer = qkv_tape_take_graph(tape, sizeof *buffer);
+    float *data = buffer ? qkv_tape_take(tape, room, sizeof(float)) : NULL;
     if (!data) return NULL;
-    *slot = (struct qkv_grad_buffer){.data = data, .count = count, .room = room, .owners = 1};
-    return slot;
+    *buffer = (struct qkv_grad_buffer){.data = data, .count = count, .room = room, .owners = 1};
+    return buffer;
 }
 
-void qkv_grad_buffer_drop(struct qkv_tape *tape, struct qkv_grad_buffer *slot) {
-    if (slot && --slot->owners == 0) {
-        slot->next = tape->free_grad_buffers;
-        tape->free_grad_buffers = slot;
+void qkv_grad_buffer_drop(struct qkv_tape *tape, struct qkv_grad_buffer *buffer) {
+    if (buffer && --buffer->owners == 0) {
+        buffer->next = tape->free_grad_buffers;
+        tape->free_grad_buffers = buffer;
     }
 }
 
@@ -242,7 +242,7 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
     if (!x->grad_buffer) {
         *accumulate = false;
         x->grad_buffer = qkv_grad_buffer_take(tape, x);
-    } else if (x->grad_buffer->owners > 1) { /* somebody else reads it: go on with a copy */
+    } else if (x->grad_buffer->owners > 1) { /* another tensor shares this buffer: takes a copy */
         struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x);
         if (copy) {
             struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->grad_buffer->data};
@@ -260,18 +260,18 @@ float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accum
 
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x) {
     if (!x || !x->requires_grad) return QKV_OK;
-    struct qkv_grad_buffer *slot = node->output->grad_buffer;
+    struct qkv_grad_buffer *buffer = node->output->grad_buffer;
     if (!x->gradient && !x->grad_buffer) {
-        slot->owners++;
-        x->grad_buffer = slot;
+        buffer->owners++;
+        x->grad_buffer = buffer;
         return QKV_OK;
     }
     bool accumulate;
     enum qkv_status status = QKV_OK;
     float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
     if (!dx) return status;
-    struct sum s = {.ctx = tape->ctx, .y = dx, .a = dx, .b = slot->data};
-    qkv_parallel_range(tape->ctx, slot->count, ELEMENTS_A_PIECE, sum_body, &s);
+    struct sum s = {.ctx = tape->ctx, .y = dx, .a = dx, .b = buffer->data};
+    qkv_parallel_range(tape->ctx, buffer->count, ELEMENTS_A_PIECE, sum_body, &s);
     return QKV_OK;
 }
 

@@ -1,8 +1,9 @@
-/* unfold: the windows of a convolution over positions as rows, so that its product is an ordinary one (im2col; Chellapilla et al. 2006).
+/* unfold: the windows of a convolution over positions as rows, so that the convolution is a product (im2col;
+ * Chellapilla et al. 2006).
  *
- * x (M, C), y (N, C·K): y[t][c·K + j] = x[t·stride + j − ⌊K/2⌋][c] of the same sequence, and 0 past its ends. Columns lie as those of
- * a weight (out, C, K). Backward: dx[i][c] is the sum of dy over the windows that hold i, in the order of j, so any thread count gives
- * the same bits. */
+ * x (M, C), y (N, C·K): y[t][c·K + j] = x[t·stride + j − ⌊K/2⌋][c] of the same sequence, and 0 past its ends. The order
+ * of columns is that of a weight (out, C, K). Backward: dx[i][c] is the sum of dy over the windows that hold i, in the
+ * order of j, so any thread count gives the same bits. */
 #include "op/op.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ enum { ROWS_A_PIECE = 16 };
 
 struct unfold {
     struct qkv_unfold_options options;
-    /* while it runs */
+    /* set while it runs */
     size_t C, size; /* bytes of an element */
     const char *x;
     char *y;
@@ -20,7 +21,7 @@ struct unfold {
     bool accumulate;
 };
 
-/* The sequence that a row is of, the numbers of first rows being `start`. */
+/* The sequence of a row; `start` has the first row of each sequence. */
 static size_t unfold_sequence(const int32_t *start, size_t B, size_t row) {
     size_t low = 0, high = B;
     while (high - low > 1) {
@@ -92,7 +93,7 @@ enum qkv_status qkv_check_unfold(struct qkv_tape *tape, struct qkv_node *node) {
     for (size_t b = 0; b < p->B && !tape->ctx->dry; b++) {
         if (p->count[b] >= 0 && p->count[b] <= p->x_start[b + 1] - p->x_start[b] && p->y_start[b] <= p->y_start[b + 1])
             continue;
-        return qkv_fail(tape->ctx, QKV_SHAPE, "unfold: sequence %zu has %d positions, but lies in rows %d to %d", b,
+        return qkv_fail(tape->ctx, QKV_SHAPE, "unfold: sequence %zu has %d positions, but its rows are %d to %d", b,
                         p->count[b], p->x_start[b], p->x_start[b + 1]);
     }
     if (tape->ctx->dry || ((size_t)p->x_start[p->B] == M && (size_t)p->y_start[p->B] == p->rows)) return QKV_OK;

@@ -1,4 +1,4 @@
-/* weights: the builder of the list of weights, and what goes over all of it. */
+/* weights: the builder of the list of weights, and functions over the whole list. */
 #include "op/weights.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static const struct {
 #undef ROLE_ROW
 };
 
-/* A matrix of that size; a vector has no columns. */
+/* The shape of a role's matrix; a vector has 0 columns. */
 static void role_shape(enum qkv_role role, const struct qkv_dimensions *d, size_t *rows, size_t *columns) {
     switch (role) {
 #define ROLE_SHAPE(role, name, rows_, columns_, start, decays)                                                         \
@@ -39,7 +39,8 @@ static bool role_of_expert(enum qkv_role role) {
     return role == QKV_ROLE_EXPERT_GATE || role == QKV_ROLE_EXPERT_UP || role == QKV_ROLE_EXPERT_DOWN;
 }
 
-/* "decoder.layers.3.attn.q.weight", or, of a layer by itself, "q.weight"; "decoder.layers.3.ffn.experts.5.up.weight". */
+/* "decoder.layers.3.attn.q.weight"; of a single layer "q.weight"; of an expert
+ * "decoder.layers.3.ffn.experts.5.up.weight". */
 static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *place, enum qkv_role role, bool bias) {
     char layer[32] = "", text[128], expert[32];
     const char *name = roles_of_weights[role].name, *dot = strrchr(name, '.');
@@ -53,9 +54,9 @@ static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *p
     return qkv_copy_string(ctx, text);
 }
 
-/* ---- builder ------------------------------------------------------------------------------------------------------ */
+/* ---- builder ----------------------------------------------------------------------------------------------------- */
 
-/* An operand that its weights give memory to. */
+/* Adds an operand to the list of tensors; weights_take gives it memory. */
 static void weights_operand(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                             size_t rows, size_t columns) {
     if (w->status) return;
@@ -89,17 +90,17 @@ bool qkv_weight_has_formats(const struct qkv_weight *weight) {
 
 bool qkv_weight_only_multiplied(const struct qkv_weight *weight) {
     const enum qkv_start start = roles_of_weights[weight->role].start;
-    const bool heads = weight->role == QKV_ROLE_ATTN_K_B || weight->role == QKV_ROLE_ATTN_V_B; /* head by head */
+    const bool heads = weight->role == QKV_ROLE_ATTN_K_B || weight->role == QKV_ROLE_ATTN_V_B; /* of head_linear */
     return !weight->bias && !heads && (start == QKV_START_LINEAR || start == QKV_START_RESIDUAL);
 }
 
-/* GPT-2 (Radford et al. 2019): a residual stream that `branches` matrices add to keeps its size. */
+/* The start of GPT-2 (Radford et al. 2019): a residual stream that `branches` matrices add to keeps its variance. */
 static void start_gpt2(struct qkv_weight *weight, enum qkv_start start, double std, size_t branches) {
     const float all = std > 0 ? (float)std : 0.02F;
     if (weight_is_matrix(start)) weight->std = start == QKV_START_RESIDUAL ? all / sqrtf((float)branches) : all;
 }
 
-/* What torch.nn.Linear (kaiming_uniform_ with a = sqrt(5), He et al. 2015) and torch.nn.Embedding start from. */
+/* The start of torch.nn.Linear (kaiming_uniform_ with a = sqrt(5), He et al. 2015) and of torch.nn.Embedding. */
 static void start_torch(struct qkv_weight *weight, enum qkv_start start, double std, size_t inputs) {
     if (start == QKV_START_EMBEDDING)
         weight->std = std > 0 ? (float)std : 1;
@@ -107,7 +108,7 @@ static void start_torch(struct qkv_weight *weight, enum qkv_start start, double 
         weight->bound = (float)(1 / sqrt((double)inputs));
 }
 
-/* `inputs`: of the matrix that the weight is or stands beside; 0: of a norm. */
+/* inputs: columns of the matrix that the weight is, or is the bias of; 0: the weight is of a norm. */
 static void weight_init(const struct qkv_weights *w, struct qkv_weight *weight, enum qkv_start start, size_t inputs,
                         size_t branches) {
     weight->constant = start == QKV_START_NORM ? 1 : 0;
@@ -129,7 +130,7 @@ static void weight_init(const struct qkv_weights *w, struct qkv_weight *weight, 
     }
 }
 
-/* A weight in the list: rows [first, first + rows) of an operand, or, of a vector, columns. */
+/* Adds a weight to the list: rows [first, first + rows) of an operand, or, for a vector, its columns. */
 static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                          enum qkv_role role, bool bias, size_t first, size_t rows, size_t columns) {
     if (w->status) return;
@@ -167,7 +168,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     if (!tensor->name) tensor->name = name;
 }
 
-/* The tensor of the file that holds a matrix as it is, in a format; NULL: it has none. */
+/* The file's tensor that holds this matrix unchanged, in a format of QKV_FORMAT_LIST; NULL: there is none. */
 static const struct qkv_array *weight_in_file(const struct qkv_weights *w, const struct qkv_weight *weight) {
     const struct qkv_array *want = &weight->array, *have = NULL;
     if (w->source.find && qkv_weight_has_formats(weight)) have = w->source.find(w->source.file, want->name);
@@ -186,7 +187,7 @@ static void weight_stays(const struct qkv_weights *w, struct qkv_weight *weight,
     weight->array.data = w->arena->measuring ? NULL : in_file->data;
 }
 
-/* All weights of an operand stay in the file, if they can. */
+/* Whether all weights of an operand are used from the mapped file without a copy; marks them if so. */
 static bool weights_stay(struct qkv_weights *w, struct qkv_weight *list, size_t count) {
     bool other = false;
     for (size_t i = 0; i < count; i++) {
@@ -198,7 +199,7 @@ static bool weights_stay(struct qkv_weights *w, struct qkv_weight *list, size_t 
     return other;
 }
 
-/* Where a weight lies in the memory of its operand. */
+/* Sets where a weight is in the memory of its operand. */
 static void weight_lies(struct qkv_weight *weight, bool planned) {
     const struct qkv_tensor *tensor = weight->part_of;
     float *data = (float *)tensor->data + weight->first_row * (weight->array.rank == 1 ? 1 : tensor->columns);
@@ -210,7 +211,7 @@ static void weight_lies(struct qkv_weight *weight, bool planned) {
     weight->array.bytes = weight->rows * weight->columns * sizeof(float);
 }
 
-/* Memory for an operand and the last `count` weights of the list, which it is made of. */
+/* Takes memory for an operand and for its weights, the last `count` of the list. */
 static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_t count) {
     size_t floats;
     if (w->status) return;
@@ -221,7 +222,7 @@ static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_
         return;
     }
     if (weights_stay(w, list, count)) {
-        tensor->data = list; /* it is there; qkv_weights_finish says where */
+        tensor->data = list; /* not NULL: the operand exists. qkv_weights_finish sets its parts */
         return;
     }
     tensor->data = qkv_arena_take(w->arena, floats, sizeof(float));
@@ -229,7 +230,7 @@ static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_
     for (size_t i = 0; i < count && !w->status; i++) weight_lies(&list[i], w->arena->measuring);
 }
 
-/* The rows of all of these roles, and the columns that each has. */
+/* The rows of all these roles together; *columns: the columns of each. */
 static size_t roles_rows(const struct qkv_weight_place *place, const enum qkv_role *roles, size_t count,
                          size_t *columns) {
     size_t all = 0, rows;
@@ -263,7 +264,7 @@ void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *plac
         role_shape(roles[i], place->sizes, &rows, &columns);
         if (!has || has[i]) weights_list(w, place, tensor, roles[i], true, first, rows, 0);
     }
-    weights_take(w, tensor, listed); /* memory of a list is fresh, so what is in between is 0 */
+    weights_take(w, tensor, listed); /* memory is zeroed, so the places of roles without a bias are 0 */
 }
 
 void qkv_weights_linear(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_linear *linear,
@@ -289,7 +290,7 @@ void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *plac
     if (spec->bias) weights_vector(w, place, &norm->bias, role, true);
 }
 
-/* The weights of an operand stand one after the other in the list. */
+/* The weights of an operand are consecutive in the list. */
 enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
     if (w->status) return w->status;
     w->parts = qkv_allocate(w->ctx, w->count, sizeof *w->parts);
@@ -305,7 +306,7 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
         if (!tensor->stored.count)
             tensor->stored = (struct qkv_stored){.parts = &w->parts[i], .columns = tensor->columns};
         tensor->stored.count++;
-        tensor->data = &w->parts[i]; /* it is there, but nothing to read as floats */
+        tensor->data = &w->parts[i]; /* not NULL: the operand exists, but must not be read as floats */
     }
     return QKV_OK;
 }
@@ -351,14 +352,14 @@ struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
     return tensor->data ? tensor : NULL;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 struct start {
     const struct qkv_weight *weight;
     uint64_t seed, index;
 };
 
-/* Every piece draws from a stream of its own, so the numbers do not depend on who fills what. */
+/* Every piece has a random stream of its own, so numbers do not depend on the number of threads. */
 static void start_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct start *s = argument;
@@ -394,7 +395,7 @@ uint64_t qkv_tensor_version(const struct qkv_tensor *tensor) {
     return version;
 }
 
-/* ---- gradients -------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 static size_t padded_floats(size_t floats) {
     const size_t line = QKV_CACHE_LINE / sizeof(float);
@@ -425,7 +426,7 @@ enum qkv_status qkv_weights_add_gradients(struct qkv_weights *w, struct qkv_aren
     size_t floats = 0;
     for (size_t i = 0; i < w->tensor_count; i++)
         if (operand_learns(w->tensors[i])) floats += padded_floats(w->tensors[i]->rows * w->tensors[i]->columns);
-    float *next = qkv_arena_take(arena, floats, sizeof(float)); /* fresh memory is zero */
+    float *next = qkv_arena_take(arena, floats, sizeof(float)); /* zeroed */
     double *sums = next ? qkv_arena_take(arena, floats / GRADIENT_PIECE + 1, sizeof(double)) : NULL;
     if (!sums) return QKV_MEMORY;
     w->floats = floats;
@@ -484,7 +485,8 @@ static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
     s->sums[begin / GRADIENT_PIECE] = s->kernels->sum_squares(s->x + begin, end - begin);
 }
 
-/* The padding between tensors is zero, and so are frozen rows of operands that learn, so one range over all of them is enough. */
+/* The padding between tensors is zero, and so are frozen rows of trainable operands, so one range covers all
+ * gradients. */
 void qkv_weights_square_gradients(struct qkv_weights *w) {
     struct squares s = {.kernels = w->ctx->kernels, .x = w->gradients, .sums = w->gradient_sums};
     if (w->gradients) qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, sum_piece, &s);

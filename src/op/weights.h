@@ -1,38 +1,39 @@
-/* weights: the weights of a model, or of one layer by itself, as a list that everything about weights iterates: who makes it, who
- * fills it with numbers, optimizers, checkpoints, files and plans of memory.
+/* weights: the weights of a model, or of a single layer, as one list. Everything about weights iterates it: the
+ * builder, initialisation, optimizers, checkpoints, files and plans of memory.
  *
- * QKV_ROLE_LIST says what weights there are. A place says where a role stands (stack, layer, sizes by letter). The builder makes
- * the list in the order of files, and gives each operand of a product its memory: weights that are always used together (q, k and
- * v of self attention; k and v of cross attention; gate and up) lie side by side in one tensor, so one product serves them all.
- * Where numbers lie is known to the builder alone. */
+ * QKV_ROLE_LIST lists the kinds of weights. A place says where a role occurs (stack, layer, sizes by letter). The
+ * builder makes the list in the order of files and gives each operand of a product its memory: weights that are always
+ * used together (q, k and v of self attention; k and v of cross attention; gate and up) are rows of one tensor, so one
+ * product serves them all. Only the builder knows where numbers are in memory. */
 #ifndef QKV_WEIGHTS_H
 #define QKV_WEIGHTS_H
 
 #include "op/op.h"
 
-/* Sizes by letter, of one place. */
+/* Sizes by letter, for one place. */
 struct qkv_dimensions {
     size_t V, C, T;       /* vocabulary, width, rows of the table of positions */
     size_t E, P, Y;       /* widths of tokens, and of positions, types and norm of the embedding; how many types */
     size_t H, Hkv, D, Dv; /* of one attention: heads, key-value heads, width of a head and of its values */
-    size_t M, U, O;       /* widths of what its keys are made of, its values, and of what it gives */
-    /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where all have the same weights,
-     * the width, and Nd 0 */
+    size_t M, U, O;       /* inputs of k, inputs of v, outputs of o */
+    /* norms of its queries and of its keys: heads with weights of their own, and the width of one; or, where all heads
+     * share one vector, its width, and Nd 0 */
     size_t Nq, Nk, Nd;
     size_t F, N;   /* width of the feed-forward; outputs of the head */
-    size_t Ex, Fs; /* experts; width of the shared one */
-    size_t W;      /* width of what the head reads */
-    /* of what a stack reads that reads no tokens: numbers of a patch, a vector, or a window of a convolution; of windows of the second
-     * one; channels of both lie apart by the kernel */
+    size_t Ex, Fs; /* number of experts; width of the shared one */
+    size_t W;      /* inputs of the head */
+    /* of a stack that reads no tokens: the inputs of its first product (numbers of a patch, a vector or a window of a
+     * convolution) and of its second convolution; positions in a window */
     size_t K, K2, kernel;
-    size_t R; /* rows of a bias by distance */
-    size_t Lq, L,
-        S; /* of latent attention: widths of the latents of queries, and of keys and values; shared channels of a head */
+    size_t R; /* rows of a table of distance_bias */
+    /* of latent attention: widths of the latents of queries, and of keys and values; channels that all heads share */
+    size_t Lq, L, S;
 };
 
-/* Every weight there can be: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or, where
- * columns is 0, the vector of a norm. Beside either there may be a bias of `rows` numbers (of a norm: shaped like its weight), whose name ends in ".bias" where the
- * weight's ends in ".weight"; it starts from what enum qkv_start says and does not decay. */
+/* Every kind of weight: X(ROLE, name in files, rows, columns, start, decays). A role is a matrix (rows, columns), or,
+ * where columns is 0, the vector of a norm. Either may have a bias of `rows` numbers (that of a norm has the weight's
+ * shape). The bias's name ends in ".bias" where the weight's ends in ".weight"; QKV_START_BIAS is its start, and it
+ * does not decay. */
 #define QKV_ROLE_LIST(X)                                                                                               \
     X(TOKEN, "embed.token", d->V, d->E, EMBEDDING, true)                                                               \
     X(PATCH, "embed.patch", d->P, d->K, LINEAR, true)                                                                  \
@@ -94,8 +95,8 @@ struct qkv_dimensions {
 #define QKV_ROLE_ENUM(role, name, rows, columns, start, decays) QKV_ROLE_##role,
 enum qkv_role { QKV_ROLE_LIST(QKV_ROLE_ENUM) QKV_ROLE_COUNT };
 
-/* What new weights of a role are drawn as; RESIDUAL: a matrix that ends a residual branch. GIVEN: nothing is drawn, they are what the
- * place says, or 0. */
+/* How new weights of a role start. RESIDUAL: a matrix that ends a residual branch. GIVEN: the numbers of the place's
+ * `starts`, or 0, nothing random. */
 enum qkv_start {
     QKV_START_EMBEDDING,
     QKV_START_LINEAR,
@@ -105,61 +106,61 @@ enum qkv_start {
     QKV_START_GIVEN
 };
 
-/* Where roles stand, while a list is built. */
+/* Where roles occur, while a list is built. */
 struct qkv_weight_place {
-    const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model, or of a layer by itself */
-    int layer;                          /* from 0; -1: of no layer */
-    int expert;                         /* of the roles of experts: which one, from 0 */
-    bool single;                        /* a layer by itself: names are the last part of the role's, "q.weight" */
+    const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model, or of a single layer */
+    int layer;                          /* from 0; −1: of no layer */
+    int expert;                         /* of the roles of experts: the number of the expert, from 0 */
+    bool single;                        /* a single layer: names are the last part of the role's, "q.weight" */
     const struct qkv_dimensions *sizes; /* of its roles */
     size_t branches;                    /* residual branches of the stack */
-    unsigned times;                     /* how often a pass uses its operands; 0: once */
-    const float *starts;                /* of a role that starts from what is GIVEN, which outlives the list; NULL: 0 */
+    unsigned times;                     /* the maximum number of uses of its operands in a pass; 0: one */
+    const float *starts;                /* the numbers of a role with start GIVEN; must outlive the list. NULL: 0 */
 };
 
 /* A named weight. */
 struct qkv_weight {
     enum qkv_role role;
-    bool bias;         /* the vector beside the role's matrix or norm */
-    const char *stack; /* as in its place; the caller's */
+    bool bias;         /* the bias of the role's matrix or norm */
+    const char *stack; /* the place's; owned by the caller */
     int layer;
     int expert; /* −1: of none */
     const struct qkv_format *format;
-    bool stored;          /* the numbers stay as their file has them; others are fp32 in `data` */
-    bool trainable;       /* it learns; else it is frozen: no gradient, no moments, no step changes it */
+    bool stored;          /* the numbers are in a mapped file, in the file's format; else they are fp32 in `data` */
+    bool trainable;       /* else it is frozen: it has no gradient and no moments, and no step changes it */
     size_t rows, columns; /* a vector is one row */
     float *data;          /* the numbers, row-major; NULL where they are stored or divided among ranks, and in a plan */
-    float *gradient;      /* shaped alike; NULL before there are gradients, where it is frozen, and in a plan */
-    bool decays;          /* under weight decay */
-    float rate;           /* times that of a step, which it learns with: 1 */
-    uint64_t version;     /* raised when the numbers change: packed copies are made again */
+    float *gradient;      /* of the same shape; NULL while there are no gradients, where it is frozen, and in a plan */
+    bool decays;          /* weight decay applies */
+    float rate;           /* its learning rate as a multiple of the step's; 1 by default */
+    uint64_t version;     /* raised when the numbers change: packed copies are then made again */
     struct qkv_array array; /* as files have it; the name is owned */
     struct qkv_tensor *part_of;
-    size_t first_row; /* its first row there; of a bias, its first column */
-    float std, bound,
-        constant;        /* new numbers: normal with this deviation, else uniform within ±bound, else the constant, */
-    const float *starts; /* or these */
+    size_t first_row; /* its first row in part_of; for a bias, its first column */
+    /* new numbers: normal with this standard deviation, else uniform within ±bound, else the constant */
+    float std, bound, constant;
+    const float *starts; /* new numbers in place of these; NULL: none */
 };
 
-/* Where the numbers of weights come from that are not to be copied: the tensors of a file, by name; NULL: it has none so called. */
+/* A file whose tensors may be used without a copy. find: a tensor by its name; NULL: the file has none of that name. */
 struct qkv_weight_source {
     const void *file;
     const struct qkv_array *(*find)(const void *file, const char *name);
 };
 
 struct qkv_norm {
-    struct qkv_tensor weight, bias; /* data is NULL without one */
+    struct qkv_tensor weight, bias; /* data is NULL for one that is absent */
 };
 struct qkv_linear {
-    struct qkv_tensor weight, bias; /* the same */
+    struct qkv_tensor weight, bias; /* data is NULL for one that is absent */
 };
-/* Those of the experts of a layer. */
+/* The weights of the experts of a layer. */
 struct qkv_expert_weights {
     size_t count, operand_count;
-    struct qkv_linear *up, *down; /* (count): gated, gate and up in one (2·F, C); (C, F) */
-    struct qkv_tensor **operands; /* all of their tensors */
+    struct qkv_linear *up, *down; /* (count): up is (F, C), or, gated, gate and up in one (2·F, C); down is (C, F) */
+    struct qkv_tensor **operands; /* all their tensors */
 };
-/* A tensor that is there, or NULL: qkv_tensor_or_null(&linear->bias). */
+/* The tensor, or NULL if it is absent: qkv_tensor_or_null(&linear->bias). */
 struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor);
 /* qkv_op_norm with the weights that qkv_weights_norm made of the same spec (norm.c). */
 struct qkv_tensor *qkv_norm_apply(struct qkv_tape *tape, const struct qkv_norm_spec *spec, struct qkv_norm *norm,
@@ -168,76 +169,81 @@ struct qkv_tensor *qkv_norm_apply(struct qkv_tape *tape, const struct qkv_norm_s
 /* The list, and the operands that its weights are rows of, in the order of memory. */
 struct qkv_weights {
     struct qkv_context *ctx;
-    /* Where numbers are taken from while the list is built; may be measuring: then it is a plan. */
+    /* The numbers' memory while the list is built; a measuring arena makes a plan. */
     struct qkv_arena *arena;
     struct qkv_weight_source source;  /* find NULL: all weights get memory, in fp32 */
-    const struct qkv_init_spec *init; /* what new numbers are; NULL: normal with deviation 1/sqrt(columns) */
-    enum qkv_status status;           /* the first failure of the builder */
+    const struct qkv_init_spec *init; /* the start of new numbers; NULL: normal with std 1/sqrt(columns) */
+    enum qkv_status status;           /* the builder's first failure */
     struct qkv_weight *list;
     size_t count, capacity;
     struct qkv_tensor **tensors;
     size_t tensor_count, tensor_capacity;
-    struct qkv_stored_part *parts; /* one for each weight */
-    double *gradient_sums;         /* one for each piece of the gradient norm; NULL before there are gradients */
-    float *gradients;              /* all of them, with the padding between tensors, which is zero */
-    size_t floats;                 /* there */
-    uint64_t chosen;               /* raised when a weight is frozen, or learns again: passes plan anew */
+    struct qkv_stored_part *parts; /* one per weight */
+    double *gradient_sums;         /* one per piece of the gradient norm; NULL while there are no gradients */
+    float *gradients;              /* all gradients, with padding between tensors, which is zero */
+    size_t floats;                 /* of `gradients` */
+    uint64_t chosen;               /* raised when weights are frozen or unfrozen: passes then plan again */
 };
 
-/* ---- building (weights.c). Failures are kept in weights->status (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. ---- */
-/* One operand made of the weights of `count` roles, rows under rows. Where the source has all of them in formats of
- * QKV_FORMAT_LIST, and not all in f32, they stay there and take no memory. */
+/* ---- building (weights.c) ---- */
+/* weights->status has the first failure (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. */
+/* One operand made of the weights of `count` roles, stacked by rows. Where the source has all of them in formats of
+ * QKV_FORMAT_LIST, and not all in f32, the operand reads the source and takes no memory. */
 void qkv_weights_matrix(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                         const enum qkv_role *roles, size_t count);
-/* Their biases, one after the other in one vector: of those roles that have one, or with NULL of all. What stands in the place of the
- * others is 0 and belongs to no weight, so it never learns. Nothing where no role has one. */
+/* The biases of these roles as one vector: of the roles that `has` one, or, with NULL, of all. The places of roles
+ * without a bias are 0, belong to no weight and are never trained. No vector is made where no role has a bias. */
 void qkv_weights_bias(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                       const enum qkv_role *roles, const bool *has, size_t count);
-/* Both, or, without `bias`, the former. */
+/* The matrix, and, if `bias`, the vector. */
 void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_linear *linear,
                         const enum qkv_role *roles, size_t count, bool bias);
-/* What a norm of that kind has: a weight that multiplies by 1, and a bias of 0. */
+/* The weights of a norm: a weight that multiplies by 1, and a bias of 0, as far as its spec has them. */
 void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_norm *norm,
                       enum qkv_role role, const struct qkv_norm_spec *spec);
-/* Once the list is whole: tells the operands of their weights. */
+/* Called when the list is complete: sets the weights of each operand. Returns QKV_OK, or the first failure. */
 enum qkv_status qkv_weights_finish(struct qkv_weights *weights);
 /* Frees the list, not the numbers. */
 void qkv_weights_free(struct qkv_weights *weights);
 
 /* ---- the list (weights.c) ---- */
-/* Draws new numbers: the same at any thread count. */
+/* Draws new numbers, the same at any thread count. */
 void qkv_weights_start(struct qkv_weights *weights, uint64_t seed);
-/* Gives every operand some weight of which learns its gradient, zeroed, from an arena, which may be measuring: then it is a plan. */
+/* Gives every operand with a trainable weight its gradient, zeroed, from an arena; a measuring arena makes a plan. */
 enum qkv_status qkv_weights_add_gradients(struct qkv_weights *weights, struct qkv_arena *arena);
-/* Takes them away again; their memory is the arena's owner's. */
+/* Takes the gradients away; their memory belongs to the arena's owner. */
 void qkv_weights_drop_gradients(struct qkv_weights *weights);
 void qkv_weights_clear_gradients(struct qkv_weights *weights);
-/* A pass over them begins: operands have not been used yet. */
+/* Called when a pass begins: no operand was used yet. */
 void qkv_weights_begin(struct qkv_weights *weights);
-/* The sums of squares of pieces of all gradients, and the square root of them all; 0 without any. */
+/* Sums the squares of all gradients in pieces; qkv_weights_gradient_norm is the square root of their sum, 0 without
+ * gradients. */
 enum { QKV_GRADIENT_PIECE = 1 << 16 };
 void qkv_weights_square_gradients(struct qkv_weights *weights);
 double qkv_weights_gradient_norm(const struct qkv_weights *weights);
-/* The next run of rows (of a vector: columns) of an operand that learn, from *begin on: [*begin, *end). False: there is none. */
+/* The next run [*begin, *end) of trainable rows (of a vector: columns) of an operand, from *begin on. False: there is
+ * none. */
 bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end);
-/* Tells the list that all numbers have changed. */
+/* Called when all numbers have changed: raises all versions. */
 void qkv_weights_changed(struct qkv_weights *weights);
-/* Converts what lies in a file to fp32, in memory from an arena, which may be measuring: then nothing changes but the arena. */
+/* Converts the numbers in a mapped file to fp32, in memory from an arena. A measuring arena counts that memory and
+ * changes nothing else. */
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
-/* Whether it is a matrix of a product or an embedding, which files may have in a format of QKV_FORMAT_LIST; not a norm's. */
+/* Whether the weight is a matrix of a product or an embedding, which files may have in a format of QKV_FORMAT_LIST. */
 bool qkv_weight_has_formats(const struct qkv_weight *weight);
-/* Whether nothing but products of the operands of linear layers reads it. */
+/* Whether only products of linear layers read the weight. */
 bool qkv_weight_only_multiplied(const struct qkv_weight *weight);
-/* The numbers of an operand that is packed for products in bf16 are as fp32 no longer here: where they were. */
+/* Makes an operand that is packed in bf16 divided: it loses its fp32 numbers. Returns where they were. */
 float *qkv_weights_divide(struct qkv_weights *weights, struct qkv_tensor *tensor);
-/* Those of all such operands lie where their gradients are for a while, or no longer. */
+/* lent: the fp32 numbers of all divided operands are in the memory of their gradients for a while; else nowhere. */
 void qkv_weights_lend(struct qkv_weights *weights, bool lent);
-/* The first weight that is divided among ranks and nowhere whole; NULL: there is none. */
+/* The first weight that is divided among ranks and whose fp32 numbers this rank does not have; NULL: there is none. */
 const struct qkv_weight *qkv_weights_divided(const struct qkv_weights *weights);
-/* The first weight that stays in a file; NULL: there is none. Bytes of all of them. */
+/* The first weight that is read from a mapped file; NULL: there is none. The bytes of all of them. */
 const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *weights);
 size_t qkv_weights_stored_bytes(const struct qkv_weights *weights);
-/* Bytes of one more copy, in fp32, of all weights that learn, each from a cache line on: a moment of an optimizer. */
+/* Bytes of one more fp32 copy of all trainable weights, each aligned to a cache line: a moment of an optimizer. */
+
 size_t qkv_weights_moment_bytes(const struct qkv_weights *weights);
 /* The sum of the versions of an operand's weights. */
 uint64_t qkv_tensor_version(const struct qkv_tensor *tensor);

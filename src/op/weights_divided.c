@@ -1,10 +1,11 @@
-/* weights_divided: operands whose numbers ranks divide: each has them in bf16, packed for products, and a share of them in fp32. */
+/* weights_divided: operands that ranks divide: each rank has all their numbers as packed bf16, and a share of them as
+ * fp32. */
 #include "op/weights.h"
 
 float *qkv_weights_divide(struct qkv_weights *w, struct qkv_tensor *tensor) {
     float *data = tensor->data;
     tensor->divided = true;
-    tensor->data = tensor->packed->data; /* it is there, but nothing to read as floats */
+    tensor->data = tensor->packed->data; /* not NULL: the operand exists, but must not be read as floats */
     for (size_t i = 0; i < tensor->weight_count; i++) {
         struct qkv_weight *weight = &w->list[tensor->weights - w->list + (ptrdiff_t)i];
         weight->data = NULL;
