@@ -1,5 +1,5 @@
-/* attend.c: "qkv attend": where a model looks when it reads a text: a page of all heads, numbers for other programs, or a picture in
- * the terminal (attend_picture.c). */
+/* attend.c: "qkv attend" runs a model on a text and shows its attention weights: an HTML page of all heads, JSON, or
+ * a picture in the terminal (attend_picture.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static int attend_check(const struct arguments *a) {
 
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size) {
     if (path) {
-        int code = cli_read_all(path, CLI_PROMPT_MOST, text, size);
+        int code = cli_read_all(path, CLI_PROMPT_MAX, text, size);
         if (!code && *size && (*text)[*size - 1] == '\n') --*size;
         if (!code && *size && (*text)[*size - 1] == '\r') --*size;
         return code;
@@ -84,7 +84,7 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
     static const char between[] = " \t\r\n,[]";
     char word[16];
     *count = 0;
-    *ids = malloc((size / 2 + 1) * sizeof **ids); /* a digit and what ends it */
+    *ids = malloc((size / 2 + 1) * sizeof **ids); /* one digit and one separator an id */
     if (!*ids) return cli_failed("out of memory");
     for (size_t at = 0; at < size;) {
         size_t n = 0;
@@ -119,7 +119,7 @@ int cli_reading_check(const char *command, const char *prompt, const char *file,
 
 int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_reading *r) {
     *r = (struct cli_reading){0};
-    if (!prompt && !file) return CLI_DONE; /* examples */
+    if (!prompt && !file) return CLI_DONE; /* --examples */
     int code = cli_read_prompt(prompt, file, &r->text, &r->size);
     if (!code && ids) code = cli_read_ids("the prompt", r->text, r->size, &r->ids, &r->id_count);
     return code;
@@ -127,12 +127,12 @@ int cli_reading_open(const char *prompt, const char *file, bool ids, struct cli_
 
 int cli_reading_aim(struct cli_reading *r, const struct qkv_model *model, const char *target) {
     if (!r->ids || !target || qkv_model_spec(model)->head.kind == QKV_HEAD_CLASSIFY) return CLI_DONE;
-    free(r->target_ids); /* another model's */
+    free(r->target_ids); /* of the model before */
     return cli_read_ids("the target", target, strlen(target), &r->target_ids, &r->target_id_count);
 }
 
 int cli_reading_example(struct cli_reading *r, struct qkv_model *model, const char *examples, int64_t example) {
-    qkv_example_free(r->example); /* another model's */
+    qkv_example_free(r->example); /* of the model before */
     r->example = NULL;
     if (examples && qkv_example_read(model, examples, (size_t)example, &r->example))
         return cli_broken(qkv_model_context(model));

@@ -1,4 +1,4 @@
-/* attend_picture.c: attention in the terminal: a map with a row for each token that looks and a column for each it looks at, in
+/* attend_picture.c: attention weights in the terminal: a map with one row a query and one column a key, drawn in
  * shades, and the list of the heads. */
 #include <math.h>
 #include <stdio.h>
@@ -9,17 +9,17 @@
 
 #include "cli_lab.h"
 
-enum { LABEL = 12, DOWN = 6, ROWS_MOST = 48 };
+enum { LABEL = 12, DOWN = 6, MAX_ROWS = 48 };
 
 struct map {
     struct qkv_attention_view *look;
     struct qkv_attention_view_head attention;
-    bool blocks;                 /* else ASCII */
-    size_t row, rows, key, keys; /* the part that is shown */
-    int cell;                    /* columns of a cell */
+    bool blocks;                 /* false: ASCII */
+    size_t row, rows, key, keys; /* the part of the map that is shown */
+    int cell;                    /* terminal columns a key */
 };
 
-/* ---- labels ------------------------------------------------------------------------------------------------------------ */
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
 
 static size_t attend_picture_put(char *out, size_t used, size_t size, const char *text) {
     size_t n = strlen(text);
@@ -28,7 +28,8 @@ static size_t attend_picture_put(char *out, size_t used, size_t size, const char
     return used + n;
 }
 
-/* A token as it can stand in a terminal: white space visible, control characters and pieces of characters as escapes. */
+/* Writes token t so that a terminal can show it: spaces and line ends become visible characters; control characters
+ * and bytes that are no UTF-8 become escapes. */
 static void label_of(const struct map *m, bool encoder, size_t t, char *out, size_t size) {
     size_t n, used = 0, length;
     const char *text = qkv_look_token(m->look, encoder, t, &n);
@@ -50,7 +51,7 @@ static void label_of(const struct map *m, bool encoder, size_t t, char *out, siz
     }
 }
 
-/* The columns that the character at `text` takes, and its bytes. */
+/* Returns the terminal columns of the character at `text`; *bytes becomes its length. */
 static int width_of(const char *text, size_t *bytes) {
     wchar_t wide;
     mbstate_t state = {0};
@@ -60,7 +61,7 @@ static int width_of(const char *text, size_t *bytes) {
     return width < 0 ? 1 : width;
 }
 
-/* A label to the right of LABEL columns, cut where it is longer. */
+/* Prints a label flush right in LABEL columns, cut to them. */
 static void print_label(const char *label) {
     int width = 0;
     size_t n, end = 0;
@@ -73,7 +74,7 @@ static void print_label(const char *label) {
     printf("%*s%.*s ", LABEL - width, "", (int)end, label);
 }
 
-/* The keys' labels from top to bottom, a character in each line. */
+/* Prints the labels of the keys from top to bottom, one character a line. */
 static void print_keys(const struct map *m) {
     char label[64];
     size_t n;
@@ -88,7 +89,7 @@ static void print_keys(const struct map *m) {
                 at += n;
             }
             int width = *at ? width_of(at, &n) : 0;
-            if (width == 0 || width > m->cell) { /* nothing, or too wide for its column */
+            if (width == 0 || width > m->cell) { /* the label has ended, or the character is too wide for the column */
                 used = attend_picture_put(text, used, sizeof text, m->cell == 2 ? "  " : " ");
                 continue;
             }
@@ -102,7 +103,7 @@ static void print_keys(const struct map *m) {
     }
 }
 
-/* ---- the map ------------------------------------------------------------------------------------------------------------ */
+/* ---- the map ----------------------------------------------------------------------------------------------------- */
 
 static const char *attend_picture_shade(const struct map *m, float weight) {
     static const char *const blocks[] = {" ", "\u00B7", "\u2591", "\u2592", "\u2593", "\u2588"};
@@ -134,7 +135,7 @@ static int print_rows(struct qkv_context *ctx, const struct map *m, size_t i, si
     return CLI_DONE;
 }
 
-/* What of a long text is shown: the end of it, where the next token is decided. */
+/* Shows the end of a text that does not fit: its last rows decide the next token. */
 static void choose_part(struct map *m) {
     size_t columns = (size_t)cli_width(STDOUT_FILENO);
     columns = columns > LABEL + 12 ? columns - LABEL - 2 : 12;
@@ -142,7 +143,7 @@ static void choose_part(struct map *m) {
     m->cell = 2 * m->attention.keys <= columns ? 2 : 1;
     m->keys = m->attention.keys <= columns ? m->attention.keys : columns;
     m->key = m->attention.keys - m->keys;
-    m->rows = m->attention.queries < ROWS_MOST ? m->attention.queries : ROWS_MOST;
+    m->rows = m->attention.queries < MAX_ROWS ? m->attention.queries : MAX_ROWS;
     m->row = m->attention.queries - m->rows;
 }
 
@@ -170,9 +171,10 @@ static void print_heads(const struct qkv_attention_view *look, int64_t layer, in
                 printf("%-10s %5zu %5zu %9.2f %9.2f\n", kinds[a.kind], a.layer, h, s.entropy, s.distance);
 }
 
-/* ---- which one ------------------------------------------------------------------------------------------------------------ */
+/* ---- choosing an attention --------------------------------------------------------------------------------------- */
 
-/* The attention of the wanted kind (NULL: cross where there is one) and layer (negative: the last); SIZE_MAX: there is none. */
+/* Returns the attention of this kind (NULL: cross, else the first kind) and this layer (negative: the last);
+ * SIZE_MAX if there is none. */
 static size_t attend_picture_find(const struct qkv_attention_view *look, const char *kind, int64_t layer) {
     static const char *const kinds[] = {"encoder", "decoder", "cross"};
     struct qkv_attention_view_head a;

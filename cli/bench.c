@@ -1,4 +1,4 @@
-/* bench.c: "qkv bench": measures the peaks of the machine, then the rows of the benchmark as shares of them. */
+/* bench.c: "qkv bench" measures the peaks of this machine, then the rows of the benchmark as shares of these peaks. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static const struct cli_option options[] = {
     CLI_IGNORE_MEMORY(struct arguments),
 };
 
-/* The rows that the options ask for, with the big ones or without. */
+/* Turns the command line into options of the library; `big` adds the big rows. */
 static struct qkv_bench_options chosen_rows(const struct arguments *a, bool big) {
     return (struct qkv_bench_options){
         .filters = a->filter.items, .filter_count = a->filter.count, .precision = a->precision, .big = big};
@@ -54,7 +54,7 @@ static struct qkv_bench_options chosen_rows(const struct arguments *a, bool big)
 CLI_CONDITION(only_lists, struct arguments, a->list)
 CLI_CONDITION(writes_no_file, struct arguments, !a->json)
 
-/* No big row is chosen that would not be chosen without --full. */
+/* Whether --full adds no row to the usual ones. */
 static bool adds_nothing(const void *values, size_t arguments) {
     const struct arguments *a = values;
     const struct qkv_bench_options all = chosen_rows(a, true), usual = chosen_rows(a, false);
@@ -82,11 +82,11 @@ static const struct cli_rule rules[] = {
     {"force", writes_no_file, "it is about the file of --json"},
 };
 
-/* ---- the table ------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 struct table {
     struct cli_progress progress;
-    const char *group; /* of the latest row */
+    const char *group; /* of the row printed last */
     size_t rows;
 };
 
@@ -136,7 +136,7 @@ static const char *bench_meaning(const char *group) {
     return "";
 }
 
-/* What else is known of a row, after its share. */
+/* Prints the figures that only some rows have: tokens a second, memory, loss, peers. */
 static void show_more(const struct qkv_bench_row *row) {
     char number[CLI_NUMBER], unit[UNIT];
     const double amount = row->reads ? row->bytes : row->flops;
@@ -178,7 +178,7 @@ static bool show_progress(void *user, const char *what, double done, double tota
     return !cli_stopping;
 }
 
-/* ---- the command ----------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int list_rows(const struct arguments *a, struct qkv_context *ctx) {
     const struct qkv_bench_options chosen = chosen_rows(a, true);
@@ -222,9 +222,9 @@ static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
             "bench: only big rows match, or a precision that this machine emulates; measure them with --full or "
             "--precision, or name one of them (--list)");
     if (status == QKV_OK) return CLI_DONE;
-    bool kept = a->json && table.rows > 0;
-    cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", kept ? "; they are in " : "",
-            kept ? a->json : "");
+    bool saved = a->json && table.rows > 0;
+    cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", saved ? "; they are in " : "",
+            saved ? a->json : "");
     return CLI_INTERRUPTED;
 }
 

@@ -1,4 +1,4 @@
-/* classify.c: "qkv classify": the class of each line of a text, of each pair of texts, or of each word. */
+/* classify.c: "qkv classify" prints the class of each line of a text, of each pair of texts, or of each word. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static const struct cli_rule rules[] = {
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 
-enum { CLASSES_SHOWN = 3 }; /* of a line */
+enum { CLASSES_SHOWN = 3 }; /* a line */
 
 static size_t classify_top(const struct arguments *a) {
     return a->top ? (size_t)a->top : CLASSES_SHOWN;
@@ -65,7 +65,8 @@ static void print_label(FILE *file, struct qkv_model *model, size_t class) {
         fprintf(file, "%zu", class);
 }
 
-/* What a line has that is blank, or skipped: no probability, or of a model with one class no score. */
+/* Whether a line is blank or skipped: the library gives it no probabilities (a score of NaN if the model has one
+ * class). */
 static bool is_empty(const float *probabilities, size_t classes) {
     if (classes == 1) return isnan(probabilities[0]);
     for (size_t k = 0; k < classes; k++)
@@ -80,7 +81,8 @@ static size_t likeliest(const float *probabilities, size_t classes) {
     return best;
 }
 
-/* The likeliest first, of equals the one of lower number; shown ones are taken out of `probabilities`. Of one class its score. */
+/* Prints the `top` likeliest classes; of equal ones, the lower number comes first. Overwrites `probabilities`. A
+ * model with one class prints its score. */
 static void print_line(FILE *file, struct qkv_model *model, float *probabilities, size_t classes, size_t top) {
     if (classes == 1) fprintf(file, "%.4f", (double)probabilities[0]);
     for (size_t i = 0; i < top && i < classes && classes > 1; i++) {
@@ -93,7 +95,8 @@ static void print_line(FILE *file, struct qkv_model *model, float *probabilities
     putc('\n', file);
 }
 
-/* The same as keys of an object that is open: label and probabilities, or of one class score; null where there are none. */
+/* Writes the same to the open JSON object: "label" and "probabilities", or "score" for a model with one class; null
+ * for an empty line. */
 static void put_classes(struct qkv_json *out, struct qkv_model *model, float *p, size_t classes, size_t top) {
     char number[CLI_NUMBER];
     const bool empty = is_empty(p, classes);
@@ -113,16 +116,17 @@ static void put_classes(struct qkv_json *out, struct qkv_model *model, float *p,
     qkv_json_end(out, '}');
 }
 
-/* ---- words ---------------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 struct classify_words {
-    const char **words;     /* of all sentences; in the lines, which are cut up */
-    size_t *counts, *lines; /* of each sentence: its words, and where it begins */
+    const char **words;     /* of all sentences; they point into the lines, which words_of cuts */
+    size_t *counts, *lines; /* of each sentence: the number of its words, and the line where it begins */
     size_t count, sentences;
     char *text;
 };
 
-/* Appends the words of a line: cut at white space, or with `each` what is before a tab; returns how many. */
+/* Appends the words of a line and returns how many. Words end at white space; with `each`, a line is one word that
+ * ends at a tab. */
 static size_t words_of(char *line, bool each, const char **words) {
     static const char *const space = " \t\r\n\v\f";
     size_t n = 0;
@@ -141,7 +145,7 @@ static size_t words_of(char *line, bool each, const char **words) {
 
 static int words_cut(const struct cli_lines *lines, bool each, struct classify_words *w) {
     size_t size = 1;
-    bool open = false; /* the sentence goes on */
+    bool open = false; /* the next line belongs to the same sentence */
     for (size_t i = 0; i < lines->count; i++) size += strlen(lines->items[i]) + 1;
     char *at = w->text = malloc(size);
     w->words = malloc(size * sizeof *w->words);
@@ -164,7 +168,7 @@ static int words_cut(const struct cli_lines *lines, bool each, struct classify_w
     return CLI_DONE;
 }
 
-/* A message about a sentence says where in the file it begins. */
+/* Reports an error of the library; an error in a sentence names the line where the sentence begins. */
 static int words_broken(const struct cli_lines_job *job, const struct classify_words *w) {
     size_t number = 0;
     if (!job->lines.name || sscanf(qkv_message(job->ctx), "sentence %zu", &number) != 1 || number < 1 ||
@@ -173,7 +177,7 @@ static int words_broken(const struct cli_lines_job *job, const struct classify_w
     return cli_failed("%s:%zu: %s", job->lines.name, w->lines[number - 1], qkv_message(job->ctx));
 }
 
-/* A word, a tab and its label, or its `top` likeliest as of a line; a word that --long has left out has none. */
+/* Prints a word, a tab, and its label or its `top` likeliest ones. A word that --long left out has an empty label. */
 static void words_print(FILE *file, struct qkv_model *model, const char *word, float *p, size_t classes, size_t top) {
     fprintf(file, "%s\t", word);
     if ((top || classes == 1) && !is_empty(p, classes)) {
@@ -241,9 +245,9 @@ static int classify_words(struct cli_lines_job *job, const struct arguments *a) 
     return code;
 }
 
-/* ---- lines and pairs ---------------------------------------------------------------------------------------------------- */
+/* ---- lines and pairs --------------------------------------------------------------------------------------------- */
 
-/* A line of what is said of each text, or of each pair; `texts` NULL: of examples. */
+/* Prints one line for each text or pair; `texts` is NULL for examples. */
 static int results_write(FILE *file, struct qkv_model *model, const struct arguments *a, const char *const *texts,
                          const char *const *seconds, float *p, size_t count) {
     const size_t classes = (size_t)qkv_model_spec(model)->head.classes;
@@ -267,12 +271,13 @@ static int results_write(FILE *file, struct qkv_model *model, const struct argum
 }
 
 struct classify_pairs {
-    const char **firsts, **seconds; /* in the text, which is cut up */
+    const char **firsts, **seconds; /* they point into the lines, which pairs_cut cuts */
     size_t count;
     char *text;
 };
 
-/* Two texts of the command line, or the two parts of a line, make a pair; a blank line makes an empty one. */
+/* Makes pairs from two texts of the command line, or from each line cut at its tab; a blank line makes an empty
+ * pair. */
 static int pairs_cut(const struct cli_lines *lines, struct classify_pairs *p) {
     size_t size = 1;
     for (size_t i = 0; i < lines->count; i++) size += strlen(lines->items[i]) + 1;
@@ -300,7 +305,7 @@ static int pairs_cut(const struct cli_lines *lines, struct classify_pairs *p) {
     return CLI_DONE;
 }
 
-/* A message about a pair says where it is in the file. */
+/* Reports an error of the library; an error in a pair names its line. */
 static int pairs_broken(const struct cli_lines_job *job) {
     size_t number = 0;
     if (!job->lines.name || sscanf(qkv_message(job->ctx), "pair %zu", &number) != 1) return cli_broken(job->ctx);
@@ -337,9 +342,9 @@ static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     return code;
 }
 
-/* ---- answers -------------------------------------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-/* The text of the answer, a tab and its score; a blank line where there is none. */
+/* Prints each answer: its text, a tab, its score; an empty line if there is no answer. */
 static int answers_write(FILE *file, const struct classify_pairs *pairs, const struct qkv_answer *answers, bool json) {
     int code = CLI_DONE;
     for (size_t i = 0; i < pairs->count && code == CLI_DONE; i++) {
@@ -389,7 +394,7 @@ static int classify_answers(struct cli_lines_job *job, const struct arguments *a
     return code;
 }
 
-/* Examples of a file, a line each. */
+/* Prints one line for each example of --examples. */
 static int classify_examples(const struct arguments *a, const char *folder) {
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;

@@ -1,6 +1,6 @@
-/* cli.h: what the files of the command share: exit codes, option tables that make both the parser and the help, messages,
- * numbers for people, and the progress line. Everything about transformers comes from qkv.h; what the
- * lab makes has cli_lab.h. */
+/* cli.h: what all files of the command use: exit codes, option tables (the parser and the help read the same table),
+ * messages, numbers for people, and the progress bar. Transformers come from qkv.h; products of the lab have
+ * cli_lab.h. */
 #ifndef QKV_CLI_H
 #define QKV_CLI_H
 
@@ -22,29 +22,29 @@
 
 enum cli_exit {
     CLI_DONE = 0,
-    CLI_FAILED = 1,        /* the command line was fine, the work was not */
-    CLI_USAGE = 2,         /* the command line makes no sense */
-    CLI_INTERRUPTED = 130, /* stopped by a signal, after saving what can be saved */
-    CLI_HELPED = -1        /* from cli_parse only: --help was answered */
+    CLI_FAILED = 1,        /* the command line is fine, the work failed */
+    CLI_USAGE = 2,         /* the command line is wrong */
+    CLI_INTERRUPTED = 130, /* stopped by a signal, after saving */
+    CLI_HELPED = -1        /* cli_parse alone returns this: it has printed the help */
 };
 
 /* ---- option tables (options.c, help.c) --------------------------------------------------------------------------- */
 
 enum cli_kind {
-    CLI_FLAG,       /* bool: present or not; to repeat it changes nothing */
-    CLI_TEXT,       /* const char *; to repeat it, or a number, is an error */
-    CLI_TEXTS,      /* struct cli_texts: may be repeated */
-    CLI_READ,       /* a CLI_TEXT that is the path of a file, or of a folder of files, that is read */
-    CLI_READS,      /* CLI_TEXTS of such */
-    CLI_MODEL_READ, /* a CLI_TEXT that is the path of a model or run that is read */
-    CLI_WRITE,      /* a CLI_TEXT that is the path of a file that is written */
-    CLI_FOLDER,     /* a CLI_TEXT that is the path of a folder that is written into */
+    CLI_FLAG,       /* bool: given or not; giving it twice changes nothing */
+    CLI_TEXT,       /* const char *; giving it twice is an error */
+    CLI_TEXTS,      /* struct cli_texts: may be given several times */
+    CLI_READ,       /* CLI_TEXT: the path of a file, or of a folder of files, to read */
+    CLI_READS,      /* CLI_TEXTS: such paths */
+    CLI_MODEL_READ, /* CLI_TEXT: the path of a model or run to read */
+    CLI_WRITE,      /* CLI_TEXT: the path of a file to write */
+    CLI_FOLDER,     /* CLI_TEXT: the path of a folder to write into */
     CLI_COUNT,      /* int64_t in [low, high] */
-    CLI_REAL,       /* double, finite, in [low, high]; high CLI_ENDLESS: at least low; both 0: any */
-    CLI_ABOVE       /* the same without low itself: in (low, high] */
+    CLI_REAL,       /* double, finite, in [low, high]; high CLI_ENDLESS: no upper bound; both 0: any */
+    CLI_ABOVE       /* the same without low: in (low, high] */
 };
 #define CLI_ENDLESS INT64_MAX
-bool cli_is_list(enum cli_kind kind); /* of struct cli_texts (files.c) */
+bool cli_is_list(enum cli_kind kind); /* Whether the value is a struct cli_texts (files.c). */
 struct cli_texts {
     const char **items;
     size_t count;
@@ -53,38 +53,39 @@ struct cli_option {
     enum cli_kind kind;
     char letter;          /* 'n' for -n; 0: none */
     const char *name;     /* "top-k" for --top-k; underscores are shown and read as hyphens */
-    const char *argument; /* "FILE", for the help */
+    const char *argument; /* the value in the help: "FILE" */
     size_t offset;        /* of the value in the command's struct */
     const char *help;
-    int64_t low, high;  /* CLI_COUNT, CLI_REAL, CLI_ABOVE */
-    const char *before; /* the default, for the help, of what cannot show it itself; NULL: the value in `defaults` */
+    int64_t low, high; /* of CLI_COUNT, CLI_REAL, CLI_ABOVE */
+    /* the default as the help shows it; NULL: the help shows the value in `defaults` */
+    const char *before;
 };
-/* Where options change nothing, from the command line alone: to give one of them is an error. What depends on a model or a
- * file is told after that was read. */
+/* An option that has no effect beside the others is an error. A rule sees the command line alone; the command itself
+ * checks what depends on a model or a file. */
 struct cli_rule {
     const char *options;                                /* names with spaces between: "top-k seed" */
-    bool (*idle)(const void *values, size_t arguments); /* whether they have no effect beside the rest */
-    const char *why;                                    /* and why: the end of "--seed has no effect: ..." */
+    bool (*idle)(const void *values, size_t arguments); /* whether these options have no effect */
+    const char *why;                                    /* the end of "--seed has no effect: ..." */
 };
-/* A condition for rules: of the values, a struct of that type called `a`. */
+/* Defines a condition for rules; `condition` reads the command's struct, of this type, through `a`. */
 #define CLI_CONDITION(name, type, condition)                                                                           \
     static bool name(const void *values, size_t arguments) {                                                           \
         const type *a = values;                                                                                        \
         (void)a, (void)arguments;                                                                                      \
         return condition;                                                                                              \
     }
-/* How a command is divided among the ranks of a launcher. */
+/* How the ranks of a launcher share a command. */
 enum cli_ranks {
-    CLI_RANKS_FIRST,    /* not: rank 0 does it alone */
-    CLI_RANKS_TOGETHER, /* all do parts of each step, and soon miss one that hangs */
-    CLI_RANKS_APART     /* each has work of its own, of any length */
+    CLI_RANKS_FIRST,    /* rank 0 does all of it */
+    CLI_RANKS_TOGETHER, /* each rank does a part of each step; a rank that hangs is soon noticed */
+    CLI_RANKS_APART     /* each rank has work of its own, of any length */
 };
-/* What the words of a command are that are no options. */
+/* What the words of a command line are that are not options. */
 enum cli_words {
     CLI_WORDS,       /* no files */
-    CLI_WORDS_FILES, /* files that are read */
-    CLI_WORD_MODEL,  /* the first one a model or run that is read, the others no files */
-    CLI_WORDS_MODELS /* models or runs that are read */
+    CLI_WORDS_FILES, /* files to read */
+    CLI_WORD_MODEL,  /* the first is a model or run to read, the others are no files */
+    CLI_WORDS_MODELS /* models or runs to read */
 };
 struct cli_command {
     const char *name;
@@ -96,14 +97,15 @@ struct cli_command {
     size_t option_count;
     const struct cli_rule *rules;
     size_t rule_count;
-    const void *defaults; /* the struct that the options fill, as it is before */
+    const void *defaults; /* the struct that the options fill, with its defaults */
     size_t size;
-    size_t arguments; /* the most arguments that are no options */
+    size_t arguments; /* the largest number of words that are not options */
     enum cli_words words;
-    const char *const
-        *writes;   /* what is written into its CLI_FOLDER, NULL at the end; NULL: folders and files of other names */
-    bool replaces; /* what is there of these is replaced, by force alone; else the work itself decides about it */
-    bool presets;  /* whether the help lists the presets */
+    /* the files that are written into its CLI_FOLDER, NULL at the end; NULL: any names */
+    const char *const *writes;
+    /* true: existing ones are replaced only with --force; false: the work itself decides */
+    bool replaces;
+    bool presets; /* the help lists the presets */
     enum cli_ranks ranks;
     int (*run)(const void *values, const char *const *arguments, size_t count);
 };
@@ -127,64 +129,66 @@ const struct cli_command *cli_export(void);
 const struct cli_command *cli_bench(void);
 const struct cli_command *cli_doctor(void);
 
-/* The libraries that the benchmark measures beside this one (peers.c). */
+/* The libraries that "qkv bench" measures beside this one (peers.c). */
 const struct qkv_bench_peer *cli_bench_peers(size_t *count);
 
-/* The i-th command in the order of the help; NULL past the last. */
+/* Returns the i-th command in the order of the help; NULL past the last. */
 const struct cli_command *cli_command_at(size_t i);
-/* The command called `name`; NULL after a message that names the closest one. */
+/* Returns the command with this name; NULL after a message that names the closest one. */
 const struct cli_command *cli_command_find(const char *name);
 
-/* Reads a command's words into `values` (a copy of its defaults, freed with cli_forget) and moves those that are no
- * options to the front of `words`, *count of them; options that break a rule of the command are refused. CLI_DONE, CLI_USAGE after a message, or
- * CLI_HELPED. */
+/* Reads a command's words into `values` (a copy of its defaults; free it with cli_forget). Moves the words that are
+ * not options to the front of `words` and counts them in *count. Refuses options that break a rule of the command.
+ * Returns CLI_DONE, CLI_USAGE after a message, or CLI_HELPED. */
 int cli_parse(const struct cli_command *command, char **words, size_t *count, void *values);
 void cli_forget(const struct cli_command *command, void *values);
-/* Strict numbers: the whole text, in range; false otherwise. */
+/* Read a number strictly: the whole text is one number, in range; else they return false. */
 bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value);
 bool cli_read_real(const char *text, double *value);
 
 void cli_print_overview(void);
-/* The options of training that a preset brings, as the command line takes them: "--batch 12 --steps 2000"; "" of no preset. */
+/* Writes the training options that a preset brings as command-line text: "--batch 12 --steps 2000"; "" if it brings
+ * none. */
 const char *cli_preset_training(const char *preset, char *text, size_t size);
 void cli_print_help(const struct cli_command *command);
 
-/* ---- options that several commands have ------------------------------------------------------------------------- */
+/* ---- options that several commands have -------------------------------------------------------------------------- */
 
 struct cli_common {
     int64_t threads;
     const char *isa, *precision;
     bool ignore_memory, ignore_digest;
 };
-/* Rows for the table of a command whose struct `type` has `struct cli_common common`. */
+/* Rows for the option table of a command whose struct `type` has `struct cli_common common`. */
 #define CLI_COMMON(type)                                                                                               \
     CLI_COMMON_ROW(CLI_COUNT, type, threads, "N", "CPU threads (0: all that this process may use)", 4096, NULL),       \
         CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", "kernels: scalar, avx2, avx512, avx512bf16, amx or neon", 0,       \
                        "$QKV_ISA, else the best here")
-/* Besides, where a model runs (training has an option of its own). */
+/* Also for commands that run a model; training has an option of its own. */
 #define CLI_PRECISION(type) CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", CLI_PRECISION_HELP, 0, "auto")
 #define CLI_PRECISION_HELP                                                                                             \
     "fp32, bf16 (products of rounded numbers; emulated where the CPU has none), or auto: the one that the run "        \
     "records, "                                                                                                        \
     "fp32 for a model without a record"
-/* Where memory of a model's size is taken. */
+/* For commands that allocate memory for a model. */
 #define CLI_IGNORE_MEMORY(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, "go on where more memory is needed than there is", 0, NULL)
-/* Where a model or a run is read. */
+/* For commands that read a model or a run. */
 #define CLI_IGNORE_DIGEST(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_digest, NULL,                                                                \
                    "go on where config.json or train.json was changed since the weights were saved", 0, NULL)
-/* All of that: where a model is loaded to run. */
+/* All of these, for commands that load a model and run it. */
 #define CLI_MODEL(type) CLI_COMMON(type), CLI_PRECISION(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
 #define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
     { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
-/* Why options of several commands have no effect. */
+/* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"
 #define CLI_WHY_OUTPUT "no file is written; name one with -o FILE"
 #define CLI_WHY_TEXTS  "the lines are those of the command line; leave one of them out"
 #define CLI_WHY_QUIET  "--quiet shows no progress; leave one of them out"
-/* What becomes of what has more tokens than the context: a row for the struct's `const char *long_lines`, "error" by default. */
+/* A row for `const char *long_lines` in the command's struct, "error" by default: what happens to texts longer than
+ * the context. */
 #define CLI_LONG(type, what)                                                                                           \
     {                                                                                                                  \
         CLI_TEXT, 0, "long", "NAME", offsetof(type, long_lines),                                                       \
@@ -192,38 +196,38 @@ struct cli_common {
             "(the tokens that are kept); how many there were is said",                                                 \
             0, 0, NULL                                                                                                 \
     }
-/* The kind of that name; CLI_DONE, or the exit code after a message. */
+/* Finds the kind by its name. Returns CLI_DONE, or the exit code after a message. */
 int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
-/* A context as the options say, in fp32 until cli_set_precision; CLI_DONE, or the exit code after a message. Free *ctx in any
- * case. */
+/* Opens a context with these options, in fp32 until cli_set_precision. Returns CLI_DONE, or the exit code after a
+ * message. The caller frees *ctx in both cases. */
 int cli_open(const struct cli_common *common, struct qkv_context **ctx);
 
-/* The latest sentence of this rank that it has left to rank 0 to say; "": none. */
+/* The latest message that this rank did not print because rank 0 speaks for all; "" if there is none. */
 const char *cli_unsaid(void);
-/* Nothing more is said: a rank of this machine has died, which has a line of its own; what others find wrong then is no news. From any
- * thread. */
+/* Stops all messages: a rank of this machine has died, which is reported in one line; later failures only follow
+ * from it. Any thread may call this. */
 void cli_hush(void);
-/* From here on contexts are one of several ranks, with so many threads where nobody says how many, and rank 0 speaks for all; NULL: the
- * only one. */
+/* Contexts opened after this call belong to a rank of `communicator` and have `threads` threads if the command line
+ * gives none; rank 0 alone prints. NULL: there is one rank. */
 void cli_speak_as(const struct qkv_communicator *communicator, int threads);
 
-/* Gives the context the precision of the options, where they say auto or nothing the one that the run in `folder` records
- * (fp32 for NULL). CLI_DONE, or the exit code after a message. */
+/* Sets the precision of the context to --precision. If that is auto or not given: to the precision that the run in
+ * `folder` records, fp32 if `folder` is NULL. Returns CLI_DONE, or the exit code after a message. */
 int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, const char *folder);
-/* The folder of a model: the path itself, or where the checkpoint is that it names ("run/checkpoint-250.safetensors"), which is then in
- * *checkpoint (else NULL). To be freed; NULL without memory, after a message. */
+/* Returns the folder of a model. If `path` names a checkpoint ("run/checkpoint-250.safetensors"), returns the folder
+ * of that file, and *checkpoint points to the file's name; else *checkpoint is NULL. The caller frees the result;
+ * NULL without memory, after a message. */
 char *cli_model_folder(const char *path, const char **checkpoint);
-/* That, then the model of the folder, and a message where its bf16 is emulated. */
+/* Calls cli_set_precision, loads the model of the folder, and prints a message if its bf16 is emulated. */
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model);
 /* Whether --precision is auto, or not given. */
 bool cli_asks_record(const struct cli_common *common);
-/* Says so where bf16, which is asked for, is multiplied as fp32; `run`: whose record asks for it, NULL: the command line does. */
+/* Prints a message if the context multiplies bf16 as fp32. `run`: the run whose record asks for bf16; NULL: the
+ * command line asks for it. */
 void cli_say_emulated(const struct qkv_context *ctx, const char *run);
 
-/* ---- models that nobody has trained (fresh.c) ------------------------------------------------------------------- */
+/* ---- untrained models (fresh.c) ---------------------------------------------------------------------------------- */
 
-/* A model of a preset or a spec with the weights that training begins with, in place of a model folder. Its tokenizer is that of a
- * file, else one with a token for each byte and the special tokens that the model needs, where its vocabulary has room for them. */
 /* Whether a spec's head has classes. */
 bool cli_has_classes(const struct qkv_spec *spec);
 struct cli_fresh {
@@ -232,8 +236,8 @@ struct cli_fresh {
     int64_t seed;
 };
 #define CLI_FRESH_DEFAULTS                                                                                             \
-    { .seed = 1337 } /* training's */
-/* Rows for the table of a command whose struct `type` has `struct cli_fresh fresh`. */
+    { .seed = 1337 } /* as in training */
+/* Rows for the option table of a command whose struct `type` has `struct cli_fresh fresh`. */
 #define CLI_FRESH(type)                                                                                                \
     {CLI_TEXT, 0, "preset", "NAME", offsetof(type, fresh.preset), "a fresh model: a named one, not trained",           \
      0,        0, NULL},                                                                                               \
@@ -261,129 +265,136 @@ struct cli_fresh {
         CLI_READ, 0, "tokenizer", "FILE", offsetof(type, fresh.tokenizer), "the fresh model's tokenizer.json", 0, 0,   \
             "a token for each byte"                                                                                    \
     }
-/* The classes of a classifier where neither a spec nor labels say how many there are. */
+/* Classes of a classifier if neither the spec nor labels give their number. */
 enum { CLI_CLASSES_GUESSED = 2 };
 bool cli_fresh_given(const struct cli_fresh *fresh);
-/* Refuses more than one model: `folders` of them on the command line, a preset, a spec. */
+/* Refuses more than one model: `folders` counts those of the command line; a preset and a spec count too. */
 int cli_fresh_check(const struct cli_fresh *fresh, const char *command, size_t folders);
-/* The preset, or the file of the spec. */
+/* The name of the preset, or the path of the spec. */
 const char *cli_fresh_name(const struct cli_fresh *fresh);
-/* The spec of a preset, or with NULL of a file. */
+/* Reads the spec of a preset; if `preset` is NULL, from the file `path`. */
 int cli_spec_read(struct qkv_context *ctx, const char *preset, const char *path, const struct cli_texts *set,
                   struct qkv_spec *spec);
-/* CLI_DONE, or the exit code after a message; free *model in any case. */
+/* Returns CLI_DONE, or the exit code after a message; free *model in both cases. */
 int cli_fresh_create(const struct cli_fresh *fresh, struct qkv_context *ctx, struct qkv_model **model);
-/* The folder's model, by cli_load, or with NULL the fresh one, in the precision that the command line says, else in fp32. */
+/* Loads the model of `folder` with cli_load. NULL: makes the fresh model, in the precision of the command line, else
+ * in fp32. */
 int cli_fresh_load(const struct cli_common *common, const struct cli_fresh *fresh, struct qkv_context *ctx,
                    const char *folder, struct qkv_model **model);
 
-/* ---- messages and output (output.c) -------------------------------------------------------------------------------- */
+/* ---- messages and output (output.c) ------------------------------------------------------------------------------ */
 
-/* The name this program was called by, for commands to copy: "qkv" or "build/qkv". */
+/* The name by which this program was called, "qkv" or "build/qkv": messages name commands that can be copied. */
 extern const char *cli_program;
-void cli_say(const char *format, ...)
-    CLI_PRINTF(1, 2); /* a line on stderr, "qkv: …", control characters made harmless */
+/* Prints a line "qkv: ..." on stderr; control characters become "?". */
+void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
 int cli_usage(const char *format, ...) CLI_PRINTF(1, 2);  /* the same; returns CLI_USAGE */
 int cli_failed(const char *format, ...) CLI_PRINTF(1, 2); /* the same; returns CLI_FAILED */
-int cli_broken(const struct qkv_context *ctx);            /* says the context's sentence; returns CLI_FAILED */
-int cli_misused(const struct qkv_context *ctx);           /* the same, where no file was read yet; returns CLI_USAGE */
-/* Flushes standard output; a write that failed turns `code` CLI_DONE into CLI_FAILED with a message (none for a pipe
- * whose reader has gone). */
+int cli_broken(const struct qkv_context *ctx);            /* prints the context's message; returns CLI_FAILED */
+/* Prints the context's message; returns CLI_USAGE, for a wrong command line */
+int cli_misused(const struct qkv_context *ctx);
+/* Flushes standard output. If a write failed, `code` CLI_DONE becomes CLI_FAILED, with a message (no message if the
+ * reader of a pipe has gone). */
 int cli_finish(int code);
-/* Why the system refused, for an errno: "no permission", or its own words. */
+/* The reason of an errno: "no permission", or the system's own words. */
 const char *cli_error_text(int error);
-/* Everything from a file, "-": standard input; the caller frees *data. More than `most` bytes are refused, as a device or pipe
- * may never end. */
-#define CLI_PROMPT_MOST ((size_t)64 << 20) /* of a text that a model reads at once */
-#define CLI_LINES_MOST  ((size_t)1 << 30)  /* of lines, and of texts to tokenize */
-int cli_read_all(const char *path, size_t most, char **data, size_t *size);
-/* JSON for standard output, and its end, with the line's: the exit code, after a message where it could not be written. */
+/* Reads a whole file ("-": standard input); the caller frees *data. More than `max` bytes are refused, because a
+ * device or a pipe may never end. */
+#define CLI_PROMPT_MAX ((size_t)64 << 20) /* of a text that a model reads at once */
+#define CLI_LINES_MAX  ((size_t)1 << 30)  /* of lines, and of texts to tokenize */
+int cli_read_all(const char *path, size_t max, char **data, size_t *size);
+/* Begin and end a JSON document on standard output; the end adds a line end and returns the exit code, after a
+ * message if the document could not be written. */
 struct qkv_json cli_json(void);
 int cli_json_end(struct qkv_json *json);
-/* Prints `text` from column `at` on, broken between words so that every line begins at column `indent`, and ends the line. */
+/* Prints `text` and a line end, broken between words. The text begins at column `at`, each further line at column
+ * `indent`. */
 void cli_print_wrapped(const char *text, int at, int indent);
-/* A name on stdout, at most `most` characters of it, control characters made harmless; returns how many there were. */
-size_t cli_print_name(const char *name, size_t most);
+/* Prints at most `max` characters of a name on stdout; control characters become "?". Returns how many were printed. */
+size_t cli_print_name(const char *name, size_t max);
 void cli_print_quoted(const char *text,
-                      size_t size); /* a JSON string on stdout; bytes that are no UTF-8 become U+FFFD */
+                      size_t size); /* Prints a JSON string on stdout; bytes that are no UTF-8 become U+FFFD. */
 
-/* Numbers for people, into `text` (CLI_NUMBER bytes), which they return. */
+/* Write numbers for people into `text` (CLI_NUMBER bytes) and return it. */
 #define CLI_NUMBER 32
 char *cli_short(char *text, double value);   /* 10.8M */
 char *cli_grouped(char *text, size_t value); /* 10,795,776 */
 char *cli_bytes(char *text, size_t value);   /* 41.2 MiB */
-/* The most memory that this process has had, in bytes; 0 where the system does not say. */
+/* The peak of this process's memory so far, in bytes; 0 if the system does not say. */
 size_t cli_memory_peak(void);
-/* What a process gets besides as it works: pages of the program that are read then, stacks, small blocks. */
+/* Memory that a process gets while it works, beside its data: pages of the program read later, stacks, small blocks. */
 #define CLI_MEMORY_AT_WORK ((size_t)6 << 20)
-/* The most that a process will have had that had `own` bytes before it began to work in `bytes`. */
+/* The expected peak of a process that had `own` bytes before it began to work in `bytes`. */
 size_t cli_memory_at_work(size_t own, size_t bytes);
 char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
 
-/* ---- lines of text (lines.c) ----------------------------------------------------------------------------------------- */
+/* ---- lines of text (lines.c) ------------------------------------------------------------------------------------- */
 
 struct cli_lines {
     char *data;
     const char **items; /* without line ends */
     size_t count;
-    const char *name; /* of the file they come from; NULL: the command line */
+    const char *name; /* the file of the lines; NULL: the command line */
 };
-/* For rules: whether there are words behind the model, which are lines then. */
+/* A condition for rules: whether words follow the model; these words are the lines. */
 bool cli_has_texts(const void *values, size_t arguments);
-/* As cli_broken, with the file in front where the sentence is about a line of it. */
+/* As cli_broken; a message about a line names the file first. */
 int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines);
 struct cli_output;
-/* A command that says something about each line: what it was given, and what it opens. */
+/* A command that prints a result for each line: its arguments, and what cli_lines_open opens. */
 struct cli_lines_job {
     const struct cli_common *common;
-    const char *const *words; /* a model folder, and texts */
-    size_t count;             /* of words, at least one */
-    const char *input;        /* the file of lines where there are no texts; NULL: standard input */
+    const char *const *words; /* a model folder, then texts */
+    size_t count;             /* number of words, at least 1 */
+    const char *input;        /* the file of lines if there are no texts; NULL: standard input */
     const char *output;       /* NULL: standard output */
     const char *long_lines;   /* the name of a kind */
     bool force;
     enum qkv_long long_kind;
-    size_t most, long_count; /* tokens of a line, 0: as many as the context; lines of more, for those who count them */
+    /* max_tokens: of a line, 0: the context. long_count: the number of longer lines. */
+    size_t max_tokens, long_count;
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct cli_lines lines;
 };
-/* Opens the context, loads the model, asks whether it suits (NULL: nobody asks) and reads the lines: the
- * texts, each a line; without any, those of `input` (a rule of the command refuses both). CLI_DONE, or the exit code after a
- * message. Close the job in any case. */
+/* Opens the context, loads the model, calls `suits` if it is not NULL, and reads the lines: each text is a line;
+ * without texts, the lines of `input` (a rule of the command refuses both). Returns CLI_DONE, or the exit code after
+ * a message. Close the job in both cases. */
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model));
 void cli_lines_close(struct cli_lines_job *job);
-/* The job's output, as cli_output_begin. */
+/* Begins the job's output, as cli_output_begin does. */
 int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output);
 bool cli_is_blank(const char *text);
-/* How the library reads the job's lines; it counts the long ones in the job. */
+/* The options by which the library reads the job's lines; it counts the long ones in the job. */
 struct qkv_line_options cli_lines_options(struct cli_lines_job *job);
-/* Says how many lines were longer than the context, if any were. */
+/* Prints how many lines were longer than the context, if there are any. */
 void cli_lines_say_long(const struct cli_lines_job *job);
 
-/* ---- results (result.c) ------------------------------------------------------------------------------------------------- */
+/* ---- results (result.c) ------------------------------------------------------------------------------------------ */
 
-/* Looks at all that a command line reads and writes, before anything is touched (qkv_paths_check): what its table says of
- * options and words, standard input and standard output. CLI_DONE, or the exit code after a message. (files.c) */
+/* Checks all paths that a command line reads and writes with qkv_paths_check, before any is opened: those of options
+ * and words by the command's table, standard input and standard output. Returns CLI_DONE, or the exit code after a
+ * message (files.c). */
 int cli_files_check(const struct cli_command *command, const void *values, const char *const *words, size_t count);
-/* A file by qkv_output_begin, or with NULL standard output. Write to `file`. */
+/* A file that qkv_output_begin made, or standard output (`path` NULL). Write to `file`. */
 struct cli_output {
     struct qkv_context *ctx;
     struct qkv_output *output; /* NULL: standard output, or ended */
     FILE *file;
 };
 int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, struct cli_output *output);
-/* Commits the file if `code` is CLI_DONE, else cancels it; the exit code. */
+/* Commits the file if `code` is CLI_DONE, else cancels it. Returns the exit code. */
 int cli_output_end(struct cli_output *output, int code);
-/* The row for the table of a command whose struct has `bool force`. */
+/* A row for the option table of a command whose struct has `bool force`. */
 #define CLI_FORCE(type)                                                                                                \
     { CLI_FLAG, 0, "force", NULL, offsetof(type, force), "replace files that exist", 0, 0, NULL }
 
-/* ---- continuations kept until they are written (samples.c) -------------------------------------------------------------- */
+/* ---- continuations stored until they are written (samples.c) ----------------------------------------------------- */
 
 struct cli_token {
     int32_t id;
-    bool end, stop; /* the end token, which is no part of the text; it completes a stop text */
+    /* end: the end token, which is not part of the text; stop: it completes a stop text */
+    bool end, stop;
     double log_probability;
 };
 struct cli_sample {
@@ -399,10 +410,10 @@ struct cli_samples {
 };
 bool cli_samples_begin(struct cli_samples *samples, size_t count);
 void cli_samples_free(struct cli_samples *samples);
-/* A qkv_write_continuation and a qkv_take_token: `user` is the struct. */
+/* A qkv_write_continuation and a qkv_take_token; `user` is the struct. */
 bool cli_samples_text(void *user, size_t index, const char *text, size_t size);
 bool cli_samples_token(void *user, const struct qkv_made_token *token);
-/* What they are continuations of. */
+/* The prompt of the continuations. */
 struct cli_prompt {
     char *text;
     size_t size;
@@ -410,75 +421,79 @@ struct cli_prompt {
     size_t id_count;
     bool hidden; /* not written before its continuation */
 };
-/* All of them as one JSON document on standard output; the exit code, after a message where it could not be written. */
+/* Prints all of them as one JSON document on standard output. Returns the exit code, after a message if it could not
+ * be written. */
 int cli_samples_json(const struct cli_samples *samples, const struct cli_prompt *prompt,
                      const struct qkv_tokenizer *tokenizer, const struct qkv_generate_report *report,
                      const struct qkv_generate_options *options);
 
-/* ---- prompts (attend.c) ------------------------------------------------------------------------------------------------- */
+/* ---- prompts (attend.c) ------------------------------------------------------------------------------------------ */
 
-/* The text to read, from a file (NULL: the prompt itself), whose last line end is none of it. The caller frees *text. */
+/* Reads the prompt from a file without its last line end; if `path` is NULL, copies `prompt`. The caller frees
+ * *text. */
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
-/* Token ids of a text: whole numbers with blanks or commas between them, in brackets or not. The caller frees *ids. `what` it is, for the message. */
+/* Reads token ids: whole numbers with blanks or commas between them, in brackets or not. `what` names the text in
+ * messages. The caller frees *ids. */
 int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count);
 
-/* The row for the table of a command whose struct has `int64_t prefix`, negative where it is not given. */
+/* A row for the option table of a command whose struct has `int64_t prefix`; negative: not given. */
 #define CLI_PREFIX(type, before)                                                                                       \
     {                                                                                                                  \
         CLI_COUNT, 0, "prefix", "N", offsetof(type, prefix),                                                           \
             "the first N tokens see one another in both directions, as prompts of models with a prefix do", 0,         \
             INT32_MAX, before                                                                                          \
     }
-/* Says so where a model that learnt with prefixes gets none. */
+/* Prints a message if a model was trained with prefixes and gets none. */
 void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 
 bool cli_locale_utf8(void);
-int cli_width(int descriptor); /* columns; 80 when that is no terminal */
+int cli_width(int descriptor); /* columns; 80 if that is no terminal */
 
 enum cli_progress_kind { CLI_SILENT, CLI_LINES, CLI_BAR };
 struct cli_progress {
     enum cli_progress_kind kind;
     bool utf8, drawn;
-    double latest; /* when the bar was drawn or a line written */
+    double latest; /* when the bar was drawn, or a line written */
 };
-/* A bar redrawn in place on a terminal, lines where stderr is none or `plain`, nothing if `quiet`. */
+/* A bar redrawn in place on a terminal; lines if stderr is no terminal or `plain`; nothing if `quiet`. */
 void cli_progress_start(struct cli_progress *progress, bool quiet, bool plain);
-/* Whether it is time to show something again: ten times a second, or every ten seconds as lines. */
+/* Whether to show something again: a bar ten times a second, lines every ten seconds. */
 bool cli_progress_due(const struct cli_progress *progress);
-/* Shows how far it is, share in [0,1] or negative if unknown; when it is narrow the last fields are left out. */
+/* Shows the share in [0,1] that is done (negative: unknown) and the fields; a narrow terminal shows the first fields
+ * only. */
 void cli_progress_show(struct cli_progress *progress, double share, const char *const *fields, size_t count);
-/* A line that stays, above the bar; nothing when silent. */
+/* Prints a line above the bar, which scrolls; nothing if the kind is CLI_SILENT. */
 void cli_progress_line(struct cli_progress *progress, const char *format, ...) CLI_PRINTF(2, 3);
 void cli_progress_clear(struct cli_progress *progress);
-/* A qkv_progress for long work: `user` is a struct cli_task. Stops the work once cli_stopping. */
+/* A qkv_progress for long work; `user` is a struct cli_task. Stops the work when cli_stopping is set. */
 struct cli_task {
     struct cli_progress *progress;
     bool finish; /* do not stop it: it is part of a step */
 };
 bool cli_task_progress(void *user, const char *what, double done, double total);
 
-/* After cli_catch_signals the first SIGINT, SIGTERM or SIGHUP sets this and the second one ends the process; so does what a batch system
- * sends before it ends a job, SIGUSR1, SIGUSR2 or SIGXCPU, however often. */
+/* After cli_catch_signals, the first SIGINT, SIGTERM or SIGHUP sets this, and the second one ends the process.
+ * SIGUSR1, SIGUSR2 and SIGXCPU, which batch systems send before they end a job, set it however often they come. */
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
 
-/* ---- the parts of a model (info_tree.c) -------------------------------------------------------------------------------- */
+/* ---- the parts of a model (info_tree.c) -------------------------------------------------------------------------- */
 
-/* What it is made of: heads, masks, positions, norms, feed-forwards (info_spec.c). */
+/* Prints what a model is made of: heads, masks, positions, norms, feed-forwards (info_spec.c). */
 void cli_info_print_spec(const struct qkv_spec *spec);
-/* A table of all parameters, under the model's name; CLI_DONE, or CLI_FAILED after a message. */
+/* Prints a table of all parameters under the model's name. Returns CLI_DONE, or CLI_FAILED after a message. */
 int cli_info_print_tree(const struct qkv_model *model, const char *name);
 
-/* ---- the state of a run (info_state.c) ----------------------------------------------------------------------------- */
+/* ---- the state of a run (info_state.c) --------------------------------------------------------------------------- */
 
-/* A row, or two, of "qkv info"; nothing where the folder is no run. `folder` as the user called it. */
+/* Prints one or two rows of "qkv info"; nothing if the folder is no run. `folder`: the path that the user typed. */
 void cli_info_state(const struct qkv_run_condition *condition, const char *folder);
-/* The key "run" and its object, or nothing. */
+/* Writes the key "run" and its object; nothing if the folder is no run. */
 void cli_info_put_state(struct qkv_json *out, const struct qkv_run_condition *condition);
 
-/* What "qkv forward" reads (forward_inputs.c). */
+/* The arrays that "qkv forward" reads (forward_inputs.c). */
 struct cli_inputs {
     struct qkv_tensors *file;
     int32_t *ids, *lengths, *targets, *source, *source_lengths, *types, *source_types, *prefix;
@@ -486,9 +501,9 @@ struct cli_inputs {
     struct qkv_batch batch;
 };
 
-/* The batch of a file, with the arrays that it points to; freed even after a failure. */
+/* Reads the batch of a file and the arrays that it points to; free it after a failure too. */
 int cli_inputs_read(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path, struct cli_inputs *in);
-/* The prefix of each row: so many positions, or as many as it has; negative: none. */
+/* Sets the prefix of each row to this number of positions, at most the length of the row; negative: none. */
 int cli_inputs_set_prefix(struct cli_inputs *in, int64_t prefix);
 void cli_inputs_free(struct cli_inputs *in);
 

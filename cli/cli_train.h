@@ -1,4 +1,4 @@
-/* cli_train.h: what the files of "qkv train", and of commands with its options, share. */
+/* cli_train.h: for the files of "qkv train" and of commands with its options. */
 #ifndef QKV_CLI_TRAIN_H
 #define QKV_CLI_TRAIN_H
 
@@ -8,49 +8,51 @@
 enum { CLI_TRAIN_OPTIONS = 64 };
 struct cli_train_values {
     const char *option[CLI_TRAIN_OPTIONS];     /* in the order of qkv_train_option_at; NULL: not given */
-    struct cli_texts files[CLI_TRAIN_OPTIONS]; /* of those that may come more than once */
-    bool flag[CLI_TRAIN_OPTIONS];              /* of those that take no value: given */
+    struct cli_texts files[CLI_TRAIN_OPTIONS]; /* the values of options that may be given several times */
+    bool flag[CLI_TRAIN_OPTIONS];              /* options without a value: given */
 };
-/* The value of the i-th option of training as it was given, or NULL; the first one, or the k-th, counted from 0. */
+/* The i-th option of training as the command line gives it, or NULL: its first value, or its k-th, counted from 0. */
 const char *cli_train_value(const struct cli_train_values *values, size_t i);
 const char *cli_train_value_at(const struct cli_train_values *values, size_t i, size_t k);
-/* Refuses settings that an option of training takes the place of, as both say how large dropout or context is. */
+/* Refuses a setting (--set) and an option of training that set the same number, as dropout or context. */
 int cli_check_doubles(const char *command, const struct cli_texts *set, const struct cli_train_values *values);
-/* Sets options as the command line has them, in place of what they are (of a file). CLI_DONE, or CLI_FAILED with the context's
- * sentence. */
+/* Sets the options of the command line over those in *options (read from a file). Returns CLI_DONE, or CLI_FAILED
+ * with the context's message. */
 int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
                       struct qkv_train_options *options);
-/* Rows for the table of a command whose struct has the values at `offset`: how many. `texts_only`: without those that only pairs,
- * labelled lines and masked texts have. */
+/* Writes rows for the option table of a command whose struct has the values at `offset`; returns how many.
+ * `texts_only`: without the options that only pairs, labelled lines and masked texts have. */
 size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);
 /* The command line of "qkv train". */
 struct cli_train_arguments {
     const char *preset, *spec, *config, *out, *resume, *extend;
-    const char *checkpoint; /* in the folder `resume`; NULL: the latest */
+    const char *checkpoint; /* a file in the folder `resume`; NULL: the latest */
     struct cli_texts set;
     int64_t sample, log_every;
     bool quiet, plain, profile;
     struct cli_common common;
     struct cli_train_values training;
 };
-/* Starts a run, or goes on with one: CLI_DONE with a trainer, or the exit code after a message (train_start.c). */
+/* Start or resume a run. Return CLI_DONE with a trainer, or the exit code after a message (train_start.c). */
 int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *arguments, struct cli_task *task,
                     struct qkv_trainer **trainer);
 int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *arguments, struct cli_task *task,
                      struct qkv_trainer **trainer);
-/* Whether --sample has nothing to show in this run, after a message. */
+/* Whether --sample has nothing to show in this run; then prints why. */
 bool cli_train_sample_idle(const struct cli_train_arguments *arguments, const struct qkv_train_options *options);
-/* What the run is, before its first step, with the memory that it takes at most: what reading its data has taken until now, or
- * what the process had before (`own` bytes) with all that the trainer works in (train_introduce.c). */
+/* Prints what the run is before its first step, and the memory that it will take. The peak is the larger of two:
+ * what reading the data has taken, and `own` bytes (of the process before) plus all that the trainer works in
+ * (train_introduce.c). */
 void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trainer,
                          const struct cli_train_arguments *arguments, size_t own);
-/* The notes past the first *shown, which counts them; they are no progress, so --quiet shows them too. */
+/* Prints the notes after the first *shown and counts them. They are not progress: --quiet prints them too. */
 void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *trainer, size_t *shown);
-/* A line about an evaluation, if there was one. */
+/* Prints a line about an evaluation, if there was one. */
 void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_report *report);
-/* What the model writes, a text of so many tokens or the targets of a few sources, is shown and kept in the run's folder. */
+/* Shows what the model writes, a text of this many tokens or the targets of a few sources, and stores it in the
+ * run's folder. */
 int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens);
-/* The table of --profile, on standard output. */
+/* Prints the table of --profile on standard output. */
 void cli_print_profile(struct qkv_profile_report report);
 
 #endif

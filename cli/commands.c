@@ -1,10 +1,10 @@
-/* commands.c: the list of the commands, a line of each, and how one is found. */
+/* commands.c: the list of commands, and how one is found. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
 
-/* In the order of the help: each with the group that it begins, or NULL. */
+/* The order of the help; `group` is the title that a command begins, or NULL. */
 static const struct {
     const char *group;
     const struct cli_command *(*command)(void);

@@ -1,4 +1,5 @@
-/* compare.c: "qkv compare": trains variants of a model on the same data, measures them, and shows them in a table and a page. */
+/* compare.c: "qkv compare" trains variants of a model on the same data, measures them, and shows them in a table and
+ * a page. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,19 +52,19 @@ CLI_CONDITION(is_quiet, struct arguments, a->quiet)
 
 static const struct cli_rule rules[] = {{"plain", is_quiet, CLI_WHY_QUIET}};
 
-/* ---- progress ------------------------------------------------------------------------------------------------------------ */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 struct watch {
     struct qkv_comparison *c;
     struct cli_progress *progress;
     struct cli_task task;
-    size_t variant, seed; /* the run that is under way; SIZE_MAX: none */
+    size_t variant, seed; /* the run in progress; SIZE_MAX: none */
     double began;
     int64_t first;
-    char rank[24]; /* " (rank 2)", where there are several */
+    char rank[24]; /* " (rank 2)"; "" if there is one rank */
 };
 
-/* "gqa:2", with several seeds "gqa:2, seed 2". */
+/* "gqa:2"; with several seeds "gqa:2, seed 2". */
 static const char *run_name(const struct watch *w, size_t variant, size_t seed, char *text, size_t size) {
     const char *name = qkv_comparison_variant(w->c, variant)->name;
     if (qkv_comparison_seeds(w->c) > 1)
@@ -118,7 +119,7 @@ static void show_note(void *user, const char *note) {
     cli_say("%s", note);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static int compare_interrupted(struct cli_progress *progress, const char *out) {
     cli_progress_clear(progress);
@@ -126,7 +127,7 @@ static int compare_interrupted(struct cli_progress *progress, const char *out) {
     return CLI_INTERRUPTED;
 }
 
-/* Some may fail, but if all do nothing was compared. */
+/* Some variants may fail; if all do, the comparison has failed. */
 static int compare_conclude(const struct qkv_comparison *c, struct cli_progress *progress, const char *out) {
     const struct qkv_variant *v;
     size_t failed = 0, count = qkv_comparison_count(c);
@@ -171,7 +172,7 @@ static int compare_all(struct qkv_context *ctx, const struct arguments *a, const
     return code;
 }
 
-/* ---- the command line ---------------------------------------------------------------------------------------------------------- */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
 static int read_caches(const char *text, size_t caches[CACHES], size_t *count) {
     *count = 0;
@@ -189,7 +190,7 @@ static int read_caches(const char *text, size_t caches[CACHES], size_t *count) {
     return CLI_DONE;
 }
 
-/* "name=value" of every option of training that was given; the caller frees them. */
+/* Lists each given option of training as "name=value"; the caller frees the texts. */
 static int list_training(const struct arguments *a, char **list, size_t *count) {
     const char *name, *value, *help;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
@@ -215,7 +216,7 @@ static int compare_check(const struct arguments *a, size_t words) {
     return cli_check_doubles("compare", &a->set, &a->training);
 }
 
-/* Whether some variant is to be trained in bf16: by name, or by $QKV_PRECISION. */
+/* Whether a variant asks for bf16: by its name, or by $QKV_PRECISION. */
 static bool asks_for_bf16(const struct qkv_context *ctx, const struct qkv_compare_options *o) {
     bool automatic = true;
     for (size_t i = 0; i < o->axis_count; i++) {
@@ -231,7 +232,7 @@ static bool asks_for_bf16(const struct qkv_context *ctx, const struct qkv_compar
     return automatic && qkv_auto_precision(ctx) == QKV_MIXED_BF16;
 }
 
-/* Every sentence of the library about an option is about the command line. */
+/* Exit code CLI_USAGE for QKV_ARGUMENT: each message of the library about an argument is about the command line. */
 static int run_with(const struct arguments *a, const char *const *specs, size_t spec_count) {
     struct qkv_context *ctx = NULL;
     char *training[TRAINING] = {NULL};
@@ -274,7 +275,7 @@ static int compare_run(const void *values, const char *const *words, size_t coun
     return code;
 }
 
-/* The description, with the axes that there are. */
+/* Writes the description of the command, with the axes of the library. */
 static void compare_describe(char *text, size_t size) {
     static const char before[] =
         "Every variant is trained on the same text, with the same batches and seeds, in a run of its own below "

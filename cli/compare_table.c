@@ -9,7 +9,7 @@
 enum { CELL = 32, COLUMNS = 32 };
 
 struct column {
-    char head[2][CELL]; /* in two lines */
+    char head[2][CELL]; /* the title, in two lines */
     char (*cells)[CELL];
     double best; /* NaN: none */
     size_t width;
@@ -20,13 +20,14 @@ struct table {
     struct column columns[COLUMNS];
 };
 
-static size_t columns_of(const char *text) { /* characters; names are a user's own */
+static size_t columns_of(const char *text) { /* counts characters: a user's names may have any */
     size_t n = 0;
     for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
     return n;
 }
 
-/* Which number of a variant a column shows, better being less (−1), more (1) or neither (0). */
+/* The number that a column shows. The parameter `better` of a column: −1 smaller is better, 1 larger is better, 0
+ * neither. */
 enum what { PARAMETERS, LOSS, TRAIN, PROMPT, DECODE, CACHE, MEMORY };
 
 static double value_of(const struct qkv_variant *v, enum what what, size_t cache) {
@@ -51,7 +52,7 @@ static double value_of(const struct qkv_variant *v, enum what what, size_t cache
 
 static void write_cell(char cell[CELL], const struct qkv_variant *v, enum what what, double x, bool best) {
     char number[CLI_NUMBER];
-    const char *mark = best ? " *" : "  "; /* numbers end in the same column */
+    const char *mark = best ? " *" : "  "; /* both are two wide, so that numbers end in the same column */
     if (what == LOSS && isfinite(v->deviation))
         snprintf(cell, CELL, cli_locale_utf8() ? "%.4f \u00B1 %.4f%s" : "%.4f +- %.4f%s", x, v->deviation, mark);
     else if (what == LOSS)
@@ -62,11 +63,11 @@ static void write_cell(char cell[CELL], const struct qkv_variant *v, enum what w
         snprintf(cell, CELL, "%s%s", isfinite(x) ? cli_short(number, x) : "-", mark);
 }
 
-/* The best of a column, unless all are alike. */
+/* Returns the best value of a column; NaN if all values are equal. */
 static double best_of(const struct table *t, enum what what, size_t cache, int better) {
     const struct qkv_variant *v = qkv_comparison_best(t->c);
-    if (what == LOSS) return v ? v->loss : NAN; /* unless it is the noise of the seeds */
-    if (what == PROMPT || what == DECODE) {     /* or that of measuring */
+    if (what == LOSS) return v ? v->loss : NAN; /* NULL if the seeds differ by more */
+    if (what == PROMPT || what == DECODE) {     /* NULL if measurements differ by more */
         v = qkv_comparison_fastest(t->c, what == PROMPT ? SIZE_MAX : cache);
         return v ? value_of(v, what, cache) : NAN;
     }
@@ -107,7 +108,8 @@ static bool add_columns(struct table *t) {
     const size_t *caches = qkv_comparison_caches(t->c, &count, &prompt);
     char text[CELL], number[CLI_NUMBER];
     bool good = add_column(t, "", "parameters", PARAMETERS, 0, 0) && add_column(t, "validation", "loss", LOSS, 0, -1) &&
-                add_column(t, "training", "tokens/s", TRAIN, 0, 0); /* trainings take no turns */
+                /* not ranked: trainings do not alternate, so the machine's load differs */
+                add_column(t, "training", "tokens/s", TRAIN, 0, 0);
     snprintf(text, sizeof text, "prompt %s", cli_grouped(number, prompt));
     good = good && add_column(t, text, "tokens/s", PROMPT, 0, 1);
     for (size_t i = 0; i < count && good; i++) {

@@ -1,4 +1,5 @@
-/* doctor.c: "qkv doctor": what the command finds on this machine, what it chooses and why, and what is missing. */
+/* doctor.c: "qkv doctor" prints what the command finds on this machine, what it chooses and why, and what is
+ * missing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static const struct cli_option options[] = {
 
 enum { VALUE = 512, ADVICE = 8 };
 
-/* What was found: a value of each row, and what to do where something is missing. */
+/* What was found: the value of each row, and what to do about a missing part. */
 struct finding {
     struct qkv_context *ctx;
     char cpu[128], tables[VALUE], kernels_why[VALUE], precision_why[VALUE], threads_why[VALUE];

@@ -1,7 +1,8 @@
-/* embed.c: "qkv embed": vectors of lines of text, as a NumPy file or as text, and the lines nearest to another one.
- *
- * A .npy file, version 1.0: "\x93NUMPY" 1 0, the length of the header (16 bits, little-endian), the header, a Python dictionary
- * padded with spaces so that the data begins at a multiple of 64 bytes, and the floats, little-endian, row by row. */
+/* embed.c: "qkv embed" writes vectors of lines of text, as a NumPy file or as text, and finds the lines nearest to a
+ * text.
+ * A .npy file, version 1.0: "\x93NUMPY" 1 0, the length of the header (16 bits, little-endian), the header (a Python
+ * dictionary, padded with spaces so that the data begins at a multiple of 64 bytes), and the floats, little-endian,
+ * row by row. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static int read_pool(const char *name, enum qkv_pool *pool) {
     return !strcmp(name, "max") ? CLI_DONE : cli_usage("embed: --pool is mean, first, last or max, not \"%s\"", name);
 }
 
-/* ---- vectors --------------------------------------------------------------------------------------------------------------- */
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 static void print_numpy(FILE *file, const float *vectors, size_t rows, size_t columns) {
     char header[192];
@@ -126,7 +127,7 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, s
     return code;
 }
 
-/* ---- nearest lines ----------------------------------------------------------------------------------------------------------- */
+/* ---- nearest lines ----------------------------------------------------------------------------------------------- */
 
 struct neighbour {
     size_t line;
@@ -145,7 +146,7 @@ static bool is_zero(const float *vector, size_t columns) {
     return c == columns;
 }
 
-/* Vectors have length 1, so the cosine is their product. */
+/* The vectors have length 1, so their product is the cosine. */
 static void print_nearest(const float *query, const float *vectors, size_t columns, const struct cli_lines_job *job,
                           struct neighbour *all, size_t top) {
     const struct cli_lines *lines = &job->lines;
@@ -162,20 +163,20 @@ static void print_nearest(const float *query, const float *vectors, size_t colum
         printf("%.4f\t%zu\t%s\n", all[i].cosine, all[i].line + 1, lines->items[all[i].line]);
 }
 
-/* The text to compare with, which cannot be skipped. */
+/* Embeds the text of --nearest, which must not be skipped. */
 static int embed_query(const struct cli_lines_job *job, const char *text, struct qkv_embed_options how, float *query) {
     size_t found = 0;
     how.lines = qkv_line_defaults();
     how.lines.long_count = &found;
-    how.lines.most = job->most;
+    how.lines.most = job->max_tokens;
     if (job->long_kind != QKV_LONG_SKIP) how.lines.long_lines = job->long_kind;
     if (qkv_embed_with(job->model, &text, 1, &how, query))
         return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
     if (found)
         cli_say("the text of --nearest has more tokens than %s of %zu and was %s (--long %s)",
-                job->most ? "the most" : "the model's context",
-                job->most ? job->most : (size_t)qkv_model_spec(job->model)->context, qkv_long_done(job->long_kind),
-                job->long_lines);
+                job->max_tokens ? "the most" : "the model's context",
+                job->max_tokens ? job->max_tokens : (size_t)qkv_model_spec(job->model)->context,
+                qkv_long_done(job->long_kind), job->long_lines);
     return CLI_DONE;
 }
 
@@ -205,7 +206,7 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
     return code;
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int embed_check(const struct arguments *a, size_t texts) {
     if (!a->nearest != !a->among) return cli_usage("embed: --nearest TEXT and --among FILE need each other");
@@ -217,19 +218,20 @@ static int embed_check(const struct arguments *a, size_t texts) {
     return CLI_DONE;
 }
 
-/* What the command line leaves open is as the model's folder says. */
+/* Fills in options that the command line leaves out, as the model's folder says. */
 static void embed_complete(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options *how) {
     const struct qkv_embed_options own = qkv_embed_defaults(job->model);
     if (!a->pool) how->pool = own.pool;
-    how->normalize = how->normalize || own.normalize || a->nearest; /* cosines are of vectors of length 1 */
+    /* --nearest compares cosines: its vectors have length 1 */
+    how->normalize = how->normalize || own.normalize || a->nearest;
     how->prompt = own.prompt;
-    job->most = own.lines.most;
+    job->max_tokens = own.lines.most;
     if (a->long_lines || own.lines.long_lines == QKV_LONG_ERROR) return;
     job->long_kind = own.lines.long_lines;
     job->long_lines = "keep-start";
 }
 
-/* The text of the prompt of a name; NULL: there is none. */
+/* Returns the text of the prompt with this name; NULL if there is none. */
 static const char *embed_find_prompt(const struct qkv_model *model, const char *wanted) {
     const char *name, *text;
     for (size_t i = 0; qkv_model_prompt(model, i, &name, &text); i++)
@@ -237,7 +239,7 @@ static const char *embed_find_prompt(const struct qkv_model *model, const char *
     return NULL;
 }
 
-/* The prompt that was asked for, else the first of some names that the model has, else the usual one that is there already. */
+/* Chooses the prompt `asked`; else the first of `names` that the model has; else leaves the usual one. */
 static int embed_choose_prompt(const struct qkv_model *model, const char *option, const char *asked,
                                const char *const *names, const char **prompt) {
     const char *name, *text = NULL;

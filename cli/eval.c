@@ -1,4 +1,5 @@
-/* eval.c: "qkv eval": how well a model predicts a text, finds the targets of pairs, or classifies labelled lines. */
+/* eval.c: "qkv eval" measures how well a model predicts a text, finds the targets of pairs, or classifies labelled
+ * lines. */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ static const struct cli_rule rules[] = {
     {"length-penalty", is_greedy, "a greedy search has one result; add --beam N"},
 };
 
-/* ---- a text ------------------------------------------------------------------------------------------------------------- */
+/* ---- a text ------------------------------------------------------------------------------------------------------ */
 
 static int print_text(const struct qkv_evaluation *e, bool documents, bool json) {
     if (json) {
@@ -95,7 +96,7 @@ static int print_text(const struct qkv_evaluation *e, bool documents, bool json)
     return CLI_DONE;
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 static int print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
     if (json) {
@@ -125,13 +126,9 @@ static int print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
     return CLI_DONE;
 }
 
-/* ---- labelled lines --------------------------------------------------------------------------------------------------------- */
+/* ---- labelled lines ---------------------------------------------------------------------------------------------- */
 
-enum {
-    NAME = 16,
-    CELL = 6,
-    CLASSES = 16
-}; /* columns of a row's name and of a cell; classes that a matrix is shown for */
+enum { NAME = 16, CELL = 6, CLASSES = 16 }; /* NAME, CELL: columns of a row's name and of a cell */
 
 static const char *eval_label(struct qkv_model *model, size_t k, char number[CLI_NUMBER]) {
     const char *name = qkv_model_label(model, k);
@@ -139,19 +136,19 @@ static const char *eval_label(struct qkv_model *model, size_t k, char number[CLI
     return name ? name : number;
 }
 
-/* At most `width` characters, the last one a period where more follow; padded with spaces on one side. */
+/* Prints at most `width` columns of a text, the last one "." if it is cut; pads with spaces on one side. */
 static void print_cut(const char *text, int width, bool right) {
-    size_t size = strlen(text), bytes = 0, kept = 0;
+    size_t size = strlen(text), bytes = 0, cut = 0;
     int shown = 0, all = 0;
     for (size_t i = 0; i < size; all++) {
         size_t n = qkv_utf8_length(text + i, size - i);
         i += n ? n : 1;
-        if (all < width - 1) kept = i;
+        if (all < width - 1) cut = i;
         if (all < width) bytes = i;
     }
     shown = all < width ? all : width;
     if (right) printf("%*s", width - shown, "");
-    printf("%.*s%s", (int)(all > width ? kept : bytes), text, all > width ? "." : "");
+    printf("%.*s%s", (int)(all > width ? cut : bytes), text, all > width ? "." : "");
     if (!right) printf("%*s", width - shown, "");
 }
 
@@ -170,13 +167,13 @@ static void print_matrix(struct qkv_model *model, const struct qkv_labels_evalua
     }
 }
 
-/* Too many classes for a matrix: what is confused most often. */
+/* Too many classes for a matrix: prints the pairs that are confused most often. */
 static void print_confusions(struct qkv_model *model, const struct qkv_labels_evaluation *e) {
     char number[CLI_NUMBER];
     size_t limit = SIZE_MAX, from = 0, shown = 0;
     printf("\nconfused most often (label, prediction, times; --json has all)\n");
     while (shown < CLASSES) {
-        /* The largest entry off the diagonal behind the one that was shown last. */
+        /* finds the largest entry off the diagonal that comes after the one shown last */
         size_t best = 0, place = 0;
         for (size_t i = 0; i < e->classes * e->classes; i++) {
             size_t n = e->confusion[i];
@@ -237,14 +234,15 @@ static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluat
     return CLI_DONE;
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* Whether documents are apart: as the command line says, else as the run was trained. */
+/* Sets *documents: as the command line says, else as the run was trained. */
 static int eval_documents(struct qkv_context *ctx, const struct arguments *a, const char *folder, bool *documents) {
     bool recorded = false;
     *documents = a->documents;
     if (!a->data.count || a->documents) return CLI_DONE;
-    if (qkv_model_documents(ctx, folder, &recorded)) { /* who says which precision needs no record */
+    /* with --documents or --no-documents, the run's record is not needed */
+    if (qkv_model_documents(ctx, folder, &recorded)) {
         if (!a->no_documents) cli_say("%s; the text is read as one (--documents parts it)", qkv_message(ctx));
         return CLI_DONE;
     }
@@ -307,7 +305,8 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     int code = eval_check(a);
     if (code) return code;
     cli_progress_start(&progress, a->quiet || cli_ranks_follow(), false);
-    if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT; /* the result is the only line worth having */
+    /* the result is one line, so progress lines would only disturb */
+    if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT;
     code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     bool documents = false;

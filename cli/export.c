@@ -1,4 +1,4 @@
-/* export.c: "qkv export": a model folder written anew with its weights in another number format. */
+/* export.c: "qkv export" writes a copy of a model folder with its weights in another number format. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct arguments {
 
 static const struct arguments defaults = {.common = {.threads = 1, .precision = "fp32"}};
 
-static char dtype_help[256]; /* with the formats that there are */
+static char dtype_help[256]; /* names the formats of the library */
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), dtype_help, 0, 0, NULL},
     {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to),
@@ -100,7 +100,8 @@ const struct cli_command *cli_export(void) {
             "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32. With --to "
             "huggingface "
             "the folder is one that transformers opens: the configuration and tensors of a published family, all "
-            "numbers in the format. Where a family has more than the model, a bias, it is written as zeros. A model that "
+            "numbers in the format. Where a family has more than the model, a bias, it is written as zeros. A model "
+            "that "
             "no family has exactly is refused, with each setting (--set) by which a new one would be of the nearest.",
         .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"

@@ -1,4 +1,4 @@
-/* files.c: all that a command line reads and writes, by the command's table, looked at before anything is touched. */
+/* files.c: checks all paths that a command line reads and writes, by the command's table, before any is opened. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct files_list {
     size_t count;
 };
 
-/* "-" is standard input or output, which files_check adds by itself. */
+/* Skips "-": files_add_standard adds standard input and output. */
 static void files_add(struct files_list *list, enum qkv_path_use use, const char *path) {
     if (path && strcmp(path, "-") != 0) list->items[list->count++] = (struct qkv_path){.use = use, .path = path};
 }
@@ -61,7 +61,7 @@ static int files_add_option(struct files_list *list, const struct cli_command *c
     return CLI_DONE;
 }
 
-/* Standard input and output, where they are regular files; what is in the latter stays, behind what is written. */
+/* Adds standard input and output if they are regular files. Existing contents of the output stay: writing appends. */
 static void files_add_standard(struct files_list *list) {
     struct stat info;
     if (fstat(0, &info) == 0 && S_ISREG(info.st_mode)) files_add(list, QKV_PATH_READ, "/dev/stdin");
@@ -74,7 +74,7 @@ static const void *files_value(const struct cli_option *option, const void *valu
     return (const char *)values + option->offset;
 }
 
-/* Options of two names have one value, which counts once. */
+/* Whether an option before has the same value: two names of one option count once. */
 static bool files_is_twin(const struct cli_command *command, size_t i) {
     for (size_t k = 0; k < i; k++)
         if (command->options[k].offset == command->options[i].offset) return true;

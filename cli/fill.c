@@ -1,4 +1,4 @@
-/* fill.c: "qkv fill": what may stand in place of the masks of a text. */
+/* fill.c: "qkv fill" prints the likeliest tokens for each mask of a text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,12 @@ static const struct cli_option options[] = {
     CLI_MODEL(struct arguments),
 };
 
-/* Control characters would break the lines, or act on the terminal. */
+/* Replaces control characters, which would break the lines or act on the terminal. */
 static void print_plain(const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) putchar((unsigned char)text[i] < 32 || text[i] == 127 ? ' ' : text[i]);
 }
 
-/* The text with a mask filled. A token that brings its space along replaces the one that is there. */
+/* Prints the text with one mask filled. A token that brings its own space replaces the space before the mask. */
 static void print_filled(const char *text, const struct qkv_filling *f, const char *token, size_t size) {
     if (size > 1 && token[0] == ' ' && (f->begin == 0 || text[f->begin - 1] == ' ')) {
         token++;
@@ -49,7 +49,7 @@ static int fill_all(struct qkv_model *model, const char *text, size_t top, enum 
         for (size_t i = 0; i < top; i++) {
             const struct qkv_filling *f = &fillings[m * top + i];
             size_t size = 0;
-            if (f->id < 0) continue; /* the mask was cut away */
+            if (f->id < 0) continue; /* the mask is in the part that was cut away */
             const char *token = qkv_tokenizer_token(tokenizer, f->id, &size);
             if (!token) token = "";
             printf("%zu\t%.4f\t", m + 1, f->probability);

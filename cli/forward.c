@@ -1,5 +1,5 @@
-/* forward.c: "qkv forward": runs a model over the inputs of a safetensors file and writes what came out, for whoever
- * compares with another implementation: logits, loss, attention weights, gradients, losses over optimizer steps. */
+/* forward.c: "qkv forward" runs a model on the arrays of a safetensors file and writes all that comes out (logits,
+ * loss, attention weights, gradients, losses over optimizer steps), to be compared with another implementation. */
 #include <float.h>
 #include <limits.h>
 #include <stdio.h>
@@ -57,9 +57,9 @@ static const struct cli_rule rules[] = {
     {"names", has_no_gradients, "without --gradients there is nothing to name"},
 };
 
-/* ---- outputs --------------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
-struct outputs { /* arrays to write, each with a name and data of its own */
+struct outputs { /* arrays to write, each with its own name and data */
     struct qkv_array *arrays;
     size_t count;
 };
@@ -73,7 +73,7 @@ static void outputs_free(struct outputs *out) {
 }
 
 /* Copies an array of floats under the name prefix + array->name. */
-static int forward_keep(struct outputs *out, const char *prefix, const struct qkv_array *array) {
+static int forward_add(struct outputs *out, const char *prefix, const struct qkv_array *array) {
     size_t n = strlen(prefix) + strlen(array->name) + 1, bytes = qkv_array_elements(array) * sizeof(float);
     struct qkv_array *grown = realloc(out->arrays, (out->count + 1) * sizeof *grown);
     if (grown) out->arrays = grown;
@@ -94,9 +94,9 @@ static int forward_keep(struct outputs *out, const char *prefix, const struct qk
     return CLI_DONE;
 }
 
-/* All weights of one attention, before dropout or after it, made head by head. */
-static int keep_weights(struct outputs *out, struct qkv_context *ctx, struct qkv_pass *pass, size_t i,
-                        enum qkv_attention_stage stage, struct qkv_array *array) {
+/* Copies all weights of one attention, before or after dropout, head by head. */
+static int add_weights(struct outputs *out, struct qkv_context *ctx, struct qkv_pass *pass, size_t i,
+                       enum qkv_attention_stage stage, struct qkv_array *array) {
     size_t rows = array->shape[2], head = rows * array->shape[3];
     float *weights = malloc(array->bytes ? array->bytes : 1);
     int code = weights ? CLI_DONE : cli_failed("out of memory");
@@ -104,49 +104,49 @@ static int keep_weights(struct outputs *out, struct qkv_context *ctx, struct qkv
         if (qkv_pass_weights(pass, i, stage, n / array->shape[1], n % array->shape[1], 0, rows, weights + n * head))
             code = cli_broken(ctx);
     array->data = weights;
-    if (!code) code = forward_keep(out, stage == QKV_ATTENTION_DROPPED ? "out.dropped." : "out.weights.", array);
+    if (!code) code = forward_add(out, stage == QKV_ATTENTION_DROPPED ? "out.dropped." : "out.weights.", array);
     free(weights);
     return code;
 }
 
-static int keep_numbers(struct outputs *out, const char *name, const float *numbers, size_t n) {
+static int add_numbers(struct outputs *out, const char *name, const float *numbers, size_t n) {
     struct qkv_array array = {.name = name, .dtype = QKV_F32, .rank = 1, .shape = {n}, .data = numbers};
-    return forward_keep(out, "", &array);
+    return forward_add(out, "", &array);
 }
 
-/* Under the names of a published model's family. */
-static int keep_family_gradients(struct outputs *out, struct qkv_context *ctx, struct qkv_model *model) {
+/* Names the gradients as the files of the published model's family do. */
+static int add_family_gradients(struct outputs *out, struct qkv_context *ctx, struct qkv_model *model) {
     struct qkv_family_tensors *tensors;
     const struct qkv_array *array;
     if (qkv_model_family_tensors(model, true, &tensors)) return cli_broken(ctx);
     int code = CLI_DONE;
     for (size_t i = 0; !code && (array = qkv_family_tensors_at(tensors, i)); i++)
-        code = forward_keep(out, "grad.", array);
+        code = forward_add(out, "grad.", array);
     qkv_family_tensors_free(tensors);
     return code;
 }
 
-static int keep_gradients(struct outputs *out, struct qkv_model *model) {
+static int add_gradients(struct outputs *out, struct qkv_model *model) {
     int code = CLI_DONE;
     for (size_t i = 0; i < qkv_model_parameters(model) && !code; i++) {
         struct qkv_array array = *qkv_model_parameter(model, i);
         array.data = qkv_model_gradient(model, i);
-        code = forward_keep(out, "grad.", &array);
+        code = forward_add(out, "grad.", &array);
     }
     return code;
 }
 
-static int keep_result(struct outputs *out, const struct qkv_pass *pass, bool hidden, bool loss) {
+static int add_result(struct outputs *out, const struct qkv_pass *pass, bool hidden, bool loss) {
     struct qkv_array array = qkv_pass_output(pass);
     float value = (float)qkv_pass_loss(pass, NULL);
     array.name = hidden ? "out.hidden" : "out.logits";
-    int code = forward_keep(out, "", &array);
-    return code || !loss ? code : keep_numbers(out, "out.loss", &value, 1);
+    int code = forward_add(out, "", &array);
+    return code || !loss ? code : add_numbers(out, "out.loss", &value, 1);
 }
 
-/* ---- the passes ------------------------------------------------------------------------------------------------------ */
+/* ---- the passes -------------------------------------------------------------------------------------------------- */
 
-/* The last hidden states of a stack, as a pass tells of them; of published models they are written. */
+/* The last hidden states of a stack, which a hook of the pass copies; they are written for published models. */
 struct hidden {
     float *values;
     size_t rows, columns;
@@ -159,8 +159,8 @@ struct work {
     struct cli_inputs in;
     struct outputs out;
     bool hidden, loss;
-    struct hidden states[2]; /* of the decoder, or a lone encoder; of an encoder beside one */
-    bool listening, full;    /* it is told of them; memory ran out */
+    struct hidden states[2]; /* [0]: of the decoder, or of the only encoder; [1]: of an encoder with a decoder */
+    bool listening, full;    /* listening: the hook copies; full: out of memory */
 };
 
 static void forward_listen(void *user, const struct qkv_hook_point *point) {
@@ -179,8 +179,8 @@ static void forward_listen(void *user, const struct qkv_hook_point *point) {
     *to = (struct hidden){values, point->rows, point->columns};
 }
 
-/* Hidden states times the matrix that narrows them for the head. */
-static int forward_narrow(struct work *w, struct hidden *h) {
+/* Multiplies hidden states by the matrix that projects them to the width of the head. */
+static int forward_project(struct work *w, struct hidden *h) {
     const struct qkv_array *matrix = NULL;
     for (size_t i = 0; i < qkv_model_parameters(w->model) && !matrix; i++)
         if (!strcmp(qkv_model_parameter(w->model, i)->name, "head.transform.weight"))
@@ -203,11 +203,11 @@ static int forward_narrow(struct work *w, struct hidden *h) {
     return CLI_DONE;
 }
 
-static int keep_hidden(struct work *w) {
+static int add_hidden(struct work *w) {
     static const char *const names[] = {"out.hidden", "out.encoder_hidden"};
     int code = w->full ? cli_failed("out of memory") : CLI_DONE;
     if (!code && w->states[0].values && qkv_model_family_hidden(w->model) == QKV_FAMILY_HIDDEN_NARROWED)
-        code = forward_narrow(w, &w->states[0]);
+        code = forward_project(w, &w->states[0]);
     for (size_t i = 0; i < 2 && !code; i++) {
         const struct hidden *h = &w->states[i];
         if (!h->values || (i == 0 && w->hidden)) continue;
@@ -216,7 +216,7 @@ static int keep_hidden(struct work *w) {
                                         .rank = 3,
                                         .shape = {w->in.batch.B, h->rows / w->in.batch.B, h->columns},
                                         .data = h->values};
-        code = forward_keep(&w->out, "", &array);
+        code = forward_add(&w->out, "", &array);
     }
     return code;
 }
@@ -248,19 +248,19 @@ static int first_pass(struct work *w) {
     w->listening = qkv_model_family(w->model) && !drops;
     int code = make_pass(w, a->gradients || drops, drops, a->weights, &pass);
     if (!code && qkv_pass_forward(pass, &batch)) code = cli_broken(w->ctx);
-    if (!code) code = keep_result(&w->out, pass, w->hidden, w->loss);
-    if (!code) code = keep_hidden(w);
+    if (!code) code = add_result(&w->out, pass, w->hidden, w->loss);
+    if (!code) code = add_hidden(w);
     w->listening = false;
     for (size_t i = 0; !code && a->weights && qkv_pass_attention(pass, i, &array); i++)
-        code = keep_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_WEIGHTS, &array);
+        code = add_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_WEIGHTS, &array);
     for (size_t i = 0; !code && a->weights && drops && qkv_pass_attention(pass, i, &array); i++)
-        code = keep_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_DROPPED, &array);
+        code = add_weights(&w->out, w->ctx, pass, i, QKV_ATTENTION_DROPPED, &array);
     if (!code && a->gradients) {
         if (qkv_pass_backward(pass))
             code = cli_broken(w->ctx);
         else
-            code = a->names && !strcmp(a->names, "family") ? keep_family_gradients(&w->out, w->ctx, w->model)
-                                                           : keep_gradients(&w->out, w->model);
+            code = a->names && !strcmp(a->names, "family") ? add_family_gradients(&w->out, w->ctx, w->model)
+                                                           : add_gradients(&w->out, w->model);
     }
     qkv_pass_free(pass);
     return code;
@@ -273,7 +273,7 @@ struct adamw {
     double number[5]; /* rate, beta1, beta2, eps, decay */
 };
 
-/* What the optimizer takes: numbers in [low, high). */
+/* The ranges of the numbers: [low, high). */
 static const struct {
     const char *name, *range;
     double low, high;
@@ -283,7 +283,7 @@ static const struct {
                      {"EPS", "from 1.2e-38 to 3.4e38", (double)FLT_MIN, (double)FLT_MAX},
                      {"DECAY", "from 0 to 3.4e38", 0, (double)FLT_MAX}};
 
-/* One part of --adamw, `word`: the steps, then the numbers. */
+/* Reads part i of --adamw: the steps, then the numbers. */
 static int read_adamw_part(const char *word, int i, struct adamw *adamw) {
     if (i == 0) {
         if (cli_read_count(word, 1, ADAMW_STEPS, &adamw->steps)) return CLI_DONE;
@@ -340,8 +340,8 @@ static int adamw_steps(struct work *w, const struct adamw *adamw) {
         struct qkv_array array = qkv_pass_output(after);
         array.name = w->hidden ? "out.adamw_hidden" : "out.adamw_logits";
         losses[adamw->steps] = (float)qkv_pass_loss(after, NULL);
-        code = keep_numbers(&w->out, "out.adamw_losses", losses, (size_t)adamw->steps + 1);
-        if (!code) code = forward_keep(&w->out, "", &array);
+        code = add_numbers(&w->out, "out.adamw_losses", losses, (size_t)adamw->steps + 1);
+        if (!code) code = forward_add(&w->out, "", &array);
     }
     qkv_optimizer_free(optimizer);
     qkv_pass_free(train);

@@ -1,4 +1,4 @@
-/* forward_inputs.c: what "qkv forward" reads: the arrays of a safetensors file as a batch. */
+/* forward_inputs.c: reads the arrays of a safetensors file as a batch for "qkv forward". */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int wrong_shape(const struct qkv_array *array, const char *path, const ch
     return cli_failed("%s: %s has the shape (%s), but must be %s", path, array->name, shape, expected);
 }
 
-/* Whole numbers of an array of I32 or I64, each checked to fit; *out stays NULL if there is no such array. */
+/* Reads an array of I32 or I64 and checks that each number fits; *out stays NULL if there is no such array. */
 static int read_integers(const struct cli_inputs *in, const char *path, const char *name, int32_t **out) {
     const struct qkv_array *array = qkv_tensors_find(in->file, name);
     if (!array) return CLI_DONE;
@@ -49,7 +49,7 @@ static int read_integers(const struct cli_inputs *in, const char *path, const ch
     return CLI_DONE;
 }
 
-/* Checks that an array, if it is there, is (rows) or, with columns > 0, (rows, columns). */
+/* Checks that an array, if it is there, has the shape (rows), or (rows, columns) if columns > 0. */
 static int check_shape(const struct cli_inputs *in, const char *path, const char *name, size_t rows, size_t columns) {
     const struct qkv_array *array = qkv_tensors_find(in->file, name);
     char expected[64];
@@ -61,7 +61,7 @@ static int check_shape(const struct cli_inputs *in, const char *path, const char
     return wrong_shape(array, path, expected);
 }
 
-/* What a stack reads that reads no tokens: the shape of its array, behind B, and the positions that come of it. */
+/* Reads the array of a stack that reads numbers instead of tokens; sets B, and T to the positions that it yields. */
 static int read_features(struct cli_inputs *in, const struct qkv_stack_spec *stack, const char *path, size_t *B,
                          size_t *T, size_t *frames) {
     const struct qkv_input_spec *input = &stack->embed.input;
@@ -95,8 +95,8 @@ static int read_features(struct cli_inputs *in, const struct qkv_stack_spec *sta
     return CLI_DONE;
 }
 
-/* The side that says how many rows there are: ids, or what is read in their place. */
-static int read_main(struct cli_inputs *in, const struct qkv_spec *spec, const char *path) {
+/* Reads ids, or the numbers in their place; they determine B and T. */
+static int read_ids(struct cli_inputs *in, const struct qkv_spec *spec, const char *path) {
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
     const struct qkv_array *ids = qkv_tensors_find(in->file, "in.ids");
     struct qkv_batch *batch = &in->batch;
@@ -112,7 +112,7 @@ static int read_main(struct cli_inputs *in, const struct qkv_spec *spec, const c
     return CLI_DONE;
 }
 
-/* What an encoder reads beside a decoder. */
+/* Reads what the encoder of an encoder-decoder reads. */
 static int read_source(struct cli_inputs *in, const struct qkv_spec *spec, const char *path) {
     const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     const struct qkv_array *source = qkv_tensors_find(in->file, "in.source");
@@ -136,7 +136,7 @@ static int read_source(struct cli_inputs *in, const struct qkv_spec *spec, const
 
 static int read_shapes(struct cli_inputs *in, const struct qkv_spec *spec, const char *path) {
     struct qkv_batch *batch = &in->batch;
-    int code = read_main(in, spec, path);
+    int code = read_ids(in, spec, path);
     if (!code) code = read_source(in, spec, path);
     if (code) return code;
     if (spec->head.kind == QKV_HEAD_NONE && qkv_tensors_find(in->file, "in.targets"))
@@ -166,7 +166,7 @@ static int read_output_gradient(struct cli_inputs *in, const struct qkv_spec *sp
 }
 
 int cli_inputs_read(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path, struct cli_inputs *in) {
-    /* longer rows are refused by the pass, which says so better */
+    /* the pass refuses longer rows with a better message */
     const size_t context = (size_t)spec->context, source = (size_t)qkv_stack_context(spec, &spec->encoder);
     if (qkv_tensors_open(ctx, path, &in->file)) return cli_broken(ctx);
     int code = read_shapes(in, spec, path);
@@ -191,13 +191,12 @@ int cli_inputs_read(struct qkv_context *ctx, const struct qkv_spec *spec, const 
     return code;
 }
 
-/* The prefix of each row: so many positions, or as many as it has. */
 int cli_inputs_set_prefix(struct cli_inputs *in, int64_t prefix) {
     if (prefix < 0) return CLI_DONE;
     if (!(in->prefix = malloc(in->batch.B * sizeof *in->prefix))) return cli_failed("out of memory");
     for (size_t b = 0; b < in->batch.B; b++) {
-        const int64_t most = in->lengths ? in->lengths[b] : (int64_t)in->batch.T;
-        in->prefix[b] = (int32_t)(prefix < most ? prefix : most > 0 ? most : 0);
+        const int64_t max = in->lengths ? in->lengths[b] : (int64_t)in->batch.T;
+        in->prefix[b] = (int32_t)(prefix < max ? prefix : max > 0 ? max : 0);
     }
     in->batch.prefix = in->prefix;
     return CLI_DONE;

@@ -1,11 +1,12 @@
-/* fresh.c: models that nobody has trained: of a preset or a spec, with the weights that training would begin with, and a tokenizer. So
- * whatever looks into a model or runs one needs no run first. */
+/* fresh.c: untrained models, of a preset or a spec, with the weights that training begins with and a tokenizer:
+ * commands that look into a model or run one do not need a run. The tokenizer comes from a file, else it has one
+ * token a byte and the special tokens that the model needs, if the vocabulary has room for them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 
-/* Tokenizers that learn need a text, which there is none of. */
+/* Returns the kind if `tokenizer` names one that learns from a text; a fresh model has no text. */
 static const char *fresh_kind(const char *tokenizer) {
     static const char *const kinds[] = {
 #define KIND(name, text, help) text,
@@ -51,7 +52,7 @@ bool cli_has_classes(const struct qkv_spec *spec) {
     return spec->head.kind == QKV_HEAD_CLASSIFY || spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
 }
 
-/* The special tokens that training gives the tokenizer of such a model. */
+/* Lists the special tokens that training would give this model's tokenizer. */
 static size_t fresh_specials(const struct qkv_spec *spec, const char *specials[2]) {
     const bool pair = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     specials[0] = QKV_TOKEN_BEGIN;
@@ -61,8 +62,8 @@ static size_t fresh_specials(const struct qkv_spec *spec, const char *specials[2
     return spec->head.kind == QKV_HEAD_LM && spec->encoder.layers > 0;
 }
 
-/* The tokenizer of a file, or one with a token for each byte; NULL where the vocabulary has no room for bytes, as that of a model
- * that reads ids, and where the model reads no tokens. */
+/* Reads the tokenizer of a file, or makes one with a token a byte. *tokenizer is NULL if the model reads no tokens,
+ * or if its vocabulary has no room for all bytes, as that of a model that reads ids. */
 static int fresh_tokenizer(struct qkv_context *ctx, const struct cli_fresh *fresh, const struct qkv_spec *spec,
                            struct qkv_tokenizer **tokenizer) {
     const char *specials[2];
@@ -75,12 +76,12 @@ static int fresh_tokenizer(struct qkv_context *ctx, const struct cli_fresh *fres
         return cli_usage("--tokenizer has no effect: the model reads no tokens; leave it out");
     if (!qkv_spec_has_tokens(spec)) return CLI_DONE;
     if (fresh->tokenizer) return qkv_tokenizer_load(ctx, fresh->tokenizer, tokenizer) ? cli_broken(ctx) : CLI_DONE;
-    const int least = 256 + (int)options.special_count;
-    if ((spec->vocab && spec->vocab < least) || (spec->source_vocab && spec->source_vocab < least)) return CLI_DONE;
+    const int min = 256 + (int)options.special_count;
+    if ((spec->vocab && spec->vocab < min) || (spec->source_vocab && spec->source_vocab < min)) return CLI_DONE;
     return qkv_tokenizer_train(ctx, &options, "", 0, tokenizer) ? cli_broken(ctx) : CLI_DONE;
 }
 
-/* What the spec leaves to tokenizers and labels. */
+/* Fills in what a spec leaves to tokenizers and labels. */
 static void fresh_settle(struct qkv_spec *spec, const struct qkv_tokenizer *tokenizer) {
     if (!spec->vocab && qkv_spec_has_tokens(spec))
         spec->vocab = tokenizer ? qkv_tokenizer_vocab(tokenizer) : spec->source_vocab;

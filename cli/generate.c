@@ -1,4 +1,4 @@
-/* generate.c: "qkv generate": continues a prompt, each character on standard output as soon as it is known. */
+/* generate.c: "qkv generate" continues a prompt and writes each character to standard output as soon as it is known. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,19 +80,19 @@ static const struct cli_option options[] = {
 
 CLI_CONDITION(makes_nothing, struct arguments, a->tokens == 0)
 CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
-CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
+CLI_CONDITION(always_likeliest, struct arguments, a->top_k == 1)
 CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty < 0 || a->repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
     {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing,
      "-n 0 makes no tokens"},
     {"samples count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
-    {"samples count temp top-p min-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
+    {"samples count temp top-p min-p seed", always_likeliest, "--top-k 1 always takes the likeliest token"},
     {"repeat-last", has_no_penalty, "there is no penalty; add --repeat-penalty X"},
 };
 
 struct output {
-    bool terminal; /* control characters would act on it: show them as U+FFFD */
+    bool terminal; /* control characters would act on it: they are shown as U+FFFD */
     bool broken;
 };
 
@@ -109,9 +109,10 @@ static bool generate_show(void *user, const char *text, size_t size) {
     return !output->broken && !cli_stopping;
 }
 
-/* Ids as they are chosen, a space before each but the first; the prompt's before them, once the model has taken them. */
+/* Writes ids as they are chosen, with a space before each but the first. The ids of the prompt come first, once the
+ * model has accepted them. */
 struct id_writer {
-    const struct cli_prompt *prompt; /* NULL: it is not shown, or was */
+    const struct cli_prompt *prompt; /* NULL: not shown, or already written */
     struct output *output;
     bool more;
 };
@@ -134,7 +135,7 @@ static bool ids_show(void *user, const struct qkv_made_token *token) {
     return !writer->output->broken && !cli_stopping;
 }
 
-/* Each after a line that numbers it. */
+/* Prints each continuation after a line with its number. */
 static void show_samples(const struct arguments *a, const struct cli_samples *samples, const struct cli_prompt *prompt,
                          uint64_t seed, struct output *output) {
     for (size_t i = 0; i < samples->count; i++) {
@@ -152,7 +153,7 @@ static void show_samples(const struct arguments *a, const struct cli_samples *sa
     output->broken = fflush(stdout) != 0 || ferror(stdout);
 }
 
-/* In place of the model's end tokens, the one that was asked for. */
+/* Replaces the model's end tokens by the one of --end. */
 static int find_end(struct qkv_model *model, const char *end, struct qkv_generate_options *o) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
     if (!end) return CLI_DONE;
@@ -161,7 +162,8 @@ static int find_end(struct qkv_model *model, const char *end, struct qkv_generat
     return o->end_id < 0 ? cli_failed("the tokenizer has no special token \"%s\" (--end)", end) : CLI_DONE;
 }
 
-/* What the model's folder says of choosing; an option that chooses among tokens makes it choose. */
+/* Sets the sampling options: the command line, else the model's folder, else defaults. An option that chooses among
+ * tokens turns sampling on where the folder asks for the likeliest token. */
 static void settle_sampling(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o) {
     const bool said = qkv_generate_settings(model, o);
     const bool chooses = a->top_k >= 0 || a->top_p >= 0 || a->min_p >= 0 || a->seed >= 0 || a->samples > 1;
@@ -186,7 +188,7 @@ static void print_statistics(const struct qkv_generate_report *r, uint64_t seed,
             r->seconds > 0 ? (double)r->tokens / r->seconds : 0, cause, (unsigned long long)seed);
 }
 
-/* What is said at the end: how fast it was, and that a prompt was too long. */
+/* Prints the speed, and that the prompt was too long. */
 static void generate_report(const struct arguments *a, const struct qkv_model *model,
                             const struct qkv_generate_options *o, const struct qkv_generate_report *report) {
     if (!a->quiet)
@@ -201,7 +203,7 @@ static void generate_report(const struct arguments *a, const struct qkv_model *m
                 qkv_long_done(o->long_prompt), a->long_lines);
 }
 
-/* Several continuations, or JSON: written when all are made. */
+/* Makes several continuations, or JSON, and prints them when all are made. */
 static int generate_several(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
                             const struct cli_prompt *prompt, struct output *output) {
     struct qkv_generate_report report = {0};
@@ -239,26 +241,26 @@ static int generate_one(struct qkv_model *model, const struct arguments *a, stru
     if (a->ids ? ids.more : report.tokens > 0 && output->terminal) putchar('\n');
     if (failed && !a->ids && shown && prompt->size && !report.tokens) putchar('\n');
     if (failed) return cli_broken(qkv_model_context(model));
-    if (output->broken) return CLI_DONE; /* cli_finish says why */
+    if (output->broken) return CLI_DONE; /* cli_finish prints why */
     generate_report(a, model, o, &report);
     return cli_stopping ? CLI_INTERRUPTED : CLI_DONE;
 }
 
-/* ---- the prompt ------------------------------------------------------------------------------------------------------- */
+/* ---- the prompt -------------------------------------------------------------------------------------------------- */
 
 static bool generate_is_piped(void) {
     struct stat info;
     return fstat(STDIN_FILENO, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode));
 }
 
-/* Reads it before the model is: a file that is not there is told at once. */
+/* Reads the prompt before the model is read, so that a missing file is reported at once. */
 static int prompt_read(const struct arguments *a, struct cli_prompt *prompt) {
     const char *file = a->prompt_file;
     if (!a->prompt && !file && generate_is_piped()) file = "-";
     return cli_read_prompt(a->prompt ? a->prompt : "", file, &prompt->text, &prompt->size);
 }
 
-/* A prompt that is cut is not shown: what follows would not be its continuation; nor one that is refused. */
+/* Hides a prompt that is longer than the context: what follows would not continue it. */
 static int prompt_hide(struct qkv_model *model, size_t context, struct cli_prompt *prompt) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
     struct qkv_context *ctx = qkv_model_context(model);
@@ -281,7 +283,7 @@ static int prompt_settle(struct qkv_model *model, const struct arguments *a, str
     return code == CLI_DONE ? prompt_hide(model, o->context, prompt) : code;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int generate_all(struct qkv_model *model, const struct arguments *a, enum qkv_long kind,
                         struct cli_prompt *prompt) {
@@ -299,7 +301,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
     return (a->samples > 1 || a->json ? generate_several : generate_one)(model, a, &o, prompt, &output);
 }
 
-/* Weights and cache together, before the weights are read. */
+/* Checks the memory for weights and cache together, before the weights are read. */
 static int generate_check(struct qkv_context *ctx, const char *folder, size_t context) {
     struct qkv_model *plan;
     enum qkv_status status = qkv_model_plan_load(ctx, folder, &plan);

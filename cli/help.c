@@ -1,4 +1,4 @@
-/* help.c: the help texts, made from the same tables that the words of a command line are read by. */
+/* help.c: the help texts, made from the tables by which the parser reads the command line. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ void cli_print_wrapped(const char *text, int at, int indent) {
     putchar('\n');
 }
 
-/* " (default: 200)", from the value that stands in the command's defaults. */
+/* " (default: 200)", from the value in the command's defaults. */
 static void describe_default(const struct cli_option *option, const void *defaults, char *text, size_t size) {
     const void *value = (const char *)defaults + option->offset;
     text[0] = 0;
@@ -81,7 +81,7 @@ static void print_options(const struct cli_command *command) {
     printf("this text\n");
 }
 
-/* `trains`: with the options of training that each brings. */
+/* `trains`: prints the options of training that each preset brings, too. */
 static void print_presets(bool trains) {
     const char *name, *summary;
     char text[512];
@@ -101,7 +101,7 @@ const char *cli_preset_training(const char *preset, char *text, size_t size) {
     text[0] = 0;
     for (; recipe && *recipe && used < size; recipe++) {
         char name[64];
-        const size_t n = strcspn(*recipe, "="); /* as the command line takes it */
+        const size_t n = strcspn(*recipe, "="); /* length of the name, which is written as on the command line */
         snprintf(name, sizeof name, "%.*s", (int)n, *recipe);
         for (char *c = name; *c; c++)
             if (*c == '_') *c = '-';
@@ -112,7 +112,7 @@ const char *cli_preset_training(const char *preset, char *text, size_t size) {
     return text;
 }
 
-/* Lines of a table, each after the name of this program: "qkv train --preset …". */
+/* Prints lines of a table, each after the name of this program: "qkv train --preset ...". */
 static void print_calls(const char *lines, const char *prefix) {
     while (*lines) {
         size_t n = strcspn(lines, "\n");

@@ -1,5 +1,5 @@
-/* info.c: "qkv info": the parts of a model with their shapes, and what it costs to train and to run. Works from names
- * and shapes alone, so a model of any size can be looked at. */
+/* info.c: "qkv info" prints the parts of a model with their shapes, and what it costs to train and to run. It needs
+ * names and shapes alone, so it works on models of any size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,23 +53,23 @@ static const struct cli_rule rules[] = {
     {"prefix", has_no_continuations, "it is for --continuations"},
     {"continuations", has_no_prefix, "it needs --prefix, the positions that they share"}};
 
-/* ---- text and JSON --------------------------------------------------------------------------------------------------- */
+/* ---- text and JSON ----------------------------------------------------------------------------------------------- */
 
 struct subject {
-    const char *name;   /* of the model, as the user called it */
-    const char *preset; /* NULL: it is none */
+    const char *name;   /* the model as the user typed it */
+    const char *preset; /* NULL: none */
     struct qkv_spec spec;
     struct qkv_model *plan;
     struct qkv_costs costs;
     struct qkv_use_costs uses;
-    size_t own; /* bytes of a process that has the tokenizer and no weights, which come to those of the costs */
+    size_t own; /* bytes of a process with the tokenizer and without weights; the costs are added to it */
     size_t batch, context, prefix, continuations;
     const char *precision;
     int threads;
-    char threads_why[160];         /* why so many */
-    bool guessed, classes_guessed; /* the vocabulary, the number of classes */
-    struct qkv_run_condition run;  /* of a folder; unknown where it is no run */
-    struct cli_info_ranks ranks;   /* ranks 0: are not asked for */
+    char threads_why[160];         /* why this many */
+    bool guessed, classes_guessed; /* the vocabulary; the number of classes */
+    struct qkv_run_condition run;  /* of a folder; unknown if it is no run */
+    struct cli_info_ranks ranks;   /* ranks 0: --ranks is not given */
 };
 
 static void print_row(const char *label, const char *value, const char *remark) {
@@ -99,7 +99,7 @@ static const char *types_text(const struct qkv_model *plan, char *text, size_t s
     return text;
 }
 
-/* How many threads a command would have here that gets the same --threads, and why. */
+/* Finds how many threads a command with the same --threads gets here, and why. */
 static void info_threads(const struct cli_common *common, const struct qkv_context *ctx, struct subject *s) {
     const struct qkv_cpus cpus = qkv_cpus_allowed();
     const char *told = getenv("QKV_THREADS"), *openmp = getenv("OMP_NUM_THREADS");
@@ -121,7 +121,7 @@ static void info_threads(const struct cli_common *common, const struct qkv_conte
              openmp && *openmp ? "; OMP_NUM_THREADS is not read, --threads is" : "");
 }
 
-/* Rotations that go on beyond what was learnt, one row for each kind of layer that has one. */
+/* Prints a row for each kind of layer whose rotations are scaled to a longer context. */
 static void print_scalings(const struct qkv_spec *spec) {
 #define INFO_SCALING(name, text, help, by_length) {text, (by_length) ? ", by the length of a sequence" : ""},
     static const char *const kinds[][2] = {QKV_SCALING_LIST(INFO_SCALING)};
@@ -142,7 +142,8 @@ static void print_scalings(const struct qkv_spec *spec) {
         }
 }
 
-/* Pages of a prefix that are whole, which its continuations share; and of them all: each has the rest of its context for itself. */
+/* whole_pages: the whole pages of the prefix, which all continuations share. shared_pages: these, and for each
+ * continuation the pages of the rest of its context. */
 static size_t whole_pages(const struct subject *s) {
     return s->prefix / s->costs.page_positions;
 }
@@ -307,7 +308,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     return code;
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int read_spec(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct subject *s) {
     int code;
@@ -326,7 +327,7 @@ static int read_spec(struct qkv_context *ctx, const struct arguments *a, const c
     return CLI_DONE;
 }
 
-/* The tokenizer of sources, where a model has two. */
+/* Loads the tokenizer of sources if the model has one. */
 static void info_source(struct qkv_context *ctx, const char *model, struct qkv_tokenizer **source) {
     const char *checkpoint = NULL;
     char path[4096 + sizeof "/" QKV_SOURCE_FILE], *folder = cli_model_folder(model, &checkpoint);
@@ -338,8 +339,8 @@ static void info_source(struct qkv_context *ctx, const char *model, struct qkv_t
     free(folder);
 }
 
-/* What a process has besides: it reads the tokenizers, as one that uses the model does. A tokenizer that cannot be read is missing there
- * too. */
+/* Measures what a process needs beside the model: it reads the tokenizers, as a command that uses the model does. A
+ * tokenizer that cannot be read is not counted, as such a command would not have it either. */
 static void info_own(struct qkv_context *ctx, const char *model, struct subject *s) {
     struct qkv_tokenizer *tokenizer = NULL, *source = NULL;
     if (model) qkv_folder_tokenizer(ctx, model, &tokenizer);
@@ -349,7 +350,8 @@ static void info_own(struct qkv_context *ctx, const char *model, struct subject 
     qkv_tokenizer_free(source);
 }
 
-/* Of a model with weights, as they are stored; of a spec, or where settings change the model's, as training makes them. */
+/* Plans the model as it is stored if its folder has weights; else (a spec, or a model that --set changes) as
+ * training makes it. */
 static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments *a, const char *model,
                                  struct subject *s) {
     const char *checkpoint = NULL;
@@ -359,7 +361,7 @@ static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments
     return stored ? qkv_model_plan_load(ctx, model, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
 }
 
-/* What the folder of a model says beside it, unless it is a certain checkpoint that is looked at. */
+/* Reads the spec of a folder, and the state of its run unless one checkpoint is named. */
 static int info_look(struct qkv_context *ctx, const struct arguments *a, const char *model, struct subject *s) {
     const char *checkpoint = NULL;
     char *folder = model ? cli_model_folder(model, &checkpoint) : NULL;
@@ -371,7 +373,7 @@ static int info_look(struct qkv_context *ctx, const struct arguments *a, const c
     return code;
 }
 
-/* What --ranks plans, which is tried before anything is printed. */
+/* Plans --ranks once before anything is printed, so that an error comes first. */
 static int info_ranks(struct qkv_context *ctx, const struct arguments *a, struct subject *s) {
     struct qkv_train_options training;
     struct qkv_rank_plan plan;
@@ -389,7 +391,7 @@ static int info_ranks(struct qkv_context *ctx, const struct arguments *a, struct
                                                                                             : CLI_DONE;
 }
 
-/* --batch, else 1, or with --ranks that of the preset's training. */
+/* Sets the batch: --batch, else 1; with --ranks, else that of the preset's training. */
 static int info_batch(struct qkv_context *ctx, const struct arguments *a, struct subject *s) {
     struct qkv_train_options training;
     s->batch = a->batch ? (size_t)a->batch : 1;

@@ -1,4 +1,4 @@
-/* info_ranks.c: what "qkv info --ranks" says: the memory and the traffic of each rank of a training. */
+/* info_ranks.c: "qkv info --ranks" prints the memory and the traffic of each rank of a training. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,10 +14,10 @@ static enum qkv_status ranks_plan(struct qkv_context *ctx, const struct cli_info
     return status ? status : qkv_rank_plan(r->model, &options, r->batch, r->context, (int)r->ranks, rank, plan);
 }
 
-/* Of what a rank sends and of what it receives at the same time, the larger. */
+/* Seconds on the network: sending and receiving overlap, so the larger of the two counts. */
 static double ranks_seconds(const struct cli_info_ranks *r, const struct qkv_rank_plan *p) {
-    const double sent = p->gradient_sent + p->weight_sent, most = sent > p->received ? sent : p->received;
-    return 8 * most / (1e9 * r->network);
+    const double sent = p->gradient_sent + p->weight_sent, larger = sent > p->received ? sent : p->received;
+    return 8 * larger / (1e9 * r->network);
 }
 
 static void ranks_row(const struct cli_info_ranks *r, int rank, const struct qkv_rank_plan *p) {

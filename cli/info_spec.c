@@ -1,5 +1,5 @@
-/* info_spec.c: what a model is made of, for "qkv info": of each stack, and kind of its layers, the heads, what they see, the positions,
- * the norms and the feed-forward. What has no weights is told nowhere else. */
+/* info_spec.c: prints what a model is made of for "qkv info": for each stack and kind of layer the heads, the mask,
+ * the positions, the norms and the feed-forward. Parts without weights appear only here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static const char *const heads[] = {QKV_HEAD_LIST(TEXT)};
 static const char *const ties[] = {QKV_TIE_LIST(TEXT)};
 #undef TEXT
 
-/* A value as it stands in a column, and what it means. */
+/* Prints a value and what it means. */
 static void info_row(const char *stack, const char *kind, const char *what, const char *text) {
     char label[96];
     snprintf(label, sizeof label, "%s%s%s%s%s", stack, *kind ? "." : "", kind, *what ? " " : "", what);
@@ -64,7 +64,7 @@ static void print_kind(const struct qkv_spec *spec, const char *stack, const str
     info_row(stack, kind->name, "feed-forward", text);
 }
 
-/* The layers of a kind: "layers 0, 2, 4 and 3 more". */
+/* Lists the layers of a kind: "layers 0, 2, 4 and 3 more". */
 static void print_stack(const struct qkv_spec *spec, const char *name, const struct qkv_stack_spec *stack) {
     char text[160];
     if (!stack->layers) return;

@@ -1,4 +1,4 @@
-/* info_state.c: what "qkv info" says about the state of a run. */
+/* info_state.c: prints the state of a run for "qkv info". */
 #include <stdio.h>
 #include <time.h>
 

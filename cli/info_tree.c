@@ -1,5 +1,5 @@
-/* info_tree.c: the parts of a model for "qkv info": the names of the parameters, cut at their dots. Neighbours that are numbered and
- * alike, as the layers of a stack, are shown once. */
+/* info_tree.c: prints the parameters of a model as a tree for "qkv info": names are cut at their dots. Numbered
+ * neighbours of the same shape, such as the layers of a stack, are printed once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 struct node {
     char name[64];
     const struct qkv_array *array; /* of a leaf */
-    size_t numbers;                /* in all below */
+    size_t numbers;                /* of the whole subtree */
     struct node *first, *last, *next;
 };
 
@@ -22,7 +22,7 @@ static void node_free(struct node *node) {
     }
 }
 
-/* The child of that name, made if it is not there yet; NULL without memory. */
+/* Returns the child with this name, and makes it if there is none; NULL without memory. */
 static struct node *info_child(struct node *parent, const char *name, size_t n) {
     struct node *c;
     if (n >= sizeof c->name) n = sizeof c->name - 1;
@@ -38,7 +38,7 @@ static struct node *info_child(struct node *parent, const char *name, size_t n) 
     return c;
 }
 
-/* "decoder.layers.0.attn.q.weight" becomes decoder, layers.0, attn, q.weight. */
+/* Length of the first part: "decoder.layers.0.attn.q.weight" becomes decoder, layers.0, attn, q.weight. */
 static size_t info_part(const char *name) {
     size_t n = strcspn(name, ".");
     if (name[n] && name[n + 1] >= '0' && name[n + 1] <= '9') n += 1 + strcspn(name + n + 1, ".");
@@ -98,7 +98,7 @@ static void shape_text(const struct qkv_array *array, char *text, size_t size) {
 static void print_node(const struct node *node, const char *indent, const char *branch, size_t repeated,
                        const char *last) {
     char number[CLI_NUMBER], shape[128], name[160], times[48] = "";
-    if (repeated > 1) { /* of layers that share weights there is the first one of each group */
+    if (repeated > 1) { /* if layers share weights, a group has only its first layer */
         const long from = strtol(strrchr(node->name, '.') + 1, NULL, 10), to = strtol(strrchr(last, '.') + 1, NULL, 10);
         const bool gaps = to - from + 1 != (long)repeated;
         snprintf(name, sizeof name, gaps ? "%s, .., %ld" : "%s to %ld", node->name, to);
@@ -107,7 +107,7 @@ static void print_node(const struct node *node, const char *indent, const char *
         snprintf(name, sizeof name, "%s", node->name);
     }
     shape_text(node->array, shape, sizeof shape);
-    /* The indent is in columns of one character each, two or three bytes in UTF-8. */
+    /* counts characters: the indent is in columns, and a character has up to three bytes */
     size_t columns = 0;
     for (const char *c = indent; *c; c++) columns += (*c & 0xC0) != 0x80;
     for (const char *c = branch; *c; c++) columns += (*c & 0xC0) != 0x80;

@@ -1,5 +1,5 @@
-/* inspect.c: "qkv inspect": what the numbers inside a model are like on a text, block by block, and its gradients; of several
- * models side by side. */
+/* inspect.c: "qkv inspect" prints statistics of the numbers inside a model on a text, block by block, and of its
+ * gradients; several models side by side. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static const struct cli_rule rules[] = {
 
 enum { MODELS = 8 };
 
-/* ---- in the terminal ---------------------------------------------------------------------------------------------------- */
+/* ---- in the terminal --------------------------------------------------------------------------------------------- */
 
 static const char *place_of(const struct qkv_inspect_row *row, bool pair, char *text, size_t size) {
     const char *stack = !pair ? "" : row->encoder ? "encoder " : "decoder ";
@@ -75,7 +75,7 @@ static bool is_pair(const struct qkv_inspection *in) {
     return encoder && decoder;
 }
 
-/* The rows of a layer's experts as numbers, of many experts those at the beginning. */
+/* Prints how many rows each expert of a layer got, for the first SHOWN experts. */
 static void print_experts(const struct qkv_inspection *in) {
     enum { SHOWN = 16 };
     const struct qkv_inspect_experts *of;
@@ -115,7 +115,7 @@ static void print_model(const struct qkv_inspection *in, const char *name) {
     print_experts(in);
 }
 
-/* Of the i-th model the row at the same place as `row`, or NULL. */
+/* Returns the row of another model at the same place as `row`, or NULL. */
 static const struct qkv_inspect_row *same_place(const struct qkv_inspection *in, const struct qkv_inspect_row *row) {
     const struct qkv_inspect_row *other;
     for (size_t i = 0; (other = qkv_inspection_row(in, i)); i++)
@@ -125,7 +125,8 @@ static const struct qkv_inspect_row *same_place(const struct qkv_inspection *in,
     return NULL;
 }
 
-/* The residual streams and the gradients of the blocks, a column a model; names say what the folders differ in. */
+/* Prints the residual streams and the gradients of the blocks, one column a model; `names` are the parts in which
+ * the folders' names differ. */
 static void print_side_by_side(struct qkv_inspection *const *list, char **names, size_t count) {
     const struct qkv_inspection *longest = list[0];
     const struct qkv_inspect_row *row;
@@ -161,7 +162,7 @@ static void print_side_by_side(struct qkv_inspection *const *list, char **names,
     }
 }
 
-/* ---- the command ---------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int write_all(struct qkv_context *ctx, const struct arguments *a, struct qkv_inspection *const *list,
                      const char *const *names, size_t count) {
@@ -179,7 +180,7 @@ static int write_all(struct qkv_context *ctx, const struct arguments *a, struct 
     return CLI_DONE;
 }
 
-/* One model, of a folder or fresh (NULL). */
+/* Inspects one model: of a folder, or (NULL) the fresh one. */
 static int inspect_one(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct cli_reading *r,
                        struct qkv_inspection **inspection) {
     struct qkv_model *model = NULL;

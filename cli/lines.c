@@ -1,4 +1,4 @@
-/* lines.c: commands that say something about each line of a text: where the lines come from. */
+/* lines.c: reads the lines for commands that print a result for each line of a text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static int lines_cut(struct cli_lines *lines, size_t size, const char *name) {
     size_t count = 0;
-    if (size >= 3 && !memcmp(lines->data, "\xef\xbb\xbf", 3)) { /* a byte order mark is no text */
+    if (size >= 3 && !memcmp(lines->data, "\xef\xbb\xbf", 3)) { /* skips a byte order mark */
         memmove(lines->data, lines->data + 3, size - 3);
         size -= 3;
     }
@@ -29,7 +29,7 @@ static int lines_cut(struct cli_lines *lines, size_t size, const char *name) {
     return CLI_DONE;
 }
 
-/* The words of the command line, each a line; without any, the lines of `input`; without that, of standard input. */
+/* Reads the lines: the words of the command line, else the lines of `input`, else those of standard input. */
 static int lines_read(const char *const *words, size_t count, const char *input, struct cli_lines *lines) {
     *lines = (struct cli_lines){0};
     if (count) {
@@ -41,9 +41,9 @@ static int lines_read(const char *const *words, size_t count, const char *input,
     }
     if (!input) input = "-";
     size_t size;
-    int code = cli_read_all(input, CLI_LINES_MOST, &lines->data, &size);
+    int code = cli_read_all(input, CLI_LINES_MAX, &lines->data, &size);
     if (code) return code;
-    char *grown = realloc(lines->data, size + 1); /* room for the end of a last line without one */
+    char *grown = realloc(lines->data, size + 1); /* room for the NUL of a last line without line end */
     if (!grown) return cli_failed("out of memory");
     lines->data = grown;
     lines->name = strcmp(input, "-") ? input : "standard input";
@@ -92,7 +92,7 @@ struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {
     struct qkv_line_options options = qkv_line_defaults();
     options.long_lines = job->long_kind;
     options.long_count = &job->long_count;
-    options.most = job->most;
+    options.most = job->max_tokens;
     return options;
 }
 
@@ -100,7 +100,7 @@ void cli_lines_say_long(const struct cli_lines_job *job) {
     const size_t n = job->long_count;
     if (n && job->long_kind != QKV_LONG_ERROR)
         cli_say("%zu of %zu lines %s more tokens than %s of %zu and %s %s (--long %s)", n, job->lines.count,
-                n == 1 ? "has" : "have", job->most ? "the most" : "the model's context",
-                job->most ? job->most : (size_t)qkv_model_spec(job->model)->context, n == 1 ? "was" : "were",
-                qkv_long_done(job->long_kind), job->long_lines);
+                n == 1 ? "has" : "have", job->max_tokens ? "the most" : "the model's context",
+                job->max_tokens ? job->max_tokens : (size_t)qkv_model_spec(job->model)->context,
+                n == 1 ? "was" : "were", qkv_long_done(job->long_kind), job->long_lines);
 }

@@ -1,4 +1,4 @@
-/* main.c: finds the command that the first word names and runs it. */
+/* main.c: finds the command that the first word names, and runs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -58,8 +58,8 @@ static int main_dispatch(char **words, size_t count) {
     return command ? main_run(command, words + 1, count - 1) : CLI_USAGE;
 }
 
-/* A descriptor that the caller closed would be given to the next file that is opened, and messages written into it.
- * Opened the wrong way round, reads from it and writes to it fail as they should. */
+/* Opens /dev/null for a descriptor that the caller closed: else the next file that is opened gets its number, and
+ * messages are written into that file. The direction is the wrong one, so reading and writing still fail. */
 static void fill_descriptor(int descriptor) {
     if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) {
         int opened = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -68,7 +68,7 @@ static void fill_descriptor(int descriptor) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); /* a file at its limit of size (ulimit -f) is a write that fails, as on a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* writing past a limit of the file size (ulimit -f) fails like writing to a full disk */
     for (int i = 0; i <= 2; i++) fill_descriptor(i);
     setlocale(LC_CTYPE, "");
     if (argc > 0 && argv[0] && *argv[0]) cli_program = argv[0];

@@ -1,4 +1,4 @@
-/* new.c: "qkv new": a model folder with the weights that training would begin with, for whatever reads such a folder. */
+/* new.c: "qkv new" writes a model folder with the weights that training begins with. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static const struct cli_option options[] = {
     CLI_IGNORE_MEMORY(struct arguments),
 };
 
-/* A new model replaces nothing: the folder is not there, or has nothing in it. */
+/* A new model replaces nothing: the folder must be missing or empty. */
 static int new_check_folder(const char *folder) {
     DIR *listing = opendir(folder);
     const struct dirent *entry;

@@ -1,6 +1,6 @@
-/* options.c: one table for each command says what its options are; this reads the words of a command line by it.
- * Long and short options, "--name value", "--name=value", "-n200", "-q", repeatable ones, and "--" after which
- * everything is an argument. An option that takes one value may come once; a flag that is repeated says nothing new. */
+/* options.c: reads the words of a command line by the option table of its command: "--name value", "--name=value",
+ * "-n200", "-n 200", "-q"; after "--" every word is an argument. An option that takes one value may be given once; a
+ * flag may be given again. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "cli.h"
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value) {
     char *end;
@@ -30,7 +30,7 @@ bool cli_read_real(const char *text, double *value) {
     return true;
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static bool same_character(char a, char b) {
     return a == b || ((a == '_' || a == '-') && (b == '_' || b == '-'));
@@ -46,7 +46,7 @@ static const char *option_name(const void *list, size_t i) {
     return ((const struct cli_option *)list)[i].name;
 }
 
-/* "--top_k" as it is written: "--top-k". */
+/* "--top_k" becomes "--top-k". */
 static const char *options_hyphens(const char *name, char *text, size_t size) {
     size_t n = 0;
     for (; name[n] && n + 1 < size; n++) text[n] = name[n] == '_' ? '-' : name[n];
@@ -54,7 +54,7 @@ static const char *options_hyphens(const char *name, char *text, size_t size) {
     return text;
 }
 
-/* ---- one option ------------------------------------------------------------------------------------------------------ */
+/* ---- one option -------------------------------------------------------------------------------------------------- */
 
 static int options_append(struct cli_texts *texts, const char *text) {
     const char **items = realloc(texts->items, (texts->count + 1) * sizeof *items);
@@ -70,7 +70,7 @@ struct parser {
     char **words;
     size_t count, at;
     void *values;
-    bool *given; /* of the command's options */
+    bool *given; /* one for each option of the command */
 };
 
 static bool in_range(const struct cli_option *option, double x) {
@@ -79,7 +79,7 @@ static bool in_range(const struct cli_option *option, double x) {
     return option->high == CLI_ENDLESS || x <= (double)option->high;
 }
 
-/* " from 0 to 1", of an option that takes a real number; "" if any will do. */
+/* " from 0 to 1" for an option that takes a real number; "" if any number will do. */
 static const char *options_range(const struct cli_option *option, char *text, size_t size) {
     const bool above = option->kind == CLI_ABOVE, endless = option->high == CLI_ENDLESS;
     const long long low = (long long)option->low, high = (long long)option->high;
@@ -125,7 +125,8 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
     return CLI_USAGE;
 }
 
-/* What other programs, PyTorch's and nanoGPT's first, call our options: none of these is near ours by its letters. */
+/* Names that other programs, above all PyTorch and nanoGPT, give to our options, and that are not close to ours in
+ * spelling. */
 static const struct {
     const char *theirs, *ours;
 } other_names[] = {
@@ -190,7 +191,7 @@ static bool options_have(const struct cli_command *command, const char *name) {
     return false;
 }
 
-/* Our name of an option that others call so, if the command has it. */
+/* Returns our name of an option, if the command has it; else NULL. */
 static const char *options_other_name(const struct cli_command *command, const char *name) {
     for (size_t i = 0; i < CLI_COUNT_OF(other_names); i++)
         if (same_name(other_names[i].theirs, name, strlen(name)) && options_have(command, other_names[i].ours))
@@ -212,7 +213,7 @@ static int options_unknown(const struct cli_command *command, const char *word, 
                      command->name);
 }
 
-/* "--name", "--name=value" or "--name value" at the parser's place. */
+/* Reads "--name", "--name=value" or "--name value" at the parser's place. */
 static int parse_long(struct parser *p) {
     const struct cli_command *command = p->command;
     const char *word = p->words[p->at] + 2, *equals = strchr(word, '=');
@@ -235,7 +236,7 @@ static int parse_long(struct parser *p) {
     return options_unknown(command, word, n);
 }
 
-/* "-q", "-n 200", "-n200" or "-qn200" at the parser's place. */
+/* Reads "-q", "-n 200", "-n200" or "-qn200" at the parser's place. */
 static int parse_short(struct parser *p) {
     const struct cli_command *command = p->command;
     for (const char *letter = p->words[p->at] + 1; *letter; letter++) {
@@ -262,7 +263,7 @@ static int parse_short(struct parser *p) {
     return CLI_DONE;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------- */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
 static int options_parse(struct parser *p, size_t *arguments) {
     for (; p->at < p->count; p->at++) {
@@ -290,7 +291,7 @@ static bool is_listed(const char *names, const char *name) {
     return false;
 }
 
-/* What was given may not be without effect: nothing else would show that it is. */
+/* Refuses options without effect: nothing else would show the user that they have none. */
 static int check_rules(const struct parser *p, size_t arguments) {
     const struct cli_command *command = p->command;
     char name[64];

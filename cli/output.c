@@ -1,4 +1,4 @@
-/* output.c: messages on stderr, standard output with its errors noticed, whole files read, numbers for people. */
+/* output.c: messages on stderr, errors of standard output, reading whole files, numbers for people. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 
 const char *cli_program = "qkv";
 
-/* ---- messages ------------------------------------------------------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static struct {
     const struct qkv_communicator *communicator; /* NULL: there is one rank */
@@ -26,7 +26,8 @@ void cli_speak_as(const struct qkv_communicator *communicator, int threads) {
     output_rank.threads = threads;
 }
 
-/* Rank 0 speaks for all, unless another one is lost: then each rank that finds out says so, if nobody has. */
+/* Whether this rank keeps a message to itself: rank 0 speaks for all. After a rank is lost, each rank that notices
+ * prints, unless a line about the loss is out already. */
 static bool output_follows(void) {
     const struct qkv_communicator *c = output_rank.communicator;
     return c && (atomic_load(&output_rank.hushed) || (c->rank > 0 && !*c->reason(c->state)));
@@ -40,7 +41,7 @@ const char *cli_unsaid(void) {
     return output_rank.unsaid;
 }
 
-/* A file's name or a key of a foreign file may hold escape sequences: they must not reach the terminal. */
+/* Names of files and keys in files may hold escape sequences, which must not reach the terminal. */
 static void output_say(const char *format, va_list list) {
     char line[sizeof output_rank.unsaid];
     vsnprintf(line, sizeof line, format, list);
@@ -85,9 +86,9 @@ int cli_misused(const struct qkv_context *ctx) {
     return cli_usage("%s", qkv_message(ctx));
 }
 
-size_t cli_print_name(const char *name, size_t most) {
+size_t cli_print_name(const char *name, size_t max) {
     size_t n = 0;
-    for (; name[n] && n < most; n++) putchar((unsigned char)name[n] < 32 || name[n] == 127 ? '?' : name[n]);
+    for (; name[n] && n < max; n++) putchar((unsigned char)name[n] < 32 || name[n] == 127 ? '?' : name[n]);
     return n;
 }
 
@@ -159,7 +160,7 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
     return code;
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 const char *cli_error_text(int error) {
     return error == EACCES || error == EPERM ? "no permission" : strerror(error);
@@ -180,16 +181,16 @@ int cli_finish(int code) {
     return bad && code == CLI_DONE ? fail_output(errno) : code;
 }
 
-static int too_much(const char *name, size_t most) {
+static int too_much(const char *name, size_t max) {
     char limit[CLI_NUMBER];
     return cli_failed("%s has more than %s, the most that is read at once; give a shorter text", name,
-                      cli_bytes(limit, most));
+                      cli_bytes(limit, max));
 }
 
-/* Makes room for more of a text, of which there are `size` bytes; never for more than one byte past the most. */
-static bool grow_text(char **data, size_t *capacity, size_t most) {
+/* Doubles the buffer of a text, to at most max + 1 bytes: one byte more than allowed shows that a text is too long. */
+static bool grow_text(char **data, size_t *capacity, size_t max) {
     size_t wanted = *capacity ? *capacity * 2 : 1 << 16;
-    if (wanted > most + 1) wanted = most + 1;
+    if (wanted > max + 1) wanted = max + 1;
     char *grown = realloc(*data, wanted);
     if (!grown) return false;
     *data = grown;
@@ -197,30 +198,30 @@ static bool grow_text(char **data, size_t *capacity, size_t most) {
     return true;
 }
 
-static int read_stream(FILE *file, const char *name, size_t most, char **data, size_t *size) {
+static int read_stream(FILE *file, const char *name, size_t max, char **data, size_t *size) {
     size_t capacity = 0, got;
     struct stat info;
-    if (fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) && (uintmax_t)info.st_size > most)
-        return too_much(name, most);
+    if (fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) && (uintmax_t)info.st_size > max)
+        return too_much(name, max);
     do {
-        if (*size == capacity && !grow_text(data, &capacity, most))
+        if (*size == capacity && !grow_text(data, &capacity, max))
             return cli_failed("%s is too large for the memory of this machine", name);
         errno = 0;
         got = fread(*data + *size, 1, capacity - *size, file);
         *size += got;
-        if (*size > most) return too_much(name, most);
+        if (*size > max) return too_much(name, max);
     } while (got > 0);
     return ferror(file) ? cli_failed("cannot read %s: %s", name, cli_error_text(errno)) : CLI_DONE;
 }
 
-int cli_read_all(const char *path, size_t most, char **data, size_t *size) {
+int cli_read_all(const char *path, size_t max, char **data, size_t *size) {
     bool standard = !strcmp(path, "-");
     const char *name = standard ? "standard input" : path;
     FILE *file = standard ? stdin : fopen(path, "rb");
     *data = NULL;
     *size = 0;
     if (!file) return cli_failed("cannot read %s: %s", name, cli_error_text(errno));
-    int code = read_stream(file, name, most, data, size);
+    int code = read_stream(file, name, max, data, size);
     if (!standard) fclose(file);
     return code;
 }
@@ -245,7 +246,7 @@ void cli_print_quoted(const char *text, size_t size) {
     qkv_json_free(&json);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 char *cli_short(char *text, double value) {
     static const char units[] = " kMGTPE";
@@ -279,9 +280,10 @@ size_t cli_memory_peak(void) {
 
 size_t cli_memory_at_work(size_t own, size_t bytes) {
     const size_t lag =
-        (size_t)2 << 20; /* of what the system has counted, and what follows the reading of data at once */
-    const size_t most = own + CLI_MEMORY_AT_WORK + bytes, peak = cli_memory_peak() + lag;
-    return most > peak ? most : peak;
+        /* the system counts memory late; memory may also grow right after the data is read */
+        (size_t)2 << 20;
+    const size_t max = own + CLI_MEMORY_AT_WORK + bytes, peak = cli_memory_peak() + lag;
+    return max > peak ? max : peak;
 }
 
 char *cli_bytes(char *text, size_t value) {

@@ -1,5 +1,5 @@
-/* progress.c: how long work shows how far it is: a bar redrawn in place on a terminal, plain lines elsewhere; and the
- * signals that ask it to stop. */
+/* progress.c: progress of long work, a bar redrawn in place on a terminal, plain lines elsewhere; and the signals
+ * that stop the work. */
 #include <langinfo.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ int cli_width(int descriptor) {
     return 80;
 }
 
-/* ---- signals ------------------------------------------------------------------------------------------------------- */
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
 
 volatile sig_atomic_t cli_stopping;
 
@@ -33,7 +33,7 @@ static void progress_stop(int signal) {
 void cli_catch_signals(void) {
     static const struct {
         int number;
-        bool repeated; /* a launcher may pass it on that has reached all processes already */
+        bool repeated; /* it may come twice: a launcher may forward a signal that all processes got already */
     } signals[] = {{SIGINT, false}, {SIGTERM, false}, {SIGHUP, false},
                    {SIGUSR1, true}, {SIGUSR2, true},  {SIGXCPU, true}};
     for (size_t i = 0; i < CLI_COUNT_OF(signals); i++) {
@@ -42,15 +42,15 @@ void cli_catch_signals(void) {
         action.sa_flags = SA_RESTART;
         if (!signals[i].repeated) action.sa_flags |= (int)SA_RESETHAND; /* the second one has its usual effect */
         sigemptyset(&action.sa_mask);
-        /* What is ignored (nohup, a background job) stays ignored. */
+        /* A signal that is ignored (nohup, a background job) stays ignored. */
         if (sigaction(signals[i].number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(signals[i].number, &action, NULL);
     }
-    /* Work worth hours does not end because nobody reads its progress any more. */
+    /* Hours of work must not end because the reader of its progress has gone. */
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* ---- the bar ------------------------------------------------------------------------------------------------------- */
+/* ---- the bar ----------------------------------------------------------------------------------------------------- */
 
 void cli_progress_start(struct cli_progress *progress, bool quiet, bool plain) {
     const char *terminal = getenv("TERM");
@@ -64,7 +64,7 @@ bool cli_progress_due(const struct cli_progress *progress) {
     return progress->latest == 0 || qkv_clock() - progress->latest >= (progress->kind == CLI_BAR ? 0.1 : 10);
 }
 
-/* A bar of `cells` columns: eighths of a block, or '#' and '.' where the locale has no blocks. */
+/* Draws a bar of `cells` columns with eighths of a block, or with '#' and '.' if the locale has no blocks. */
 static size_t draw_bar(char *out, size_t size, int cells, double share, bool utf8) {
     static const char *const parts[] = {"\u258F", "\u258E", "\u258D", "\u258C", "\u258B", "\u258A", "\u2589"};
     size_t used = 0;
@@ -97,7 +97,7 @@ static void show_line(const char *const *fields, size_t count) {
     fprintf(stderr, "%s\n", line);
 }
 
-/* The width is asked for at every drawing, so a window that changes its size needs no signal handler. */
+/* Each drawing asks for the width, so that no handler is needed for windows that change their size. */
 static void show_bar(struct cli_progress *progress, double share, const char *const *fields, size_t count) {
     enum { LEAST = 8, MOST = 30 };
     char line[1024], text[512] = "", percent[16] = "";

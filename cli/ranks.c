@@ -1,4 +1,5 @@
-/* ranks.c: the ranks that a launcher (mpirun) has started together: joined over qkv-mpi.so, a module that nothing else needs. */
+/* ranks.c: joins the ranks that a launcher (mpirun) has started together. The module qkv-mpi.so does it; only
+ * commands with several ranks open it. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,26 +19,27 @@
 #error "define QKV_MODULES as where modules are installed, from the folder of the command, as CMakeLists.txt does"
 #endif
 
-enum { WAIT_SECONDS = 600, FIRST_SECONDS = 1 /* for rank 0 to say it for all, and the launcher to end them */ };
+/* FIRST_SECONDS: rank 0 prints the reason for all in this time, and the launcher ends the others */
+enum { WAIT_SECONDS = 600, FIRST_SECONDS = 1 };
 
 static struct {
     struct qkv_communicator communicator;
     qkv_mpi_ending_function *ending;
     qkv_mpi_leave_function *leave; /* NULL: there is one rank */
-    bool unequal;                  /* what ranks do takes some of them longer */
+    bool unequal;                  /* ranks work for different times */
     pthread_mutex_t mutex;         /* of the hint: how to go on when a rank dies */
     char hint[512];
 } ranks = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* What launchers of Open MPI tell each of their programs; 0: it was started alone. */
+/* A number that a launcher of Open MPI sets for each process; 0: the process was started alone. */
 static long ranks_told(const char *name) {
     const char *text = getenv(name);
     const long n = text ? strtol(text, NULL, 10) : 0;
     return n > 0 && n < INT_MAX ? n : 0;
 }
 
-/* The i-th path that the module may have: where $QKV_MPI says, or beside the command, or where modules are installed; false past
- * the last. */
+/* The i-th path where the module may be: that of $QKV_MPI alone; else beside the command, then where modules are
+ * installed. false past the last. */
 static bool ranks_module_at(size_t i, char path[CLI_MODULE_PATH]) {
     const char *const places[] = {"/" MODULE, "/" QKV_MODULES "/" MODULE};
     const char *said = getenv("QKV_MPI");
@@ -61,7 +63,7 @@ bool cli_ranks_module(char path[CLI_MODULE_PATH]) {
 static void *ranks_open_module(void) {
     char path[CLI_MODULE_PATH];
     const char *said = getenv("QKV_MPI");
-    if (said && *said) return dlopen(said, RTLD_NOW | RTLD_GLOBAL); /* which may be a name that the linker finds */
+    if (said && *said) return dlopen(said, RTLD_NOW | RTLD_GLOBAL); /* the linker also finds a name without a folder */
     for (size_t i = 0; ranks_module_at(i, path); i++) {
         void *module = access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
         if (module) return module;
@@ -74,7 +76,7 @@ static double ranks_patience(void) {
     return seconds ? (double)seconds : ranks.unequal ? 0 : WAIT_SECONDS;
 }
 
-/* A function of the module, which ISO C has no cast for. */
+/* Finds a function of the module; ISO C cannot cast the pointer. */
 static void ranks_find(void *module, const char *name, void *function) {
     void *found = dlsym(module, name);
     memcpy(function, &found, sizeof found);
@@ -88,7 +90,7 @@ bool cli_ranks_idle(const struct cli_command *command) {
     return rank > 0;
 }
 
-/* ---- what is said when a rank dies ------------------------------------------------------------------------------------------ */
+/* ---- a rank that dies -------------------------------------------------------------------------------------------- */
 
 void cli_ranks_hint(const char *format, ...) {
     va_list list;
@@ -99,7 +101,8 @@ void cli_ranks_hint(const char *format, ...) {
     va_end(list);
 }
 
-/* In a thread of the module, on whichever rank sees it first. A launcher that ends all ranks has told this one. */
+/* Runs in a thread of the module when a rank dies; `first`: no other rank has noticed before. Prints nothing if
+ * cli_stopping is set: then the launcher ends all ranks and has signalled this one, too. */
 static void ranks_died(int rank, long pid, const char *other, bool first) {
     char host[256] = "this machine";
     cli_hush();
@@ -114,10 +117,10 @@ static void ranks_died(int rank, long pid, const char *other, bool first) {
     pthread_mutex_unlock(&ranks.mutex);
 }
 
-/* ---- all begin and end together ------------------------------------------------------------------------------------------------ */
+/* ---- beginning and ending together ------------------------------------------------------------------------------- */
 
-/* Why this rank cannot reach the others. Rank 0 says it for all, and the launcher then ends them; another rank that is still there is the
- * one that differs. */
+/* Reports why this rank cannot reach the others. Rank 0 reports it for all, and the launcher ends them; a rank that
+ * still runs then is the one that differs. */
 static int ranks_refuse(long told, long rank, const char *why) {
     char host[256] = "this machine";
     if (!rank) return cli_failed("%ld ranks were started, but %s; or run the command without a launcher", told, why);
@@ -126,7 +129,7 @@ static int ranks_refuse(long told, long rank, const char *why) {
     return cli_failed("rank %ld on %s differs from rank 0: %s", rank, host, why);
 }
 
-/* Open MPI waits until all ranks have begun, and nothing ends that but the process. */
+/* Open MPI waits without limit until all ranks have begun; only the end of the process stops it. */
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -134,7 +137,7 @@ static struct {
     long told, rank, seconds;
 } ranks_beginning = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Seconds in which this process stands still do not count. */
+/* Waits second by second: time in which the whole process is stopped does not count. */
 static void *ranks_watch_beginning(void *unused) {
     const long limit = ranks_beginning.seconds + (ranks_beginning.rank ? FIRST_SECONDS : 0);
     (void)unused;
@@ -159,7 +162,7 @@ static void *ranks_watch_beginning(void *unused) {
     return NULL;
 }
 
-/* Joins the others, who have to begin while this rank has patience. */
+/* Joins the others; they must begin within the time that this rank waits. */
 static const char *ranks_begin(qkv_mpi_join_function *join, long told, long rank) {
     const long seconds = ranks_told("QKV_RANK_SECONDS");
     pthread_t watch;
@@ -176,7 +179,7 @@ static const char *ranks_begin(qkv_mpi_join_function *join, long told, long rank
     return problem;
 }
 
-/* must: a rank that cannot reach the others fails. */
+/* `must`: fails if this rank cannot reach the others. */
 static int ranks_open(long told, long rank, bool must) {
     qkv_mpi_join_function *join = NULL;
     char why[1024];
@@ -200,7 +203,7 @@ static int ranks_open(long told, long rank, bool must) {
     return must ? ranks_refuse(told, rank, why) : CLI_DONE;
 }
 
-/* What rank 0 writes to standard output is the result; the others have the same one. */
+/* Sends standard output of ranks other than 0 to /dev/null: all have the same result, and rank 0 writes it. */
 static void ranks_mute(void) {
     const int nowhere = open("/dev/null", O_WRONLY);
     if (nowhere < 0) return;
@@ -222,11 +225,11 @@ int cli_ranks_join(const struct cli_command *command, char **words, size_t count
     if (command->ranks)
         cli_speak_as(&ranks.communicator, cli_ranks_threads(&ranks.communicator));
     else
-        cli_ranks_leave(CLI_DONE); /* only to be found alike */
+        cli_ranks_leave(CLI_DONE); /* the ranks joined only to be compared */
     return CLI_DONE;
 }
 
-/* Whether another rank was lost; then each rank that finds out says so, and else rank 0 speaks for all. */
+/* Whether another rank was lost: then each rank that notices prints a message; else rank 0 speaks for all. */
 static bool ranks_lost(void) {
     return ranks.leave && *ranks.communicator.reason(ranks.communicator.state);
 }
@@ -243,7 +246,6 @@ const struct qkv_communicator *cli_ranks_communicator(void) {
     return ranks.leave ? &ranks.communicator : NULL;
 }
 
-/* A rank that fails while others go on says why itself, and ends them. */
 void cli_ranks_leave(int code) {
     if (!ranks.leave) return;
     const bool failed = code == CLI_FAILED || code == CLI_USAGE;

@@ -1,5 +1,5 @@
-/* ranks_compare.c: what ranks tell one another when they begin: the build that they are, the words that they were started with, and
- * the CPUs that they may use. */
+/* ranks_compare.c: what ranks compare when they begin: their builds, their command lines, and the CPUs that they may
+ * use. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 
 #include "cli_ranks.h"
 
-/* ---- builds and words ---------------------------------------------------------------------------------------------------------- */
+/* ---- builds and words -------------------------------------------------------------------------------------------- */
 
-/* Options that may differ from machine to machine. */
+/* These options may differ from machine to machine. */
 static bool ranks_may_differ(const char *word) {
     static const char *const names[] = {"--threads", "--isa"};
     for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
@@ -20,7 +20,8 @@ static bool ranks_may_differ(const char *word) {
     return false;
 }
 
-/* The command and its words but for those, each with a zero behind it, and an empty one at the end; NULL without memory. */
+/* Joins the command and its words without those options, a NUL after each and an empty word at the end; NULL without
+ * memory. */
 static char *ranks_join_words(const char *command, char **words, size_t count, size_t *size) {
     size_t room = strlen(command) + 2;
     for (size_t i = 0; i < count; i++) room += strlen(words[i]) + 1;
@@ -29,7 +30,7 @@ static char *ranks_join_words(const char *command, char **words, size_t count, s
     at = stpcpy(at, command) + 1;
     for (size_t i = 0; i < count; i++) {
         if (ranks_may_differ(words[i]))
-            i += !strchr(words[i], '='); /* its value */
+            i += !strchr(words[i], '='); /* skips its value */
         else
             at = stpcpy(at, words[i]) + 1;
     }
@@ -37,7 +38,7 @@ static char *ranks_join_words(const char *command, char **words, size_t count, s
     return text;
 }
 
-/* The first word that is another one, with the option before it. */
+/* Describes the first word that differs, and the option before it. */
 static void ranks_find_difference(const char *first, const char *other, int rank, char difference[CLI_DIFFERENCE]) {
     const char *before = "";
     while (*first && !strcmp(first, other)) {
@@ -53,7 +54,7 @@ static void ranks_find_difference(const char *first, const char *other, int rank
              before, space, *other ? other : "nothing more", before, space, *first ? first : "nothing more");
 }
 
-/* Rank 0 gets the bytes of rank `from`, in memory of its own; others send theirs. */
+/* Rank 0 receives the bytes of rank `from` into new memory; the others send theirs. */
 static int ranks_fetch(const struct qkv_communicator *c, int from, const char *own, size_t size, char **got) {
     size_t bytes = size;
     *got = NULL;
@@ -92,7 +93,7 @@ int cli_ranks_compare(const struct qkv_communicator *c, const char *command, cha
     return error;
 }
 
-/* ---- CPUs --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- CPUs -------------------------------------------------------------------------------------------------------- */
 
 struct place {
     char host[64];
@@ -105,7 +106,8 @@ static bool ranks_overlap(const struct place *a, const struct place *b) {
     return !strcmp(a->host, b->host) && CPU_COUNT(&both) > 0;
 }
 
-/* Once: where all ranks of a machine may use fewer of its CPUs than there are ranks, though it has more. */
+/* Rank 0 prints a message if its machine has more CPUs than the launcher lets its ranks use, and these are fewer
+ * than its ranks. */
 static void ranks_say_bound(const struct qkv_communicator *c, const struct place *all, int online) {
     cpu_set_t any;
     int here = 0;

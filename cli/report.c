@@ -1,4 +1,4 @@
-/* report.c: "qkv report": what training runs have logged, as a page of curves or a few lines in the terminal. */
+/* report.c: "qkv report" shows the logs of training runs as a page of curves, or as a few lines in the terminal. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +60,9 @@ static int read_runs(struct qkv_context *ctx, const char *const *folders, size_t
     return CLI_DONE;
 }
 
-/* ---- in the terminal ---------------------------------------------------------------------------------------------------- */
+/* ---- in the terminal --------------------------------------------------------------------------------------------- */
 
-/* The losses as a line of `cells` little bars, each the mean over a part of the run. */
+/* Prints the losses as a row of `cells` small bars, each the mean over a part of the run. */
 static void print_spark(const struct qkv_run *run, size_t cells, bool valid) {
     static const char *const bars[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
     static const char plain[] = "_.-~=+*#";
@@ -97,7 +97,7 @@ static void print_spark(const struct qkv_run *run, size_t cells, bool valid) {
     free(seen);
 }
 
-/* A loss for people: "-" where it is no number, short where it is out of all bounds. */
+/* "-" for a loss that is not finite, a short form for a huge one. */
 static char *loss_text(char text[CLI_NUMBER], double x) {
     snprintf(text, CLI_NUMBER, !isfinite(x) ? "-" : fabs(x) < 1e6 ? "%.4f" : "%.4g", x);
     return text;
@@ -117,7 +117,7 @@ static void print_state(const struct qkv_run *run) {
     putchar('\n');
 }
 
-/* `name`: what tells it from the runs beside it. */
+/* `name`: the part in which its name differs from the other runs. */
 static void print_run(const struct qkv_run *run, const char *name) {
     size_t cells = (size_t)cli_width(STDOUT_FILENO);
     const struct qkv_run_summary s = qkv_run_summarize(run);
@@ -163,9 +163,9 @@ static void print_run(const struct qkv_run *run, const char *name) {
         printf("  (%zu lines of the log are damaged and were passed over)\n", qkv_run_damaged(run));
 }
 
-/* ---- the page -------------------------------------------------------------------------------------------------------------- */
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-/* Their steps together, and whether none is being trained any more. */
+/* Counts the steps of all runs; *ended: none is in training any more. */
 static size_t all_steps(const struct runs *runs, bool *ended) {
     size_t steps = 0;
     *ended = true;
@@ -176,7 +176,7 @@ static size_t all_steps(const struct runs *runs, bool *ended) {
     return steps;
 }
 
-/* Says which of the runs that were followed did not come to their end. */
+/* Prints which of the followed runs did not reach their end. */
 static void report_unfinished(const struct runs *runs) {
     for (size_t i = 0; i < runs->count; i++) {
         const struct qkv_run *run = runs->items[i];
@@ -192,7 +192,7 @@ static void report_rest(double seconds) {
     while (!cli_stopping && qkv_clock() < until) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
-/* Writes the page whenever there are new steps; the last one does not load itself again. */
+/* Writes the page each time that there are new steps; the last page does not reload itself. */
 static int report_follow(struct qkv_context *ctx, const struct arguments *a, const char *const *folders, size_t count) {
     size_t written = SIZE_MAX;
     for (;;) {
@@ -215,7 +215,7 @@ static int report_follow(struct qkv_context *ctx, const struct arguments *a, con
     }
 }
 
-/* ---- for other programs --------------------------------------------------------------------------------------------- */
+/* ---- for other programs ------------------------------------------------------------------------------------------ */
 
 /* The file of --csv; NULL: none, or standard output. */
 static const char *report_csv_file(const struct arguments *a) {
@@ -230,7 +230,7 @@ static int report_csv(struct qkv_context *ctx, const struct arguments *a, const 
     return cli_output_end(&output, code);
 }
 
-/* Runs of one name, in several folders, are called by what their paths differ in; others (NULL) by their own names. */
+/* If two runs have the same name, names all by the parts in which their paths differ; else *names stays NULL. */
 static enum qkv_status report_names(struct qkv_context *ctx, const struct runs *runs, const char *const *folders,
                                     char ***names) {
     for (size_t i = 0; i < runs->count; i++)

@@ -1,4 +1,5 @@
-/* result.c: where a command writes its results: a file, made and put in place by the library, or standard output. */
+/* result.c: where a command writes its results: a file, which the library makes and puts in place, or standard
+ * output. */
 #include <stdio.h>
 
 #include "cli.h"

@@ -1,4 +1,4 @@
-/* samples.c: continuations kept until they are written: their texts, their tokens, and both as JSON. */
+/* samples.c: stores continuations until they are written: their texts, their tokens, and both as JSON. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ void cli_samples_free(struct cli_samples *samples) {
     *samples = (struct cli_samples){0};
 }
 
-/* Room for `more` items of `size` bytes behind `count`; NULL without memory, when the items stay. */
+/* Returns room for `more` items of `size` bytes after `count`; NULL without memory, and the items stay valid. */
 static void *samples_room(struct cli_samples *samples, void *items, size_t *room, size_t count, size_t more,
                           size_t size) {
     if (items && more <= *room - count) return items;
@@ -51,7 +51,7 @@ bool cli_samples_token(void *user, const struct qkv_made_token *token) {
     return !cli_stopping;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static bool is_utf8(const char *text, size_t size) {
     for (size_t i = 0, n; i < size; i += n)
@@ -59,7 +59,7 @@ static bool is_utf8(const char *text, size_t size) {
     return true;
 }
 
-/* A token may begin or end inside a character: its bytes say then what its text cannot. */
+/* Writes a token; one that begins or ends inside a character gets "bytes" too, because its text cannot hold them. */
 static void token_json(struct qkv_json *json, const struct cli_token *token, const struct qkv_tokenizer *tokenizer) {
     size_t size = 0;
     const char *text = tokenizer ? qkv_tokenizer_token(tokenizer, token->id, &size) : NULL;
@@ -79,7 +79,7 @@ static void token_json(struct qkv_json *json, const struct cli_token *token, con
     qkv_json_end(json, '}');
 }
 
-/* What ended a text: its end token, a stop text, the reader, or the number of tokens. */
+/* What ended a text: "end" (token), "stop" (text), "interrupted", or "length". */
 static const char *sample_end(const struct cli_sample *s, size_t tokens) {
     const struct cli_token *last = s->count ? &s->tokens[s->count - 1] : NULL;
     if (last && last->end) return "end";

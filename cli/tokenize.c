@@ -1,4 +1,4 @@
-/* tokenize.c: "qkv tokenize": text to token ids, and ids back to text; and making a tokenizer. */
+/* tokenize.c: "qkv tokenize": text to token ids, ids back to text, and training a tokenizer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,16 +56,16 @@ static const struct cli_rule rules[] = {
     {"ids pieces offsets specials skip-specials", makes_one, "--train makes a tokenizer; leave one of them out"},
 };
 
-/* ---- text to ids ----------------------------------------------------------------------------------------------------- */
+/* ---- text to ids ------------------------------------------------------------------------------------------------- */
 
 struct printer {
     struct qkv_context *ctx;
     const struct qkv_tokenizer *tokenizer;
     const struct arguments *arguments;
-    size_t printed, read; /* tokens, bytes */
+    size_t printed, read; /* tokens; bytes */
 };
 
-/* `spans`: of each id the bytes of the text, which begin at `base`; NULL: it stands for none. */
+/* `spans`: the bytes of the text for each id, counted from `base`; NULL: none. */
 static void print_some(struct printer *p, const int32_t *ids, const size_t *spans, size_t base, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (p->arguments->pieces || p->arguments->offsets) {
@@ -101,7 +101,7 @@ static int print_ids(struct printer *p, const char *text, size_t size) {
     return CLI_DONE;
 }
 
-/* Standard input piece by piece, so that it may be larger than memory. */
+/* Reads standard input piece by piece, so it may be larger than memory. */
 static int encode_stream(struct printer *p) {
     size_t capacity = 1 << 20, size = 0;
     char *text = malloc(capacity);
@@ -109,7 +109,7 @@ static int encode_stream(struct printer *p) {
     bool end = false;
     while (text && !end && code == CLI_DONE) {
         if (size == capacity) {
-            char *grown = capacity < CLI_LINES_MOST ? realloc(text, capacity *= 2) : NULL;
+            char *grown = capacity < CLI_LINES_MAX ? realloc(text, capacity *= 2) : NULL;
             if (!grown) break;
             text = grown;
         }
@@ -141,7 +141,7 @@ static int tokenize_encode(struct printer *p, const char *const *words, size_t c
     return code;
 }
 
-/* ---- ids to text ----------------------------------------------------------------------------------------------------- */
+/* ---- ids to text ------------------------------------------------------------------------------------------------- */
 
 static int decode_ids(struct printer *p, const char *text, size_t size) {
     int32_t *ids = NULL;
@@ -160,13 +160,13 @@ static int tokenize_decode(struct printer *p, const char *const *words, size_t c
     char *text = NULL;
     size_t size = 0;
     if (count > 0) return decode_ids(p, words[0], strlen(words[0]));
-    int code = cli_read_all("-", CLI_LINES_MOST, &text, &size);
+    int code = cli_read_all("-", CLI_LINES_MAX, &text, &size);
     if (code == CLI_DONE) code = decode_ids(p, text, size);
     free(text);
     return code;
 }
 
-/* ---- making one -------------------------------------------------------------------------------------------------------- */
+/* ---- training a tokenizer ---------------------------------------------------------------------------------------- */
 
 static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
     struct cli_progress progress;

@@ -1,5 +1,4 @@
-/* train.c: "qkv train": starts a run or goes on with one, shows its progress, and stops at a signal without losing
- * anything. */
+/* train.c: "qkv train" starts or resumes a run, shows its progress, and saves it when a signal stops it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +43,7 @@ static const struct cli_option own_options[] = {
     CLI_IGNORE_DIGEST(struct cli_train_arguments),
 };
 
-/* The value of an option of training, NULL if it is not given. */
+/* The value of an option of training; NULL if it is not given. */
 static const char *training_value(const struct cli_train_arguments *a, const char *option) {
     const char *name, *value, *help;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
@@ -52,7 +51,7 @@ static const char *training_value(const struct cli_train_arguments *a, const cha
     return NULL;
 }
 
-/* A file may name a model to begin with. */
+/* `config` counts as a model: the file may name one to begin with. */
 CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !a->config && !training_value(a, "from"))
 CLI_CONDITION(is_quiet, struct cli_train_arguments, a->quiet)
 
@@ -61,23 +60,23 @@ static const struct cli_rule rules[] = {
     {"ignore-digest", reads_no_model, "a new run has no model to check; it is for --resume and --from"},
 };
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 struct running {
     struct cli_progress *progress;
     double began, speed; /* tokens a second, smoothed */
-    size_t notes;        /* of the trainer that were shown */
+    size_t notes;        /* number of the trainer's notes shown so far */
     int64_t first;       /* steps done before this process */
-    bool told;           /* when the run ends */
+    bool told;           /* when the run ends has been told */
 };
 
-/* Seconds until the end, as the steps so far took them. */
+/* Seconds until the end at the mean speed of the steps so far. */
 static double seconds_left(const struct running *run, const struct qkv_train_report *r) {
     const int64_t done = r->step - run->first;
     return done > 0 ? (qkv_clock() - run->began) / (double)done * (double)(r->steps - r->step) : 0;
 }
 
-/* Says of a long run, once it is known how long its steps take, when it ends. The first step is slower than others. */
+/* Tells once when a run of hours will end, after enough steps: the first step is slower than the others. */
 static void tell_end(struct running *run, const struct qkv_train_report *r) {
     enum { HOUR = 3600, DAY = 24 * HOUR, SURE_STEPS = 10, SURE_SECONDS = 20 };
     const int64_t done = r->step - run->first;
@@ -110,7 +109,7 @@ static void show_step(struct running *run, const struct qkv_train_report *r) {
     snprintf(speed, sizeof speed, "%s tokens/s", cli_short(number[1], run->speed));
     fields[count++] = speed;
     if (isfinite(r->flops_share) && r->flops_share > 0 && r->tokens_per_second > 0) {
-        /* of the speed beside it, which is smoothed */
+        /* the share that belongs to the smoothed speed shown before it */
         snprintf(share, sizeof share, "%.0f%% of peak", 100 * r->flops_share * run->speed / r->tokens_per_second);
         fields[count++] = share;
     }
@@ -127,7 +126,7 @@ static int train_interrupted(struct qkv_trainer *trainer, struct cli_progress *p
     return CLI_INTERRUPTED;
 }
 
-/* The command that suits what was learnt. */
+/* Prints a command that uses what was trained. */
 static void train_suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options,
                           bool words) {
     if (options->pairs)
@@ -144,7 +143,7 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
         cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
 }
 
-/* `before`: seconds until the first step. */
+/* `before`: seconds before the first step. */
 static void train_conclude(struct cli_progress *progress, const struct cli_train_arguments *a,
                            struct qkv_trainer *trainer, const struct qkv_train_report *r, double before) {
     const char *folder = a->resume ? a->resume : a->out, *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
@@ -170,7 +169,7 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
                   qkv_model_spec(qkv_trainer_model(trainer))->head.kind == QKV_HEAD_CLASSIFY_TOKENS);
 }
 
-/* How to go on if a rank dies. */
+/* Sets how to go on if a rank dies. */
 static void train_hint(const struct cli_train_arguments *a, int64_t step) {
     if (cli_ranks_count() > 1)
         cli_ranks_hint("the checkpoint of step %lld is whole; go on with: %s train --resume %s", (long long)step,
@@ -238,7 +237,7 @@ static int train_run(const struct cli_train_arguments *a) {
     if (code == CLI_DONE) {
         task.finish = true;
         cli_train_introduce(&progress, trainer, a, own);
-        progress.latest = 0; /* the first step is shown at once */
+        progress.latest = 0; /* shows the first step at once */
         if (a->profile && qkv_trainer_profile_start(trainer)) code = cli_broken(ctx);
     }
     if (code == CLI_DONE) {
@@ -262,7 +261,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
     return code;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct cli_command *cli_train(void) {
     static const struct cli_train_arguments defaults = {0};

@@ -1,10 +1,10 @@
-/* train_introduce.c: what a run is, said before its first step: the model, the data, the machine, and what was noted. */
+/* train_introduce.c: prints what a run is before its first step: the model, the data, the machine, and the notes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli_train.h"
 
-/* "a.txt", or "a.txt and 2 more files", of those to train on. */
+/* "a.txt", or "a.txt and 2 more files": the files to train on. */
 static const char *name_data(const struct qkv_trainer *trainer, char *text, size_t size) {
     struct qkv_train_file file = {.path = ""}, other;
     size_t count = 1;
@@ -17,7 +17,7 @@ static const char *name_data(const struct qkv_trainer *trainer, char *text, size
     return text;
 }
 
-/* Of several files the ones that what is held out begins and ends in. */
+/* If there are several files: prints where the part for validation begins and ends. */
 static void introduce_held_out(struct cli_progress *progress, const struct qkv_trainer *trainer) {
     struct qkv_train_file file, first = {0}, last = {0};
     size_t count = 0, held = 0;
@@ -35,7 +35,7 @@ static void introduce_held_out(struct cli_progress *progress, const struct qkv_t
                       held > 1 ? last.path : "");
 }
 
-/* What is learnt from, and how much of it there is. */
+/* Prints what the run trains on, and how much of it there is. */
 static void introduce_data(struct cli_progress *progress, struct qkv_trainer *trainer,
                            const struct qkv_train_options *options) {
     const struct qkv_spec *spec = qkv_model_spec(qkv_trainer_model(trainer));
@@ -62,7 +62,7 @@ static void introduce_data(struct cli_progress *progress, struct qkv_trainer *tr
     introduce_held_out(progress, trainer);
 }
 
-/* `lines`: how many there are to train on. */
+/* `lines`: the number of lines to train on. */
 static const char *batch_text(char *text, size_t size, const struct qkv_train_options *options,
                               const struct qkv_spec *spec, size_t lines) {
     char rows[48] = "";

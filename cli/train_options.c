@@ -15,7 +15,7 @@ const char *cli_train_value(const struct cli_train_values *values, size_t i) {
     return cli_train_value_at(values, i, 0);
 }
 
-/* Options that a setting of the spec takes the place of. */
+/* Options whose number a setting of the spec sets, too. */
 static bool options_of_spec(const char *name) {
     return !strcmp(name, "dropout") || !strcmp(name, "context") || !strcmp(name, "prefix");
 }
@@ -39,8 +39,8 @@ static bool options_are_length(const char *name) {
 int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *values, const struct cli_texts *set,
                       struct qkv_train_options *options) {
     const char *name, *value, *help;
-    bool length = false; /* steps take the place of epochs, and epochs that of steps */
-    bool data = false;   /* a run learns from one kind of files: one takes the place of another */
+    bool length = false; /* --steps replaces epochs, and --epochs replaces steps */
+    bool data = false;   /* a run trains on one kind of files: the given kind replaces the others */
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
         if (cli_train_value(values, i)) {
             data |= options_are_data(name);
@@ -70,7 +70,7 @@ int cli_check_doubles(const char *command, const struct cli_texts *set, const st
     return CLI_DONE;
 }
 
-/* What stands for a value in the help: FILE, N for a whole number, X for another one, else NAME. */
+/* The name of a value in the help: FILE, N for a whole number, X for a real one, else NAME. */
 static const char *argument_of(const char *value, const char *help) {
     int64_t whole;
     double number;
@@ -82,7 +82,7 @@ static const char *argument_of(const char *value, const char *help) {
     return cli_read_count(value, 0, INT64_MAX, &whole) ? "N" : cli_read_real(value, &number) ? "X" : "NAME";
 }
 
-/* Options that only other tasks than a text's next token have, and those about a model that there is already. */
+/* Options for other tasks than predicting the next token of a text, and options about an existing model. */
 static bool is_for_others(const char *name) {
     static const char *const others[] = {"pairs",     "lines",
                                          "labeled",   "examples",

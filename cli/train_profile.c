@@ -1,4 +1,4 @@
-/* train_profile.c: the table of "qkv train --profile": where the time of a step went, the longest row first. */
+/* train_profile.c: the table of "qkv train --profile": where the time of a step goes, longest first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static int by_time(const void *a, const void *b) {
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* "71.2G", or "-" for nothing. */
+/* "71.2G", or "-" for none. */
 static const char *train_profile_rate(char *text, double count, double seconds) {
     if (!(count > 0 && seconds > 0)) return "-";
     return cli_short(text, count / seconds);

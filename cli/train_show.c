@@ -1,10 +1,10 @@
-/* train_show.c: what a run shows after an evaluation: its numbers, and a sample of what the model writes. */
+/* train_show.c: what a run prints after an evaluation: its numbers, and a sample of what the model writes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli_train.h"
 
-/* Four columns of margin; no control characters on a terminal. */
+/* Prints a text with a margin of four columns; control characters would act on the terminal. */
 static void train_show_all(struct cli_progress *progress, const char *text, size_t size) {
     if (progress->kind == CLI_SILENT) return;
     cli_progress_clear(progress);

@@ -1,4 +1,4 @@
-/* train_start.c: what "qkv train" checks before a run, and how it starts one or goes on with one. */
+/* train_start.c: checks the command line of "qkv train", and starts or resumes a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@ bool cli_train_sample_idle(const struct cli_train_arguments *a, const struct qkv
 
 static int check_start(const struct cli_train_arguments *a, const struct qkv_train_options *options) {
     if (options->from) {
-        const char *beside = a->preset ? "preset" : a->spec ? "spec" : NULL;
-        if (beside)
-            return cli_usage("train: --%s has no place beside --from: the model is that of %s", beside, options->from);
+        const char *given = a->preset ? "preset" : a->spec ? "spec" : NULL;
+        if (given)
+            return cli_usage("train: --%s has no place beside --from: the model is that of %s", given, options->from);
     } else if (!a->preset && !a->spec)
         return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
                          cli_program);
@@ -37,7 +37,7 @@ static int check_start(const struct cli_train_arguments *a, const struct qkv_tra
     return cli_train_sample_idle(a, options) ? CLI_USAGE : CLI_DONE;
 }
 
-/* What is wrong with the files of a run, or with the options beside them. */
+/* An error of the library about the files of a run, or about the options given with them. */
 static int train_failed(const struct qkv_context *ctx, enum qkv_status status) {
     return status ? cli_broken(ctx) : CLI_DONE;
 }
@@ -46,7 +46,7 @@ static const char *train_given(const struct cli_train_arguments *a, size_t i) {
     return cli_train_value(&a->training, i);
 }
 
-/* Whether a setting is about a dropout, of the whole model or of a part: decoder.attention.dropout=0.1. */
+/* Whether a setting is a dropout, of the whole model or of a part: decoder.attention.dropout=0.1. */
 static bool sets_dropout(const char *setting) {
     const char *key = setting, *end = setting + strcspn(setting, "=");
     for (const char *c = setting; c < end; c++)
@@ -55,7 +55,7 @@ static bool sets_dropout(const char *setting) {
            !strncmp(key, "residual_dropout=", strlen("residual_dropout="));
 }
 
-/* Beside --from the model stays as it is, but for its dropouts. */
+/* With --from, --set may change dropouts alone: the model stays as it is. */
 static int set_from(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options) {
     static const char dropout[] = "dropout=";
     for (size_t i = 0; options->from && i < a->set.count; i++) {
@@ -72,13 +72,13 @@ static int set_from(struct qkv_context *ctx, const struct cli_train_arguments *a
     return CLI_DONE;
 }
 
-/* The spec of a new run; *given: NULL where it is that of the model to begin with, as it is. */
+/* Reads the spec of a new run; *given becomes NULL if the model of --from is used as it is. */
 static int read_spec(struct qkv_context *ctx, const struct cli_train_arguments *a,
                      const struct qkv_train_options *options, struct qkv_spec *spec, const struct qkv_spec **given) {
     const bool from = options->from != NULL;
     bool reads = !from && a->spec;
-    for (size_t i = 0; from && i < a->set.count; i++)
-        reads |= strncmp(a->set.items[i], "dropout=", strlen("dropout=")) != 0; /* which is an option, too */
+    for (size_t i = 0; from && i < a->set.count; i++) /* also an option of training, which needs no spec */
+        reads |= strncmp(a->set.items[i], "dropout=", strlen("dropout=")) != 0;
     *given = from && !reads ? NULL : spec;
     if (!reads) return CLI_DONE;
     const enum qkv_status status = from ? qkv_folder_spec(ctx, options->from, a->set.items, a->set.count, spec)
@@ -86,13 +86,13 @@ static int read_spec(struct qkv_context *ctx, const struct cli_train_arguments *
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
-/* What is wrong with options: those of the command line alone, or together with those of a file. */
+/* An error in the options is one of the command line, unless a file gives options, too. */
 static int train_refuse(const struct qkv_context *ctx, const struct cli_train_arguments *a) {
     return a->config ? cli_broken(ctx) : cli_misused(ctx);
 }
 
-/* Options from a file, over the defaults; their texts are the caller's. A model that the command line names takes the place of one to
- * begin with. */
+/* Reads options from a file over the defaults; the caller frees *texts. A model that the command line names replaces
+ * the file's model to begin with. */
 static int read_config(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options,
                        char **texts) {
     if (!a->config) return CLI_DONE;
@@ -104,7 +104,7 @@ static int read_config(struct qkv_context *ctx, const struct cli_train_arguments
     return CLI_DONE;
 }
 
-/* All that can be said of a new run's options before another file is read: with a preset, whether they suit its spec too. */
+/* Reads and checks the options of a new run before any other file is read; with a preset, also against its spec. */
 static int read_options(struct qkv_context *ctx, const struct cli_train_arguments *a, struct qkv_train_options *options,
                         struct qkv_spec *spec, char **texts) {
     if (qkv_train_defaults(ctx, a->preset, options)) return cli_misused(ctx);
@@ -127,7 +127,7 @@ int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a
     struct qkv_train_options options;
     struct qkv_spec spec;
     const struct qkv_spec *given = NULL;
-    char *texts = NULL; /* of the options of a file */
+    char *texts = NULL; /* of the options in a file */
     int code = read_options(ctx, a, &options, &spec, &texts);
     if (!code) code = read_spec(ctx, a, &options, &spec, &given);
     enum qkv_status status = QKV_OK;
@@ -142,7 +142,7 @@ int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a
     return train_failed(ctx, status);
 }
 
-/* An option's name as it is typed, "--eval-every". */
+/* Appends an option's name as it is typed: "--eval-every". */
 static void append_option(char *text, size_t size, const char *before, const char *name) {
     size_t used = strlen(text);
     snprintf(text + used, size - used, "%s--%s", before, name);
@@ -169,7 +169,7 @@ static bool is_extend(const char *word) {
     return false;
 }
 
-/* What is wrong with the words beside --resume before any file was read. */
+/* Checks the command line with --resume before any file is read. */
 static int check_resume(struct qkv_context *ctx, const struct cli_train_arguments *a) {
     const char *name, *value, *help, *why;
     struct qkv_train_options trial;
@@ -197,7 +197,7 @@ static int check_resume(struct qkv_context *ctx, const struct cli_train_argument
     return CLI_DONE;
 }
 
-/* The options that change, "name=value" each, in texts that the caller frees. */
+/* Lists the options that change, each as "name=value"; the caller frees the texts. */
 static size_t list_changes(const struct cli_train_arguments *a, char **settings) {
     const char *name, *value, *help;
     size_t count = 0;

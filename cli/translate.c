@@ -1,4 +1,5 @@
-/* translate.c: "qkv translate": lines to lines with an encoder–decoder, by greedy search, beam search or sampling. */
+/* translate.c: "qkv translate" turns lines into lines with an encoder-decoder, by greedy search, beam search or
+ * sampling. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -84,10 +85,10 @@ struct writer {
     struct cli_progress progress;
     FILE *file;
     size_t lines;
-    bool terminal; /* control characters would act on it: show them as U+FFFD */
+    bool terminal; /* control characters would act on it: they are shown as U+FFFD */
 };
 
-/* The text in one line: line ends in it become spaces. */
+/* Writes a text as one line: line ends become spaces. */
 static void write_text(const struct writer *w, const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -169,7 +170,7 @@ static int translate_all(struct cli_lines_job *job, const struct arguments *a, F
     return code;
 }
 
-/* A model that cannot translate says so before anything is read. */
+/* Refuses a model that cannot translate before the lines are read. */
 static enum qkv_status translate_suits(struct qkv_model *model) {
     struct qkv_search_options o = qkv_search_defaults();
     return qkv_translate(model, NULL, 0, &o, write_line, NULL);
