@@ -53,8 +53,8 @@ static const struct cli_rule rules[] = {
     {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
     {"ignore-digest", is_fresh, CLI_WHY_FRESH},
     {"example", has_no_examples, "it numbers an example of a file; name one with --examples FILE"},
-    {"ids prefix target", has_examples, "an example has all that the model reads: leave it out"},
-    {"kind", writes_files, "only the terminal shows one kind; files hold all: leave it out"},
+    {"ids prefix target", has_examples, "an example holds all that the model reads; leave it out"},
+    {"kind", writes_files, "files hold all kinds, and only the terminal shows one; leave it out"},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
 
@@ -62,7 +62,7 @@ static int attend_check(const struct arguments *a) {
     int code = cli_reading_check("attend", a->prompt, a->file, a->examples);
     if (code) return code;
     if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
-        return cli_usage("attend: --kind is encoder, decoder or cross, not \"%s\"", a->kind);
+        return cli_usage("attend: --kind is \"%s\"; it must be encoder, decoder or cross", a->kind);
     return CLI_DONE;
 }
 
@@ -94,7 +94,7 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
         if (n == 0) break;
         snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), text + at);
         if (n >= sizeof word || !cli_read_count(word, 0, INT32_MAX, &id))
-            return cli_failed("%s: \"%.*s\" is no token id; with --ids it must be whole numbers from 0, as 1 3 4 5 2",
+            return cli_failed("%s: \"%.*s\" is not a token id; --ids takes whole numbers from 0, for example 1 3 4 5 2",
                               what, (int)(n < 40 ? n : 40), text + at);
         (*ids)[(*count)++] = (int32_t)id;
         at += n;
@@ -104,16 +104,17 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
 
 void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix) {
     if (prefix < 0 && qkv_model_spec(model)->prefix)
-        cli_say("%s learnt with prefixes, which are read in both directions; here it has none, so every token sees the "
-                "ones before it alone (--prefix N gives it one)",
+        cli_say("%s was trained with prefixes, whose tokens see one another in both directions; here there is no "
+                "prefix, so every token sees only the ones before it (--prefix N sets one)",
                 name);
 }
 
 int cli_reading_check(const char *command, const char *prompt, const char *file, const char *examples) {
     const int given = (prompt != NULL) + (file != NULL) + (examples != NULL);
     if (!given)
-        return cli_usage("%s: say what the model shall read: --prompt TEXT, --file FILE or --examples FILE", command);
-    if (given > 1) return cli_usage("%s: --prompt, --file and --examples exclude one another", command);
+        return cli_usage("%s: there is nothing to read; give --prompt TEXT, --file FILE or --examples FILE", command);
+    if (given > 1)
+        return cli_usage("%s: --prompt, --file and --examples exclude each other; give one of them", command);
     return CLI_DONE;
 }
 
@@ -137,7 +138,7 @@ int cli_reading_example(struct cli_reading *r, struct qkv_model *model, const ch
     if (examples && qkv_example_read(model, examples, (size_t)example, &r->example))
         return cli_broken(qkv_model_context(model));
     if (!examples && !qkv_spec_has_tokens(qkv_model_spec(model)))
-        return cli_failed("this model reads no texts but numbers; give it an example: --examples FILE");
+        return cli_failed("this model reads numbers and no text; give it an example: --examples FILE");
     return CLI_DONE;
 }
 
@@ -217,7 +218,7 @@ static int attend_run(const void *values, const char *const *words, size_t count
     struct qkv_context *ctx = NULL;
     if (!count && !cli_fresh_given(&a->fresh))
         return cli_usage(
-            "attend: say which model folder, or which --preset or --spec: %s attend MODEL --prompt \"a text\"",
+            "attend: name a model folder, or a model with --preset or --spec: %s attend MODEL --prompt \"a text\"",
             cli_program);
     int code = cli_fresh_check(&a->fresh, "attend", count);
     if (code == CLI_DONE) code = attend_check(a);

@@ -77,9 +77,9 @@ static bool trains_no_recipe(const void *values, size_t arguments) {
 
 static const struct cli_rule rules[] = {
     {"full seconds rounds json force text quiet threads isa ignore-memory", only_lists, "--list measures nothing"},
-    {"full", adds_nothing, "the filter has no big rows, or names them"},
+    {"full", adds_nothing, "the filter chooses no big rows, or names them, which is enough"},
     {"text", trains_no_recipe, "the recipe of nano-gpt is not among the rows; add --full, or --filter recipe"},
-    {"force", writes_no_file, "it is about the file of --json"},
+    {"force", writes_no_file, "it replaces the file of --json; add that"},
 };
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 static const struct cli_rule rules[] = {
     {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"input long words pairs", has_examples, "--examples reads no text"},
-    {"words", cli_has_texts, "a text of the command line is a sentence, whose words white space parts"},
+    {"words", cli_has_texts, "a text of the command line is a sentence; white space separates its words"},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 
@@ -156,7 +156,7 @@ static int words_cut(const struct cli_lines *lines, bool each, struct classify_w
         const size_t bytes = strlen(lines->items[i]) + 1;
         memcpy(at, lines->items[i], bytes);
         if (!each && lines->name && strchr(at, '\t'))
-            return cli_failed("%s:%zu: a tab in this line; where each line is a word, a tab and its label, add --words",
+            return cli_failed("%s:%zu: a tab in this line; if each line is a word, a tab and its label, add --words",
                               lines->name, i + 1);
         const size_t n = words_of(at, each, w->words + w->count);
         if (n && !open) w->lines[w->sentences++] = i + 1;
@@ -285,7 +285,8 @@ static int pairs_cut(const struct cli_lines *lines, struct classify_pairs *p) {
     p->firsts = calloc(lines->count + 1, sizeof *p->firsts);
     p->seconds = calloc(lines->count + 1, sizeof *p->seconds);
     if (!p->text || !p->firsts || !p->seconds) return cli_failed("out of memory");
-    if (!lines->name && lines->count % 2) return cli_usage("classify: --pairs needs two texts for each pair");
+    if (!lines->name && lines->count % 2)
+        return cli_usage("classify: --pairs takes two texts for each pair; give an even number of texts");
     for (size_t i = 0; i < lines->count; i++) {
         const size_t bytes = strlen(lines->items[i]) + 1;
         memcpy(at, lines->items[i], bytes);
@@ -422,7 +423,7 @@ static int classify_run(const void *values, const char *const *words, size_t cou
                                 .output = a->output,
                                 .long_lines = a->long_lines,
                                 .force = a->force};
-    if (!count) return cli_usage("classify: say which model folder: %s classify MODEL \"a line of text\"", cli_program);
+    if (!count) return cli_usage("classify: name a model folder: %s classify MODEL \"a line of text\"", cli_program);
     if (a->examples && count > 1)
         return cli_usage("classify: --examples reads a file in place of texts; leave \"%s\" out", words[1]);
     if (a->examples) return classify_examples(a, words[0]);
@@ -438,7 +439,7 @@ static int classify_run(const void *values, const char *const *words, size_t cou
             cli_failed("--pairs needs a model that classifies texts, with head.kind classify, or answers questions; %s "
                        "classifies words",
                        words[0]);
-    if (answers && a->top) code = cli_failed("--top shows classes; of answers the best is shown: leave it out");
+    if (answers && a->top) code = cli_failed("--top is for classes, and only the best answer is printed; leave it out");
     if (code == CLI_DONE)
         code = answers ? classify_answers(&job, a) : of_words ? classify_words(&job, a) : classify_all(&job, a);
     cli_lines_close(&job);

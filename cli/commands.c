@@ -30,9 +30,10 @@ const struct cli_command *cli_command_find(const char *name) {
         if (!strcmp(command->name, name)) return command;
     const char *closest = qkv_closest_name(name, command_name, NULL, CLI_COUNT_OF(commands) + 1);
     if (closest)
-        cli_say("there is no command \"%s\"; did you mean %s? (\"%s help\" lists them)", name, closest, cli_program);
+        cli_say("there is no command \"%s\"; did you mean %s? (\"%s help\" lists the commands)", name, closest,
+                cli_program);
     else
-        cli_say("there is no command \"%s\" (\"%s help\" lists them)", name, cli_program);
+        cli_say("there is no command \"%s\" (\"%s help\" lists the commands)", name, cli_program);
     return NULL;
 }
 

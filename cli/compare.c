@@ -136,11 +136,11 @@ static int compare_conclude(const struct qkv_comparison *c, struct cli_progress 
     for (size_t i = 0; (v = qkv_comparison_variant(c, i)); i++) failed += v->failure != NULL;
     const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
     if (cli_ranks_follow()) return failed == count ? CLI_FAILED : CLI_DONE;
-    cli_progress_line(progress,
-                      "\n* the best of its column, of losses by more than the deviations over the seeds (--seeds); "
-                      "%s%sindex.html shows curves and charts, results.json and "
-                      "results.csv have the numbers",
-                      out, slash);
+    cli_progress_line(
+        progress,
+        "\n* the best of its column; a loss is the best only if it is lower by more than the deviations over the seeds "
+        "(--seeds). %s%sindex.html shows curves and charts, results.json and results.csv have the numbers",
+        out, slash);
     if (failed == count) return cli_failed("no variant could be trained and measured");
     if (failed) cli_say("%zu of %zu variants failed; the table says why", failed, count);
     return CLI_DONE;
@@ -195,7 +195,7 @@ static int list_training(const struct arguments *a, char **list, size_t *count) 
     const char *name, *value, *help;
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         for (size_t k = 0; (value = cli_train_value_at(&a->training, i, k)); k++) {
-            if (*count == TRAINING) return cli_usage("compare: more than %d options of training", TRAINING);
+            if (*count == TRAINING) return cli_usage("compare: there are more than %d options of training", TRAINING);
             size_t n = strlen(name) + strlen(value) + 2;
             list[*count] = malloc(n);
             if (!list[*count]) return cli_failed("out of memory");
@@ -207,12 +207,13 @@ static int list_training(const struct arguments *a, char **list, size_t *count) 
 
 static int compare_check(const struct arguments *a, size_t words) {
     if (words && !a->specs.count)
-        return cli_usage("compare: only --specs takes several files; write options with a name");
+        return cli_usage(
+            "compare: only --specs takes several files; a word without a name before it is none of its options");
     if (!a->axis.count && a->specs.count + words < 2)
-        return cli_usage("compare: say what varies: --axis kv=mha,gqa:2,mqa, or --specs and two files or more");
+        return cli_usage("compare: nothing varies; give --axis kv=mha,gqa:2,mqa, or --specs and two files or more");
     if ((a->preset != NULL) + (a->spec != NULL) + (a->specs.count > 0) > 1)
         return cli_usage("compare: --preset, --spec and --specs exclude each other");
-    if (!a->out || !*a->out) return cli_usage("compare: say where the runs and the results shall be: --out FOLDER");
+    if (!a->out || !*a->out) return cli_usage("compare: name a folder for the runs and the results: --out FOLDER");
     return cli_check_doubles("compare", &a->set, &a->training);
 }
 

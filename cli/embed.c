@@ -60,8 +60,8 @@ static const struct cli_rule rules[] = {
     {"normalize", embed_compares, "--nearest compares by the cosine, which the length of vectors does not change"},
     {"input text output force", embed_compares,
      "--nearest shows lines of --among; it takes no other lines and writes no vectors"},
-    {"query-prompt-name", writes_vectors, "only --nearest has a text to put it before; add it, or leave this out"},
-    {"top", writes_vectors, "only --nearest shows lines; add it, or leave this out"},
+    {"query-prompt-name", writes_vectors, "it names a prompt for the text of --nearest; add that, or leave this out"},
+    {"top", writes_vectors, "it counts the lines of --nearest; add that, or leave this out"},
     {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
@@ -77,7 +77,8 @@ static int read_pool(const char *name, enum qkv_pool *pool) {
         if (!strcmp(name, names[i])) return CLI_DONE;
     }
     *pool = QKV_POOL_MAX;
-    return !strcmp(name, "max") ? CLI_DONE : cli_usage("embed: --pool is mean, first, last or max, not \"%s\"", name);
+    return !strcmp(name, "max") ? CLI_DONE
+                                : cli_usage("embed: --pool is \"%s\"; it must be mean, first, last or max", name);
 }
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
@@ -191,7 +192,7 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
     size_t filled = 0;
     for (size_t i = 0; i < lines->count; i++) filled += !cli_is_blank(lines->items[i]);
     if (code == CLI_DONE && !filled)
-        code = cli_failed("%s has no lines to compare with; give a text, a line each", lines->name);
+        code = cli_failed("%s has no lines to compare with; give a file of lines", lines->name);
     struct qkv_embed_options asking = how;
     asking.prompt = query_prompt;
     how.lines = cli_lines_options(job);
@@ -211,10 +212,10 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
 static int embed_check(const struct arguments *a, size_t texts) {
     if (!a->nearest != !a->among) return cli_usage("embed: --nearest TEXT and --among FILE need each other");
     if (a->nearest && texts)
-        return cli_usage("embed: --nearest shows lines of --among; it takes no other lines and writes no vectors");
+        return cli_usage("embed: --nearest prints lines of --among; it reads no other lines and writes no vectors");
     if (a->nearest && cli_is_blank(a->nearest)) return cli_usage("embed: --nearest needs a text that is not blank");
     if (!a->nearest && !a->output && !a->text)
-        return cli_usage("embed: say where the vectors go: -o vectors.npy, or --text for standard output");
+        return cli_usage("embed: name a file for the vectors: -o vectors.npy, or add --text to print them");
     return CLI_DONE;
 }
 
@@ -266,8 +267,7 @@ static int embed_run(const void *values, const char *const *words, size_t count)
                                 .long_lines = a->long_lines ? a->long_lines : "error",
                                 .force = a->force};
     struct qkv_embed_options how = {.pool = QKV_POOL_MEAN, .normalize = a->normalize};
-    if (!count)
-        return cli_usage("embed: say which model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
+    if (!count) return cli_usage("embed: name a model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = embed_check(a, count - 1);
     if (code == CLI_DONE && a->pool) code = read_pool(a->pool, &how.pool);
     if (code == CLI_DONE) code = cli_lines_open(&job, NULL);

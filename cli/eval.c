@@ -243,7 +243,8 @@ static int eval_documents(struct qkv_context *ctx, const struct arguments *a, co
     if (!a->data.count || a->documents) return CLI_DONE;
     /* with --documents or --no-documents, the run's record is not needed */
     if (qkv_model_documents(ctx, folder, &recorded)) {
-        if (!a->no_documents) cli_say("%s; the text is read as one (--documents parts it)", qkv_message(ctx));
+        if (!a->no_documents)
+            cli_say("%s; the text is read as one document (--documents separates its documents)", qkv_message(ctx));
         return CLI_DONE;
     }
     if (a->no_documents && !recorded)
@@ -287,9 +288,8 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
 static int eval_check(const struct arguments *a) {
     int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL);
     if (!files)
-        return cli_usage(
-            "eval: say which text, pairs, labelled lines or examples: --data FILE, --pairs FILE, --labeled "
-            "FILE or --examples FILE");
+        return cli_usage("eval: name a text, pairs, labelled lines or examples: --data FILE, --pairs FILE, --labeled "
+                         "FILE or --examples FILE");
     if (files > 1) return cli_usage("eval: --data, --pairs, --labeled and --examples exclude each other");
     if (a->documents && a->no_documents) return cli_usage("eval: --documents and --no-documents exclude each other");
     return CLI_DONE;
@@ -301,7 +301,7 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     struct qkv_model *model = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
-    if (!count) return cli_usage("eval: say which model folder: %s eval RUN --data FILE", cli_program);
+    if (!count) return cli_usage("eval: name a model folder: %s eval RUN --data FILE", cli_program);
     int code = eval_check(a);
     if (code) return code;
     cli_progress_start(&progress, a->quiet || cli_ranks_follow(), false);

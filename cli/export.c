@@ -30,7 +30,7 @@ static const struct cli_option options[] = {
 CLI_CONDITION(is_ours, struct arguments, !a->to || strcmp(a->to, "huggingface") != 0)
 
 static const struct cli_rule rules[] = {
-    {"family", is_ours, "only folders of others have families; add --to huggingface"},
+    {"family", is_ours, "only Hugging Face folders have families; add --to huggingface"},
 };
 
 static bool export_known(const char *dtype) {
@@ -52,7 +52,7 @@ static int export_usage(const char *dtype) {
     char names[160];
     export_formats(names, sizeof names);
     return dtype ? cli_usage("--dtype is \"%s\"; the formats are %s", dtype, names)
-                 : cli_usage("export: say in which format: --dtype NAME (%s)", names);
+                 : cli_usage("export: name a number format: --dtype NAME (%s)", names);
 }
 
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
@@ -66,11 +66,12 @@ static int export_run(const void *values, const char *const *words, size_t count
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
-    if (count != 1) return cli_usage("export: name one model folder");
+    if (count != 1)
+        return cli_usage("export: name one model folder: %s export RUN --dtype bf16 --out FOLDER", cli_program);
     if (!a->dtype || !export_known(a->dtype)) return export_usage(a->dtype);
     if (a->to && strcmp(a->to, "qkv") && strcmp(a->to, "huggingface"))
         return cli_usage("--to is \"%s\"; it must be qkv or huggingface", a->to);
-    if (!a->out) return cli_usage("export: say where to write: --out FOLDER");
+    if (!a->out) return cli_usage("export: name a folder to write: --out FOLDER");
     int code = cli_open(&a->common, &ctx);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
     if (!code) code = export_write(ctx, a, model);

@@ -70,7 +70,7 @@ static int fill_run(const void *values, const char *const *words, size_t count) 
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     if (count < 2)
-        return cli_usage("fill: say which %s: %s fill MODEL \"the <mask> of England\"", count ? "text" : "model folder",
+        return cli_usage("fill: name a %s: %s fill MODEL \"the <mask> of England\"", count ? "text" : "model folder",
                          cli_program);
     enum qkv_long kind = QKV_LONG_ERROR;
     int code = cli_open(&a->common, &ctx);

@@ -54,7 +54,7 @@ static const struct cli_rule rules[] = {
     {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
     {"ignore-digest", is_fresh, CLI_WHY_FRESH},
     {"names", is_fresh, CLI_WHY_FRESH},
-    {"names", has_no_gradients, "without --gradients there is nothing to name"},
+    {"names", has_no_gradients, "it names gradients; add --gradients"},
 };
 
 /* ---- outputs ----------------------------------------------------------------------------------------------------- */
@@ -365,7 +365,7 @@ static int forward_all(struct work *w, const char *folder) {
     w->hidden = qkv_model_spec(w->model)->head.kind == QKV_HEAD_NONE;
     w->loss = w->in.batch.targets || w->in.batch.output_gradient;
     if (!w->loss && (a->gradients || a->adamw))
-        return cli_failed("%s has no %s, without which there is no loss for --%s", a->inputs,
+        return cli_failed("%s has no %s, and --%s needs it for the loss", a->inputs,
                           w->hidden ? "in.output_gradient" : "in.targets", a->gradients ? "gradients" : "adamw");
     code = first_pass(w);
     if (!code && a->adamw) code = adamw_steps(w, &adamw);
@@ -378,13 +378,13 @@ static int forward_run(const void *values, const char *const *words, size_t coun
     const struct cli_fresh *fresh = &w.arguments->fresh;
     if (!count && !cli_fresh_given(fresh))
         return cli_usage(
-            "forward: say which model folder, or which --preset or --spec: %s forward RUN --inputs FILE -o FILE",
+            "forward: name a model folder, or a model with --preset or --spec: %s forward RUN --inputs FILE -o FILE",
             cli_program);
     if (cli_fresh_check(fresh, "forward", count)) return CLI_USAGE;
-    if (!w.arguments->inputs) return cli_usage("forward: say what to run it on: --inputs FILE");
+    if (!w.arguments->inputs) return cli_usage("forward: name a file of arrays to read: --inputs FILE");
     if (w.arguments->names && strcmp(w.arguments->names, "family") && strcmp(w.arguments->names, "qkv"))
         return cli_usage("--names is \"%s\"; it must be qkv or family", w.arguments->names);
-    if (!w.arguments->output) return cli_usage("forward: say where to write: -o FILE");
+    if (!w.arguments->output) return cli_usage("forward: name a file to write: -o FILE");
     int code = forward_all(&w, count ? words[0] : NULL);
     outputs_free(&w.out);
     free(w.states[0].values);

@@ -43,7 +43,7 @@ static int read_integers(const struct cli_inputs *in, const char *path, const ch
         }
         memcpy(&wide, (const char *)array->data + 8 * i, 8);
         if (wide < INT32_MIN || wide > INT32_MAX)
-            return cli_failed("%s: element %zu of %s is %lld, which is no token id", path, i, name, (long long)wide);
+            return cli_failed("%s: element %zu of %s is %lld, which is not a token id", path, i, name, (long long)wide);
         (*out)[i] = (int32_t)wide;
     }
     return CLI_DONE;
@@ -121,13 +121,13 @@ static int read_source(struct cli_inputs *in, const struct qkv_spec *spec, const
     if (both && spec->encoder.embed.input.kind != QKV_INPUT_TOKENS) {
         int code = read_features(in, &spec->encoder, path, &B, &batch->source_T, &batch->source_frames);
         if (!code && B != batch->B)
-            code = cli_failed("%s has %zu rows for the encoder and %zu for the decoder; they must be as many", path, B,
+            code = cli_failed("%s has %zu rows for the encoder and %zu for the decoder; they must be equal", path, B,
                               batch->B);
         batch->source_features = in->features;
         return code;
     }
     if (both && !source) return cli_failed("%s has no in.source, which the encoder of this model reads", path);
-    if (!both && source) return cli_failed("%s has in.source, but this model has no encoder beside its decoder", path);
+    if (!both && source) return cli_failed("%s has in.source, but this model is no encoder-decoder", path);
     if (source && (source->rank != 2 || source->shape[0] != batch->B || !source->shape[1]))
         return wrong_shape(source, path, "(B,source T) with the B of in.ids");
     batch->source_T = source ? source->shape[1] : 0;
@@ -140,7 +140,7 @@ static int read_shapes(struct cli_inputs *in, const struct qkv_spec *spec, const
     if (!code) code = read_source(in, spec, path);
     if (code) return code;
     if (spec->head.kind == QKV_HEAD_NONE && qkv_tensors_find(in->file, "in.targets"))
-        return cli_failed("%s has in.targets, which a model without a head cannot take; give in.output_gradient", path);
+        return cli_failed("%s has in.targets, but this model has no head; give in.output_gradient instead", path);
     code = check_shape(in, path, "in.lengths", batch->B, 0);
     if (!code) code = check_shape(in, path, "in.source_lengths", batch->B, 0);
     if (!code) code = check_shape(in, path, "in.token_types", batch->B, batch->T);
@@ -155,7 +155,7 @@ static int read_output_gradient(struct cli_inputs *in, const struct qkv_spec *sp
     char expected[96];
     if (!array) return CLI_DONE;
     if (spec->head.kind != QKV_HEAD_NONE)
-        return cli_failed("%s has in.output_gradient, which only a model without a head takes; give in.targets", path);
+        return cli_failed("%s has in.output_gradient, but this model has a head; give in.targets instead", path);
     snprintf(expected, sizeof expected, "(%zu,%zu,%d)", in->batch.B, in->batch.T, qkv_spec_width(spec));
     if (array->rank != 3 || array->shape[0] != in->batch.B || array->shape[1] != in->batch.T ||
         array->shape[2] != (size_t)qkv_spec_width(spec))

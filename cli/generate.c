@@ -317,7 +317,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     struct qkv_model *model = NULL;
     struct cli_prompt prompt = {0};
     enum qkv_long kind = QKV_LONG_ERROR;
-    if (!count) return cli_usage("generate: say which model folder: %s generate RUN", cli_program);
+    if (!count) return cli_usage("generate: name a model folder: %s generate RUN", cli_program);
     if (a.prompt && a.prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
     if (a.count && a.samples > 1)
         return cli_usage("generate: --samples and --count are the same; leave one of them out");

@@ -49,9 +49,9 @@ CLI_CONDITION(has_no_continuations, struct arguments, !a->continuations)
 CLI_CONDITION(has_no_prefix, struct arguments, !a->prefix)
 
 static const struct cli_rule rules[] = {
-    {"groups network", has_one_rank, "it is for --ranks"},
-    {"prefix", has_no_continuations, "it is for --continuations"},
-    {"continuations", has_no_prefix, "it needs --prefix, the positions that they share"}};
+    {"groups network", has_one_rank, "it is for --ranks; add that"},
+    {"prefix", has_no_continuations, "it is for --continuations; add that"},
+    {"continuations", has_no_prefix, "it needs --prefix N, the positions that the continuations share"}};
 
 /* ---- text and JSON ----------------------------------------------------------------------------------------------- */
 
@@ -411,7 +411,7 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
     info_threads(&a->common, ctx, &s);
     s.precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
     if (a->context > s.spec.context) {
-        cli_say("--context %lld is more than the %d positions of %s (--set context=%lld changes them)",
+        cli_say("--context %lld is more than the %d positions of %s; --set context=%lld plans a model with that many",
                 (long long)a->context, s.spec.context, s.name, (long long)a->context);
         return a->preset ? CLI_USAGE : CLI_FAILED;
     }
@@ -426,7 +426,7 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         code = cli_broken(ctx);
     if (!code) info_own(ctx, model, &s);
     if (!code && s.continuations && !s.costs.pages) {
-        cli_say("--continuations: %s has no decoder, so nothing goes on from a prefix", s.name);
+        cli_say("--continuations: %s has no decoder, so it continues no prefix", s.name);
         code = CLI_USAGE;
     }
     if (!code) code = info_ranks(ctx, a, &s);
@@ -439,7 +439,7 @@ static int info_run(const void *values, const char *const *words, size_t count) 
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     if (count + (a->preset != NULL) + (a->spec != NULL) != 1)
-        return cli_usage("info: say one of a model folder, --preset NAME and --spec FILE");
+        return cli_usage("info: name one model: a model folder, --preset NAME or --spec FILE");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = info_show(ctx, a, count ? words[0] : NULL);
     qkv_context_free(ctx);

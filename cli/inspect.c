@@ -46,7 +46,7 @@ static const struct cli_rule rules[] = {
     {"set seed tokenizer", has_folder, CLI_WHY_FOLDER},
     {"ignore-digest", is_fresh, CLI_WHY_FRESH},
     {"example", has_no_examples, "it numbers an example of a file; name one with --examples FILE"},
-    {"ids prefix", has_examples, "an example has all that the model reads: leave it out"},
+    {"ids prefix", has_examples, "an example holds all that the model reads; leave it out"},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
 
@@ -220,10 +220,10 @@ static int inspect_all(struct qkv_context *ctx, const struct arguments *a, const
 static int inspect_check(const struct arguments *a, size_t count) {
     if (!count && !cli_fresh_given(&a->fresh))
         return cli_usage(
-            "inspect: say which model folder, or which --preset or --spec: %s inspect MODEL --prompt \"a text\"",
+            "inspect: name a model folder, or a model with --preset or --spec: %s inspect MODEL --prompt \"a text\"",
             cli_program);
     if (cli_fresh_check(&a->fresh, "inspect", count)) return CLI_USAGE;
-    if (count > MODELS) return cli_usage("inspect: %zu models are too many; at most %d side by side", count, MODELS);
+    if (count > MODELS) return cli_usage("inspect: %zu models are too many; give at most %d", count, MODELS);
     return cli_reading_check("inspect", a->prompt, a->file, a->examples);
 }
 

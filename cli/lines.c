@@ -20,7 +20,7 @@ static int lines_cut(struct cli_lines *lines, size_t size, const char *name) {
         if (!stop) stop = end;
         *stop = 0;
         if (strlen(at) < (size_t)(stop - at))
-            return cli_failed("%s:%zu: a NUL byte in this line, so it is no text; convert it to UTF-8 first", name,
+            return cli_failed("%s:%zu: a NUL byte in this line, so it is not text; convert it to UTF-8 first", name,
                               lines->count + 1);
         if (stop > at && stop[-1] == '\r') stop[-1] = 0;
         lines->items[lines->count++] = at;

@@ -43,7 +43,7 @@ static int main_help(char **words, size_t count) {
 static int main_dispatch(char **words, size_t count) {
     if (count == 0) {
         cli_print_overview();
-        return cli_usage("say which command");
+        return cli_usage("no command is given (\"%s help\" lists the commands)", cli_program);
     }
     if (!strcmp(words[0], "help") || !strcmp(words[0], "--help") || !strcmp(words[0], "-h"))
         return main_help(words + 1, count - 1);
@@ -52,7 +52,7 @@ static int main_dispatch(char **words, size_t count) {
         return CLI_DONE;
     }
     if (words[0][0] == '-')
-        return cli_usage("the command comes first, then its options; %s is no command (\"%s help\" lists them)",
+        return cli_usage("the command comes first, then its options; %s is no command (\"%s help\" lists the commands)",
                          words[0], cli_program);
     const struct cli_command *command = cli_command_find(words[0]);
     return command ? main_run(command, words + 1, count - 1) : CLI_USAGE;

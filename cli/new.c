@@ -69,15 +69,15 @@ static int new_run(const void *values, const char *const *words, size_t count) {
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     if (count && cli_fresh_given(&a->fresh))
-        return cli_usage("new: a file of a spec and --%s exclude each other; name one model",
+        return cli_usage("new: the file of a spec and --%s exclude each other; name one model",
                          a->fresh.preset ? "preset" : "spec");
     if (count) a->fresh.spec = words[0];
     if (!cli_fresh_given(&a->fresh))
-        return cli_usage("new: say which model: a file of a spec, or --preset NAME (\"%s help new\" lists the presets)",
+        return cli_usage("new: name a model: the file of a spec, or --preset NAME (\"%s help new\" lists the presets)",
                          cli_program);
     int code = cli_fresh_check(&a->fresh, "new", 0);
     if (code) return code;
-    if (!a->out || !*a->out) return cli_usage("new: say where the model shall be: --out FOLDER");
+    if (!a->out || !*a->out) return cli_usage("new: name a folder for the model: --out FOLDER");
     code = cli_open(&a->common, &ctx);
     if (!code) code = new_check_folder(a->out);
     if (!code) code = cli_fresh_create(&a->fresh, ctx, &model);

@@ -207,9 +207,9 @@ static int options_unknown(const struct cli_command *command, const char *word, 
     const char *closest = options_other_name(command, name);
     if (!closest) closest = qkv_closest_name(name, option_name, command->options, command->option_count);
     if (closest)
-        return cli_usage("%s has no option --%s; did you mean --%s? (\"%s help %s\" lists them)", command->name, name,
-                         options_hyphens(closest, near, sizeof near), cli_program, command->name);
-    return cli_usage("%s has no option --%s (\"%s help %s\" lists them)", command->name, name, cli_program,
+        return cli_usage("%s has no option --%s; did you mean --%s? (\"%s help %s\" lists the options)", command->name,
+                         name, options_hyphens(closest, near, sizeof near), cli_program, command->name);
+    return cli_usage("%s has no option --%s (\"%s help %s\" lists the options)", command->name, name, cli_program,
                      command->name);
 }
 
@@ -249,7 +249,7 @@ static int parse_short(struct parser *p) {
         for (size_t i = 0; i < command->option_count && !option; i++)
             if (command->options[i].letter == *letter) option = &command->options[i];
         if (!option)
-            return cli_usage("%s has no option -%.*s (\"%s help %s\" lists them)", command->name, 1, letter,
+            return cli_usage("%s has no option -%.*s (\"%s help %s\" lists the options)", command->name, 1, letter,
                              cli_program, command->name);
         if (option->kind == CLI_FLAG) {
             int code = options_set(p, option, shown, NULL);

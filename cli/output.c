@@ -96,7 +96,7 @@ void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
     if (qkv_context_native_bf16(ctx)) return;
     if (run)
         cli_say("%s was trained in bf16, which is emulated with the %s kernels: the same rounding, but no faster than "
-                "fp32; --precision fp32 does without",
+                "fp32; --precision fp32 turns it off",
                 run, qkv_context_isa(ctx));
     else
         cli_say("bf16 is emulated with the %s kernels: the same rounding, but no faster than fp32",
@@ -156,7 +156,8 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
         cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     if (code == CLI_DONE && qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
     if (code == CLI_DONE && qkv_model_tokenizer_problem(*model))
-        cli_say("it works by ids, as it has no tokenizer that can be read: %s", qkv_model_tokenizer_problem(*model));
+        cli_say("the model reads and writes ids: its tokenizer cannot be read: %s",
+                qkv_model_tokenizer_problem(*model));
     return code;
 }
 
@@ -183,8 +184,7 @@ int cli_finish(int code) {
 
 static int too_much(const char *name, size_t max) {
     char limit[CLI_NUMBER];
-    return cli_failed("%s has more than %s, the most that is read at once; give a shorter text", name,
-                      cli_bytes(limit, max));
+    return cli_failed("%s has more than %s, the limit of one text; give a shorter one", name, cli_bytes(limit, max));
 }
 
 /* Doubles the buffer of a text, to at most max + 1 bytes: one byte more than allowed shows that a text is too long. */

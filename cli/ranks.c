@@ -86,7 +86,8 @@ bool cli_ranks_idle(const struct cli_command *command) {
     const long told = ranks_told("OMPI_COMM_WORLD_SIZE"), rank = ranks_told("OMPI_COMM_WORLD_RANK");
     if (told < 2 || command->ranks) return false;
     if (!rank)
-        cli_say("%s is not divided among ranks: rank 0 of %ld does it, the others do nothing", command->name, told);
+        cli_say("%s does not divide its work among ranks: rank 0 of %ld does all, the others do nothing", command->name,
+                told);
     return rank > 0;
 }
 

@@ -120,7 +120,7 @@ static void ranks_say_bound(const struct qkv_communicator *c, const struct place
     const int cpus = CPU_COUNT(&any);
     if (here > cpus && cpus < online)
         cli_say("the launcher has bound the %d ranks of %s to %d of its %d CPUs, so they wait for one another; mpirun "
-                "--bind-to none, or --bind-to core with as many slots as ranks, gives each its own",
+                "--bind-to none, or --bind-to core with as many slots as ranks, gives each rank its own CPUs",
                 here, all[0].host, cpus, online);
 }
 

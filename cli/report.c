@@ -262,9 +262,10 @@ static int report_all(struct qkv_context *ctx, const struct arguments *a, const 
 static int report_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    if (!count) return cli_usage("report: say which runs: %s report RUN… -o report.html", cli_program);
+    if (!count) return cli_usage("report: name one or more runs: %s report RUN… -o report.html", cli_program);
     if (a->tensorboard && !*a->tensorboard) return cli_usage("report: --tensorboard needs the name of a folder");
-    if (a->follow && !a->output) return cli_usage("report: --follow writes a page again and again; say where: -o FILE");
+    if (a->follow && !a->output)
+        return cli_usage("report: --follow writes a page again and again; name its file: -o FILE");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE && a->follow) cli_catch_signals();
     if (code == CLI_DONE) code = a->follow ? report_follow(ctx, a, words, count) : report_all(ctx, a, words, count);

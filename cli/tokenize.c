@@ -50,9 +50,10 @@ CLI_CONDITION(makes_none, struct arguments, a->train.count == 0)
 CLI_CONDITION(makes_one, struct arguments, a->train.count > 0)
 
 static const struct cli_rule rules[] = {
-    {"skip-specials", reads_text, "it belongs to --ids"},
-    {"pieces offsets specials", reads_ids, "--ids makes text of ids; leave one of them out"},
-    {"tokenizer special output force quiet", makes_none, "no tokenizer is made; name its text with --train FILE"},
+    {"skip-specials", reads_text, "it is for --ids; add that"},
+    {"pieces offsets specials", reads_ids, "--ids turns ids into text; leave one of them out"},
+    {"tokenizer special output force quiet", makes_none,
+     "no tokenizer is made; name its training text with --train FILE"},
     {"ids pieces offsets specials skip-specials", makes_one, "--train makes a tokenizer; leave one of them out"},
 };
 
@@ -182,7 +183,7 @@ static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
     cli_progress_clear(&progress);
     if (!status) status = qkv_tokenizer_save(ctx, tokenizer, a->output);
     if (status == QKV_STOPPED) {
-        cli_say("interrupted: no tokenizer was written");
+        cli_say("interrupted; no tokenizer was written");
         code = CLI_INTERRUPTED;
     } else if (status)
         code = status == QKV_ARGUMENT ? cli_misused(ctx) : cli_broken(ctx);
@@ -200,15 +201,15 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
     struct qkv_tokenizer *tokenizer = NULL;
     if (a->train.count) {
         if (count)
-            return cli_usage(
-                "tokenize: --train makes a tokenizer of the files that it names; \"%s\" has no place there", words[0]);
-        if (!a->output || !*a->output) return cli_usage("tokenize: say where to write the tokenizer: -o FILE");
+            return cli_usage("tokenize: --train makes a tokenizer from the files that it names; leave \"%s\" out",
+                             words[0]);
+        if (!a->output || !*a->output) return cli_usage("tokenize: name a file for the tokenizer: -o FILE");
         int made = cli_open(&a->common, &ctx);
         if (made == CLI_DONE) made = tokenize_make(ctx, a);
         qkv_context_free(ctx);
         return made;
     }
-    if (!count) return cli_usage("tokenize: say which tokenizer: a model folder or a tokenizer.json");
+    if (!count) return cli_usage("tokenize: name a tokenizer: a model folder or a tokenizer.json");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE && qkv_folder_tokenizer(ctx, words[0], &tokenizer)) code = cli_broken(ctx);
     if (code == CLI_DONE) {

@@ -64,7 +64,7 @@ int cli_check_doubles(const char *command, const struct cli_texts *set, const st
         size_t n = strlen(name);
         for (size_t k = 0; cli_train_value(values, i) && k < set->count; k++)
             if (strncmp(set->items[k], name, n) == 0 && set->items[k][n] == '=')
-                return cli_usage("%s: --set %s has no effect beside --%s %s; leave one of them out", command,
+                return cli_usage("%s: --set %s and --%s %s set the same number; leave one of them out", command,
                                  set->items[k], name, cli_train_value(values, i));
     }
     return CLI_DONE;

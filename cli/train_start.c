@@ -13,7 +13,7 @@ bool cli_train_sample_idle(const struct cli_train_arguments *a, const struct qkv
     else if (options->task && !strcmp(options->task, "mlm"))
         why = "shows what a model writes, but this one fills masks";
     else if (!options->valid && options->valid_fraction == 0)
-        why = "shows a sample after each evaluation, but nothing is kept for validation (valid_fraction 0)";
+        why = "shows a sample after each evaluation, but there is no validation data (valid_fraction 0)";
     if (why) cli_say("train: --sample %s; leave it out", why);
     return why != NULL;
 }
@@ -22,18 +22,20 @@ static int check_start(const struct cli_train_arguments *a, const struct qkv_tra
     if (options->from) {
         const char *given = a->preset ? "preset" : a->spec ? "spec" : NULL;
         if (given)
-            return cli_usage("train: --%s has no place beside --from: the model is that of %s", given, options->from);
+            return cli_usage(
+                "train: --%s and --from exclude each other: the model is that of %s; leave one of them out", given,
+                options->from);
     } else if (!a->preset && !a->spec)
-        return cli_usage("train: say which model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
+        return cli_usage("train: name a model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
                          cli_program);
     if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
     if (!options->data && !options->pairs && !options->lines && !options->labeled && !options->examples)
-        return cli_usage("train: say what to train on: --data FILE (or --lines FILE, --pairs FILE, --labeled FILE, "
+        return cli_usage("train: name a file to train on: --data FILE (or --lines FILE, --pairs FILE, --labeled FILE, "
                          "--examples FILE)");
-    if (!a->out || !*a->out) return cli_usage("train: say where the run shall be: --out FOLDER");
+    if (!a->out || !*a->out) return cli_usage("train: name a folder for the run: --out FOLDER");
     if (a->extend)
-        return cli_usage(
-            "train: --extend says what the rate does where a run gets a new end, beside --resume and --steps");
+        return cli_usage("train: --extend says how the rate goes on to the new end of a run; it needs --resume, and "
+                         "--steps or --epochs");
     return cli_train_sample_idle(a, options) ? CLI_USAGE : CLI_DONE;
 }
 
@@ -62,7 +64,7 @@ static int set_from(struct qkv_context *ctx, const struct cli_train_arguments *a
         const char *setting = a->set.items[i];
         if (!sets_dropout(setting))
             return cli_usage(
-                "train: --set %s has no place beside --from: the model is that of %s (only its dropouts may be others)",
+                "train: --set %s cannot change the model of --from, which is that of %s; only its dropouts may change",
                 setting, options->from);
         if (!strncmp(setting, dropout, sizeof dropout - 1) &&
             qkv_train_set(ctx, options, "dropout", setting + sizeof dropout - 1))
@@ -155,7 +157,7 @@ static int refuse_change(const char *option, const char *why) {
     append_option(asked, sizeof asked, "", option);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
         if (qkv_train_may_change(name, NULL)) append_option(may, sizeof may, *may ? ", " : "", name);
-    return cli_usage("train: %s cannot change beside --resume: %s; what may change: %s", asked, why, may);
+    return cli_usage("train: %s cannot change with --resume: %s; these may change: %s", asked, why, may);
 }
 
 static bool is_extend(const char *word) {
@@ -174,14 +176,13 @@ static int check_resume(struct qkv_context *ctx, const struct cli_train_argument
     const char *name, *value, *help, *why;
     struct qkv_train_options trial;
     int longer = 0;
-    if (a->config)
-        return cli_usage("train: --resume goes on with the options of the run; --config has no place beside it");
+    if (a->config) return cli_usage("train: --resume uses the options of the run; leave --config out");
     if (a->preset || a->spec || a->set.count || a->out)
-        return cli_usage("train: --resume goes on with the model and folder of the run; --%s has no place beside it",
-                         a->preset ? "preset"
-                         : a->spec ? "spec"
-                         : a->out  ? "out"
-                                   : "set");
+        return cli_usage("train: --resume uses the model and the folder of the run; leave --%s out", a->preset
+                                                                                                         ? "preset"
+                                                                                                     : a->spec ? "spec"
+                                                                                                     : a->out  ? "out"
+                                                                                                               : "set");
     if (qkv_train_defaults(ctx, NULL, &trial)) return cli_misused(ctx);
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         if (!train_given(a, i)) continue;
@@ -189,11 +190,12 @@ static int check_resume(struct qkv_context *ctx, const struct cli_train_argument
         if (!qkv_train_may_change(name, &why)) return refuse_change(name, why);
         if (qkv_train_set(ctx, &trial, name, train_given(a, i))) return cli_misused(ctx);
     }
-    if (longer > 1) return cli_usage("train: steps and epochs exclude each other: set one of them");
+    if (longer > 1) return cli_usage("train: --steps and --epochs exclude each other; give one of them");
     if (a->extend && !is_extend(a->extend))
-        return cli_usage("train: extend is \"%s\"; it must be decay, flat or rewarm", a->extend);
+        return cli_usage("train: --extend is \"%s\"; it must be decay, flat or rewarm", a->extend);
     if (a->extend && !longer)
-        return cli_usage("train: --extend says what the rate does up to a new end; set that with --steps or --epochs");
+        return cli_usage(
+            "train: --extend says how the rate goes on to the new end of a run; set that end with --steps or --epochs");
     return CLI_DONE;
 }
 

@@ -186,8 +186,7 @@ static int translate_run(const void *values, const char *const *words, size_t co
                                 .long_lines = a->long_lines,
                                 .force = a->force};
     struct cli_output output = {0};
-    if (!count)
-        return cli_usage("translate: say which model folder: %s translate MODEL \"a line of text\"", cli_program);
+    if (!count) return cli_usage("translate: name a model folder: %s translate MODEL \"a line of text\"", cli_program);
     int code = translate_check(a);
     if (code == CLI_DONE) code = cli_lines_open(&job, translate_suits);
     if (code == CLI_DONE) code = cli_lines_output(&job, &output); /* may wait for a reader */

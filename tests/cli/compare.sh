@@ -22,8 +22,8 @@ field() { # every variant is one object without inner objects
 }
 
 # ---- what makes no sense ----
-refuse 2 'say what varies' "$QKV" compare --data text.txt --out x
-refuse 2 'say where' "$QKV" compare --data text.txt --axis kv=mha,mqa
+refuse 2 'nothing varies' "$QKV" compare --data text.txt --out x
+refuse 2 'name a folder for the runs' "$QKV" compare --data text.txt --axis kv=mha,mqa
 refuse 2 'only --specs takes several files' "$QKV" compare a.json --axis kv=mha,mqa --out x
 refuse 2 'exclude each other' compare x --preset nano-gpt --axis kv=mha,mqa
 refuse 2 '--cache needs' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x --cache 64,y
@@ -196,9 +196,9 @@ has out '^ +pre +post +pre +post *$'
 has out '^block 1 '
 try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "$odd" --prompt "the king" -o inside.html --json inside.json
 refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
-refuse 2 'say which model folder' "$QKV" inspect
-refuse 2 'say what the model shall read' "$QKV" inspect decoder
-refuse 2 'exclude one another' "$QKV" inspect decoder --prompt a --file b
+refuse 2 'name a model folder' "$QKV" inspect
+refuse 2 'there is nothing to read' "$QKV" inspect decoder
+refuse 2 'exclude each other' "$QKV" inspect decoder --prompt a --file b
 refuse 1 'no class of this model' "$QKV" inspect classifier --prompt a --target nobody
 refuse 1 'leave it out' "$QKV" inspect decoder --prompt a --target b
 refuse 1 'context is 40; shorten it' "$QKV" inspect decoder --prompt "$(printf '%060d' 0)"

@@ -47,7 +47,7 @@ has err '2 of 4 lines .* and were skipped'
 try 0 "$QKV" classify many short --long keep-end
 drop_emulation
 [ ! -s err ] || fail "--long says something where no line is long"
-refuse 2 'say which model folder' "$QKV" classify
+refuse 2 'name a model folder' "$QKV" classify
 refuse 2 'input has no effect' "$QKV" classify classifier London --input lines.txt
 refuse 2 'top' "$QKV" classify classifier London --top 0
 refuse 1 'cannot read missing\.txt' "$QKV" classify classifier --input missing.txt
@@ -77,7 +77,7 @@ same "$(sed -n 1p out)" "$(cat first)" "a pair of a file"
 same "$(sed -n 2p out)" "" "an empty pair"
 same "$(wc -l <out)" 3 "lines of classify --pairs"
 [ "$(sed -n 1p out)" != "$(sed -n 3p out)" ] || fail "the order of a pair changes nothing"
-refuse 2 '^qkv: classify: --pairs needs two texts for each pair$' "$QKV" classify classifier --pairs London
+refuse 2 '^qkv: classify: --pairs takes two texts for each pair; give an even number of texts$' "$QKV" classify classifier --pairs London
 printf 'a\tb\nno tab\n' >bad.tsv
 refuse 1 '^qkv: bad\.tsv:2: no tab in this line; with --pairs a line is two texts with one tab between them$' "$QKV" classify classifier --pairs --input bad.tsv
 printf 'a\tb\tc\n' >bad.tsv
@@ -130,8 +130,8 @@ refuse 1 'have no <mask> among them' "$QKV" fill encoder "the ${many}name <mask>
 try 0 "$QKV" fill encoder "<mask> ${many}name of" --long skip
 [ ! -s out ] || fail "fill --long skip fills masks"
 has err 'and was skipped$'
-refuse 2 'say which text' "$QKV" fill encoder
-refuse 2 'say which model folder' "$QKV" fill
+refuse 2 'name a text' "$QKV" fill encoder
+refuse 2 'name a model folder' "$QKV" fill
 refuse 2 'one argument too many' "$QKV" fill encoder the "<mask>"
 
 # The mask of a published tokenizer has a writing of its own, which stands for it as <mask> does, wherever the file finds it.
@@ -213,12 +213,12 @@ same "$(head -1 out)" "1.0000	3	London" "the line nearest to itself"
 same "$(wc -l <out)" 2 "lines near, without the blank one"
 try 0 "$QKV" embed encoder --nearest London --among lines.txt --top 1
 same "$(wc -l <out)" 1 "lines near with --top 1"
-refuse 2 'say where the vectors go' "$QKV" embed encoder London
+refuse 2 'name a file for the vectors' "$QKV" embed encoder London
 refuse 2 'need each other' "$QKV" embed encoder --nearest London
 refuse 2 'need each other' "$QKV" embed encoder --among lines.txt --text
-refuse 2 'takes no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
+refuse 2 'reads no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
 refuse 2 'not blank' "$QKV" embed encoder --nearest " " --among lines.txt
-refuse 2 'mean, first, last or max, not "worst"' "$QKV" embed encoder London --text --pool worst
+refuse 2 '--pool is "worst"; it must be mean, first, last or max' "$QKV" embed encoder London --text --pool worst
 refuse 1 'cannot read missing' "$QKV" embed encoder --nearest London --among missing
 if [ -w /dev/full ]; then
     "$QKV" embed encoder London --text >/dev/full 2>err
@@ -273,5 +273,5 @@ refuse 1 'long\.tsv:1: the target has 61 tokens with its end' "$QKV" eval pairs 
 refuse 1 'pairs need an encoder, a decoder and an lm head; this model has a decoder alone' "$QKV" eval decoder --pairs right.tsv
 refuse 1 'this model has an encoder alone' "$QKV" eval encoder --pairs right.tsv
 refuse 2 'exclude each other' "$QKV" eval pairs --pairs right.tsv --data right.tsv
-refuse 2 'say which text, pairs, labelled lines or examples' "$QKV" eval pairs
+refuse 2 'name a text, pairs, labelled lines or examples' "$QKV" eval pairs
 finish

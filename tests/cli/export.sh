@@ -70,8 +70,8 @@ refuse 1 'nearest, .*decoder.attention.window is 5 .--set decoder.attention.wind
 
 # ---- refusals ----
 refuse 2 'the formats are f32, f16, bf16' "$QKV" export run --dtype q4 -o other
-refuse 2 'say in which format' "$QKV" export run -o other
-refuse 2 'say where to write' "$QKV" export run --dtype bf16
+refuse 2 'name a number format' "$QKV" export run -o other
+refuse 2 'name a folder to write' "$QKV" export run --dtype bf16
 refuse 2 'one model folder' "$QKV" export --dtype bf16 -o other
 refuse 1 'config.json exists; --force replaces it' "$QKV" export run --dtype bf16 -o small.bf16
 try 0 "$QKV" export run --dtype bf16 -o small.bf16 --force

@@ -89,8 +89,8 @@ has out 'of the next of 5 tokens'
 try 0 "$QKV" attend golden --ids --prompt "1 3 4" --json named.json
 grep -q '"texts":\["1","3","4"\]' named.json || fail "ids are not shown as numbers"
 refuse 1 'no tokenizer, .* or give token ids' "$QKV" inspect golden --prompt "a b"
-refuse 1 '"x" is no token id; .* whole numbers' "$QKV" inspect golden --ids --prompt "1 x"
-refuse 1 'is no token id' "$QKV" attend golden --ids --prompt "1 99999999999"
+refuse 1 '"x" is not a token id; .* whole numbers' "$QKV" inspect golden --ids --prompt "1 x"
+refuse 1 'is not a token id' "$QKV" attend golden --ids --prompt "1 99999999999"
 refuse 1 '29' "$QKV" attend golden --ids --prompt "1 29"
 refuse 1 'is empty' "$QKV" attend golden --ids --prompt " "
 words=trained/tokenizer.json
@@ -141,8 +141,8 @@ for kind in images frames vectors; do
     has out 'of the class'
     refuse 1 "$kind has no example 2; its examples are 0 to 1" "$QKV" attend $model --examples $kind --example 2
     for command in attend inspect; do
-        refuse 1 'reads no texts but numbers; give it an example' "$QKV" $command $model --prompt a
-        refuse 2 '--prompt, --file and --examples exclude one another' "$QKV" $command $model --examples $kind --prompt a
+        refuse 1 'reads numbers and no text; give it an example' "$QKV" $command $model --prompt a
+        refuse 2 '--prompt, --file and --examples exclude each other' "$QKV" $command $model --examples $kind --prompt a
         refuse 2 '--ids has no effect' "$QKV" $command $model --examples $kind --ids
         refuse 2 '--example has no effect' "$QKV" $command $model --prompt a --example 1
     done
@@ -152,7 +152,7 @@ refuse 2 'the model reads no tokens' "$QKV" new --preset vit-tiny --tokenizer vi
 
 # ---- one model, and nothing that is without effect ----
 for command in inspect attend; do
-    refuse 2 "$command: say which model folder, or which --preset or --spec" "$QKV" $command --prompt a
+    refuse 2 "$command: name a model folder, or a model with --preset or --spec" "$QKV" $command --prompt a
     refuse 2 'a model folder and --preset exclude each other' "$QKV" $command new --preset nano-gpt --prompt a
     refuse 2 '--preset and --spec exclude each other' "$QKV" $command --preset nano-gpt --spec spec.json --prompt a
     refuse 2 'there is no preset "nanogpt"; known presets' "$QKV" $command --preset nanogpt --prompt a
@@ -160,10 +160,10 @@ for command in inspect attend; do
     refuse 2 '--seed has no effect: a folder has its own model' "$QKV" $command new --seed 3 --prompt a
     refuse 2 '--ignore-digest has no effect: a fresh model' "$QKV" $command --preset nano-gpt --ignore-digest --prompt a
 done
-refuse 2 'forward: say which model folder, or which --preset' "$QKV" forward --inputs x -o y
-refuse 2 'new: say which model' "$QKV" new --out x
-refuse 2 'new: say where' "$QKV" new --preset nano-gpt
-refuse 2 'a file of a spec and --preset exclude' "$QKV" new spec.json --preset nano-gpt --out x
+refuse 2 'forward: name a model folder, or a model with --preset' "$QKV" forward --inputs x -o y
+refuse 2 'new: name a model' "$QKV" new --out x
+refuse 2 'new: name a folder' "$QKV" new --preset nano-gpt
+refuse 2 'the file of a spec and --preset exclude' "$QKV" new spec.json --preset nano-gpt --out x
 refuse 2 'tokenizer is "bpe:300", but a fresh model has no text' "$QKV" new spec.json --tokenizer bpe:300 --out x
 refuse 2 'd_modell' "$QKV" new --preset nano-gpt --set d_modell=8 --out x
 refuse 1 'nowhere' "$QKV" new nowhere.json --out x

@@ -16,7 +16,7 @@ for spelling in --help -h; do
 done
 try 2 "$QKV"
 cmp -s out overview || fail "qkv alone does not show the help"
-has err '^qkv: say which command'
+has err '^qkv: no command is given'
 
 for command in $commands; do
     try 0 "$QKV" help $command
@@ -96,23 +96,23 @@ for number in x '' nan inf 1e999 0.5x ' 1'; do
 done
 refuse 2 'one argument too many: "two"' "$QKV" generate one two
 refuse 2 'one argument too many: "-n"' "$QKV" generate one -- -n
-refuse 2 'say which model folder' "$QKV" generate
-refuse 2 'say which model folder' "$QKV" eval
-refuse 2 'say which text' "$QKV" eval run
-refuse 2 'say which tokenizer' "$QKV" tokenize
-refuse 2 'say what to run it on' "$QKV" forward run
-refuse 2 'say where to write' "$QKV" forward run --inputs x
-refuse 2 'say which model' "$QKV" train --data x --out run
+refuse 2 'name a model folder' "$QKV" generate
+refuse 2 'name a model folder' "$QKV" eval
+refuse 2 'name a text' "$QKV" eval run
+refuse 2 'name a tokenizer' "$QKV" tokenize
+refuse 2 'name a file of arrays to read' "$QKV" forward run
+refuse 2 'name a file to write' "$QKV" forward run --inputs x
+refuse 2 'name a model' "$QKV" train --data x --out run
 refuse 2 'exclude each other' "$QKV" train --preset nano-gpt --spec x --data x --out run
-refuse 2 'say what to train on' "$QKV" train --preset nano-gpt --out run
-refuse 2 'say where' "$QKV" train --preset nano-gpt --data x
+refuse 2 'name a file to train on' "$QKV" train --preset nano-gpt --out run
+refuse 2 'name a folder' "$QKV" train --preset nano-gpt --data x
 refuse 2 'nano-gpt' "$QKV" train --preset nano-gtp --data x --out run
-refuse 2 'no place beside' "$QKV" train --resume run --preset nano-gpt
-refuse 2 'batch cannot change beside --resume.*what may change: .*--eval-every' "$QKV" train --resume run --batch 3
+refuse 2 '--resume uses the model and the folder' "$QKV" train --resume run --preset nano-gpt
+refuse 2 'batch cannot change with --resume.*these may change: .*--eval-every' "$QKV" train --resume run --batch 3
 refuse 2 'exclude each other' "$QKV" generate run --prompt a --prompt-file b
-refuse 2 'say one of' "$QKV" info
-refuse 2 'say one of' "$QKV" info run --preset gpt2-small
-refuse 2 'pieces has no effect: --ids makes text of ids' "$QKV" tokenize run --ids --pieces
+refuse 2 'name one model' "$QKV" info
+refuse 2 'name one model' "$QKV" info run --preset gpt2-small
+refuse 2 'pieces has no effect: --ids turns ids into text' "$QKV" tokenize run --ids --pieces
 refuse 2 'isa|kernel|neither|avx2' "$QKV" generate run --isa mmx
 refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1
 refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1,0.9,0.9,1e-8,0.1,7

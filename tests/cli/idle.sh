@@ -9,14 +9,14 @@ make_text 40 >text.txt
 refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing --tokenizer bpe:256 --out run
 refuse 2 'tokenizer is "chars:1"; .* from 2 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:1 --out run
 refuse 2 'tokenizer is "chars.bytes:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars+bytes:255 --out run
-refuse 2 'say where the run shall be' "$QKV" train --preset nano-gpt --data missing --out ''
-refuse 2 'say where the runs and the results shall be' "$QKV" compare --data missing --axis kv=mha,mqa --out ''
+refuse 2 'name a folder for the run' "$QKV" train --preset nano-gpt --data missing --out ''
+refuse 2 'name a folder for the runs and the results' "$QKV" compare --data missing --axis kv=mha,mqa --out ''
 
 # ---- without effect beside the others ----
 for name in dropout=0.2 context=16; do
-    refuse 2 "--set $name has no effect beside --${name%=*} " \
+    refuse 2 "--set $name and --${name%=*} .* set the same number" \
         "$QKV" train --preset nano-gpt --data text.txt --out run --set $name --${name%=*} 0
-    refuse 2 "--set $name has no effect beside --${name%=*} " \
+    refuse 2 "--set $name and --${name%=*} .* set the same number" \
         "$QKV" compare --data text.txt --out both --axis kv=mha,mqa --set $name --${name%=*} 0
 done
 

@@ -62,7 +62,7 @@ idle text 'lines of --among' embed nowhere --nearest a --among there.txt --text
 idle output 'lines of --among' embed nowhere --nearest a --among there.txt -o new.npy
 idle input 'lines of --among' embed nowhere --nearest a --among there.txt --input there.txt
 idle force 'lines of --among' embed nowhere --nearest a --among there.txt --force
-idle top 'only --nearest' embed nowhere --top 3 --text a
+idle top 'the lines of --nearest' embed nowhere --top 3 --text a
 idle input 'command line' embed nowhere --text --input there.txt a
 idle force 'no file is written' embed nowhere --text --force a
 refuse 2 'not blank' "$QKV" embed nowhere --nearest " " --among there.txt
@@ -95,8 +95,8 @@ idle csv 'writes the page alone' report nowhere -o new.html --follow --csv new.c
 idle tensorboard 'writes the page alone' report nowhere -o new.html --follow --tensorboard new
 useful report nowhere -o new.html --follow --every 5 --force
 useful report nowhere --csv new.csv --tensorboard new --force
-idle pieces 'text of ids' tokenize nowhere --ids --pieces
-idle specials 'text of ids' tokenize nowhere --ids --specials
+idle pieces 'ids into text' tokenize nowhere --ids --pieces
+idle specials 'ids into text' tokenize nowhere --ids --specials
 useful tokenize nowhere --pieces --specials a
 
 for option in full "seconds 1" "rounds 3" "json new.json" "text there.txt" quiet "threads 1" "isa scalar" ignore-memory; do
@@ -125,7 +125,7 @@ rm all
 start() { "$QKV" train --preset nano-gpt --data nowhere --out new "$@"; }
 refuse 2 'train: --plain has no effect: --quiet' start --quiet --plain
 refuse 2 'train: --ignore-digest has no effect: a new run' start --ignore-digest
-refuse 2 'sample .*nothing is kept for validation' start --sample 5 --valid-fraction 0
+refuse 2 'sample .*there is no validation data' start --sample 5 --valid-fraction 0
 refuse 1 'nowhere' start --sample 5 --plain
 refuse 1 'nowhere' start --sample 5 --valid-fraction 0 --valid nowhere
 idle plain 'quiet shows' compare --data nowhere --axis kv=mha,mqa --out new --quiet --plain

@@ -39,11 +39,11 @@ cp out file.out
 try 0 "$QKV" attend decoder --prompt "the king"
 cmp -s out file.out || fail "a prompt from a file differs"
 
-refuse 2 'say which model folder' "$QKV" attend
-refuse 2 'say what the model shall read' "$QKV" attend decoder
-refuse 2 'exclude one another' "$QKV" attend decoder --prompt a --file b
-refuse 2 'encoder, decoder or cross, not "x"' "$QKV" attend decoder --prompt a --kind x
-refuse 2 'kind has no effect: only the terminal shows one' "$QKV" attend decoder --prompt a --kind decoder -o a.html
+refuse 2 'name a model folder' "$QKV" attend
+refuse 2 'there is nothing to read' "$QKV" attend decoder
+refuse 2 'exclude each other' "$QKV" attend decoder --prompt a --file b
+refuse 2 '--kind is "x"; it must be encoder, decoder or cross' "$QKV" attend decoder --prompt a --kind x
+refuse 2 'kind has no effect: files hold all kinds' "$QKV" attend decoder --prompt a --kind decoder -o a.html
 refuse 1 'a.html would be written twice' "$QKV" attend decoder --prompt a -o a.html --json a.html
 refuse 1 'no cross attention' "$QKV" attend decoder --prompt a --kind cross
 refuse 1 'the prompt is empty' "$QKV" attend decoder --prompt ""
@@ -106,7 +106,7 @@ has out '^  best +[0-9.]+ +at step'
 has out '^  machine +.* 1 thread, '
 try 0 env LC_ALL=C "$QKV" report run
 LC_ALL=C grep -q '[^ -~]' out && fail "$last: more than ASCII where the locale has no more"
-refuse 2 'say which runs' "$QKV" report
+refuse 2 'name one or more runs' "$QKV" report
 refuse 2 '--follow writes a page again' "$QKV" report run --follow
 refuse 2 'every has no effect: it is for --follow' "$QKV" report run -o r.html --every 3
 refuse 1 'nowhere holds no training run' "$QKV" report nowhere

@@ -181,7 +181,7 @@ has out '"answer": null'
 try 0 "$QKV" export "$squad" --dtype f32 -o answers
 try 0 "$QKV" classify answers --pairs --input pairs.tsv --precision fp32
 has out '^text of three kings.0\.2985$'
-refuse 1 'of answers the best is shown' "$QKV" classify "$squad" --pairs --input pairs.tsv --top 2
+refuse 1 'only the best answer is printed' "$QKV" classify "$squad" --pairs --input pairs.tsv --top 2
 
 # ---- dense layers and prompts, as EmbeddingGemma's folder has them ---------------------------------------------------------------
 embeddings=$SOURCE/tests/golden/hf/embeddings
@@ -200,7 +200,7 @@ hasnt out '^1\.0000'
 try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --query-prompt-name '' --prompt-name '' --precision fp32
 has out '^1\.0000.2.the king$'
 refuse 1 'has no prompt "nobody"; it has query, document, empty' "$QKV" embed "$embeddings" two --text --prompt-name nobody
-refuse 2 'only --nearest has a text' "$QKV" embed "$embeddings" two --text --query-prompt-name query
+refuse 2 'a prompt for the text of --nearest' "$QKV" embed "$embeddings" two --text --query-prompt-name query
 try 0 "$QKV" train --from "$embeddings" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'decoder.*' --out dense --steps 2 \
     --batch 2 --threads 1 --quiet
 try 0 "$QKV" embed dense "the king" --text --prompt-name document --precision fp32

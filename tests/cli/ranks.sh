@@ -65,7 +65,7 @@ try 0 "$QKV" info moved
 # A process that has opened the module of ranks takes more memory by itself.
 memory() { sed -E 's/ +[0-9.]+ [MG]iB/ N MiB/g' "$1"; }
 cmp -s <(memory alone) <(memory out) || fail "two ranks answer info otherwise than one"
-has err 'info is not divided among ranks'
+has err 'info does not divide its work among ranks'
 
 # ---- as the page says, as root and with fewer cores than ranks, where nothing else tells mpirun so ----
 ranks 1

@@ -29,7 +29,7 @@ refuse 2 '^qkv: -n takes one value' "$QKV" generate run -n 5 -n5
 refuse 2 '^qkv: -n takes one value' "$QKV" generate run --tokens 5 -n5
 refuse 2 '^qkv: --tokens takes one value' "$QKV" generate run -n5 --tokens=5
 refuse 2 '^qkv: --min-rate takes one value' "$QKV" train --min_rate 0.1 --min-rate 0.1
-refuse 2 'say which model' "$QKV" train --quiet -q --quiet
+refuse 2 'name a model' "$QKV" train --quiet -q --quiet
 refuse 2 '^qkv: --preset takes one value' "$QKV" train --preset nano-gpt --preset baby-gpt --data text.txt --out run
 [ ! -e run ] || fail "$last: made a folder"
 finish

@@ -102,7 +102,7 @@ has err 'exists; --force replaces it'
 
 # ---- inputs without an end ----
 for name in attend inspect; do
-    refuse 1 '/dev/zero has more than 64.0 MiB, the most that is read at once' timeout 100 "$QKV" $name decoder --file /dev/zero
+    refuse 1 '/dev/zero has more than 64.0 MiB, the limit of one text; give a shorter one' timeout 100 "$QKV" $name decoder --file /dev/zero
 done
 refuse 1 '/dev/zero has more than 64.0 MiB' timeout 100 "$QKV" generate decoder --prompt-file /dev/zero
 truncate -s 65M long.txt

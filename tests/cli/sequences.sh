@@ -50,7 +50,7 @@ has long/train.json '"lines": 200, "long": 4'
 try 0 "$QKV" train --preset text-classifier --labeled labels.tsv --out short $small --context 16 --tokenizer bytes --quiet
 same "$(losses long)" "$(losses short)" "the losses of a run that skips what the other has not"
 try 0 "$QKV" train --resume long --steps 8 --threads 1 --quiet
-refuse 2 'train: --long cannot change beside --resume: another value would give other numbers' "$QKV" train --resume long --steps 9 --long keep-end
+refuse 2 'train: --long cannot change with --resume: another value would give other numbers' "$QKV" train --resume long --steps 9 --long keep-end
 refuse 2 'long is "cut"; it must be error, skip, keep-start or keep-end' "$QKV" train $with --long cut --out cut
 refuse 2 'long is given, but the windows of a text' "$QKV" train --preset nano-gpt --data text.txt --long skip --out cut
 [ ! -e cut ] || fail "a refused run has made its folder"

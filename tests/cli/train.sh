@@ -107,7 +107,7 @@ has err 'evaluations come every 1 steps now'
 same "$(tail -n 2 stopped/log.jsonl | grep -c valid_loss)" 2 "evaluations of the last two steps with --eval-every 1"
 refuse 2 '--extend .*--steps' resume stopped --extend flat
 refuse 2 'extend is "up"' resume stopped --steps 18 --extend up
-refuse 2 '--resume and --steps' train fresh 5 --extend flat
+refuse 2 'it needs --resume, and --steps or --epochs' train fresh 5 --extend flat
 refuse 2 'eval-batches cannot change.*best one so far' resume stopped --eval-batches 3
 
 # ---- a terminal ----
@@ -168,9 +168,9 @@ try 0 "$QKV" train --from whole --new-head --labeled labels.tsv --out classes --
 has err 'head.weight is new \(--new-head\)'
 has err 'tokenizer.json has no special token <s>, which this task needs: it was added'
 refuse 1 'need a head of kind classify' "$QKV" train --from whole --labeled labels.tsv --out refused --quiet
-refuse 2 '--preset has no place beside --from' tune refused --preset nano-gpt
-refuse 2 '--set d_model=8 has no place beside --from' tune refused --set d_model=8
-refuse 2 '--set embed.dropouts=0.1 has no place beside --from' tune refused --set embed.dropouts=0.1
+refuse 2 '--preset and --from exclude each other: the model is that of' tune refused --preset nano-gpt
+refuse 2 '--set d_model=8 cannot change the model of --from' tune refused --set d_model=8
+refuse 2 '--set embed.dropouts=0.1 cannot change the model of --from' tune refused --set embed.dropouts=0.1
 refuse 2 'embed.dropout is 2; it must be' tune refused --set embed.dropout=2
 refuse 1 'encoder\.' tune refused --set encoder.attention.dropout=0.1
 try 0 tune drops --set embed.dropout=0.3 --set decoder.attention.dropout=0.4 --set decoder.residual_dropout=0.15 --dropout 0.05 --quiet
@@ -178,7 +178,7 @@ for value in '"dropout": 0.3' '"dropout": 0.4' '"residual_dropout": 0.15' '"drop
 refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
 refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole/config\.json is a file of the model' tune whole
-refuse 2 'from cannot change beside --resume' resume tuned --from whole
+refuse 2 'from cannot change with --resume' resume tuned --from whole
 
 # ---- epochs in place of steps ----
 lasting() { # lasting OPTIONS: a training of text.txt whose length they say
@@ -201,7 +201,7 @@ has epochs/train.json '"epochs": 0.6,'
 [ "$(wc -l <epochs/log.jsonl)" -gt "$steps" ] || fail "more epochs are no more steps"
 refuse 1 'epochs is 0\.1, which are [0-9]+ steps, but the run has done' "$QKV" train --resume epochs --epochs 0.1 --quiet
 refuse 2 'steps and epochs exclude each other' lasting --steps 5 --epochs 1 --out refused
-refuse 2 'steps and epochs exclude each other' "$QKV" train --resume epochs --epochs 1 --steps 9000
+refuse 2 '--steps and --epochs exclude each other' "$QKV" train --resume epochs --epochs 1 --steps 9000
 refuse 2 'epochs is 0; it must be greater than 0' lasting --epochs 0 --out refused
 try 0 lasting --config epochs/train.json --steps 3 --out config --quiet
 has config/train.json '"epochs": -1,'
@@ -215,7 +215,7 @@ try 0 tune frozen --freeze '*embed*' --freeze 'decoder.layers.?.attn.*'
 has err '[0-9]+ of [0-9]+ weights are frozen: [0-9]+ of [0-9]+ numbers do not learn'
 has frozen/train.json '"freeze": \["\*embed\*", "decoder.layers.\?.attn.\*"\]'
 try 0 resume frozen --steps 5
-refuse 2 'freeze cannot change beside --resume' resume frozen --freeze '*embed*'
+refuse 2 'freeze cannot change with --resume' resume frozen --freeze '*embed*'
 refuse 1 'no weight has a name like "embed"; the model has [0-9]+, such as decoder.embed.token.weight' tune refused --freeze embed
 refuse 1 'freeze leaves none of the [0-9]+ weights to learn' tune refused --freeze '*'
 
@@ -244,10 +244,10 @@ try 0 "$QKV" eval together --data parts.txt --threads 1 --documents
 has out '^documents +apart'
 try 0 rows prompted --prefix 5
 try 0 "$QKV" inspect prompted --prompt "a text of 4 words" --threads 1
-has err 'prompted learnt with prefixes, .* here it has none'
+has err 'prompted was trained with prefixes, .* here there is no prefix'
 has out 'of the next of [0-9]+ tokens without a prefix'
 try 0 "$QKV" inspect prompted --prompt "a text of 4 words" --threads 1 --prefix 2
-hasnt err 'learnt with prefixes'
+hasnt err 'trained with prefixes'
 has out 'of the next of [0-9]+ tokens behind a prefix of 2'
 refuse 1 'the prefix of batch row 0 is 900, but the row has 0 to' "$QKV" inspect prompted --prompt "a text" --prefix 900
 attends() { "$QKV" attend prompted --prompt "a text of 4 words" --threads 1 --json weights.json --force "$@" 2>err && cat weights.json; }
@@ -255,7 +255,7 @@ attends() { "$QKV" attend prompted --prompt "a text of 4 words" --threads 1 --js
 refuse 1 '--no-documents has no effect: together was not trained' "$QKV" eval together --data parts.txt --no-documents
 refuse 2 '--documents and --no-documents exclude' "$QKV" eval apart --data parts.txt --documents --no-documents
 refuse 2 '--documents has no effect: only a text' "$QKV" eval apart --pairs text.txt --documents
-refuse 2 'documents cannot change beside --resume' resume apart --documents
+refuse 2 'documents cannot change with --resume' resume apart --documents
 refuse 1 'the tokenizer has no end token, <\|endoftext\|> or </s>, that says where a document ends' train refused 3 --documents --quiet
 refuse 2 'documents is given, but only rows of a text' train refused 3 --documents --task mlm
 refuse 2 'documents and prefix exclude each other' train refused 3 --documents --prefix 3
@@ -270,7 +270,7 @@ try 0 "$QKV" generate before --prompt "a text of" -n 5 --threads 1
 try 0 "$QKV" eval before --data parts.txt --threads 1
 try 0 rows five --prefix 5
 refuse 2 'prefix is "0"; it must be random or a number of tokens' train refused 3 --prefix 0
-refuse 2 '--set prefix=false has no effect beside --prefix random' train refused 3 --prefix random --set prefix=false
+refuse 2 '--set prefix=false and --prefix random set the same number' train refused 3 --prefix random --set prefix=false
 refuse 1 "the spec's prefix is true: the model sees a prompt in both directions" train refused 3 --set prefix=true
 
 # ---- earlier checkpoints ----

@@ -58,7 +58,7 @@ try 0 "$QKV" translate model -q "the queen" --sample --seed 3 --n-best 5
 same "$(wc -l <out)" 5 "several draws"
 
 # ---- bad input ----
-refuse 2 'say which model folder' "$QKV" translate
+refuse 2 'name a model folder' "$QKV" translate
 refuse 1 'nowhere' "$QKV" translate nowhere text
 refuse 1 'translate needs an encoder and a decoder; this model has a decoder alone; use generate' "$QKV" translate decoder text
 refuse 1 'this model has an encoder alone' "$QKV" translate encoder text

@@ -120,7 +120,7 @@ try 1 "$QKV" tokenize --train toy.txt -o toy.txt --force
 try 1 "$QKV" tokenize --train missing.txt -o x.json
 has err 'missing.txt'
 try 2 "$QKV" tokenize --train toy.txt
-has err 'say where to write the tokenizer: -o FILE'
+has err 'name a file for the tokenizer: -o FILE'
 try 2 "$QKV" tokenize --train missing.txt --tokenizer bpe:x -o x.json
 has err 'must come the size'
 try 2 "$QKV" tokenize --train toy.txt --tokenizer word -o x.json
@@ -128,7 +128,7 @@ has err 'kinds that are trained are'
 try 2 "$QKV" tokenize both.json --tokenizer words hello
 has err 'no tokenizer is made'
 try 2 "$QKV" tokenize both.json --train toy.txt -o x.json
-has err 'has no place there'
+has err 'makes a tokenizer from the files that it names; leave'
 
 # ---- characters, and a preset's own vocabulary -------------------------------------------------------------------------
 

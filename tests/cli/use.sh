@@ -53,8 +53,8 @@ same "$ids $(cat out)" "$(cat ids)" "the ids of --ids -q, from standard input"
 try 0 "$QKV" generate run --ids --prompt "$ids" -n 40 --seed 6 --samples 2
 same "$(sed -n 4p out)" "$(cat ids)" "the second of two samples of ids"
 refuse 1 'id 2 of the prompt is 99999, but the model.s ids are 0 to [0-9]+$' "$QKV" generate run --ids --prompt "1 99999" -n 3
-refuse 1 'the prompt: "king" is no token id' "$QKV" generate run --ids --prompt "1 king" -n 3
-refuse 1 '"-1" is no token id' "$QKV" generate run --ids --prompt "-1" -n 3
+refuse 1 'the prompt: "king" is not a token id' "$QKV" generate run --ids --prompt "1 king" -n 3
+refuse 1 '"-1" is not a token id' "$QKV" generate run --ids --prompt "-1" -n 3
 # JSON: what reads JSON here finds no fault but its keys
 reads_json() {
     cp out made.json
@@ -274,7 +274,7 @@ plain=$("$QKV" tokenize run "the king")
 same "$("$QKV" tokenize template.json "the king")" "$plain" "tokenize without --specials"
 same "$("$QKV" tokenize template.json --specials "the king")" "1 2 $plain 1 2" "tokenize --specials"
 same "$(printf 'the king' | "$QKV" tokenize template.json --specials)" "1 2 $plain 1 2" "tokenize --specials of a stream"
-refuse 1 'no token id' "$QKV" tokenize run --ids "1 x 2"
-refuse 1 'no token id' "$QKV" tokenize run --ids "1 -2"
-refuse 1 'no token id' "$QKV" tokenize run --ids "123456789012345678901234567890"
+refuse 1 'not a token id' "$QKV" tokenize run --ids "1 x 2"
+refuse 1 'not a token id' "$QKV" tokenize run --ids "1 -2"
+refuse 1 'not a token id' "$QKV" tokenize run --ids "123456789012345678901234567890"
 finish
