@@ -1,6 +1,6 @@
-/* arena: one mapping handed out front to back. The pages are asked for without reserving them, so a capacity costs
- * nothing until it is touched. Under AddressSanitizer what is not handed out is poisoned: an operator that reads past
- * its piece, or a piece of a step that is over, is found at once. */
+/* arena: one mapping handed out front to back. Pages are mapped without reserving them, so a capacity costs nothing
+ * until it is touched. Under AddressSanitizer, memory that is not handed out is poisoned: an operator that reads past
+ * its piece, or uses a piece of an earlier step, is found at once. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -25,14 +25,16 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-#define CHECKED ((size_t)4 << 20) /* smaller arenas are not worth a look at what memory is left */
+#define CHECKED ((size_t)4 << 20) /* smaller arenas are not checked against the memory that is left */
 
-/* Shadow memory is an eighth of what is poisoned or cleared, and it is real: only so much past `used` is poisoned at any
- * time, and the ends of pieces (up to their cache line) only so far into the arena. */
+/* AddressSanitizer's shadow memory is an eighth of what is poisoned or cleared, and it is real memory. So at most GUARD
+ * bytes past `used` are poisoned at any time, and the padding of pieces (up to their cache line) only in the first
+ * PADDED bytes of the arena. */
 #define GUARD  ((size_t)16 << 20)
 #define PADDED ((size_t)1 << 30)
 
-/* Where measuring arenas pretend to lie: no user mapping of x86-64 or AArch64 reaches there, so touching it faults. */
+/* Measuring arenas hand out addresses from here on. No user mapping of x86-64 or AArch64 has such an address, so a
+ * touch is a fault. */
 #if SIZE_MAX > 0xffffffffu
 #define MEASURE_BASE ((uintptr_t)1 << 55)
 #else
@@ -58,7 +60,7 @@ static size_t guard_end(const struct qkv_arena *arena, size_t used) {
     return arena->capacity - used < GUARD ? arena->capacity : used + GUARD;
 }
 
-/* Sets `used`, and with it the poisoned guard [used, guard_end): only the difference to the old one is written. */
+/* Sets `used` and moves the poisoned guard [used, guard_end) along. Only the difference to the old guard is written. */
 static void move_used(struct qkv_arena *arena, size_t used) {
     size_t old = arena->used;
     arena->used = used;
@@ -66,7 +68,8 @@ static void move_used(struct qkv_arena *arena, size_t used) {
     if (arena->measuring) return;
     size_t old_end = guard_end(arena, old), end = guard_end(arena, used);
     if (used > old) {
-        arena_unpoison(arena, old, qkv_min(qkv_max(old_end, PADDED), used)); /* ends of released pieces may lie there */
+        /* padding of released pieces may be there */
+        arena_unpoison(arena, old, qkv_min(qkv_max(old_end, PADDED), used));
         arena_poison(arena, qkv_max(old_end, used), end);
     } else {
         arena_unpoison(arena, qkv_max(old, end), old_end);
@@ -84,7 +87,7 @@ enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *aren
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return qkv_fail_memory(ctx, bytes, what);
 #ifdef MADV_HUGEPAGE
-    if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE); /* only speed: a refusal changes nothing else */
+    if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE); /* only for speed: a failure changes no result */
 #endif
     qkv_arena_count(bytes, true);
     arena->base = base;
@@ -94,7 +97,7 @@ enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *aren
 }
 
 void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const char *what) {
-    /* unsigned, so that base + used never wraps: such a pointer could be NULL, and computing it undefined */
+    /* Unsigned, so that base + used never wraps: a pointer that wraps could be NULL, and computing it is undefined. */
     size_t capacity = (size_t)(PTRDIFF_MAX - MEASURE_BASE) & ~(size_t)(QKV_CACHE_LINE - 1);
     *arena = (struct qkv_arena){
         .ctx = ctx, .base = (unsigned char *)MEASURE_BASE, .capacity = capacity, .measuring = true, .what = what};
@@ -129,7 +132,7 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size) {
 void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = (size_t)((unsigned char *)piece - arena->base);
     const size_t first = qkv_round_up(begin, page);
-    bytes = qkv_round_up(bytes, QKV_CACHE_LINE); /* as the piece was taken */
+    bytes = qkv_round_up(bytes, QKV_CACHE_LINE); /* the size that qkv_arena_take used */
     const size_t last = (begin + bytes) / page * page;
     assert(!arena->measuring && begin % QKV_CACHE_LINE == 0 && begin + bytes <= arena->used);
     if (first < last) madvise(arena->base + first, last - first, MADV_DONTNEED);

@@ -1,5 +1,5 @@
-/* available: the memory that this process can still have, by the machine, its control groups and its own limits, and the
- * refusal of a plan that needs more. */
+/* available: the memory that this process can still have according to the machine, its control groups and its own
+ * limits; and the refusal of a plan that needs more. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 static const struct qkv_memory_files system_files = {"/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup",
                                                      "/proc/self/statm"};
 
-/* ---- one number of a file ------------------------------------------------------------------------------------------ */
+/* ---- one number of a file -------------------------------------------------------------------------------------- */
 
-/* The first number of a file; false for "max", or without one. */
+/* The first number of a file; false for "max", or if there is none. */
 static bool available_number(const char *folder, const char *name, uint64_t *out) {
     char path[4096 + 32], text[64] = "", *end = text;
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -25,7 +25,7 @@ static bool available_number(const char *folder, const char *name, uint64_t *out
     return end != text;
 }
 
-/* The number of the line "NAME VALUE" or "NAME: VALUE kB", 0 where there is none. */
+/* The number of the line "NAME VALUE" or "NAME: VALUE kB"; 0 if there is no such line. */
 static uint64_t available_field(const char *path, const char *name) {
     char line[256];
     uint64_t value = 0;
@@ -41,7 +41,7 @@ static uint64_t available_field(const char *path, const char *name) {
     return value;
 }
 
-/* ---- what is left -------------------------------------------------------------------------------------------------- */
+/* ---- what is left ---------------------------------------------------------------------------------------------- */
 
 static void available_lower(struct qkv_memory_left *left, uint64_t bytes, const char *why) {
     if (bytes >= left->bytes) return;
@@ -49,8 +49,8 @@ static void available_lower(struct qkv_memory_left *left, uint64_t bytes, const 
     snprintf(left->why, sizeof left->why, "%s", why);
 }
 
-/* The limit of a group less what it uses. Pages of files are not counted as used: the kernel gives them back before it
- * kills anybody. */
+/* A group leaves its limit minus its usage. Pages of files do not count as usage: the kernel frees them before it kills
+ * a process. */
 static void available_group(void *user, const char *folder, bool v2) {
     char stat[4096 + 32], why[sizeof((struct qkv_memory_left *)0)->why];
     uint64_t limit = 0, used = 0;
@@ -73,7 +73,7 @@ struct qkv_memory_left qkv_memory_physical(const struct qkv_memory_files *files)
     return left;
 }
 
-/* The pages of this process: of addresses, of memory that no file holds, of data. */
+/* The pages of this process: its address space, resident memory that no file backs, data. */
 struct pages {
     uint64_t addresses, anonymous, data;
 };
@@ -92,9 +92,10 @@ static void available_limit(struct qkv_memory_left *left, const struct rlimit *l
     available_lower(left, limit->rlim_cur > used ? limit->rlim_cur - used : 0, why);
 }
 
-/* ---- what arenas hold ---------------------------------------------------------------------------------------------- */
+/* ---- bytes of arenas ------------------------------------------------------------------------------------------- */
 
-/* Of all threads, as what is left is the process's. Relaxed: it orders nothing, so it hides no race from the thread sanitizer. */
+/* Arenas of all threads, as the memory left is the process's. Relaxed: it orders nothing, so it hides no race from the
+ * thread sanitizer. */
 static atomic_size_t arena_total;
 
 size_t qkv_arena_total(void) {
@@ -108,12 +109,12 @@ void qkv_arena_count(size_t bytes, bool made) {
         atomic_fetch_sub_explicit(&arena_total, bytes, memory_order_relaxed);
 }
 
-/* What the machine, the groups and the limits of the process leave. */
+/* The memory that the machine, the groups and the limits of the process leave. */
 static struct qkv_memory_left available_left(const struct qkv_memory_files *files) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const struct pages pages = available_pages(files);
     struct qkv_memory_left left = qkv_memory_physical(files);
-    /* Arenas that were taken and not used yet will need what now seems to be free. */
+    /* Arenas that are allocated but not touched yet will need some of the memory that now seems free. */
     uint64_t taken = qkv_arena_total(), used = pages.anonymous * page, owed = taken > used ? taken - used : 0;
     if (left.bytes != UINT64_MAX) left.bytes -= owed < left.bytes ? owed : left.bytes;
     struct rlimit addresses, data;

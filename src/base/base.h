@@ -1,10 +1,10 @@
-/* base: what every other room stands on.
+/* base: the basic tools of all other rooms.
  *
- * Offers: a failing sentence kept in the context (qkv_fail), checked sizes and heap blocks, arenas, growable byte
- * buffers, parallel ranges over the threads of a context, the counter-based random numbers, files read and
- * atomically replaced, and element types with their conversions. Includes nothing of the other rooms.
+ * Offers: the failure sentence of a context (qkv_fail), checked sizes and heap blocks, arenas, growable byte buffers,
+ * parallel ranges over the threads of a context, counter-based random numbers, reading and atomic replacement of files,
+ * and element types with their conversions. Includes nothing of the other rooms.
  *
- * Everything with external linkage is called qkv_*; only what include/qkv.h declares leaves the shared library. */
+ * Everything with external linkage is called qkv_*; the shared library exports only what include/qkv.h declares. */
 #ifndef QKV_BASE_H
 #define QKV_BASE_H
 
@@ -35,22 +35,22 @@ struct qkv_team;
 
 struct qkv_context {
     int threads;                       /* >= 1 */
-    struct qkv_team *team;             /* those beside the caller's; NULL: none were started */
+    struct qkv_team *team;             /* the other threads of the context; NULL: none were started */
     bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
     bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
-    enum qkv_precision precision;      /* of matrix products and of what is kept for the way back */
-    enum qkv_precision automatic;      /* what QKV_PRECISION_AUTO stands for: see qkv_auto_precision */
-    size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: not known */
-    char threads_note[160];            /* why there are fewer threads than were asked for; "" */
+    enum qkv_precision precision;      /* of matrix products and of activations saved for backward */
+    enum qkv_precision automatic;      /* what QKV_PRECISION_AUTO means here: see qkv_auto_precision */
+    size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: unknown */
+    char threads_note[160];            /* why there are fewer threads than requested; "" */
     char message[1024];                /* the sentence of the latest call's failure */
-    int calls;                         /* public calls that are at work, one within the other */
-    struct qkv_communicator ranks;     /* ranks 0: the only one */
-    double alive;                      /* when it told them last that it works: the clock */
-    struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: nowhere */
-    struct qkv_arena *workspace;       /* scratch of calls that stand alone (qkv_workspace); NULL before the first */
-    /* Where memory is told about; NULL: the system's own files. */
+    int calls;                         /* depth of public calls: one may call another */
+    struct qkv_communicator ranks;     /* ranks 0: this process alone */
+    double alive;                      /* clock of the latest qkv_rank_alive that told the other ranks */
+    struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: it is not */
+    struct qkv_arena *workspace;       /* scratch of single calls (qkv_workspace); NULL before the first */
+    /* The files that say how much memory there is; NULL: the system's own. */
     const struct qkv_memory_files *memory_files;
 };
 
@@ -58,10 +58,10 @@ struct qkv_context {
  * A NULL context only returns the status. */
 enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) QKV_PRINTF(3, 4);
 enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const char *what);
-/* What a public function begins with, behind QKV_CALL, for each pointer that it cannot do without, and for an array of
- * `count` elements: NULL makes it return QKV_ARGUMENT with a sentence that names function and parameter. Functions that
- * return no status return what is neutral. (tests/null_calls.awk calls every public function with NULL for each pointer
- * in turn.) */
+/* A public function has these after QKV_CALL: QKV_NEED for each pointer that must not be NULL, QKV_NEED_ALL for an
+ * array of `count` elements. If the pointer is NULL, the function returns QKV_ARGUMENT with a sentence that names the
+ * function and the parameter. Functions that return no status return a neutral value. (tests/null_calls.awk calls every
+ * public function with NULL for each pointer in turn.) */
 #define QKV_NEED(context, pointer)                                                                                     \
     do {                                                                                                               \
         if (!(pointer)) return qkv_fail_null(context, __func__, #pointer, NULL);                                       \
@@ -71,11 +71,11 @@ enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const cha
         if ((count) && !(array)) return qkv_fail_null(context, __func__, #array, #count);                              \
     } while (0)
 enum qkv_status qkv_fail_null(struct qkv_context *ctx, const char *function, const char *pointer, const char *count);
-/* Clears the sentence: for who recovers from a failure and goes on. */
+/* Clears the sentence, for a caller that recovers from a failure. */
 void qkv_forgive(struct qkv_context *ctx);
-/* Stands at the head of every public function that returns a status: the sentence is cleared when a caller of the library
- * calls it, but not when it is called within another one, which may have failed already. So after a success the sentence is
- * empty (tests/cli/calls.sh finds functions that lack it). The context may be NULL. */
+/* The first line of every public function that returns a status. It clears the sentence if a user of the library made
+ * the call, but not inside another public function, which may have failed already. So after a success the sentence is
+ * empty. (tests/cli/calls.sh finds functions without it.) The context may be NULL. */
 #define QKV_CALL(context)                                                                                              \
     struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context)
 struct qkv_context *qkv_call_begin(struct qkv_context *ctx);
@@ -85,47 +85,49 @@ void qkv_call_end(struct qkv_context **ctx);
 const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
 /* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
-/* Puts `to` in the place of `from` in the sentence, where that is in it. */
+/* Replaces `from` by `to` in the sentence, if `from` is in it. */
 void qkv_fail_elsewhere(struct qkv_context *ctx, const char *from, const char *to);
 
-/* ---- ranks (ranks.c): every rank makes the same calls in the same order; QKV_RANK where another cannot be reached --------- */
+/* ---- ranks (ranks.c) -------------------------------------------------------------------------------------------
+ * Every rank makes the same calls in the same order. All fail with QKV_RANK if another rank cannot be reached. */
 
-/* Whoever works while others may wait for it says so from time to time, again and again in what may take minutes: others call a rank hung
- * that they hear nothing of. A call costs a look at the clock. Not while backward of a training step runs, when another thread uses
- * the communicator. */
+/* Long work calls this every few seconds: a rank that is silent longer is treated as hung. A call that has nothing to
+ * send only reads the clock. Not during backward of a training step, when another thread uses the communicator. */
 void qkv_rank_alive(struct qkv_context *ctx);
 
 enum qkv_status qkv_rank_exchange(struct qkv_context *ctx, int to, const void *sent, size_t sent_bytes, int from,
                                   void *received, size_t received_bytes);
-/* From rank 0 to all. */
+/* From rank 0 to all ranks. */
 enum qkv_status qkv_rank_broadcast(struct qkv_context *ctx, void *data, size_t bytes);
-/* `all` has the bytes of every rank, in the order of ranks. */
+/* `all` receives the bytes of every rank, in the order of ranks. */
 enum qkv_status qkv_rank_gather(struct qkv_context *ctx, const void *own, size_t bytes, void *all);
-/* Whether all of them went well: the failure of the first that did not is that of all, with its number before the sentence. */
+/* Exchanges statuses: every rank returns the status of the first rank that failed, with that rank's number before the
+ * sentence; QKV_OK if none failed. */
 enum qkv_status qkv_rank_agree(struct qkv_context *ctx, enum qkv_status status);
-/* The same where all statuses have been gathered already, with whatever else. */
+/* The same if the statuses of all ranks are already in `all`. */
 enum qkv_status qkv_rank_judge(struct qkv_context *ctx, enum qkv_status status, const int32_t *all);
 
-/* The same of an error that a function of the communicator gave a worker: QKV_OK for 0. */
+/* The status of an error that a function of the communicator returned to a worker: QKV_OK for 0. */
 enum qkv_status qkv_rank_lost(struct qkv_context *ctx, int error);
 
-/* ---- a thread beside the caller's (worker.c): does items 0, 1, … in turn as they become ready ------------------------------ */
+/* ---- a worker thread (worker.c) --------------------------------------------------------------------------------
+ * Does items 0, 1, … of a turn in order, as they become ready. */
 
 struct qkv_worker;
-/* Does one item; not 0: an error, after which the other items of the turn are skipped. It may not touch the context. */
+/* Does one item. Not 0: an error; the other items of the turn are skipped. It may not touch the context. */
 typedef int qkv_worker_body(void *argument, size_t item);
 enum qkv_status qkv_worker_create(struct qkv_context *ctx, qkv_worker_body *body, void *argument,
                                   struct qkv_worker **out);
 /* Not while items are in work. NULL: does nothing. */
 void qkv_worker_free(struct qkv_worker *worker);
-/* Items below `ready` may be done. */
+/* Items below `ready` may be done from now on. */
 void qkv_worker_publish(struct qkv_worker *worker, size_t ready);
-/* All `items` may be, and waits until they are; a new turn begins. The first error, or 0. Seconds: `busy` of the worker in this turn, and
- * `hidden`, those of them before this call. */
+/* Publishes all `items`, waits until they are done, and begins a new turn. Returns the first error, or 0. *busy: the
+ * seconds that the worker was busy in this turn; *hidden: the seconds of them before this call. */
 int qkv_worker_finish(struct qkv_worker *worker, size_t items, double *busy, double *hidden);
 
-/* ---- sizes and heap blocks (memory.c) -----------------------------------------------------------------------
- * Products of sizes are checked: false (and *out = SIZE_MAX) when they do not fit. */
+/* ---- sizes and heap blocks (memory.c) --------------------------------------------------------------------------
+ * Sums and products of sizes are checked: false (and *out = SIZE_MAX) if they do not fit. */
 bool qkv_multiply(size_t a, size_t b, size_t *out);
 bool qkv_add_size(size_t a, size_t b, size_t *out);
 static inline size_t qkv_min(size_t a, size_t b) {
@@ -134,7 +136,7 @@ static inline size_t qkv_min(size_t a, size_t b) {
 static inline size_t qkv_max(size_t a, size_t b) {
     return a > b ? a : b;
 }
-/* How many pieces of `size` > 0 hold n, and n rounded up to a multiple, which must fit. */
+/* The number of pieces of `size` > 0 that hold n; and n rounded up to a multiple, which must fit in size_t. */
 static inline size_t qkv_pieces(size_t n, size_t size) {
     return n / size + (n % size != 0);
 }
@@ -151,20 +153,21 @@ void *qkv_reallocate(struct qkv_context *ctx, void *block, size_t count, size_t 
 char *qkv_copy_string(struct qkv_context *ctx, const char *s);
 char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n);
 
-/* A growable byte buffer (struct qkv_buffer of qkv/support.h). Start it with {0}; data is kept zero-terminated one past size once
- * anything was appended. */
+/* A growable byte buffer (struct qkv_buffer of qkv/support.h), {0} at first. After the first append its data has a zero
+ * behind the last byte. */
 enum qkv_status qkv_buffer_append(struct qkv_context *ctx, struct qkv_buffer *b, const void *data, size_t n);
 enum qkv_status qkv_buffer_print(struct qkv_context *ctx, struct qkv_buffer *b, const char *format, ...)
     QKV_PRINTF(3, 4);
 void qkv_buffer_free(struct qkv_buffer *b);
 
-/* Room for `more` items of `size` bytes behind the first `count` of a growing list: the block itself, where its capacity is enough,
- * or a larger one, whose capacity has at least doubled. NULL with the sentence recorded: the list is as it was. */
+/* Room for `more` items of `size` bytes after the first `count` of a growing list. Returns the block itself if its
+ * capacity is enough, else a larger block of at least twice the capacity; NULL with the sentence recorded, and the list
+ * is unchanged. */
 void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size_t count, size_t more, size_t size);
 
-/* Whether a text matches a pattern: * stands for any characters, ? for one (texts.c). */
+/* Whether a text matches a pattern: * matches any characters, ? matches one (texts.c). */
 bool qkv_text_matches(const char *text, const char *pattern);
-/* A growable list of texts that it owns (texts.c). Start it with {0}; adding copies. */
+/* A growable list that owns its texts (texts.c), {0} at first; adding copies. */
 struct qkv_texts {
     char **items;
     size_t count, capacity;
@@ -174,21 +177,23 @@ enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, c
 enum qkv_status qkv_texts_print(struct qkv_context *ctx, struct qkv_texts *list, const char *format, va_list arguments)
     QKV_PRINTF(3, 0);
 void qkv_texts_free(struct qkv_texts *list);
-/* Adds the absolute paths of what `count` names stand for, up to one that is NULL (list_files.c): a file for itself, a folder for
- * its regular files sorted by the bytes of their names. Hidden files are left out; what else is in a folder gets a note, where
- * there is a place for notes. A folder without files fails; whether others can be read shows when they are. */
+/* Adds the absolute paths of the files that `count` names mean, up to a name that is NULL (list_files.c). A file means
+ * itself; a folder means its regular files, sorted by the bytes of their names. Hidden files are left out. Other
+ * entries of a folder get a line in `notes`, which may be NULL. A folder without files fails. Whether the files can be
+ * read is not checked. */
 enum qkv_status qkv_list_files(struct qkv_context *ctx, const char *const *names, size_t count, struct qkv_texts *paths,
                                struct qkv_texts *notes);
 
-/* ---- arenas (arena.c) ----------------------------------------------------------------------------------------
- * One mapping, which is refused where there is not as much memory (qkv_memory_check), handed out front to back in 64-byte aligned pieces and taken back as a whole or to a mark.
- * A measuring arena hands out made-up addresses and only counts: run a plan on it with ctx->dry set, and `peak` is the
- * exact memory that the plan needs. Nobody may touch what it hands out. */
+/* ---- arenas (arena.c) ------------------------------------------------------------------------------------------
+ * An arena is one mapping. It is handed out front to back in 64-byte aligned pieces, and released as a whole or back to
+ * a mark. Creating one is refused if there is not as much memory (qkv_memory_check).
+ * A measuring arena hands out addresses that nobody may touch, and only counts: run a plan on it with ctx->dry set, and
+ * `peak` is the exact memory that the plan needs. */
 struct qkv_arena {
     struct qkv_context *ctx;
     unsigned char *base;
     size_t capacity, used, peak;
-    size_t discarded; /* bytes of pieces whose memory went back */
+    size_t discarded; /* bytes of pieces that qkv_arena_discard freed */
     bool measuring;
     const char *what; /* for messages: "parameters", "one step" */
 };
@@ -198,73 +203,75 @@ void qkv_arena_free(struct qkv_arena *arena);
 /* count × size bytes, 64-byte aligned, not zeroed; NULL with the sentence recorded when they do not fit.
  * count × size = 0 gives a valid address too. */
 void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
-/* Gives the memory of a piece of so many bytes back, all but what shares pages with others; it is not to be touched again. */
+/* Frees the memory of a piece of `bytes` bytes, except pages that it shares with other pieces. The piece is not touched
+ * again. */
 void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
-/* What plan(argument) takes of `arena`, by a dry run (ctx->dry) in which the arena only counts; *bytes becomes at least that.
- * Afterwards the arena is as it was. `what` is for messages. */
+/* Sets *bytes to the memory that plan(argument) takes of `arena`, or leaves it if it is larger. The plan runs dry
+ * (ctx->dry), and the arena only counts; afterwards the arena is as before. `what` is for messages. */
 typedef enum qkv_status qkv_plan_body(void *argument);
 enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,
                          void *argument, size_t *bytes);
-/* Empties an arena, {0} or not, that has room for `bytes`; one that has not is replaced. */
+/* Empties an arena, and replaces it by a larger one if it has no room for `bytes`. The arena may be {0}. */
 enum qkv_status qkv_arena_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what);
 /* The context's own arena, empty, with room for `bytes`: replaced by a larger one when a call needs more. */
 enum qkv_status qkv_workspace(struct qkv_context *ctx, size_t bytes, struct qkv_arena **out);
 void qkv_workspace_free(struct qkv_context *ctx);
 
-/* ---- memory that is left (available.c) ---------------------------------------------------------------------------
- * Where the system tells about memory. */
+/* ---- memory that is left (available.c) -------------------------------------------------------------------------
+ * The files that say how much memory there is. */
 struct qkv_memory_files {
     const char *meminfo, *membership, *mount, *process; /* /proc/meminfo, /proc/self/cgroup, /sys/fs/cgroup, …/statm */
 };
-/* What the machine and the control groups (v1 and v2, all ancestors) leave to this process; UINT64_MAX where nothing is
- * told. NULL: the system's own files. */
+/* The memory that the machine and the control groups (v1 and v2, all ancestors) leave to this process; UINT64_MAX if no
+ * file says it. NULL: the system's own files. */
 struct qkv_memory_left qkv_memory_physical(const struct qkv_memory_files *files);
-/* Refuses (QKV_MEMORY) what needs more bytes than they, RLIMIT_AS and RLIMIT_DATA leave, unless ctx->ignore_memory. `what`
- * begins the sentence: "training"; `help` says what would need less: "a smaller batch"; NULL: nothing known. */
+/* Refuses (QKV_MEMORY) a need of more bytes than the machine, the groups, RLIMIT_AS and RLIMIT_DATA leave, unless
+ * ctx->ignore_memory. `what` begins the sentence: "training"; `help` says what would need less: "a smaller batch";
+ * NULL: nothing is known. */
 enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const char *what, const char *help);
 
 /* The bytes of all arenas of this process, used or not. */
 size_t qkv_arena_total(void);
-/* Tells that an arena of so many bytes was made, or freed. */
+/* Counts an arena of `bytes` bytes that was made, or freed. */
 void qkv_arena_count(size_t bytes, bool made);
 
-/* ---- parallel ranges (parallel.c) ----------------------------------------------------------------------------
- * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is
- * in [0, ctx->threads) and picks per-thread scratch. Items are handed out as threads come free, so what an item
- * computes may depend on `item` only: then every thread count gives the same bits. Does nothing when ctx->dry.
- * Bodies must not fail, allocate, or call qkv_parallel. */
+/* ---- parallel ranges (parallel.c) ------------------------------------------------------------------------------
+ * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is in
+ * [0, ctx->threads) and selects per-thread scratch. Threads take items as they come free, so the result of an item may
+ * depend on `item` only: then every number of threads gives the same bits. Does nothing if ctx->dry. Bodies must not
+ * fail, allocate, or call qkv_parallel. */
 typedef void qkv_body(void *argument, size_t item, int thread);
 void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument);
-/* The same for a range cut into pieces of `grain` elements: body(argument, begin, end, thread). */
+/* The same for [0, count) cut into ranges of `grain` elements: body(argument, begin, end, thread). */
 typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread);
 void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
-/* The threads beside the caller's (team.c). Sees that there are `threads` with the caller's, and returns how many there
- * are: fewer where the system makes no more. qkv_context_create starts those of a context; a context that was given
- * more since, or whose process is a forked child, starts them with its next loop. */
+/* Starts threads until the context has `threads` with the caller's, and returns how many it has: fewer if the system
+ * refuses more (team.c). qkv_context_create starts the threads of a context. If it was given more threads since, or the
+ * process is a forked child, the next loop starts them. */
 int qkv_team_start(struct qkv_context *ctx, int threads);
-/* Ends them. */
+/* Ends the threads. */
 void qkv_team_free(struct qkv_context *ctx);
-/* qkv_parallel for more than one item. False: none was done, as no thread would help. */
+/* qkv_parallel for more than one item. False: no item was done, because the context has no other thread. */
 bool qkv_team_run(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument);
 /* How many CPUs this process may run on (affinity and cgroup quota respected), at least 1. */
 int qkv_cpu_count(void);
 /* The CPUs that the cgroup quotas (v1 and v2) of the groups listed in `membership` ("/proc/self/cgroup") allow, rounded
  * up, with the hierarchy mounted at `mount` ("/sys/fs/cgroup"); INT32_MAX without a quota. */
 int32_t qkv_cgroup_cpus(const char *membership, const char *mount);
-/* Calls visit(user, folder, v2) for the groups of a process and all groups that hold them, of the v2 hierarchy and of the v1
- * one of that controller (cgroup.c). */
+/* Calls visit(user, folder, v2) for the groups of a process and all their ancestors: those of the v2 hierarchy, and
+ * those of the v1 hierarchy of `controller` (cgroup.c). */
 typedef void qkv_cgroup_visit(void *user, const char *folder, bool v2);
 void qkv_cgroup_walk(const char *membership, const char *mount, const char *controller, qkv_cgroup_visit *visit,
                      void *user);
-/* Bytes of the first CPU's data cache of that level (1 to 3), of its last one for level 0; 0 where the system does not tell
+/* The bytes of the first CPU's data cache of a level (1 to 3; 0: its last level); 0 if the system does not say
  * (cache.c). */
 size_t qkv_cache_bytes(int level);
 
-/* ---- random numbers (random.c) -------------------------------------------------------------------------------
- * Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a pure function
- * of key and counter, so any element of a dropout mask can be made again, in any order, on any thread. */
+/* ---- random numbers (random.c) ---------------------------------------------------------------------------------
+ * Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a pure function of
+ * key and counter, so any element of a dropout mask can be computed again, in any order, on any thread. */
 void qkv_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]);
 
 struct qkv_random {
@@ -278,37 +285,38 @@ double qkv_random_uniform(struct qkv_random *random);                 /* [0, 1) 
 double qkv_random_normal(struct qkv_random *random);                  /* mean 0, deviation 1 (Box–Muller) */
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform in [0, bound), without bias */
 
-/* ---- numbers as text (real.c) -------------------------------------------------------------------------------
+/* ---- numbers as text (real.c) ----------------------------------------------------------------------------------
  * The shortest decimal that reads back as x, with a point in every locale; returns `text`. */
 #define QKV_REAL_TEXT 40
 const char *qkv_real_text(char text[QKV_REAL_TEXT], double x);
-/* Reads a finite number written in full, with a point in every locale. */
+/* Reads a finite number, with a point in every locale; false if the text is anything else. */
 bool qkv_real_parse(const char *text, double *x);
 
-/* ---- how far apart two names are (edit.c; qkv_edit_distance and qkv_closest_name are public) ----------------------
- * The edits that make one of the other, where '-' and '_' are one character and two neighbours may be swapped; SIZE_MAX where one is longer than any of
- * ours. */
+/* ---- distance of two names (edit.c; qkv_edit_distance and qkv_closest_name are public) -------------------------
+ * The number of edits that turn one name into the other, where '-' and '_' are the same character and two neighbours
+ * may be swapped; SIZE_MAX if a name is longer than any of qkv's. */
 size_t qkv_name_distance(const char *a, const char *b);
 
-/* ---- files (file.c, replace.c) -------------------------------------------------------------------------------
- * Reading copies bytes into memory, so a file that another program shortens meanwhile gives a sentence and no signal; only
- * tensors are mapped. Writing goes to a temporary neighbour that replaces the old file only when it is whole and on disk,
- * so a crash, a kill or a full disk at any moment leaves either the old file or the new one. */
+/* ---- files (file.c, replace.c) ---------------------------------------------------------------------------------
+ * Reading copies bytes into memory, so a file that another program shortens meanwhile is an error with a sentence and
+ * not a signal; only tensors are mapped. Writing goes to a temporary file in the same folder. It replaces the old file
+ * only when it is complete and on disk, so after a crash, a kill or a full disk either the old file or the new one is
+ * there. */
 
-/* A regular file that is open for reading; {0} is none. Threads may read the same one. */
+/* A regular file that is open for reading; {0} is none. Several threads may read it. */
 struct qkv_file {
     struct qkv_context *ctx;
     const char *path; /* for messages; the caller's */
-    size_t size;      /* bytes, as it was opened */
+    size_t size;      /* bytes, when it was opened */
     int descriptor;
     bool open;
 };
-/* Opens a file. Folders, pipes and devices are refused, without waiting for anybody (QKV_FILE). */
+/* Opens a file. Folders, pipes and devices are refused without waiting for them (QKV_FILE). */
 enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct qkv_file *file);
-/* Copies `n` bytes from byte `offset` on; they must lie within file->size. QKV_FILE when the file cannot be read, or has
+/* Copies `n` bytes from byte `offset` on; they must be within file->size. QKV_FILE if the file cannot be read, or has
  * become shorter. */
 enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *out, size_t n);
-/* QKV_FILE when the file has become shorter than it was opened. */
+/* QKV_FILE if the file has become shorter since it was opened. */
 enum qkv_status qkv_file_check(const struct qkv_file *file);
 void qkv_file_close(struct qkv_file *file); /* harmless on {0} */
 
@@ -321,8 +329,8 @@ struct qkv_map {               /* all bytes of a file */
 enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error);
 /* A copy of a whole file in memory. */
 enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
-/* The file itself; the mapping stays when the file is closed. Who uses it when another program has made it shorter is killed by
- * SIGBUS: qkv_file_check comes before. */
+/* Maps the file itself; the mapping stays when the file is closed. Call qkv_file_check before each use: after another
+ * program has made the file shorter, reading the mapping kills the process (SIGBUS). */
 enum qkv_status qkv_file_map(const struct qkv_file *file, struct qkv_map *map);
 void qkv_unmap_file(struct qkv_map *map);
 
@@ -337,59 +345,66 @@ enum qkv_status qkv_replace_write(struct qkv_replace *replace, const void *data,
  * the disk breaks at the very last step, naming the folder, may the new file be in place already). */
 enum qkv_status qkv_replace_commit(struct qkv_replace *replace);
 void qkv_replace_cancel(struct qkv_replace *replace); /* harmless after a commit */
-/* Sets *out to the path without symbolic links as its last part (a link may point to nothing yet), a heap string. */
+/* Sets *out to a heap string: the path with its last part resolved, if that is a symbolic link. The link's target need
+ * not exist. */
 enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char **out);
-/* All of it in one call. */
+/* Opens, writes `n` bytes and commits. */
 enum qkv_status qkv_write_file(struct qkv_context *ctx, const char *path, const void *data, size_t n);
-/* A folder that is written whole beside an old one (replace_folder.c): write into `temporary`, then commit or cancel.
- * What the old folder has besides goes into the new one. A folder that cannot change places must be empty. */
+/* A folder that is written as a whole and then replaces an old one (replace_folder.c): write into `temporary`, then
+ * commit or cancel. Files of the old folder that the new one lacks move into the new one. A folder that cannot be
+ * renamed must be empty. */
 struct qkv_replace_folder {
     struct qkv_context *ctx;
-    char *shown, *path, *temporary; /* as it was given; links followed; NULL: none is there any more */
+    char *shown, *path, *temporary; /* as the caller gave it; with links resolved; NULL: there is none any more */
     int lock;
-    bool exists, inside; /* there was one before; the temporary is in it */
+    bool exists, inside; /* an old folder exists; the temporary is inside it */
     dev_t device;
 };
 enum qkv_status qkv_replace_folder_begin(struct qkv_context *ctx, const char *path, struct qkv_replace_folder *replace);
 enum qkv_status qkv_replace_folder_commit(struct qkv_replace_folder *replace);
-/* Leaves what was before; a sentence about a file in `temporary` names it where it would have been. */
+/* Removes `temporary` and leaves the old folder. If the failure sentence names a file in `temporary`, it now names the
+ * file's place in `path`. */
 void qkv_replace_folder_cancel(struct qkv_replace_folder *replace);
 /* Makes a folder and its missing parents. Existing folders are fine. */
 enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path);
 /* folder + "/" + name as a heap string, or NULL with the sentence recorded. */
 char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *name);
 bool qkv_file_exists(const char *path);
-/* Whether something is there that is no regular file, links followed: a folder, pipe or device. */
+/* Whether the path, with links followed, is something other than a regular file: a folder, pipe or device. */
 bool qkv_is_special(const char *path);
-/* Locks a folder until the descriptor in *lock is closed, or the process ends. QKV_FILE when another process holds it:
- * "FOLDER: <who>; wait for it or choose another folder". Where the file system knows no locks *lock is -1. */
+/* Locks a folder until the descriptor in *lock is closed, or the process ends. QKV_FILE if another process holds the
+ * lock: "FOLDER: <who>; wait for it or choose another folder". If the file system has no locks *lock is -1. */
 enum qkv_status qkv_lock_folder(struct qkv_context *ctx, const char *folder, const char *who, int *lock);
-/* The same where what cannot be looked at must not pass for missing: fails with the system's reason. */
+/* Sets *found to whether the path exists. Fails with the system's reason if that cannot be known. */
 enum qkv_status qkv_file_find(struct qkv_context *ctx, const char *path, bool *found);
-/* The encoding whose byte order mark begins the data, "UTF-8", "UTF-16" or "UTF-32"; NULL: none (byte_order.c). */
+/* The encoding whose byte order mark begins the data: "UTF-8", "UTF-16" or "UTF-32"; NULL: none (byte_order.c). */
 const char *qkv_byte_order_mark(const void *data, size_t size);
-/* Refuses data that begins with one (QKV_FORMAT): "<name> begins with a byte order mark (BOM) of UTF-16; …". */
+/* Refuses data that begins with a byte order mark (QKV_FORMAT): "<name> begins with a byte order mark (BOM) of UTF-16;
+ * …". */
 enum qkv_status qkv_byte_order_mark_refuse(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 
-/* ---- points in time (clock.c) ------------------------------------------------------------------------------------ */
+/* ---- points in time (clock.c) ---------------------------------------------------------------------------------- */
 
 #define QKV_UTC_TEXT 32
-/* "2024-05-01T12:00:00Z" (ISO 8601) for seconds since 1970; returns `text`. And back: false for what is not such a text. */
+/* "2024-05-01T12:00:00Z" (ISO 8601) for seconds since 1970; returns `text`. The other one reads such a text; false for
+ * any other text. */
 const char *qkv_utc_text(char text[QKV_UTC_TEXT], int64_t seconds);
 bool qkv_utc_parse(const char *text, int64_t *seconds);
 
-/* ---- hash (hash.c) ----------------------------------------------------------------------------------------------
- * FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, no protection against malice. */
+/* ---- hash (hash.c) ---------------------------------------------------------------------------------------------
+ * FNV-1a (Fowler, Noll, Vo), 64 bits, continued from `hash`: tells texts apart, but does not protect against
+ * forgery. */
 #define QKV_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t qkv_hash(uint64_t hash, const void *data, size_t n);
-/* Of `head` and the lines of a text (NULL: none), sorted by their bytes, each with its line end. The text is cut up. */
+/* The hash of `head` and the lines of a text (NULL: none), sorted by their bytes, each with its line end. The text is
+ * modified. */
 enum qkv_status qkv_hash_lines(struct qkv_context *ctx, const char *head, char *text, uint64_t *hash);
 
-/* ---- element types (dtype.c) ---------------------------------------------------------------------------------- */
+/* ---- element types (dtype.c) ----------------------------------------------------------------------------------- */
 size_t qkv_dtype_size(enum qkv_dtype dtype); /* bytes an element, 0 for an invalid type */
-/* Converts n elements; the source may be unaligned. Integers to float round to nearest; float to bf16 and f16 rounds to
- * nearest even and keeps NaN a NaN; float to an integer rounds to nearest even and stays in range, NaN becomes 0; to bool,
- * all but 0 is true. */
+/* Converts n elements; the source may be unaligned. Integers are rounded to the nearest float. Floats are rounded to
+ * bf16, f16 and integers to nearest even; a NaN stays a NaN, or becomes the integer 0; integers are clamped to their
+ * range. Every float but 0 is true. */
 void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n);
 void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n);
 

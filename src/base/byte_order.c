@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-/* UTF-32 before UTF-16, whose mark is the beginning of it. */
+/* UTF-32 before UTF-16: the mark of UTF-16 is the beginning of the mark of UTF-32. */
 static const struct byte_order_mark {
     const char *encoding, *bytes;
     size_t size;

@@ -19,7 +19,7 @@ static bool read_entry(int index, const char *name, char *text, size_t size) {
     return read;
 }
 
-/* "512K", "32768K", "1M"; 0 for what is no size. */
+/* "512K", "32768K", "1M"; 0 for a text that is no size. */
 static size_t parse_size(const char *text) {
     char *end;
     unsigned long long number = strtoull(text, &end, 10);
@@ -27,7 +27,7 @@ static size_t parse_size(const char *text) {
     return end > text && number < SIZE_MAX && qkv_multiply((size_t)number, unit, &bytes) ? bytes : 0;
 }
 
-/* Of `level` in sysfs; of the highest level where that is 0. */
+/* The cache of a level in sysfs; of the highest level if `level` is 0. */
 static size_t from_sysfs(int level) {
     char text[64];
     size_t bytes = 0;

@@ -1,10 +1,10 @@
-/* cgroup: the groups that a process is in (v1 and v2), and the quotas of CPU time that they have. */
+/* cgroup: the control groups of a process (v1 and v2), and their quotas of CPU time. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
-/* Whether `name` is among v1 controllers "cpu,cpuacct". */
+/* Whether `name` is in the list of v1 controllers "cpu,cpuacct". */
 static bool cgroup_controls(const char *list, const char *name) {
     for (size_t size = strlen(name);;) {
         size_t n = strcspn(list, ",");
@@ -14,7 +14,7 @@ static bool cgroup_controls(const char *list, const char *name) {
     }
 }
 
-/* A group and all groups that hold it. In a container the group's path may not exist below the mount, but its own group is
+/* A group and all its ancestors. In a container the group's path may not exist below the mount: then its own group is
  * mounted there as the root, where the walk ends. */
 static void cgroup_ancestors(const char *mount, const char *group, bool v2, qkv_cgroup_visit *visit, void *user) {
     char folder[4096];
@@ -48,8 +48,8 @@ void qkv_cgroup_walk(const char *membership, const char *mount, const char *cont
     fclose(file);
 }
 
-/* Reads "QUOTA PERIOD" (cgroup v2; QUOTA may be "max"), or QUOTA and PERIOD from two files (v1; QUOTA may be -1). Lowers
- * `user` to the CPUs that the quota amounts to, rounded up. */
+/* Reads "QUOTA PERIOD" (cgroup v2; QUOTA may be "max"), or QUOTA and PERIOD from two files (v1; QUOTA may be -1).
+ * Lowers *user to the CPUs of the quota, rounded up. */
 static void cgroup_quota(void *user, const char *folder, bool v2) {
     static const char *const names[2][2] = {{"cpu.cfs_quota_us", "cpu.cfs_period_us"}, {"cpu.max", NULL}};
     char path[4096 + 32], text[64];

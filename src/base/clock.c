@@ -1,4 +1,5 @@
-/* clock: seconds of a clock that never goes back (POSIX, CLOCK_MONOTONIC), and points in time as text (ISO 8601, UTC). */
+/* clock: seconds of a clock that never goes back (POSIX, CLOCK_MONOTONIC), and points in time as text (ISO 8601,
+ * UTC). */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -24,7 +25,8 @@ bool qkv_utc_parse(const char *text, int64_t *seconds) {
     if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &year, &month, &day, &hour, &minute, &second, &end) != 6 || !end ||
         text[end] || month < 1 || month > 12)
         return false;
-    /* Days since 1970 of the Gregorian calendar, with years that begin in March, so that leap days come last. */
+    /* Days since 1970 of the Gregorian calendar. The year begins in March here, so that the leap day is its last
+     * day. */
     const int64_t y = year - (month <= 2), m = (month + 9) % 12;
     const int64_t days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468;
     *seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;

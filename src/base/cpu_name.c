@@ -1,4 +1,4 @@
-/* cpu_name: what the system calls the processor. */
+/* cpu_name: the system's name of the processor. */
 #include <string.h>
 
 #include <sys/utsname.h>

@@ -1,5 +1,6 @@
 /* dtype: sizes of element types and their conversion to and from float, element by element, from unaligned memory.
- * f16 is IEEE 754 binary16; bf16 is the upper half of a binary32; f8_e4m3 is OFP8 E4M3 (2023), whose largest number is 448. */
+ * f16 is IEEE 754 binary16; bf16 is the upper half of a binary32; f8_e4m3 is OFP8 E4M3 (2023), whose largest number
+ * is 448. */
 #include <math.h>
 #include <string.h>
 
@@ -43,8 +44,8 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
-/* The exponent's bias changes from 15 to 127 by an integer addition; infinities and NaN need it twice, and subnormals
- * are put in order by a subtraction that is exact. Selections instead of branches, so that loops become vectors. */
+/* An integer addition changes the exponent's bias from 15 to 127; infinities and NaN need it twice, and an exact
+ * subtraction normalizes subnormals. Selections instead of branches let the compiler vectorize loops. */
 static float from_f16(uint16_t half) {
     uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13, exponent = magnitude & 0x0f800000;
     uint32_t normal = magnitude + ((127u - 15u) << 23), special = normal + ((128u - 16u) << 23);
@@ -57,8 +58,9 @@ static uint16_t to_f16(float x) {
     uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     uint32_t half;
     if (magnitude > 0x7f800000) {
-        half = 0x7e00 | (magnitude >> 13 & 0x3ff); /* quiet, with what fits of the payload */
-    } else if (magnitude >= 0x47800000) {          /* 2^16 and more; what rounds up to it carries over below */
+        half = 0x7e00 | (magnitude >> 13 & 0x3ff); /* quiet, with the upper bits of the payload */
+        /* 2^16 and more; smaller values that round up to it carry over below */
+    } else if (magnitude >= 0x47800000) {
         half = 0x7c00;
     } else if (magnitude < 0x38800000) { /* below 2^-14: adding 2^-1 makes the float unit round at 2^-24 */
         half = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000;
@@ -86,11 +88,11 @@ static float from_f8_e4m3(uint8_t byte) {
     return float_of(bits | sign);
 }
 
-/* What is too large is NaN. */
+/* Values that are too large become NaN. */
 static uint8_t to_f8_e4m3(float x) {
     const uint32_t bits = bits_of(x), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
     uint32_t byte;
-    if (magnitude >= 0x43f00000) { /* 480, where the next number would be */
+    if (magnitude >= 0x43f00000) { /* 480, the number after 448 if there were one */
         byte = 0x7f;
     } else if (magnitude < 0x3c800000) { /* below 2^-6: adding 2^14 makes the float unit round at 2^-9 */
         byte = bits_of(float_of(magnitude) + 0x1p14f) - bits_of(0x1p14f);
@@ -101,7 +103,7 @@ static uint8_t to_f8_e4m3(float x) {
     return (uint8_t)(sign | byte);
 }
 
-/* The nearest integer (ties to even) within [low, high]; 0 for NaN. The bounds are compared as floats, of which every one
+/* The nearest integer (ties to even) within [low, high]; 0 for NaN. The bounds are compared as floats: every float
  * strictly between them converts safely. */
 static int64_t to_signed(float x, int64_t low, int64_t high) {
     if (isnan(x)) return 0;
@@ -234,7 +236,7 @@ void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n) 
     }
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------------------------- */
 
 size_t qkv_array_elements(const struct qkv_array *array) {
     if (!array) return 0;

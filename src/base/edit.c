@@ -1,13 +1,14 @@
-/* edit: the fewest insertions, deletions and substitutions that make one sequence of another (Levenshtein 1966), by the table of
- * Wagner & Fischer (1974) of which the latest rows are kept; of names, swaps of neighbours too (optimal string alignment). */
+/* edit: the fewest insertions, deletions and substitutions that turn one sequence into another (Levenshtein 1966), by
+ * the table of Wagner & Fischer (1974), of which only the latest rows are stored. For names, a swap of neighbours is
+ * one edit too (optimal string alignment). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
-enum { EDIT_NAME = 40 }; /* longer names are near none */
+enum { EDIT_NAME = 40 }; /* longer names are not compared */
 
-/* What both have at the front and at the end costs nothing and is left out; `rows` has 3 × (m + 1) places. */
+/* The common prefix and suffix cost nothing and are skipped; `rows` has 3 × (m + 1) elements. */
 static size_t edit_table(const int32_t *a, size_t n, const int32_t *b, size_t m, bool swaps, size_t *rows) {
     size_t *row = rows, *above = rows + m + 1, *second = rows + 2 * (m + 1);
     for (size_t j = 0; j <= m; j++) row[j] = j;
@@ -32,7 +33,7 @@ size_t qkv_edit_distance(const int32_t *a, size_t n, const int32_t *b, size_t m)
     }
     for (; n && m && a[n - 1] == b[m - 1]; n--, m--) {
     }
-    if (n < m) return qkv_edit_distance(b, m, a, n); /* the row is the shorter one */
+    if (n < m) return qkv_edit_distance(b, m, a, n); /* the table's rows have the length of the shorter one */
     if (m == 0) return n;
     size_t *rows = qkv_allocate(NULL, m + 1, 3 * sizeof *rows);
     if (!rows) return SIZE_MAX;

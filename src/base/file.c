@@ -1,4 +1,4 @@
-/* file: files that are read, folders and paths, and the sentence for what the system refuses. Writing is in replace.c. */
+/* file: reading files, folders and paths, and the sentences for errors of the system. Writing is in replace.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-/* What to do about an error of the system, "" where its name says it all. */
+/* The remedy for an error of the system; "" if its name says enough. */
 static const char *way_out(int error) {
     switch (error) {
     case ENOENT:
@@ -43,7 +43,7 @@ enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const 
                     way_out(error));
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status file_look(struct qkv_file *file) {
     struct stat info;
@@ -60,7 +60,7 @@ static enum qkv_status file_look(struct qkv_file *file) {
 
 enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct qkv_file *file) {
     *file = (struct qkv_file){.ctx = ctx, .path = path};
-    /* O_NONBLOCK: opening a pipe that nobody writes to must not wait for ever. */
+    /* O_NONBLOCK: opening a pipe without a writer must not block. */
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file->descriptor < 0) return qkv_fail_file(ctx, "read", path, errno);
     file->open = true;
@@ -101,7 +101,7 @@ void qkv_file_close(struct qkv_file *file) {
     *file = (struct qkv_file){0};
 }
 
-/* Smaller files are not worth a look at what memory is left. */
+/* Smaller files are not checked against the memory that is left. */
 #define CHECKED ((size_t)4 << 20)
 
 enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
@@ -139,13 +139,13 @@ void qkv_unmap_file(struct qkv_map *map) {
     *map = (struct qkv_map){0};
 }
 
-/* ---- folders and paths ---------------------------------------------------------------------------------------------- */
+/* ---- folders and paths ----------------------------------------------------------------------------------------- */
 
 static enum qkv_status make_one_folder(struct qkv_context *ctx, const char *path) {
     if (mkdir(path, 0777) == 0) return QKV_OK;
     int error = errno;
     struct stat info;
-    if (stat(path, &info) == 0) { /* before all else: parents that exist may refuse with EROFS or EACCES too */
+    if (stat(path, &info) == 0) { /* first of all: mkdir of a parent that exists may fail with EROFS or EACCES */
         if (S_ISDIR(info.st_mode)) return QKV_OK;
         return qkv_fail(ctx, QKV_FILE, "cannot make the folder %s: a file has that name; choose another", path);
     }
@@ -198,7 +198,7 @@ enum qkv_status qkv_lock_folder(struct qkv_context *ctx, const char *folder, con
     *lock = -1;
     if (error == EWOULDBLOCK)
         return qkv_fail(ctx, QKV_FILE, "%s: %s; wait for it or choose another folder", folder, who);
-    bool unknown = error == ENOLCK || error == ENOTSUP || error == ENOSYS || error == EBADF; /* EBADF: NFS */
+    bool unknown = error == ENOLCK || error == ENOTSUP || error == ENOSYS || error == EBADF; /* EBADF: NFS returns it */
     return unknown ? QKV_OK : qkv_fail_file(ctx, "lock", folder, error);
 }
 

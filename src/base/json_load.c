@@ -1,4 +1,5 @@
-/* json_load: JSON by jansson, its errors in our words: its own name constants of its interface, which no user has. */
+/* json_load: JSON by jansson, with its errors in our words: jansson's name constants of its interface, which no user
+ * knows. */
 #include "base/json_load.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 enum { DEEPEST = 128 };
 
-/* What is wrong at a place. Most texts of jansson are plain and quote the file; the others are replaced. */
+/* The cause of an error. Most texts of jansson are plain and quote the file; the others are replaced. */
 static const char *json_load_cause(const json_error_t *error) {
     switch (json_error_code(error)) {
     case json_error_null_character:
@@ -26,8 +27,8 @@ static enum qkv_status json_load_fail(struct qkv_context *ctx, const struct qkv_
                     text->help ? text->help : "");
 }
 
-/* Whether objects and lists are nested deeper than DEEPEST, which no file is that means something: jansson reads,
- * copies and prints them by calling itself, with up to 300 bytes of the stack for each, and has a limit of 2,048. */
+/* Whether objects and lists are nested deeper than DEEPEST; no useful file is. jansson reads, copies and prints them by
+ * recursion, with up to 300 bytes of the stack for each level, and its own limit is 2,048. */
 static bool json_load_is_deep(const char *text, size_t size) {
     size_t depth = 0;
     bool quoted = false;
@@ -47,9 +48,9 @@ static bool json_load_is_deep(const char *text, size_t size) {
     return false;
 }
 
-/* ---- integers of any size -------------------------------------------------------------------------------------------- */
+/* ---- integers of any size -------------------------------------------------------------------------------------- */
 
-/* Whether a number is an integer that 64 bits do not hold. */
+/* Whether a number is an integer that does not fit in 64 bits. */
 static bool json_load_is_large(const char *number, size_t size) {
     const size_t sign = size && *number == '-';
     const char *most = sign ? "9223372036854775808" : "9223372036854775807";
@@ -58,7 +59,8 @@ static bool json_load_is_large(const char *number, size_t size) {
     return size - sign > 19 || (size - sign == 19 && memcmp(number + sign, most, 19) > 0);
 }
 
-/* A copy in which such integers are reals: Python writes 1e30 as an integer (model_max_length), and so do files of its programs. */
+/* Reads a copy of the text in which such integers are reals: Python programs write 1e30 as an integer
+ * (model_max_length). */
 static json_t *json_load_large(struct qkv_context *ctx, const struct qkv_json_text *text, json_error_t *error) {
     static const char signs[] = "+-.0123456789Ee";
     const char *s = text->data;

@@ -1,5 +1,5 @@
-/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. Without a writer nothing is written; a
- * key that is NULL is empty, and a value that is NULL is null. */
+/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. A writer that is NULL writes nothing;
+ * a key that is NULL is "", and a value that is NULL is null. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void json_writer_put(struct qkv_json *j, const void *data, size_t n) {
     if (!j->status && j->file && j->text.size >= FLUSH) json_writer_pass_on(j);
 }
 
-/* Begins the line that was asked for; false if none was. */
+/* Begins the line that qkv_json_line requested; false if there was no request. */
 static bool json_writer_break(struct qkv_json *j) {
     static const char spaces[] = "                ";
     if (!j || j->indent == 0) return false;
@@ -64,7 +64,7 @@ static bool is_separator(const char *text, size_t n) { /* U+2028, U+2029 */
     return n == 3 && (!memcmp(text, "\xE2\x80\xA8", 3) || !memcmp(text, "\xE2\x80\xA9", 3));
 }
 
-/* The escape of a character of n bytes (0: a byte that is none), "" where it stands for itself. */
+/* The escape of a character of n bytes (0: an invalid byte); "" if the character is written as it is. */
 static void json_writer_escape(char out[8], int style, const char *text, size_t n) {
     unsigned char c = (unsigned char)text[0];
     bool script = style & QKV_JSON_SCRIPT;
@@ -83,7 +83,7 @@ static void json_writer_escape(char out[8], int style, const char *text, size_t 
 
 static void json_writer_quote(struct qkv_json *j, const char *text, size_t size) {
     char escaped[8];
-    size_t plain = 0; /* where the characters that stand for themselves begin */
+    size_t plain = 0; /* start of the characters that are not escaped */
     json_writer_put(j, "\"", 1);
     for (size_t i = 0, n; i < size; i += n ? n : 1) {
         n = qkv_utf8_length(text + i, size - i);
@@ -121,7 +121,7 @@ void qkv_json_key_bytes(struct qkv_json *j, const char *key, size_t size) {
     j->more = false;
 }
 
-/* A number as printf wrote it, which has a comma in some locales. */
+/* Writes a number as printf printed it, with a point for the comma of some locales. */
 static void json_writer_number(struct qkv_json *j, double x, char *text) {
     char *point = text + strspn(text, "-+0123456789");
     if (*point && *point != 'e') *point = '.';

@@ -1,4 +1,4 @@
-/* list_files: what names of files and folders stand for: the files themselves, in a fixed order. */
+/* list_files: expands names of files and folders to files, in a fixed order. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static int list_by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* An entry of a folder: a file is listed, anything else but a hidden one has a note. */
+/* A file of a folder is listed, a hidden entry is skipped, any other entry gets a note. */
 static enum qkv_status list_entry(struct qkv_context *ctx, const char *folder, const char *name,
                                   struct qkv_texts *paths, struct qkv_texts *notes) {
     struct stat info;

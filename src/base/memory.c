@@ -1,12 +1,13 @@
-/* memory: checked products and sums of sizes, heap blocks that record why there was none, growing lists, and a growable byte buffer. */
+/* memory: checked products and sums of sizes, heap blocks that record why they could not be allocated, growing lists,
+ * and a growable byte buffer. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
-enum { LIST_START = 8 }; /* items that a list has room for at first */
+enum { LIST_START = 8 }; /* capacity of a new list, in items */
 
-#define CHECKED ((size_t)16 << 20) /* blocks that grow by less are not worth a look at what memory is left */
+#define CHECKED ((size_t)16 << 20) /* blocks that grow by less are not checked against the memory that is left */
 
 bool qkv_multiply(size_t a, size_t b, size_t *out) {
     bool fits = a == 0 || b <= SIZE_MAX / a;
@@ -20,12 +21,13 @@ bool qkv_add_size(size_t a, size_t b, size_t *out) {
     return fits;
 }
 
-/* An object may not be larger than a difference of pointers can tell. */
+/* An object may not be larger than the largest difference of pointers. */
 static bool block_size(size_t count, size_t size, size_t *bytes) {
     return qkv_multiply(count, size, bytes) && *bytes <= PTRDIFF_MAX;
 }
 
-/* Whether there is memory for so much more: a machine gives addresses first, and ends a process that then uses them. */
+/* Whether there is memory for `more` bytes: malloc hands out addresses without memory, and the system kills a process
+ * that then uses them. */
 static bool block_fits(struct qkv_context *ctx, size_t more) {
     return more < CHECKED || !qkv_memory_check(ctx, more, "one block of memory", NULL);
 }
@@ -35,7 +37,7 @@ void *qkv_allocate(struct qkv_context *ctx, size_t count, size_t size) {
     void *block = block_size(count, size, &bytes) ? calloc(bytes ? bytes : 1, 1) : NULL;
     if (!block) qkv_fail_memory(ctx, bytes, NULL);
     if (!block || block_fits(ctx, bytes)) return block;
-    free(block); /* only addresses so far: nobody has used it */
+    free(block); /* only addresses so far: nothing was written to it */
     return NULL;
 }
 
@@ -60,11 +62,11 @@ char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n) {
     return copy;
 }
 
-/* Whether there is memory for a quarter more than a list needs now: addresses that it has besides take none before they
- * are used. */
+/* Whether there is memory for 5/4 of what a list needs now. The rest of its capacity takes no memory until it is
+ * used. */
 static bool list_fits(struct qkv_context *ctx, size_t capacity, size_t need, size_t size) {
     size_t more = need - qkv_min(capacity, need) + need / 4;
-    return !qkv_multiply(more, size, &more) || block_fits(ctx, more); /* one that is too large fails by itself */
+    return !qkv_multiply(more, size, &more) || block_fits(ctx, more); /* a size that overflows fails at allocation */
 }
 
 void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size_t count, size_t more, size_t size) {
@@ -82,7 +84,7 @@ void *qkv_list_room(struct qkv_context *ctx, void *items, size_t *capacity, size
     return grown;
 }
 
-/* Makes room for n more bytes and the terminating zero, at least doubling so that n appends cost O(n). */
+/* Reserves n more bytes and the terminating zero. At least doubles the capacity, so that n appends cost O(n). */
 static enum qkv_status buffer_reserve(struct qkv_context *ctx, struct qkv_buffer *b, size_t n) {
     size_t more;
     if (!qkv_add_size(n, 1, &more)) return qkv_fail_memory(ctx, SIZE_MAX, "a buffer");

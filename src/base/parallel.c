@@ -1,4 +1,4 @@
-/* parallel: loops over items that the threads of a context share, and how many CPUs there are for them. */
+/* parallel: loops over items that the threads of a context share, and the number of CPUs for them. */
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static int online_cpus(void) {
 }
 
 static int affinity_cpus(void) {
-    /* The kernel refuses sets smaller than its own, of which the size is not told. */
+    /* The kernel refuses sets that are smaller than its own, and does not say how large that is. */
     for (int cpus = CPU_SETSIZE; cpus <= 1 << 20; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
         if (!set) break;

@@ -1,5 +1,5 @@
-/* random: Threefry-2x32-20 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3") and what
- * is drawn from it: uniform, normal (Box & Muller 1958) and bounded integers. */
+/* random: Threefry-2x32-20 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3") and its
+ * distributions: uniform, normal (Box & Muller 1958) and bounded integers. */
 #include <math.h>
 
 #include "base/base.h"
@@ -27,7 +27,7 @@ void qkv_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out
     out[1] = x1;
 }
 
-/* The key is the stream number enciphered under the seed, which is one to one for each seed: the streams of a seed never
+/* The key is the stream number enciphered under the seed. For each seed this is one to one, so streams of a seed never
  * share a key. */
 struct qkv_random qkv_random_start(uint64_t seed, uint64_t stream) {
     struct qkv_random random = {.counter = 0};
@@ -51,13 +51,13 @@ double qkv_random_uniform(struct qkv_random *random) {
 
 double qkv_random_normal(struct qkv_random *random) {
     const double two_pi = 6.283185307179586476925;
-    double radius = sqrt(-2.0 * log(1.0 - qkv_random_uniform(random))); /* of (0, 1]: the logarithm is finite */
+    double radius = sqrt(-2.0 * log(1.0 - qkv_random_uniform(random))); /* in (0, 1], so the logarithm is finite */
     return radius * cos(two_pi * qkv_random_uniform(random));
 }
 
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound) {
     if (bound == 0) return 0;
-    /* 2^64 mod bound: what is left when the other numbers fall evenly on all remainders */
+    /* 2^64 mod bound: so many numbers are rejected, and the others fall evenly on all remainders */
     uint64_t uneven = (UINT64_MAX - bound + 1) % bound, bits;
     do {
         bits = qkv_random_bits(random);

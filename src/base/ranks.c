@@ -1,4 +1,5 @@
-/* ranks: what ranks tell each other, over the communicator of a context. Without one there is nobody to tell. */
+/* ranks: communication between ranks, over the communicator of a context. Without a communicator there are no other
+ * ranks. */
 #include <string.h>
 
 #include "base/base.h"

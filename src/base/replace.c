@@ -1,7 +1,7 @@
-/* replace: a file is written beside the old one and takes its name when it is whole and on disk.
+/* replace: writes a file next to the old one and renames it over the old one when it is complete and on disk.
  *
- * The temporary is called .NAME.PID.N.tmp and locked (flock) for as long as its writer lives, so that the next writer of
- * the same NAME can tell what a killed one left behind and removes it. The order at commit is that of Pillai et al. 2014
+ * The temporary is called .NAME.PID.N.tmp. Its writer locks it (flock) while it lives, so the next writer of the same
+ * NAME recognizes the temporary of a killed writer and removes it. The order at commit is that of Pillai et al. 2014
  * ("All file systems are not created equal"): file to disk, rename, folder to disk. Devices and pipes cannot be
  * replaced and are written directly. */
 #include <dirent.h>
@@ -17,9 +17,9 @@
 
 #include "base/base.h"
 
-#define LINKS_MOST     40  /* symbolic links followed, as in Linux */
-#define NAME_KEPT      200 /* bytes of a name kept in its temporary's: file names end at 255 */
-#define TEMPORARY_ROOM (NAME_KEPT + 64)
+#define LINKS_MAX      40  /* limit of symbolic links in a row, as in Linux */
+#define NAME_BYTES     200 /* bytes of NAME in the temporary's name: file names have at most 255 */
+#define TEMPORARY_ROOM (NAME_BYTES + 64)
 
 static size_t folder_length(const char *path) { /* with its slash; 0: the current folder */
     const char *slash = strrchr(path, '/');
@@ -35,7 +35,7 @@ enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char
             *out = current;
             return QKV_OK;
         }
-        if (links == LINKS_MOST) {
+        if (links == LINKS_MAX) {
             free(current);
             return qkv_fail_file(ctx, "write", path, ELOOP);
         }
@@ -51,13 +51,13 @@ enum qkv_status qkv_follow_links(struct qkv_context *ctx, const char *path, char
 /* ---- temporaries --------------------------------------------------------------------------------------------- */
 
 static bool is_temporary_of(const char *entry, const char *name) {
-    size_t n = strnlen(name, NAME_KEPT);
+    size_t n = strnlen(name, NAME_BYTES);
     if (entry[0] != '.' || strncmp(entry + 1, name, n) != 0 || entry[n + 1] != '.') return false;
     const char *number = entry + n + 2;
     return strcmp(number + strspn(number, "0123456789."), "tmp") == 0;
 }
 
-/* Removes the temporaries of `name` that no living writer holds. Whatever fails here only leaves them. */
+/* Removes the temporaries of `name` whose writers are dead. Errors are ignored: then a temporary stays. */
 static void sweep_temporaries(const char *folder, const char *name) {
     DIR *entries = opendir(*folder ? folder : ".");
     if (!entries) return;
@@ -71,13 +71,13 @@ static void sweep_temporaries(const char *folder, const char *name) {
     closedir(entries);
 }
 
-/* Makes a new file beside `path` and locks it; returns its descriptor, or -1 with errno. A sweep may come between the two
- * steps: then the file has no name any more, and another is made. */
+/* Creates a new file next to `path` and locks it; returns its descriptor, or -1 with errno. A sweep of another writer
+ * may come between the two steps and remove the file: then another one is created. */
 static int open_temporary(const char *path, mode_t mode, char *temporary, size_t room) {
     static _Atomic unsigned next;
     int folder = (int)folder_length(path);
     for (;;) {
-        snprintf(temporary, room, "%.*s.%.*s.%ld.%u.tmp", folder, path, NAME_KEPT, path + folder, (long)getpid(),
+        snprintf(temporary, room, "%.*s.%.*s.%ld.%u.tmp", folder, path, NAME_BYTES, path + folder, (long)getpid(),
                  next++);
         int descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (descriptor < 0 && errno == EEXIST) continue;
@@ -99,7 +99,7 @@ static enum qkv_status open_stream(struct qkv_replace *r, int descriptor) {
     return status;
 }
 
-/* Opens the temporary with mode and, where this user may give it, owner of the old file (NULL: none). */
+/* Opens the temporary with the mode of the old file (NULL: none) and, if this user may set it, with its owner. */
 static enum qkv_status begin_beside(struct qkv_replace *r, const struct stat *old) {
     size_t room, folder = folder_length(r->path);
     qkv_add_size(folder, TEMPORARY_ROOM, &room);
@@ -118,7 +118,7 @@ static enum qkv_status begin_beside(struct qkv_replace *r, const struct stat *ol
     if (old) {
         bool foreign = old->st_uid != geteuid() || old->st_gid != getegid();
         if (foreign && fchown(descriptor, old->st_uid, old->st_gid) != 0) {
-            /* not allowed to this user: the file becomes the writer's own */
+            /* not allowed to this user: the writer owns the file */
         }
         if (fchmod(descriptor, old->st_mode & 0777) != 0) {
             int error = errno;
@@ -135,9 +135,7 @@ static enum qkv_status replace_begin(struct qkv_replace *r, const char *path) {
     if (exists && S_ISDIR(old.st_mode)) {
         return qkv_fail(r->ctx, QKV_FILE, "cannot write %s: it is a folder; name a file", path);
     }
-    if (exists && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0) {
-        return qkv_fail_file(r->ctx, "write", path, errno);
-    }
+    if (exists && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0) return qkv_fail_file(r->ctx, "write", path, errno);
     if (exists && !S_ISREG(old.st_mode)) {
         r->path = qkv_copy_string(r->ctx, path);
         if (!r->path) return QKV_MEMORY;
@@ -165,7 +163,7 @@ enum qkv_status qkv_replace_write(struct qkv_replace *replace, const void *data,
     return qkv_fail_file(replace->ctx, "write", replace->path, errno);
 }
 
-/* Puts the new name on disk. What some file systems cannot do for folders is no failure. */
+/* Writes the folder, and so the new name, to disk. An error because the file system cannot do that is ignored. */
 static int sync_folder(const char *path) {
     char *folder = strndup(path, folder_length(path));
     if (!folder) return ENOMEM;
@@ -180,7 +178,7 @@ static int sync_folder(const char *path) {
 enum qkv_status qkv_replace_commit(struct qkv_replace *replace) {
     struct qkv_replace *r = replace;
     if (!r->file) return qkv_fail(r->ctx, QKV_ARGUMENT, "nothing was begun that could replace a file");
-    if (ferror(r->file)) { /* an earlier write by stdio, whose reason is gone */
+    if (ferror(r->file)) { /* an earlier write by stdio failed, and its errno is lost */
         enum qkv_status status =
             qkv_fail(r->ctx, QKV_FILE,
                      "cannot write %s: a part of it was refused; free some space or choose another disk", r->path);
@@ -191,7 +189,8 @@ enum qkv_status qkv_replace_commit(struct qkv_replace *replace) {
     if (fflush(r->file) != 0) error = errno;
     if (!error && r->temporary && fsync(fileno(r->file)) != 0) error = errno;
     if (!error && r->temporary && rename(r->temporary, r->path) != 0) error = errno;
-    if (!error) { /* the temporary's name is gone; close after the rename, as the lock guards it until then */
+    /* the temporary's name is gone; close after the rename, because the lock guards the temporary until then */
+    if (!error) {
         if (r->temporary) error = sync_folder(r->path);
         free(r->temporary);
         r->temporary = NULL;

@@ -1,10 +1,11 @@
-/* replace_folder: a folder is written beside the old one and takes its place when it is whole and on disk.
+/* replace_folder: writes a folder next to the old one, and replaces the old one when the new one is complete and on
+ * disk.
  *
- * The temporary is called .NAME.PID.N.tmp, as those of files are (replace.c), and locked for as long as its writer
- * lives, so that the next writer of the same NAME can tell what a killed one left behind. The two folders change places
- * in one step (renameat2); where the file system knows none, the old one is called .NAME.PID.N.old in between, and
- * whoever writes next puts it back. What the old folder has and the new one has not goes into the new one, as second
- * names of the same files. */
+ * The temporary is called .NAME.PID.N.tmp, like those of files (replace.c). Its writer locks it while it lives, so the
+ * next writer of the same NAME recognizes the temporary of a killed writer. The two folders are exchanged in one step
+ * (renameat2). If the file system cannot exchange, the old folder is called .NAME.PID.N.old in between; if the writer
+ * is killed then, the next writer renames it back. Files of the old folder that the new one lacks get a second name
+ * (hard link) in the new one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 enum { FOLDER_NAME = 200, FOLDER_ROOM = FOLDER_NAME + 64 };
 
-/* Calls visit(user, a/NAME, b/NAME, NAME) for all that a folder holds, up to one that fails; b may be NULL. errno, or
+/* Calls visit(user, a/NAME, b/NAME, NAME) for every entry of folder `a`, until one fails; b may be NULL. errno, or
  * 0. */
 typedef int folder_visit(void *user, const char *a, const char *b, const char *name);
 static int folder_walk(const char *a, const char *b, folder_visit *visit, void *user) {
@@ -38,7 +39,7 @@ static int folder_walk(const char *a, const char *b, folder_visit *visit, void *
     return error;
 }
 
-/* Whether `path` itself, no link, is a folder of the file system `device`. */
+/* Whether `path` itself, not a link to it, is a folder of the file system `device`. */
 static bool folder_is_inner(const char *path, dev_t device) {
     struct stat info;
     return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_dev == device;
@@ -49,8 +50,7 @@ static bool folder_there(const char *path) {
     return lstat(path, &info) == 0;
 }
 
-/* ---- clearing away
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- clearing away --------------------------------------------------------------------------------------------- */
 
 static int folder_remove_one(void *device, const char *path, const char *none, const char *name) {
     (void)none, (void)name;
@@ -63,7 +63,7 @@ static int folder_remove_one(void *device, const char *path, const char *none, c
     return 0;
 }
 
-/* Removes a folder with all that is in it; whatever fails only leaves it. */
+/* Removes a folder with all its entries. Errors are ignored: then the folder stays. */
 static void folder_remove(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return;
@@ -71,7 +71,7 @@ static void folder_remove(const char *path) {
     rmdir(path);
 }
 
-/* What the old folder has: the new one has it too, or it has come since, and moves. */
+/* An entry of the old folder: removed if the new folder has it; else it was added after the copy, and moves. */
 static int folder_retire_one(void *device, const char *old, const char *new, const char *name) {
     (void)name;
     if (!folder_there(new)) return rename(old, new) == 0 ? 0 : errno;
@@ -94,7 +94,7 @@ static bool folder_ends(const char *name, const char *end) {
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* Leftovers of writers that have been killed: an old folder whose place is empty goes back, all else goes. */
+/* Leftovers of killed writers: an old folder without a successor is renamed back, everything else is removed. */
 static int folder_sweep_one(void *user, const char *entry, const char *none, const char *name) {
     const struct folder_sweep *sweep = user;
     const size_t n = strnlen(sweep->name, FOLDER_NAME);
@@ -114,10 +114,9 @@ static int folder_sweep_one(void *user, const char *entry, const char *none, con
     return 0;
 }
 
-/* ---- begin
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- begin ----------------------------------------------------------------------------------------------------- */
 
-/* Whether the current folder is the one at `path`, or lies in it. */
+/* Whether the current folder is `path`, or inside it. */
 static bool folder_is_current(const char *path) {
     char *current = realpath(".", NULL);
     const size_t n = strlen(path);
@@ -131,7 +130,7 @@ static int folder_is_empty_one(void *user, const char *entry, const char *none, 
     return folder_ends(name, ".tmp") && name[0] == '.' ? 0 : ENOTEMPTY;
 }
 
-/* Why a folder that exists cannot be replaced by another one; NULL: it can. */
+/* Why an existing folder cannot be replaced by another one; NULL: it can. */
 static const char *folder_fixed(const char *path, const char *parent) {
     struct stat own, outer;
     if (folder_is_current(path)) return "it is the current folder, or holds it";
@@ -155,7 +154,7 @@ static enum qkv_status folder_choose(struct qkv_replace_folder *r, const char *p
     return *parent ? QKV_OK : QKV_MEMORY;
 }
 
-/* Makes a folder in `parent` and locks it. */
+/* Creates a folder in `parent` and locks it. */
 static enum qkv_status folder_make(struct qkv_replace_folder *r, const char *parent, const char *name, mode_t mode) {
     static _Atomic unsigned next;
     char text[FOLDER_ROOM];
@@ -175,7 +174,7 @@ static enum qkv_status folder_make(struct qkv_replace_folder *r, const char *par
         r->lock = open(r->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         const bool locked = r->lock >= 0 && flock(r->lock, LOCK_EX | LOCK_NB) == 0;
         if (r->lock >= 0 && (locked || errno != EWOULDBLOCK) && fstat(r->lock, &info) == 0 && info.st_nlink > 0)
-            return QKV_OK; /* a sweep may have come in between; then there is another one */
+            return QKV_OK; /* a sweep may have removed the folder; then another one is created */
         if (r->lock >= 0) close(r->lock);
         r->lock = -1;
     }
@@ -215,17 +214,16 @@ enum qkv_status qkv_replace_folder_begin(struct qkv_context *ctx, const char *pa
     return status;
 }
 
-/* ---- commit
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- commit ---------------------------------------------------------------------------------------------------- */
 
-/* Gives what is new the permissions and, where this user may give it, the owner of what was there. */
+/* Gives `path` the permissions and, if this user may set it, the owner of the old folder. */
 static void folder_like(const char *path, const struct stat *old, const struct stat *new) {
     const bool foreign = old->st_uid != new->st_uid || old->st_gid != new->st_gid;
-    if (foreign && lchown(path, old->st_uid, old->st_gid) != 0) return; /* the writer's own then */
+    if (foreign && lchown(path, old->st_uid, old->st_gid) != 0) return; /* then the writer owns it */
     if ((old->st_mode ^ new->st_mode) & 07777) chmod(path, old->st_mode & 07777);
 }
 
-/* Gives what the old folder has, and the new one has not, a second name in the new one. */
+/* An entry of the old folder that the new one lacks gets a second name in the new one. */
 static int folder_carry_one(void *user, const char *old, const char *new, const char *name) {
     struct qkv_replace_folder *r = user;
     struct stat info, there;
@@ -246,7 +244,7 @@ static int folder_carry_one(void *user, const char *old, const char *new, const 
     return error;
 }
 
-/* One step where the file system has one; else the old folder has another name in between. */
+/* One step if the file system can exchange folders; else the old folder has another name in between. */
 static int folder_exchange(const struct qkv_replace_folder *r) {
     char *aside = qkv_copy_string(NULL, r->temporary);
     if (!aside) return ENOMEM;
@@ -287,7 +285,7 @@ static int folder_sync_parent(const char *path) {
     return error;
 }
 
-/* The temporary is no longer there, or not what it was. */
+/* `temporary` no longer names a folder of this writer. */
 static void folder_forget(struct qkv_replace_folder *r) {
     free(r->temporary);
     r->temporary = NULL;
@@ -305,7 +303,7 @@ static int folder_place(struct qkv_replace_folder *r) {
     } else {
         error = renameat2(AT_FDCWD, r->temporary, AT_FDCWD, r->path, RENAME_NOREPLACE) == 0 ? 0 : errno;
         if (error == EINVAL || error == ENOSYS || error == ENOTSUP)
-            error = rename(r->temporary, r->path) == 0 ? 0 : errno; /* an empty folder may be there */
+            error = rename(r->temporary, r->path) == 0 ? 0 : errno; /* `path` may be an empty folder */
     }
     return error ? error : folder_sync_parent(r->path);
 }
@@ -332,7 +330,7 @@ enum qkv_status qkv_replace_folder_commit(struct qkv_replace_folder *r) {
 void qkv_replace_folder_cancel(struct qkv_replace_folder *r) {
     if (r->temporary) {
         qkv_fail_elsewhere(r->ctx, r->temporary, r->shown);
-        folder_remove(r->temporary); /* of an `inside`, after its files are in place, it is empty */
+        folder_remove(r->temporary); /* if `inside`, it is empty now: its files are in place */
     }
     if (r->lock >= 0) close(r->lock);
     free(r->temporary);

@@ -1,5 +1,5 @@
-/* status: the sentence of the latest failure, and the small facts that a context answers.
- * The context itself is made by the kernel room, which chooses its kernel table. */
+/* status: the sentence of the latest failure, and the getters of a context. The kernel room creates the context,
+ * because that chooses its kernel table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ const char *qkv_status_text(enum qkv_status status) {
 }
 
 const char *qkv_message(const struct qkv_context *ctx) {
-    /* The only way to hold no context is that there was no memory for one. */
+    /* A caller has no context only if there was no memory for one. */
     return ctx ? ctx->message : qkv_status_text(QKV_MEMORY);
 }
 
@@ -46,7 +46,7 @@ void qkv_free(void *block) {
     free(block);
 }
 
-/* Sentences quote names out of hostile files: control characters (C0, DEL and the UTF-8 forms of C1) could steer the
+/* Sentences quote names from hostile files: control characters (C0, DEL and the UTF-8 forms of C1) could control the
  * terminal that shows them. */
 static void make_printable(char *s) {
     for (; *s; s++) {
@@ -61,12 +61,12 @@ static void make_printable(char *s) {
     }
 }
 
-/* A sentence that was cut ends with three dots, not within a UTF-8 character. */
+/* A truncated sentence ends with three dots, and not inside a UTF-8 character. */
 static void mark_as_cut(char *s, size_t capacity) {
     memcpy(s + qkv_utf8_cut(s, capacity - 4), "...", 4);
 }
 
-/* Writes at `start` of the sentence. Formats aside first, as the arguments may point into the old sentence. */
+/* Formats the sentence from `start` on into another buffer first: the arguments may point into the old sentence. */
 static void write_sentence(struct qkv_context *ctx, size_t start, const char *format, va_list arguments) {
     char text[sizeof ctx->message];
     size_t room = sizeof ctx->message - start;
@@ -129,7 +129,7 @@ enum qkv_status qkv_fail_memory(struct qkv_context *ctx, size_t bytes, const cha
                     qkv_bytes_text(amount, bytes), link, what);
 }
 
-/* Whether the sentence names the place already, as a word of its own. */
+/* Whether the sentence contains the place already, as a word of its own. */
 static bool names_place(const char *sentence, const char *place) {
     size_t n = strlen(place);
     for (const char *at = sentence; n && (at = strstr(at, place)); at++)
@@ -155,7 +155,7 @@ void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) {
     va_start(arguments, format);
     write_sentence(ctx, size + sizeof link - 1, format, arguments);
     va_end(arguments);
-    /* The sentence still ends where it did: the link is not there yet. */
+    /* Ends the sentence at its old end: the link ", at" is written only with the place. */
     ctx->message[size] = 0;
     if (!names_place(ctx->message, ctx->message + size + sizeof link - 1))
         memcpy(ctx->message + size, link, sizeof link - 1);

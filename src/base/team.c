@@ -1,12 +1,12 @@
-/* team: the threads that work beside the caller of a context, how they wait for work, and when they had better not.
+/* team: the threads that work with the caller of a context: how they wait for work, and when they rest.
  *
- * A turn is one loop over items. The caller opens it, takes items itself, and closes it when none is left: a thread
- * that comes later finds it closed, so the caller waits only for threads that are at work on an item, never for one
- * that the system has not run yet. Who waits spins for some microseconds and then sleeps (futex), so waiting takes no
- * CPU that others could use, and the next turn often needs no call of the system. Every thread keeps an account of the
- * time that it saves the caller and that the caller waits for it. Where it costs more than it saves, because other
- * programs take its CPU away in the middle of an item or because turns are too short to share, it rests, and tries
- * again later. Who takes an item changes no result (qkv_parallel). */
+ * A turn is one loop over items. The caller opens it, takes items itself, and closes it when none is left. A thread
+ * that comes later finds the turn closed, so the caller waits only for threads that work on an item, never for one that
+ * the system has not run yet. A waiting thread spins for some microseconds and then sleeps (futex), so waiting takes no
+ * CPU time from other programs, and the next turn often needs no call of the system. Every thread has a balance: the
+ * time that it saves the caller minus the time that the caller waits for it. A thread that costs more than it saves,
+ * because other programs take its CPU in the middle of an item or because turns are too short to share, rests and tries
+ * again later. Which thread takes an item changes no result (qkv_parallel). */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -22,54 +22,55 @@
 #include "base/base.h"
 
 /* Seconds. */
-/* A wait that others do not disturb: longer than what one thread does alone between turns. */
+/* The spinning of an undisturbed wait: longer than what one thread does alone between turns. */
 #define SPIN           100e-6
 #define SPIN_DISTURBED 5e-6
 #define GAP            100e-6 /* a spinning thread that is stopped for so long was disturbed */
-#define DISTURBED      0.1    /* for so long it is taken for granted that others want the CPUs too */
+#define DISTURBED      0.1    /* after a disturbance, other programs are assumed to want the CPUs for so long */
 #define WAKE           5e-6   /* what waking a thread costs the caller, about */
-#define DEBT           0.5e-3 /* a thread that cost so much more than it saved rests */
-#define SAVINGS        20e-3  /* no thread gets credit for more */
+#define DEBT           0.5e-3 /* a thread rests when its balance is below minus this */
+#define SAVINGS        20e-3  /* upper bound of a balance */
 #define REST_SHORTEST  20e-3
 #define REST_LONGEST   0.3
 
 enum {
-    CHECK = 32,             /* spins between two looks at the clock */
-    STACK = 1 << 19,        /* bytes of a thread's stack; items need 64 KiB, and programs may have data of threads */
+    CHECK = 32,             /* spins between two readings of the clock */
+    STACK = 1 << 19,        /* bytes of a thread's stack: items need 64 KiB, and programs may have thread-local data */
     INSIDE = (1 << 12) - 1, /* the state of a turn: how many threads are in it, */
     OPEN = INSIDE + 1,      /* whether more may come, */
     ENDS = OPEN << 1,       /* whether threads end, */
-    TURN = ENDS << 1        /* and its number, modulo what is left */
+    TURN = ENDS << 1        /* and its number, modulo the remaining bits */
 };
 
 struct team_thread {
     struct qkv_team *team;
     pthread_t thread;
     int number;     /* 1, 2, …: the caller is 0 */
-    unsigned last;  /* the number of the turn that it took part in last */
+    unsigned last;  /* the number of the latest turn that it joined */
     bool woken;     /* it slept before this turn */
-    double balance; /* seconds that it saved the caller, less those that it cost */
-    double rest;    /* the next one, in seconds */
+    double balance; /* seconds that it saved the caller, minus those that it cost */
+    double rest;    /* length of the next rest, in seconds */
 };
 
 struct qkv_team {
     struct team_thread **threads;
     int count, capacity, wanted;
-    unsigned forks; /* as it was started: a forked child has the memory of the threads, but not them */
-    unsigned turn;  /* the caller's */
-    /* The turn: the caller writes it before it opens it. */
+    /* number of forks when it was started: a forked child has the memory of the threads, but not the threads */
+    unsigned forks;
+    unsigned turn; /* used by the caller only */
+    /* The turn: the caller writes these before it opens the turn. */
     qkv_body *body;
     void *argument;
-    int limit; /* threads from this number on have no part in it */
+    int limit; /* threads from this number on do not join */
     double opened, closed;
     _Alignas(QKV_CACHE_LINE) atomic_uint state;
-    atomic_uint waits; /* whether the caller sleeps until all have left */
+    atomic_uint waits; /* whether the caller sleeps until all threads have left */
     _Alignas(QKV_CACHE_LINE) atomic_size_t next;
     atomic_size_t items;
     _Alignas(QKV_CACHE_LINE) atomic_int sleeping;
     atomic_int resting;
     atomic_uint ends;
-    _Atomic double disturbed; /* until then */
+    _Atomic double disturbed; /* until this time */
 };
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
@@ -82,7 +83,7 @@ static inline void relax(void) {
 #endif
 }
 
-/* Whether somebody woke it; it sleeps only while *word is `value`, and no longer than `seconds` (0: no limit). */
+/* Sleeps while *word is `value`, for at most `seconds` (0: no limit). Returns whether a thread woke it. */
 static bool futex_sleep(atomic_uint *word, unsigned value, double seconds) {
     const struct timespec limit = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
     return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, seconds > 0 ? &limit : NULL, NULL, 0) == 0;
@@ -93,13 +94,13 @@ static int futex_wake(atomic_uint *word, int most) {
     return woken < 0 ? 0 : (int)woken;
 }
 
-/* A wait, from its first look at the clock on. */
+/* A wait, from its first reading of the clock on. */
 struct wait {
     unsigned spins;
     double began, before;
 };
 
-/* Whether it goes on spinning. */
+/* Whether the wait still spins. */
 static bool wait_spins(struct qkv_team *team, struct wait *wait) {
     relax();
     if (++wait->spins % CHECK) return true;
@@ -111,7 +112,7 @@ static bool wait_spins(struct qkv_team *team, struct wait *wait) {
     return now - wait->began < (disturbed ? SPIN_DISTURBED : SPIN);
 }
 
-/* Wakes as many sleeping threads as a turn of so many items could still use; each of them wakes more. */
+/* Wakes as many sleeping threads as a turn of `items` items can use; each of them wakes more. */
 static void team_wake(struct qkv_team *team, size_t items) {
     const int sleeping = atomic_load(&team->sleeping);
     if (sleeping <= 0) return;
@@ -127,7 +128,7 @@ static unsigned turn_of(unsigned state) {
     return state & ~(unsigned)(TURN - 1);
 }
 
-/* Waits for a turn that is open and new to it, or the end; returns the state. */
+/* Waits for an open turn that it has not joined, or for the end of the team; returns the state. */
 static unsigned thread_wait(struct team_thread *t) {
     struct qkv_team *team = t->team;
     struct wait wait = {0};
@@ -138,14 +139,14 @@ static unsigned thread_wait(struct team_thread *t) {
         if (wait_spins(team, &wait)) continue;
         atomic_fetch_add(&team->sleeping, 1);
         if (futex_sleep(&team->state, state, 0))
-            t->woken = true; /* who woke it has counted that */
+            t->woken = true; /* the thread that woke it has counted that */
         else
             atomic_fetch_sub(&team->sleeping, 1);
         wait = (struct wait){0};
     }
 }
 
-/* Whether it is in the turn of that state, in which there is something to do. */
+/* Joins the turn of `state`; false if that turn has nothing to do for it. */
 static bool thread_enter(struct team_thread *t, unsigned state) {
     struct qkv_team *team = t->team;
     t->last = turn_of(state);
@@ -168,8 +169,8 @@ static void team_items(struct qkv_team *team, int thread) {
         team->body(team->argument, item, thread);
 }
 
-/* What the caller gained by it in this turn: seconds of items that ran beside its own, less those that it waits for
- * it. */
+/* The caller's gain in this turn: the seconds of items that this thread worked on at the same time as the caller, minus
+ * those that the caller waits for it. */
 static double thread_gain(const struct qkv_team *team, double entered) {
     const double now = qkv_clock(), worked = now - entered;
     if (atomic_load_explicit(&team->state, memory_order_acquire) & OPEN) return worked;
@@ -245,7 +246,7 @@ static void team_clear(struct qkv_team *team) {
     atomic_store(&team->ends, 0);
 }
 
-/* In a forked child: the threads are the parent's. */
+/* In a forked child: the threads exist only in the parent. */
 static void team_forget(struct qkv_team *team) {
     for (int i = 0; i < team->count; i++) free(team->threads[i]);
     team_clear(team);
@@ -274,7 +275,7 @@ static bool team_add(struct qkv_team *team, const pthread_attr_t *attributes) {
     return true;
 }
 
-/* Threads of the team take no signals: those are for the threads of the program. */
+/* Threads of the team block all signals, which are for the threads of the program. */
 static void team_grow(struct qkv_team *team, int count) {
     sigset_t all, before;
     pthread_attr_t attributes;
@@ -301,8 +302,8 @@ static void team_end(struct qkv_team *team) {
     team_clear(team);
 }
 
-/* Where the system has no more, half of those that it had are given back, so that something is left for others, and for
- * the caller's memory. */
+/* If the system refuses more threads, half of the running ones are ended, so that something is left for other programs,
+ * and for the caller's memory. */
 int qkv_team_start(struct qkv_context *ctx, int threads) {
     if (threads <= 1) return 1;
     struct qkv_team *team = ctx->team ? ctx->team : (ctx->team = team_create());

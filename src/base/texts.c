@@ -1,9 +1,9 @@
-/* texts: a growing list of texts that it owns, and patterns of texts. */
+/* texts: a growing list that owns its texts, and patterns of texts. */
 #include <stdlib.h>
 
 #include "base/base.h"
 
-/* What a star has taken grows by one character at a time, that of the latest star alone: no more is needed. */
+/* On a mismatch the latest star matches one more character. Earlier stars need not be tried again. */
 bool qkv_text_matches(const char *text, const char *pattern) {
     const char *star = NULL, *taken = NULL;
     while (*text) {

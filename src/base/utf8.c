@@ -1,4 +1,4 @@
-/* utf8: characters as bytes, decoded by utf8proc, which refuses surrogates, overlong forms and what lies past U+10FFFF. */
+/* utf8: characters as bytes, decoded by utf8proc, which refuses surrogates, overlong forms and codes above U+10FFFF. */
 #include "base/utf8.h"
 
 #include <stdbool.h>
@@ -8,7 +8,8 @@
 
 #include "qkv.h"
 
-/* Whether bytes that are no character can become one when more follow: with the lowest or the highest continuation they do. */
+/* Whether invalid bytes can become a character when more follow: they do with the lowest or the highest continuation
+ * byte. */
 static bool utf8_begins(const char *text, size_t size) {
     static const unsigned char fill[] = {0x80, 0xBF};
     size_t length = (size_t)utf8proc_utf8class[(unsigned char)text[0]];

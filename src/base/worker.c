@@ -1,5 +1,5 @@
-/* worker: one thread beside the caller's, that does numbered items in turn as they become ready: what may wait for others, while the
- * caller computes. It takes no signals: those are for the threads of the program. */
+/* worker: one thread that does numbered items in order as they become ready, for example communication, while the
+ * caller computes. It blocks all signals, which are for the threads of the program. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@ struct qkv_worker {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     size_t ready, done; /* items of this turn */
-    int error;          /* the first; then nothing more is done in this turn */
+    int error;          /* the first error; after it no item of this turn is done */
     bool ends;
     double busy;  /* seconds, of this turn */
-    double began; /* of the item in work */
+    double began; /* when the current item began */
 };
 
 static void *worker_run(void *argument) {

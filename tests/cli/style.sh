@@ -67,7 +67,8 @@ printf 'int f(int a) {\n    if (a) {\n        return g(a);\n    }\n}\n' | fault 
     printf 'const char *text = "// lone";\nchar c = \047"\047; int hollow;\n'
     printf 'int f(int a) {\n    if (a) {\n        return g(a);\n    } else {\n        return 0;\n    }\n'
     printf '    if (a) {\n        h();\n        return 1;\n    }\n'
-    printf '    if (%s) {\n        return 1;\n    }\n}\n' "${long:0:105}"
+    printf '    if (%s) {\n        return 1;\n    }\n' "${long:0:105}"
+    printf '    if (a) {\n        return g("%s");\n    }\n}\n' "${long:0:98}"
 } >a.c
 printf '/* Made by scripts/maker */\nint a; // lone %s\n' "$long" >made.c
 printf 'Run:\n\n    hollow\n\n```\nlone %s\n```\n' "${long:0:100}" >a.md
