@@ -55,7 +55,7 @@ static enum qkv_status measure_past(struct qkv_context *ctx, struct request *r) 
                         positions);
     if (!m->pasts) m->past = positions;
     enum qkv_status status = check_pages(ctx, c, B);
-    if (status == QKV_OK) status = qkv_mask_set_past(ctx, m, B);
+    if (!status) status = qkv_mask_set_past(ctx, m, B);
     if (status) return status;
     size_t room = positions;
     if (c->pages && !qkv_multiply(c->page_columns, positions, &room)) room = SIZE_MAX;
@@ -79,7 +79,7 @@ static enum qkv_status check_past(struct qkv_context *ctx, struct request *r) {
     const size_t B = c->pages ? c->past_k.B : a->B, T = c->past_k.T;
     if (!T && !c->past_v.T && !c->pages) return QKV_OK;
     enum qkv_status status = qkv_view_check(ctx, "past_k", &c->past_k, "k", B, a->Hkv, T, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", B, a->Hkv, T, a->Dv, false);
+    if (!status) status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", B, a->Hkv, T, a->Dv, false);
     a->past_k = qkv_view_for_kernel(&c->past_k);
     a->past_v = qkv_view_for_kernel(&c->past_v);
     if (c->pages) a->pages = (struct qkv_page_table){.positions = T, .count = B};
@@ -113,15 +113,15 @@ static enum qkv_status check_views(struct qkv_context *ctx, struct request *r) {
     a->B = r->B = q->B, a->Tq = r->queries = q->T, a->Tk = r->keys = k.T;
     a->H = q->H, a->D = q->D, a->Hkv = k.H, a->Dv = v.D, a->alone = true;
     enum qkv_status status = measure_past(ctx, r);
-    if (status == QKV_OK && packed) status = check_packed(ctx, r);
-    if (status == QKV_OK) status = qkv_attend_check_sizes(ctx, a);
+    if (!status && packed) status = check_packed(ctx, r);
+    if (!status) status = qkv_attend_check_sizes(ctx, a);
     if (status) return status;
     status = qkv_view_check(ctx, "q", q, packed ? "cu_q" : "itself", r->B, a->H, r->queries, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "k", &k, "q", r->B, a->Hkv, r->keys, a->D, false);
-    if (status == QKV_OK) status = qkv_view_check(ctx, "v", &v, "k", r->B, a->Hkv, r->keys, a->Dv, false);
-    if (status == QKV_OK) status = check_past(ctx, r);
+    if (!status) status = qkv_view_check(ctx, "k", &k, "q", r->B, a->Hkv, r->keys, a->D, false);
+    if (!status) status = qkv_view_check(ctx, "v", &v, "k", r->B, a->Hkv, r->keys, a->Dv, false);
+    if (!status) status = check_past(ctx, r);
     a->q = qkv_view_for_kernel(q), a->k = qkv_view_for_kernel(&k), a->v = qkv_view_for_kernel(&v);
-    if (status == QKV_OK && !packed && !qkv_add_size(a->Tk, a->past, &a->Tk))
+    if (!status && !packed && !qkv_add_size(a->Tk, a->past, &a->Tk))
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: %zu keys and %zu of the past are more than this machine can address", k.T, a->past);
     return status;
@@ -136,12 +136,12 @@ static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_at
     a->key[1] = (uint32_t)(c->seed >> 32);
     a->lse = c->lse;
     enum qkv_status status = qkv_attend_check_factors(ctx, c->scale, c->softcap, c->dropout);
-    if (status == QKV_OK) status = qkv_aligned(ctx, "lse", c->lse, sizeof(float));
-    if (status == QKV_OK) status = qkv_aligned(ctx, "bias", c->bias, sizeof(float));
-    if (status == QKV_OK) status = qkv_aligned(ctx, "alibi", c->alibi, sizeof(float));
-    if (status == QKV_OK) status = qkv_aligned(ctx, "distance_bias", c->distance_bias, sizeof(float));
-    if (status == QKV_OK) status = qkv_aligned(ctx, "sinks", c->sinks, sizeof(float));
-    if (status != QKV_OK) return status;
+    if (!status) status = qkv_aligned(ctx, "lse", c->lse, sizeof(float));
+    if (!status) status = qkv_aligned(ctx, "bias", c->bias, sizeof(float));
+    if (!status) status = qkv_aligned(ctx, "alibi", c->alibi, sizeof(float));
+    if (!status) status = qkv_aligned(ctx, "distance_bias", c->distance_bias, sizeof(float));
+    if (!status) status = qkv_aligned(ctx, "sinks", c->sinks, sizeof(float));
+    if (status) return status;
     a->sinks = c->sinks;
     if (c->alibi && c->distance_bias)
         return qkv_fail(
@@ -168,7 +168,7 @@ static enum qkv_status check_mask(struct qkv_context *ctx, struct request *r) {
     struct qkv_mask *m = &r->mask;
     if (call_is_packed(r->call)) return QKV_OK; /* packed sequences were checked with their views */
     enum qkv_status status = qkv_mask_size(ctx, m, a->B, a->Tq, a->Tk);
-    return status == QKV_OK && call_has_positions(r->call) ? qkv_mask_check_positions(ctx, m) : status;
+    return !status && call_has_positions(r->call) ? qkv_mask_check_positions(ctx, m) : status;
 }
 
 static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *r,
@@ -196,7 +196,7 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
         if (views[i].written && !views[i].view->data) continue;
         enum qkv_status status = qkv_view_check(ctx, views[i].name, views[i].view, views[i].like, views[i].B,
                                                 views[i].H, views[i].T, views[i].D, views[i].written);
-        if (status != QKV_OK) return status;
+        if (status) return status;
         *views[i].out = qkv_view_for_kernel(views[i].view);
     }
     if (g->dbias && !r->call->bias)
@@ -252,16 +252,16 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
     if (!c || (r->task == BACKWARD && !g))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is NULL", c ? "gradients" : "call");
     enum qkv_status status = check_views(ctx, r);
-    if (status == QKV_OK && r->task != LOOK)
+    if (!status && r->task != LOOK)
         status = qkv_view_check(ctx, "y", &c->y, "q and v", r->B, a->H, r->queries, a->Dv, r->task == FORWARD);
     a->y = qkv_view_for_kernel(&c->y);
-    if (status == QKV_OK) status = call_convert(ctx, c, a);
-    if (status == QKV_OK) status = check_mask(ctx, r);
-    if (status == QKV_OK)
+    if (!status) status = call_convert(ctx, c, a);
+    if (!status) status = check_mask(ctx, r);
+    if (!status)
         status = qkv_attend_set_pairs(ctx, a, c->dense, &c->dense_shape, c->bias, &c->bias_shape, g && g->dbias);
-    if (status == QKV_OK) status = measure_positions(ctx, r);
-    if (status == QKV_OK) status = qkv_aligned(ctx, "out", r->out, sizeof(float));
-    return status == QKV_OK && r->task == BACKWARD ? check_gradients(ctx, r, g) : status;
+    if (!status) status = measure_positions(ctx, r);
+    if (!status) status = qkv_aligned(ctx, "out", r->out, sizeof(float));
+    return !status && r->task == BACKWARD ? check_gradients(ctx, r, g) : status;
 }
 
 /* ---- doing it ---------------------------------------------------------------------------------------------------- */
@@ -335,7 +335,7 @@ static enum qkv_status call_backward(struct qkv_context *ctx, struct qkv_arena *
     struct qkv_attend_gradients own = r->g;
     if (empty) own.ddistance_bias = own.dsinks = NULL;
     enum qkv_status status = qkv_attend_backward(ctx, arena, a, &own);
-    if (status != QKV_OK || ctx->dry) return status;
+    if (status || ctx->dry) return status;
     if (g->ddistance_bias) add_sequences(ctx, g->ddistance_bias, g->accumulate, r->g.ddistance_bias, a->B, columns);
     if (g->dsinks) add_sequences(ctx, g->dsinks, g->accumulate, r->g.dsinks, a->B, a->H);
     return QKV_OK;
@@ -349,9 +349,9 @@ static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *a
     a->lo = lo, a->hi = hi;
     if (r->call->pages && !list_pages(arena, r)) return QKV_MEMORY;
     enum qkv_status status = arena->measuring ? QKV_OK : qkv_mask_intervals(ctx, &r->mask, lo, hi);
-    if (status == QKV_OK && r->call->alibi && a->B && a->Tq) status = make_alibi(arena, r);
-    if (status == QKV_OK && r->call->distance_bias && a->B && a->Tq) status = use_distances(arena, r);
-    if (status != QKV_OK) return status;
+    if (!status && r->call->alibi && a->B && a->Tq) status = make_alibi(arena, r);
+    if (!status && r->call->distance_bias && a->B && a->Tq) status = use_distances(arena, r);
+    if (status) return status;
     switch (r->task) {
     case FORWARD:
         return qkv_attend_forward(ctx, arena, a);
@@ -384,8 +384,8 @@ static enum qkv_status call_perform(struct qkv_context *ctx, struct request *r) 
     size_t bytes = 0;
     struct qkv_arena *arena;
     enum qkv_status status = call_measure(ctx, r, &bytes);
-    if (status == QKV_OK) status = qkv_workspace(ctx, bytes, &arena);
-    if (status != QKV_OK) return status;
+    if (!status) status = qkv_workspace(ctx, bytes, &arena);
+    if (status) return status;
     status = call_compute(ctx, arena, r);
     qkv_arena_release(arena, 0);
     return status;
@@ -422,9 +422,9 @@ enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv
     struct request r = {.call = call, .task = BACKWARD};
     enum qkv_status status = call_prepare(ctx, &r, gradients);
     if (!status) status = qkv_attention_apart(ctx, call, gradients);
-    if (status == QKV_OK && gradients->dbias && !r.g.dattention_bias && !gradients->accumulate)
+    if (!status && gradients->dbias && !r.g.dattention_bias && !gradients->accumulate)
         clear_pairs(gradients->dbias, &call->bias_shape, &r.a.attention_bias_strides);
-    return status == QKV_OK ? call_perform(ctx, &r) : status;
+    return !status ? call_perform(ctx, &r) : status;
 }
 
 enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_attention_call *call,
@@ -435,7 +435,7 @@ enum qkv_status qkv_attention_weights(struct qkv_context *ctx, const struct qkv_
     struct request r = {
         .call = call, .task = LOOK, .stage = stage, .b = b, .h = h, .first = first, .rows = rows, .out = out};
     enum qkv_status status = call_prepare(ctx, &r, NULL);
-    return status == QKV_OK ? call_perform(ctx, &r) : status;
+    return !status ? call_perform(ctx, &r) : status;
 }
 
 enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_attention_call *call,
@@ -445,5 +445,5 @@ enum qkv_status qkv_attention_measure(struct qkv_context *ctx, const struct qkv_
     enum qkv_status status = call_prepare(ctx, &r, gradients);
     QKV_NEED(ctx, bytes);
     *bytes = 0;
-    return status == QKV_OK ? call_measure(ctx, &r, bytes) : status;
+    return !status ? call_measure(ctx, &r, bytes) : status;
 }

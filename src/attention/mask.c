@@ -219,7 +219,7 @@ static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_
                   {"mask.cu_k", m->cu_k},
                   {"mask.pasts", m->pasts}};
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == QKV_OK; i++)
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && !status; i++)
         status = qkv_aligned(ctx, arrays[i].name, arrays[i].data, sizeof(int32_t));
     return status;
 }
@@ -227,13 +227,13 @@ static enum qkv_status check_pointers(struct qkv_context *ctx, const struct qkv_
 enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m) {
     if (!ctx || !m) return qkv_fail(ctx, QKV_ARGUMENT, "mask: the mask is NULL");
     enum qkv_status status = check_sizes(ctx, m);
-    if (status == QKV_OK) status = check_pointers(ctx, m);
-    if (status == QKV_OK) status = check_packing(ctx, m);
-    if (status == QKV_OK) status = check_pasts(ctx, m);
-    if (status == QKV_OK) status = check_counts(ctx, m, "lengths", m->lengths);
-    if (status == QKV_OK) status = check_counts(ctx, m, "starts", m->starts);
-    if (status == QKV_OK) status = check_counts(ctx, m, "prefix", m->prefix);
-    return status == QKV_OK ? check_documents(ctx, m) : status;
+    if (!status) status = check_pointers(ctx, m);
+    if (!status) status = check_packing(ctx, m);
+    if (!status) status = check_pasts(ctx, m);
+    if (!status) status = check_counts(ctx, m, "lengths", m->lengths);
+    if (!status) status = check_counts(ctx, m, "starts", m->starts);
+    if (!status) status = check_counts(ctx, m, "prefix", m->prefix);
+    return !status ? check_documents(ctx, m) : status;
 }
 
 enum qkv_status qkv_mask_pack(struct qkv_context *ctx, struct qkv_mask *m, size_t queries, size_t keys) {

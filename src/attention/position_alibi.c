@@ -70,9 +70,7 @@ enum qkv_status qkv_position_alibi(const struct qkv_position_fill *fill, struct 
     struct alibi a = {.fill = fill, .H = (size_t)fill->attention->heads, .row = 2 * context - 1, .zero = context - 1};
     a.factor = alibi_factor(fill);
     a.bias = qkv_arena_take(fill->arena, (fill->position->learn ? 1 : a.H) * a.row, sizeof(float));
-    if (!a.bias) {
-        return QKV_MEMORY;
-    }
+    if (!a.bias) return QKV_MEMORY;
     if (fill->position->learn) {
         int32_t *rows =
             qkv_arena_take(fill->arena, a.row, sizeof *rows); /* fresh memory is zero: all are of the one row */

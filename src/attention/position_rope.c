@@ -37,9 +37,7 @@ enum qkv_status qkv_position_rope(const struct qkv_position_fill *fill, struct q
     const size_t context = fill->context, tables_made = by_length && spec->scaling.kind == QKV_SCALING_LONGROPE ? 2 : 1;
     struct rope r = {.pairs = qkv_rotation_pairs(spec, qkv_attention_turned(fill->attention))};
     r.table = qkv_arena_take(fill->arena, tables_made * context * r.pairs * 2, sizeof(float));
-    if (!r.table) {
-        return QKV_MEMORY;
-    }
+    if (!r.table) return QKV_MEMORY;
     tables->rotate = r.table;
     tables->pairs = r.pairs;
     tables->context = context;

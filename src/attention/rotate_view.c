@@ -32,10 +32,10 @@ static void turn_row(void *argument, size_t row, int thread) {
 static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct qkv_view *x,
                                          const struct qkv_rotation *r) {
     enum qkv_status status = qkv_view_check(ctx, "x", x, "itself", x->B, x->H, x->T, x->D, true);
-    if (status == QKV_OK) status = qkv_aligned(ctx, "the table", r->table, sizeof(float));
-    if (status == QKV_OK) status = qkv_aligned(ctx, "positions", r->positions, sizeof(int32_t));
+    if (!status) status = qkv_aligned(ctx, "the table", r->table, sizeof(float));
+    if (!status) status = qkv_aligned(ctx, "positions", r->positions, sizeof(int32_t));
     size_t floats;
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (r->pairs > x->D / 2)
         return qkv_fail(ctx, QKV_SHAPE, "rotate: %zu pairs need %zu channels, but a head of x has %zu", r->pairs,
                         2 * r->pairs, x->D);
@@ -65,12 +65,12 @@ enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, co
     QKV_NEED(ctx, x);
     QKV_NEED(ctx, rotation);
     enum qkv_status status = rotate_view_check(ctx, x, rotation);
-    if (status != QKV_OK || !rotation->pairs || !x->B || !x->H || !x->T) return status;
+    if (status || !rotation->pairs || !x->B || !x->H || !x->T) return status;
     struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
     struct qkv_arena *arena;
     size_t floats = x->dtype == QKV_F32 ? 0 : 2 * rotation->pairs * (size_t)ctx->threads;
     status = qkv_workspace(ctx, floats * sizeof(float), &arena);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     turn.scratch = qkv_arena_take(arena, floats, sizeof(float));
     qkv_parallel(ctx, x->B * x->H * x->T, turn_row, &turn);
     qkv_arena_release(arena, 0);

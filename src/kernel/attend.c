@@ -120,11 +120,11 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     enum qkv_status status = QKV_OK;
     if (ahead)
         status = qkv_attend_take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
-    if (status == QKV_OK) status = forward_cut_keys(ctx, scratch, work);
+    if (!status) status = forward_cut_keys(ctx, scratch, work);
     size_t floats = work->bf16->scratch(plan);
     if (work->few) floats = qkv_max(floats, work->bf16->few_scratch(plan));
-    if (status == QKV_OK) status = qkv_attend_take_scratch(ctx, scratch, work, floats);
-    if (status != QKV_OK) return status;
+    if (!status) status = qkv_attend_take_scratch(ctx, scratch, work, floats);
+    if (status) return status;
     if (ahead) qkv_attend_each(ctx, work, pairs * plan->key_blocks, qkv_attend_key_blocks, pack_keys_item);
     forward_run(ctx, work);
     return QKV_OK;
@@ -137,14 +137,14 @@ static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *s
     size_t floats = work->kernels->forward_scratch(plan);
     work->few = qkv_attend_is_few(work);
     if (work->few && work->kernels->few_scratch(plan) > floats) floats = work->kernels->few_scratch(plan);
-    if (status == QKV_OK) status = qkv_attend_take_scratch(ctx, scratch, work, floats);
-    if (status == QKV_OK) forward_run(ctx, work);
+    if (!status) status = qkv_attend_take_scratch(ctx, scratch, work, floats);
+    if (!status) forward_run(ctx, work);
     return status;
 }
 
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a) {
     enum qkv_status status = qkv_attend_check(ctx, a);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: y must be given");
     struct qkv_attend_work work = {.plan = qkv_attend_work_start(a), .kernels = ctx->kernels->attend};
@@ -176,9 +176,9 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out) {
     enum qkv_status status = qkv_attend_check(ctx, a);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     status = qkv_attend_check_weights(ctx, a, stage, b, h, first, rows, out);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (!rows || !a->Tk) return QKV_OK;
     struct qkv_attend_work work = {.plan = qkv_attend_work_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
@@ -195,8 +195,8 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     plan->blocks = qkv_attend_divide_up(rows, plan->block);
     size_t mark = qkv_arena_mark(scratch);
     status = qkv_attend_take_scratch(ctx, scratch, &work, work.kernels->weights_scratch(plan));
-    if (status == QKV_OK) qkv_parallel(ctx, plan->blocks, weights_body, &work);
-    if (status == QKV_OK && dropped && plan->a->dropout > 0) weights_drop(ctx, plan);
+    if (!status) qkv_parallel(ctx, plan->blocks, weights_body, &work);
+    if (!status && dropped && plan->a->dropout > 0) weights_drop(ctx, plan);
     qkv_arena_release(scratch, mark);
     return status;
 }

@@ -198,11 +198,11 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     if (!work->plan.delta || !work->plan.norm) return QKV_MEMORY;
     if (work->plan.g->dq.data) {
         enum qkv_status status = take_partial(ctx, scratch, &work->plan, heads, work->kernels->width);
-        if (status != QKV_OK) return status;
+        if (status) return status;
     }
     if (work->plan.g->ddistance_bias) {
         enum qkv_status status = take_distances(ctx, scratch, &work->plan);
-        if (status != QKV_OK) return status;
+        if (status) return status;
     }
     struct qkv_attend_plan norm = norm_plan(work), attention_bias = fp32_plan(work), *plan = &work->plan;
     size_t floats = work->kernels->weights_scratch(&norm), other = 0;
@@ -213,7 +213,7 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
         plan->rows_bytes = work->bf16->rows_bytes(plan);
         enum qkv_status status =
             qkv_attend_take_packed(ctx, scratch, heads * plan->blocks, plan->rows_bytes, &plan->packed_rows);
-        if (status != QKV_OK) return status;
+        if (status) return status;
         other = work->bf16->scratch(plan);
         if (other > floats) floats = other;
     }
@@ -269,10 +269,10 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g) {
     enum qkv_status status = qkv_attend_check(ctx, a);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (!a->B && !g->dattention_bias) return QKV_OK;
     status = qkv_attend_check_gradients(ctx, a, g);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     struct qkv_attend_work work = {.plan = qkv_attend_work_start(a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
@@ -283,7 +283,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     work.few = qkv_attend_is_few(&work);
     size_t mark = qkv_arena_mark(scratch);
     status = take_backward(ctx, scratch, &work);
-    if (status == QKV_OK) run_backward(ctx, &work);
+    if (!status) run_backward(ctx, &work);
     qkv_arena_release(scratch, mark);
     return status;
 }

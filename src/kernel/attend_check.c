@@ -67,7 +67,7 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
                             b, a->pasts[b], a->past);
     if (a->page_bytes) {
         enum qkv_status status = check_packed(ctx, a);
-        if (status != QKV_OK) return status;
+        if (status) return status;
     }
     if (!pages->lists) return QKV_OK;
     if (!pages->positions && a->past)
@@ -98,13 +98,13 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
     const bool queries = a->B && a->Tq, past = a->B && a->past;
     const bool keys = a->B && (a->k_start && !ctx->dry ? a->k_start[a->B] > 0 : a->Tk > a->past);
     enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
-    if (status == QKV_OK) status = check_heads(ctx, "k", &a->k, keys);
-    if (status == QKV_OK) status = check_heads(ctx, "v", &a->v, keys);
-    if (status == QKV_OK) status = check_heads(ctx, "past_k", &a->past_k, past);
-    if (status == QKV_OK) status = check_heads(ctx, "past_v", &a->past_v, past);
-    if (status == QKV_OK) status = check_heads(ctx, "y", &a->y, false);
-    if (status == QKV_OK) status = check_pages(ctx, a);
-    if (status == QKV_OK && queries && (!a->lo || !a->hi))
+    if (!status) status = check_heads(ctx, "k", &a->k, keys);
+    if (!status) status = check_heads(ctx, "v", &a->v, keys);
+    if (!status) status = check_heads(ctx, "past_k", &a->past_k, past);
+    if (!status) status = check_heads(ctx, "past_v", &a->past_v, past);
+    if (!status) status = check_heads(ctx, "y", &a->y, false);
+    if (!status) status = check_pages(ctx, a);
+    if (!status && queries && (!a->lo || !a->hi))
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: lo and hi must be given");
     return status;
 }
@@ -135,8 +135,8 @@ static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_att
 
 static enum qkv_status check_starts(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = check_start(ctx, a, "q_start", a->q_start, a->Tq);
-    if (status == QKV_OK) status = check_start(ctx, a, "k_start", a->k_start, a->Tk);
-    for (size_t b = 0; status == QKV_OK && a->k_start && a->past && !ctx->dry && b < a->B; b++)
+    if (!status) status = check_start(ctx, a, "k_start", a->k_start, a->Tk);
+    for (size_t b = 0; !status && a->k_start && a->past && !ctx->dry && b < a->B; b++)
         if (qkv_attend_keys(a, b) > a->Tk)
             return qkv_fail(ctx, QKV_SHAPE,
                             "attention: sequence %zu has %zu keys, past and others, but there are at most %zu", b,
@@ -186,9 +186,9 @@ static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_atte
                         "attention: a table of distances with %zu distances and zero at %zu cannot be addressed",
                         a->distance_bias.row, a->distance_bias.zero);
     enum qkv_status status = QKV_OK;
-    for (size_t b = 0, row = 0; b < a->B && status == QKV_OK; row += qkv_attend_queries(a, b++)) {
+    for (size_t b = 0, row = 0; b < a->B && !status; row += qkv_attend_queries(a, b++)) {
         const size_t keys = qkv_attend_keys(a, b);
-        for (size_t i = 0; i < qkv_attend_queries(a, b) && status == QKV_OK; i++)
+        for (size_t i = 0; i < qkv_attend_queries(a, b) && !status; i++)
             status = check_distances(ctx, a, row + i, (int64_t)keys);
     }
     return status;
@@ -196,10 +196,10 @@ static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_atte
 
 enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = qkv_attend_check_sizes(ctx, a);
-    if (status == QKV_OK) status = check_data(ctx, a);
-    if (status == QKV_OK) status = check_starts(ctx, a);
-    if (status == QKV_OK) status = check_options(ctx, a);
-    if (status == QKV_OK) status = check_bias(ctx, a);
+    if (!status) status = check_data(ctx, a);
+    if (!status) status = check_starts(ctx, a);
+    if (!status) status = check_options(ctx, a);
+    if (!status) status = check_bias(ctx, a);
     return status;
 }
 
@@ -249,7 +249,7 @@ enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct
     } given[] = {{"dy", &g->dy}, {"dq", &g->dq},           {"dk", &g->dk},
                  {"dv", &g->dv}, {"dpast_k", &g->dpast_k}, {"dpast_v", &g->dpast_v}};
     enum qkv_status status = g->dattention_bias ? check_addend_gradient(ctx, a) : QKV_OK;
-    for (size_t i = 0; status == QKV_OK && i < sizeof given / sizeof given[0]; i++)
+    for (size_t i = 0; !status && i < sizeof given / sizeof given[0]; i++)
         status = check_heads(ctx, given[i].name, given[i].x, false);
     return status;
 }

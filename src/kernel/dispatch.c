@@ -166,9 +166,9 @@ enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_co
     ctx->ignore_memory = options && options->ignore_memory;
     ctx->ignore_digest = options && options->ignore_digest;
     enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
-    if (status == QKV_OK && options && options->communicator) status = choose_ranks(ctx, options->communicator);
-    if (status == QKV_OK) status = choose_precision(ctx, options ? options->precision : QKV_FP32);
-    if (status == QKV_OK) status = choose_threads(ctx, options ? options->threads : 0);
+    if (!status && options && options->communicator) status = choose_ranks(ctx, options->communicator);
+    if (!status) status = choose_precision(ctx, options ? options->precision : QKV_FP32);
+    if (!status) status = choose_threads(ctx, options ? options->threads : 0);
     return status;
 }
 

@@ -108,9 +108,9 @@ enum qkv_status qkv_page_pool_begin(struct qkv_page_pool *pool, const struct qkv
     size_t bytes = 0;
     pool->count = pool->spare_count = 0;
     enum qkv_status status = qkv_page_pool_measure(pool, shape, &bytes);
-    if (status == QKV_OK) status = qkv_arena_room(pool->ctx, &pool->storage, bytes, pool->what);
-    if (status == QKV_OK) status = pool_take(&plan);
-    if (status != QKV_OK) {
+    if (!status) status = qkv_arena_room(pool->ctx, &pool->storage, bytes, pool->what);
+    if (!status) status = pool_take(&plan);
+    if (status) {
         pool->count = 0;
         return status;
     }
