@@ -1,26 +1,28 @@
-/* attend.c: the driver of attention, forward: cuts a call into work by its shape alone, takes scratch and runs the
+/* attend.c: the driver of attention, forward: cuts a call into items by its shape alone, takes scratch, and runs the
  * kernels of isa/attend_*.c in parallel.
  *
- * Forward: one item is a block of query rows of one kv head, which walks over all its keys (online softmax: Milakov &
- * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention"). Where there are too
- * few blocks for the threads, as in decoding with one kv head, an item walks over one piece of the keys only (Dao et al. 2023,
- * "Flash-Decoding for long-context inference"), and the pieces' sums are merged afterwards, as one item would: isa/attend_sums.h.
+ * Forward: an item is a block of query rows of one kv head, which walks over all its keys (online softmax: Milakov &
+ * Gimelshein 2018, "Online normalizer calculation for softmax"; tiling: Dao et al. 2022, "FlashAttention"). If there
+ * are fewer blocks than threads, as in decoding with one kv head, an item walks over one piece of the keys only (Dao et
+ * al. 2023, "Flash-Decoding for long-context inference"). The sums of the pieces are merged afterwards, in the same
+ * order as one item would (isa/attend_sums.h).
  *
- * In bf16 (struct qkv_attend_bf16_kernels) the items are the same, but what all blocks of rows read (keys) is packed ahead, once,
- * unless there is only one block of rows to read it, or keys come packed, in pages. How many rows a call has changes nothing.
+ * In bf16 (struct qkv_attend_bf16_kernels) the items are the same. Keys are packed once, before the items, because all
+ * blocks of rows read them; but not if there is only one block of rows, or if keys are in packed pages. The number of
+ * rows of a call changes no bits.
  *
- * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes one of its own sequence
- * (attend_ragged.c), or nothing where that is shorter. */
+ * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes an item of its own
+ * sequence (attend_ragged.c), or nothing if that sequence is shorter. */
 #include "kernel/attend_work.h"
 
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8 };
 
-/* Blocks as large as they may be, made smaller while there would be too few of them to share out. Packing keys is
- * paid once a block, so blocks stay of some size unless there are very few rows anyway. */
+/* Starts with the largest blocks and halves them while there are too few for the threads. Keys are packed once for each
+ * block, so blocks stay above a minimum size unless there are very few rows. */
 static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
-    size_t heads = plan->a->B * plan->a->Hkv, most = QKV_ATTEND_ROWS / tile;
+    size_t heads = plan->a->B * plan->a->Hkv, max_tiles = QKV_ATTEND_ROWS / tile;
     size_t tiles = qkv_attend_divide_up(plan->rows, tile);
-    size_t block = tiles < most ? tiles : most;
+    size_t block = tiles < max_tiles ? tiles : max_tiles;
     while (block > 4 && heads * qkv_attend_divide_up(tiles, block) < FORWARD_ITEMS)
         block = qkv_attend_divide_up(block, 2);
     while (block > 1 && heads * qkv_attend_divide_up(tiles, block) < DECODE_ITEMS)
@@ -58,7 +60,7 @@ static void pack_keys_item(const struct qkv_attend_work *work, const struct qkv_
     work->bf16->pack_keys(plan, item, qkv_attend_scratch(work, thread));
 }
 
-/* Few rows: waking the threads again would take longer. */
+/* Not parallel: the rows are few, and waking the threads again would take longer. */
 static void forward_combine(const struct qkv_attend_work *work, size_t units) {
     struct qkv_attend_place place;
     qkv_attend_place_start(&place, &work->plan);
@@ -74,7 +76,7 @@ static bool forward_is_short(const struct qkv_attend *a) {
     return (double)(a->B * a->H * a->Tq) * (double)a->Tk * (double)(a->D + a->Dv) < 1e5;
 }
 
-/* The pieces of the keys become items where blocks of rows alone are too few. This changes no bits. */
+/* Pieces of the keys become items if there are too few blocks of rows. This changes no bits. */
 static enum qkv_status forward_cut_keys(struct qkv_context *ctx, struct qkv_arena *scratch,
                                         struct qkv_attend_work *work) {
     struct qkv_attend_plan *plan = &work->plan;
@@ -162,7 +164,7 @@ static void weights_body(void *argument, size_t item, int thread) {
     work->kernels->weights(&work->plan, item, work->scratch + (size_t)thread * work->floats);
 }
 
-/* Weights become what the forward multiplied values by: elements have the numbers there that they have here. */
+/* Turns weights into the weights that forward multiplied by the values, with the same dropout mask. */
 static void weights_drop(struct qkv_context *ctx, const struct qkv_attend_plan *plan) {
     const struct qkv_attend *a = plan->a;
     for (size_t r = 0; r < plan->count && !ctx->dry; r++) {

@@ -1,13 +1,13 @@
-/* attend_back.c: the driver of attention, backward (Dao 2023, "FlashAttention-2"): delta = Σ dy·y − dlse first; then one item is a
- * run of key blocks of one kv head, which walks over all query rows and owns its dk and dv; dq is summed over the runs, in order,
- * afterwards. Where there are kv heads enough for the threads an item is all runs of one of them, one after the other, and keeps the
- * sum of those so far. The gradient of the attention_bias is a pass of its own.
+/* attend_back.c: the driver of attention, backward (Dao 2023, "FlashAttention-2"). First delta = Σ dy·y − dlse. Then
+ * one item is a run of key blocks of one kv head: it walks over all query rows and owns its dk and dv. Then dq is
+ * summed over the runs, in order. If there are enough kv heads for the threads, an item is all runs of one kv head in
+ * order, and adds up dq itself. The gradient of attention_bias is a pass of its own.
  *
- * In bf16 what all blocks of keys read (rows) is packed ahead. Ragged calls: attend.c. */
+ * In bf16, rows are packed once, before the items, because all blocks of keys read them. Ragged calls: see attend.c. */
 #include "kernel/attend_work.h"
 
 enum { BACKWARD_ITEMS = 64, BACKWARD_CHUNKS = 16, DELTA_GRAIN = 512, BACKWARD_ROWS = 96 };
-enum { FOLD_ITEMS = 4 }; /* heads a thread from which on items fold */
+enum { FOLD_ITEMS = 4 }; /* from so many heads a thread on, items fold */
 
 static void delta_body(void *argument, size_t begin, size_t end, int thread) {
     const struct qkv_attend_work *work = argument;
@@ -15,7 +15,7 @@ static void delta_body(void *argument, size_t begin, size_t end, int thread) {
     work->kernels->delta(&work->plan, begin, end);
 }
 
-/* Of one sequence. */
+/* Rows of one sequence. */
 static void ragged_delta_body(void *argument, size_t b, int thread) {
     const struct qkv_attend_work *work = argument;
     struct qkv_attend_sequence own;
@@ -32,7 +32,7 @@ static void make_delta(struct qkv_context *ctx, struct qkv_attend_work *work) {
         qkv_parallel_range(ctx, a->B * a->H * a->Tq, DELTA_GRAIN, delta_body, work);
 }
 
-/* Before the gradients: see norm in struct qkv_attend_plan. */
+/* Runs before the gradients: see norm in struct qkv_attend_plan. */
 static void norm_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item, int thread) {
     work->kernels->norm(plan, item, qkv_attend_scratch(work, thread));
 }
@@ -40,9 +40,9 @@ static void norm_item(const struct qkv_attend_work *work, const struct qkv_atten
 static struct qkv_attend_plan norm_plan(const struct qkv_attend_work *work) {
     struct qkv_attend_plan plan = work->plan;
     plan.stage = QKV_ATTENTION_WEIGHTS;
-    plan.rounds_dy = false; /* norms serve gradients that are made of fp32 scores */
+    plan.rounds_dy = false; /* norms are for gradients that are computed from fp32 scores */
     plan.block = WEIGHTS_ROWS / work->kernels->tile * work->kernels->tile;
-    plan.rows = plan.a->Tq; /* head by head */
+    plan.rows = plan.a->Tq; /* one head after the other */
     plan.blocks = qkv_attend_divide_up(plan.rows, plan.block);
     return plan;
 }
@@ -113,7 +113,8 @@ static void gather_item(const struct qkv_attend_work *work, const struct qkv_att
     work->kernels->gather(plan, item);
 }
 
-/* Where all sizes of a call decide, there are no more runs of keys than memory can bear shares of dq. */
+/* Unless `ordered` or `alone` decides, all sizes of the call decide the number of runs of keys, and the memory for
+ * shares of dq limits it. */
 static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     const struct qkv_attend *a = plan->a;
     size_t heads = a->B * a->Hkv;
@@ -128,14 +129,14 @@ static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     }
     size_t chunks = heads ? qkv_attend_divide_up(BACKWARD_ITEMS, heads) : 0;
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
-    size_t share = heads * plan->rows * a->D; /* floats of one chunk's; the checked sizes say that this fits */
+    size_t share = heads * plan->rows * a->D; /* floats of one chunk; the checked sizes say that this fits */
     if (share && chunks > QKV_ATTEND_SHARES / share) chunks = share < QKV_ATTEND_SHARES ? QKV_ATTEND_SHARES / share : 1;
     if (chunks > plan->key_blocks) chunks = plan->key_blocks;
     plan->chunk = chunks ? qkv_attend_divide_up(plan->key_blocks, chunks) : 1;
     plan->chunks = qkv_attend_divide_up(plan->key_blocks, plan->chunk);
 }
 
-/* Whether there are heads enough for the threads, or too many shares for the memory. This changes no bits. */
+/* An item folds if there are enough heads for the threads, or too many shares for the memory. This changes no bits. */
 static void cut_shares(const struct qkv_context *ctx, struct qkv_attend_plan *plan) {
     const size_t heads = plan->a->B * plan->a->Hkv, share = heads * plan->rows * plan->a->D;
     const bool enough = ctx->threads == 1 || heads >= FOLD_ITEMS * (size_t)ctx->threads;
@@ -152,7 +153,7 @@ static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_k
     cut_keys(plan, bf16 ? bf16->keys : kernels->backward_keys);
 }
 
-/* The cuts of the fp32 kernels, which the gradient of the attention_bias is left to. */
+/* The cuts of the fp32 kernels, which compute the gradient of attention_bias. */
 static struct qkv_attend_plan fp32_plan(const struct qkv_attend_work *work) {
     struct qkv_attend_plan plan = work->plan;
     plan.partial = NULL;
@@ -175,7 +176,7 @@ static enum qkv_status take_partial(struct qkv_context *ctx, struct qkv_arena *a
     return plan->partial && plan->touched ? QKV_OK : QKV_MEMORY;
 }
 
-/* Sums of all runs but the first. */
+/* Memory for the sums of all runs but the first. */
 static enum qkv_status take_distances(struct qkv_context *ctx, struct qkv_arena *arena, struct qkv_attend_plan *plan) {
     const struct qkv_attend *a = plan->a;
     size_t floats, bytes;
@@ -261,7 +262,8 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
     }
     if (g->dq.data && !plan->apart) qkv_attend_each(ctx, work, heads * plan->blocks, qkv_attend_units, gather_item);
     if (g->ddistance_bias && !plan->folds && plan->chunks > 1) qkv_parallel(ctx, heads, distances_body, work);
-    if (work->bf16 && (g->dsinks || g->dattention_bias)) make_delta(ctx, &attention_bias); /* theirs are sums of fp32 */
+    /* the sums of these gradients are fp32 */
+    if (work->bf16 && (g->dsinks || g->dattention_bias)) make_delta(ctx, &attention_bias);
     if (g->dsinks) qkv_parallel(ctx, a->B * a->H, sinks_body, work);
     if (g->dattention_bias) qkv_parallel(ctx, distinct * attention_bias.plan.key_blocks, addend_body, &attention_bias);
 }

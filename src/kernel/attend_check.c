@@ -1,11 +1,11 @@
-/* attend_check: what can be wrong in a call of attention, for forward, backward and looking at weights. Every other room leaves it to
- * this one. */
+/* attend_check: all checks of a call of attention: forward, backward and the weights to look at. No other room repeats
+ * them. */
 #include "kernel/isa/attend.h"
 
 #include <math.h>
 
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
-    const size_t most = (size_t)INT32_MAX;
+    const size_t limit = (size_t)INT32_MAX;
     if (!a->H || !a->Hkv || a->H % a->Hkv)
         return qkv_fail(
             ctx, QKV_SHAPE,
@@ -15,10 +15,10 @@ enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv
     if (!a->D || !a->Dv)
         return qkv_fail(ctx, QKV_SHAPE, "attention: q has %zu channels a head and v has %zu; each needs at least one",
                         a->D, a->Dv);
-    if (a->B > most || a->H > most || a->Tq > most || a->Tk > most || a->D > most || a->Dv > most)
+    if (a->B > limit || a->H > limit || a->Tq > limit || a->Tk > limit || a->D > limit || a->Dv > limit)
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: a dimension of (B,H,Tq,Tk,D,Dv) = (%zu,%zu,%zu,%zu,%zu,%zu) exceeds %zu", a->B,
-                        a->H, a->Tq, a->Tk, a->D, a->Dv, most);
+                        a->H, a->Tq, a->Tk, a->D, a->Dv, limit);
     size_t heads, rows, keys, wide, product;
     wide = a->D > a->Dv ? a->D : a->Dv;
     bool fits = qkv_multiply(a->B, a->H, &heads) && qkv_multiply(heads, a->Tq, &rows) &&
@@ -32,7 +32,7 @@ enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv
     return QKV_OK;
 }
 
-/* `x` may have no data when there is nothing in it. */
+/* `x` may have no data if it has no elements. */
 static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, const struct qkv_heads *x, bool needed) {
     if (x->data && x->dtype != QKV_F32 && x->dtype != QKV_BF16 && x->dtype != QKV_F16)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s is none of fp32, bf16 and f16; convert it to one of them",
@@ -41,7 +41,7 @@ static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, co
     return QKV_OK;
 }
 
-/* Packed pages are what this context's kernels read, and hold all keys. */
+/* Packed pages have the format of this context's kernels, and room for all keys. */
 static enum qkv_status check_packed(struct qkv_context *ctx, const struct qkv_attend *a) {
     const size_t bytes = qkv_attend_page_bytes(ctx, a->D, a->Dv, a->pages.positions);
     if (a->page_bytes != bytes)
@@ -58,7 +58,7 @@ static enum qkv_status check_packed(struct qkv_context *ctx, const struct qkv_at
     return QKV_OK;
 }
 
-/* The page tables hold what the past of each sequence needs. */
+/* The page tables have the pages that the past of each sequence needs. */
 static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attend *a) {
     const struct qkv_page_table *pages = &a->pages;
     for (size_t b = 0; a->pasts && !ctx->dry && b < a->B; b++)
@@ -87,7 +87,7 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
     return QKV_OK;
 }
 
-/* Inputs, and y where it is given. */
+/* Inputs, and y if there is one. */
 static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (a->past > a->Tk)
         return qkv_fail(ctx, QKV_SHAPE, "attention: %zu keys are in the past, but there are only %zu keys in all",
@@ -114,9 +114,9 @@ bool qkv_softcap_valid(double c) {
     return c == 0 || (x > 0 && isfinite(x) && isfinite(1 / x));
 }
 
-/* Cumulative rows, of at most `most` a sequence. */
+/* Cumulative rows, of at most `max_rows` a sequence. */
 static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_attend *a, const char *name,
-                                   const int32_t *start, size_t most) {
+                                   const int32_t *start, size_t max_rows) {
     if (!start || ctx->dry) return QKV_OK;
     if (start[0])
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s begins at %d; the first sequence begins at row 0", name,
@@ -126,9 +126,9 @@ static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_att
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "attention: %s falls from %d to %d at sequence %zu; sequences lie one after the other",
                             name, start[b], start[b + 1], b);
-        if ((size_t)(start[b + 1] - start[b]) > most)
+        if ((size_t)(start[b + 1] - start[b]) > max_rows)
             return qkv_fail(ctx, QKV_SHAPE, "attention: %s gives sequence %zu %d rows, but there are at most %zu", name,
-                            b, start[b + 1] - start[b], most);
+                            b, start[b + 1] - start[b], max_rows);
     }
     return QKV_OK;
 }
@@ -178,7 +178,7 @@ static enum qkv_status check_distances(struct qkv_context *ctx, const struct qkv
                     (long long)a->distance_bias.row - (long long)a->distance_bias.zero - 1);
 }
 
-/* Every distance that a row can meet has an entry in the table of distances. */
+/* The table of distances has an entry for every distance between a row and a key of this call. */
 static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (!a->distance_bias.table || ctx->dry) return QKV_OK;
     if (a->distance_bias.row > (size_t)INT64_MAX / 2 || a->distance_bias.zero > (size_t)INT64_MAX / 2)
@@ -203,7 +203,7 @@ enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_atten
     return status;
 }
 
-/* Entries of the attention_bias's gradient that several items would write at once cannot be. */
+/* Refuses a gradient of attention_bias of which several items would write the same element at the same time. */
 static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const struct qkv_attend *a) {
     const struct qkv_pairs *pairs = &a->attention_bias_strides;
     struct {
@@ -213,19 +213,19 @@ static enum qkv_status check_addend_gradient(struct qkv_context *ctx, const stru
     if (!a->attention_bias)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the gradient of an attention_bias needs the attention_bias");
     for (size_t done = 0; done < 3; done++) {
-        size_t least = 3;
+        size_t smallest = 3;
         for (size_t i = 0; i < 3; i++)
-            if (sides[i].stride && sides[i].count > 1 && (least == 3 || sides[i].stride < sides[least].stride))
-                least = i;
-        if (least == 3) break;
-        if (sides[least].stride < reach || !qkv_multiply(sides[least].stride, sides[least].count - 1, &last) ||
+            if (sides[i].stride && sides[i].count > 1 && (smallest == 3 || sides[i].stride < sides[smallest].stride))
+                smallest = i;
+        if (smallest == 3) break;
+        if (sides[smallest].stride < reach || !qkv_multiply(sides[smallest].stride, sides[smallest].count - 1, &last) ||
             !qkv_add_size(reach, last, &reach))
             return qkv_fail(
                 ctx, QKV_ARGUMENT,
                 "attention: the attention_bias's gradient has strides (%zu,%zu,%zu) of batch, head and row whose "
                 "entries overlap; copy the attention_bias apart",
                 pairs->batch_stride, pairs->head_stride, pairs->row_stride);
-        sides[least].count = 0;
+        sides[smallest].count = 0;
     }
     return QKV_OK;
 }

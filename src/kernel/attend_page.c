@@ -1,4 +1,4 @@
-/* attend_page.c: pages of keys and values in the form that the kernels of this machine multiply. */
+/* attend_page.c: pages of keys and values, in the format that the kernels of this machine read. */
 #include "kernel/isa/attend.h"
 
 size_t qkv_attend_page_bytes(const struct qkv_context *ctx, size_t D, size_t Dv, size_t positions) {

@@ -1,9 +1,9 @@
-/* attend_ragged.c: one sequence of a ragged call as a call of its own. The driver cuts all sequences as the longest one; kernels
- * then see a batch of one, whose arrays begin where those of the sequence do. */
+/* attend_ragged.c: turns one sequence of a ragged call into a call of its own. The driver cuts all sequences like the
+ * longest one; kernels then see a batch of one sequence, whose arrays begin at that sequence's rows. */
 #include "kernel/isa/attend.h"
 
-static size_t ragged_count(const int32_t *start, size_t b, size_t most) {
-    return start ? (size_t)(start[b + 1] - start[b]) : most;
+static size_t ragged_count(const int32_t *start, size_t b, size_t longest) {
+    return start ? (size_t)(start[b + 1] - start[b]) : longest;
 }
 
 size_t qkv_attend_queries(const struct qkv_attend *a, size_t b) {
@@ -18,14 +18,14 @@ size_t qkv_attend_keys(const struct qkv_attend *a, size_t b) {
     return ragged_past(a, b) + ragged_count(a->k_start, b, a->Tk - a->past);
 }
 
-/* The part of `x` that is batch row b: rows from start[b] on, or what its batch stride says. */
+/* Moves `x` to batch row b: to row start[b], or by the batch stride. */
 static void ragged_move(struct qkv_heads *x, const int32_t *start, size_t b) {
     const size_t size = x->dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t);
     const size_t at = start ? (size_t)start[b] * x->row_stride : b * x->batch_stride;
     if (x->data) x->data = (char *)x->data + at * size;
 }
 
-/* What is for the pairs of row b: it ends where it does, which a shorter sequence may not reach. */
+/* Moves an array of pairs to row b, and ends it at its own end, which a shorter sequence may not reach. */
 static void ragged_pairs(struct qkv_pairs *x, size_t whole, size_t Tk) {
     const size_t there = whole - x->missing;
     x->missing = Tk > there ? Tk - there : 0;
@@ -68,7 +68,7 @@ static void ragged_gradients(struct qkv_attend_gradients *g, const struct qkv_at
     if (g->dsinks) g->dsinks += b * a->H;
 }
 
-/* What the driver took for all sequences: each has as much of it as the longest. */
+/* Moves to sequence b's part of the driver's memory. Every sequence has as much memory as the longest. */
 static void ragged_memory(struct qkv_attend_plan *p, size_t b) {
     const size_t head = b * p->a->Hkv, first = p->a->q_start ? (size_t)p->a->q_start[b] : b * p->a->Tq;
     const size_t units = head * p->blocks, parts = head * p->shares;
@@ -87,14 +87,14 @@ static size_t ragged_divide(size_t a, size_t b) {
     return b ? a / b + (a % b != 0) : 0;
 }
 
-enum { ALONE_KEYS = 256, ALONE_CHUNKS = 16 }; /* keys of a run at least; runs at most */
+enum { ALONE_KEYS = 256, ALONE_CHUNKS = 16 }; /* minimum of keys in a run; maximum of runs */
 
 size_t qkv_attend_alone_chunk(const struct qkv_attend_plan *plan, size_t Tq, size_t key_blocks) {
-    const size_t share = plan->a->H * Tq * plan->a->D, least = ragged_divide(ALONE_KEYS, plan->keys);
+    const size_t share = plan->a->H * Tq * plan->a->D, min_chunk = ragged_divide(ALONE_KEYS, plan->keys);
     size_t chunks = share ? QKV_ATTEND_SHARES / share : ALONE_CHUNKS;
     if (chunks > ALONE_CHUNKS) chunks = ALONE_CHUNKS;
     const size_t chunk = ragged_divide(key_blocks, chunks ? chunks : 1);
-    return chunk > least ? chunk : least;
+    return chunk > min_chunk ? chunk : min_chunk;
 }
 
 size_t qkv_attend_alone_chunks(const struct qkv_attend_plan *plan, size_t key_blocks) {

@@ -1,4 +1,5 @@
-/* attend_work.c: the work of a call of attention: its memory, and its items, which in a ragged call are those of its sequences. */
+/* attend_work.c: the work of a call of attention: its memory and its items. In a ragged call the items are those of its
+ * sequences. */
 #include "kernel/attend_work.h"
 
 struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a) {
@@ -20,7 +21,7 @@ const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_contex
     return kernels;
 }
 
-/* fp32, or what else products of bf16 are made of. */
+/* Whether the type is fp32, or in bf16 also bf16. */
 static bool attend_is_plain(const struct qkv_heads *x, bool bf16) {
     return !x->data || x->dtype == QKV_F32 || (bf16 && x->dtype == QKV_BF16);
 }
@@ -67,7 +68,7 @@ enum qkv_status qkv_attend_take_scratch(struct qkv_context *ctx, struct qkv_aren
     return work->scratch ? QKV_OK : QKV_MEMORY;
 }
 
-/* ---- items of ragged calls ---------------------------------------------------------------------------------------- */
+/* ---- items of ragged calls ------------------------------------------------------------------------------------- */
 
 size_t qkv_attend_units(const struct qkv_attend_plan *plan) {
     return plan->a->Hkv * plan->blocks;

@@ -1,4 +1,4 @@
-/* cpu: what the processor can do (CPUID) and the operating system saves (XGETBV) on x86; what HWCAP says on AArch64. */
+/* cpu: the features of the processor (CPUID) that the operating system supports (XGETBV) on x86; HWCAP on AArch64. */
 #include "kernel/cpu.h"
 
 #include <stdint.h>
@@ -15,7 +15,8 @@ static uint64_t saved_state(void) {
     return (uint64_t)high << 32 | low;
 }
 
-/* The state of tiles is large, so Linux saves it only for processes that ask (Linux, Documentation/arch/x86/xstate.rst). */
+/* The state of AMX tiles is large, so Linux saves it only for processes that request it (Linux,
+ * Documentation/arch/x86/xstate.rst). */
 static bool tiles_granted(void) {
 #if defined(__linux__)
     enum { REQUEST = 0x1023, TILE_DATA = 18 };

@@ -6,13 +6,13 @@
 
 struct qkv_cpu {
     bool avx2;        /* AVX2, FMA and F16C */
-    bool avx512;      /* AVX-512 F, BW, DQ and VL besides */
-    bool avx512bf16;  /* AVX-512 BF16 besides */
-    bool amx;         /* AMX tiles of bf16 besides, with the operating system's permission to use them */
-    bool amx_refused; /* the processor has them, the operating system does not give them */
+    bool avx512;      /* the above, and AVX-512 F, BW, DQ and VL */
+    bool avx512bf16;  /* the above, and AVX-512 BF16 */
+    bool amx;         /* the above, and AMX tiles of bf16, with the operating system's permission to use them */
+    bool amx_refused; /* the processor has AMX, but the operating system refuses it */
     bool neon;        /* AArch64's vectors, with fused multiply-add */
 };
-/* Asks the operating system for AMX, which it grants to the whole process. */
+/* Requests AMX from the operating system, which grants it to the whole process. */
 struct qkv_cpu qkv_cpu_detect(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* dispatch: the kernel tables of this build, which of them this machine runs, and the context that chooses one. */
+/* dispatch: the kernel tables of this build, those that this machine can run, and the context, which chooses one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +6,11 @@
 #include "kernel/cpu.h"
 #include "kernel/isa/bf16.h"
 
-/* Those of this build are named by QKV_HAS_amx, … */
+/* Macros QKV_HAS_amx, … say which tables this build has. */
 extern const struct qkv_kernels qkv_kernels_amx, qkv_kernels_avx512bf16, qkv_kernels_avx512, qkv_kernels_avx2;
 extern const struct qkv_kernels qkv_kernels_neon, qkv_kernels_scalar;
 
-#define THREADS_MOST 1024
+#define THREADS_MAX 1024
 
 const struct qkv_kernels *qkv_kernels_at(size_t i) {
     const struct qkv_cpu cpu = qkv_cpu_detect();
@@ -104,7 +104,7 @@ bool qkv_context_native_bf16(const struct qkv_context *ctx) {
     return ctx->kernels->bf16->native;
 }
 
-/* After the kernels. */
+/* The precision is chosen after the kernels. */
 static enum qkv_status choose_precision(struct qkv_context *ctx, enum qkv_precision precision) {
     const char *text = getenv("QKV_PRECISION");
     const bool open = !text || !*text || strcmp(text, "auto") == 0;
@@ -125,16 +125,16 @@ static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
         char *end;
         errno = 0;
         long long value = strtoll(text, &end, 10);
-        if (*end || errno || value < 1 || value > THREADS_MOST)
+        if (*end || errno || value < 1 || value > THREADS_MAX)
             return qkv_fail(ctx, QKV_ARGUMENT, "QKV_THREADS is \"%s\", but must be a number from 1 to %d", text,
-                            THREADS_MOST);
+                            THREADS_MAX);
         threads = (int)value;
     }
-    if (threads < 0 || threads > THREADS_MOST)
+    if (threads < 0 || threads > THREADS_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "threads is %d, but must be 1 to %d, or 0 for one on each CPU", threads,
-                        THREADS_MOST);
+                        THREADS_MAX);
     if (threads == 0) threads = qkv_cpu_count();
-    if (threads > THREADS_MOST) threads = THREADS_MOST;
+    if (threads > THREADS_MAX) threads = THREADS_MAX;
     ctx->threads = qkv_team_start(ctx, threads);
     if (ctx->threads < threads)
         snprintf(ctx->threads_note, sizeof ctx->threads_note,

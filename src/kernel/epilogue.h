@@ -1,5 +1,5 @@
-/* epilogue.h: what is done to a block of C as soon as a product has made it, while it lies in the cache: the epilogues that are
- * fused into products (residual, activation, gate). For the drivers gemm.c and gemm_bf16.c. */
+/* epilogue.h: the operations that are fused into a product (residual, activation, gate). They run on a block of C as
+ * soon as it is computed, while it is in cache. For the drivers gemm.c and gemm_bf16.c. */
 #ifndef QKV_FINISH_H
 #define QKV_FINISH_H
 
@@ -7,7 +7,7 @@
 
 #include "kernel/kernel.h"
 
-/* Counts the blocks of columns that are still to come of each block of rows. */
+/* For each block of rows, counts its blocks of columns that are not computed yet. */
 typedef atomic_uint qkv_epilogue_count;
 
 static inline void qkv_epilogue_begin(const struct qkv_context *ctx, qkv_epilogue_count *counts, size_t row_blocks,
@@ -15,8 +15,8 @@ static inline void qkv_epilogue_begin(const struct qkv_context *ctx, qkv_epilogu
     for (size_t i = 0; counts && !ctx->dry && i < row_blocks; i++) atomic_init(&counts[i], (unsigned)column_blocks);
 }
 
-/* Called when the columns [column, column + columns) of a block of rows are whole. Where whole rows are asked for, whoever makes
- * their last block does all of them. */
+/* Called when columns [column, column + columns) of a block of rows are computed. If the epilogue needs whole rows, the
+ * thread that computes the last block of a block of rows runs it on all of them. */
 static inline void qkv_epilogue_block(const struct qkv_epilogue *epilogue, qkv_epilogue_count *counts, size_t row_block,
                                       size_t row, size_t rows, size_t column, size_t columns, size_t N) {
     if (!epilogue->whole_rows) {

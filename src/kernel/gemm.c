@@ -1,11 +1,11 @@
 /* gemm: the driver of the matrix product: how C is cut, what is packed when, and the threads.
  *
- * C is cut into blocks of rows × columns, which are the work items; K is cut into runs of about KC terms, so that the
- * panels being read stay in cache. B is packed once for all threads (by all of them), a part of at most PACKED_FLOATS
- * at a time, unless C is only one block high: then each item packs the columns it needs just before using them, and
- * B streams from memory once. A run of K starts from zero and its sums are added to C when it ends: errors then grow
- * with the length of a run and the number of runs, not with K, and as runs are cut by K alone, no bit depends on the
- * other cuts, nor on the number of threads. */
+ * C is cut into blocks of rows × columns, which are the items; K is cut into runs of about KC terms, so that the panels
+ * being read stay in cache. B is packed once by all threads for all threads, a part of at most PACKED_FLOATS at a time.
+ * If C is only one block high, each item instead packs its own columns just before it uses them, and B streams from
+ * memory once. A run of K starts from zero, and its sums are added to C at its end: errors grow with the length of a
+ * run and the number of runs, not with K. Runs are cut by K alone, so no bit depends on the other cuts, nor on the
+ * number of threads. */
 #include <assert.h>
 
 #include "kernel/epilogue.h"
@@ -13,19 +13,19 @@
 
 enum {
     KC = QKV_GEMM_RUN_MAX,       /* terms a run */
-    ROW_PANELS = 8,              /* least of the most panels of A in a block */
-    L2_SHARES = 10,              /* of which the rows of A in a block take three */
-    B_SHARES = 4,                /* of L2: so much of B stays there while panels of A go by */
-    ACROSS_QUARTERS = 3,         /* of L2: a run of A and B that is not packed stays there */
-    ONE_BLOCK_PANELS = 16,       /* at most so many row panels make one block */
-    COLUMN_PANELS = 16,          /* most panels of B that an item packs for itself */
+    ROW_PANELS = 8,              /* a block holds at most max(ROW_PANELS, what L2 allows) panels of A */
+    L2_SHARES = 10,              /* panels of A in a block may fill 3/L2_SHARES of L2 */
+    B_SHARES = 4,                /* 1/B_SHARES of L2 holds B while panels of A pass by */
+    ACROSS_QUARTERS = 3,         /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
+    ONE_BLOCK_PANELS = 16,       /* C of at most so many row panels is one block high */
+    COLUMN_PANELS = 16,          /* maximum of panels of B that an item packs for itself */
     PACK_PANELS = 4,             /* panels of B packed by one item */
-    ITEM_CYCLES = 8000,          /* least work of an item: a few times what waking a thread costs */
-    ITEMS_A_THREAD = 4,          /* so that the last thread is not waited for long */
-    PACKED_FLOATS = 1024 * 1024, /* most floats of B packed at a time */
-    STORED_TERMS = 64,           /* of stored weights converted at a time for a panel of B */
-    STORED_COLUMNS = 16,         /* and, without packing, columns over a run of K */
-    PANEL_MAX = 64               /* columns of a panel, at most */
+    ITEM_CYCLES = 8000,          /* minimum of an item's work: a few times the cost of waking a thread */
+    ITEMS_A_THREAD = 4,          /* so that the wait for the last thread is short */
+    PACKED_FLOATS = 1024 * 1024, /* maximum of floats of B packed at a time */
+    STORED_TERMS = 64,           /* terms of stored weights converted at a time for a panel of B */
+    STORED_COLUMNS = 16,         /* columns of stored weights converted at a time for a run of K, without packing */
+    PANEL_MAX = 64               /* maximum of columns of a panel */
 };
 
 struct product {
@@ -37,23 +37,23 @@ struct product {
     size_t M, N, K;
     struct qkv_gemm_options options;
     size_t kc;                        /* terms a run */
-    size_t row_panels, column_panels; /* of `height` rows and nr columns */
-    size_t height;                    /* rows a panel of A */
-    size_t row_blocks, column_blocks; /* what the items are */
-    bool shared;                      /* B is packed ahead by all threads */
-    bool in_place;                    /* A is read where it lies */
-    bool across;                      /* both are, A and B being contiguous across the terms */
-    bool row_by_row;                  /* B stays in the second cache while panels of A go by in the first */
-    size_t part_columns, part_terms;  /* of B packed at a time, when shared */
-    size_t n_begin, n_end;            /* the part of B being worked on */
+    size_t row_panels, column_panels; /* numbers of panels of `height` rows, and of nr columns */
+    size_t height;                    /* rows of a panel of A */
+    size_t row_blocks, column_blocks; /* the items */
+    bool shared;                      /* all threads pack B before the items */
+    bool in_place;                    /* A is read without packing */
+    bool across;                      /* A and B are read without packing; both are contiguous across the terms */
+    bool row_by_row;                  /* B stays in the second cache while panels of A pass by in the first */
+    size_t part_columns, part_terms;  /* B packed at a time, if shared */
+    size_t n_begin, n_end;            /* the current part of B */
     size_t k_begin, k_end;
-    float *packed_b;            /* shared, or of each thread */
-    float *packed_a;            /* of each thread */
-    size_t b_floats, a_floats;  /* a thread */
-    qkv_epilogue_count *counts; /* of each block of rows; NULL without anything to epilogue */
+    float *packed_b;            /* one if shared, else one for each thread */
+    float *packed_a;            /* one for each thread */
+    size_t b_floats, a_floats;  /* floats for each thread */
+    qkv_epilogue_count *counts; /* one for each block of rows; NULL without an epilogue */
 };
 
-/* Where the i-th of `count` nearly equal shares of n begins. */
+/* The beginning of the i-th of `count` nearly equal shares of n. */
 static size_t gemm_share(size_t n, size_t count, size_t i) {
     return n / count * i + qkv_min(i, n % count);
 }
@@ -64,7 +64,7 @@ size_t qkv_gemm_run_length(size_t K) {
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
 
-/* How many items to cut the work into: several a thread, but none so small that handing it out costs more. */
+/* The number of items to cut the work into: several a thread, but none so small that handing it out costs more. */
 static size_t wanted_items(const struct product *p, size_t threads) {
     const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
     const double cycles = K * (M * N / 16 + (M + N) / 3), items = cycles / ITEM_CYCLES;
@@ -74,7 +74,7 @@ static size_t wanted_items(const struct product *p, size_t threads) {
 
 static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const size_t threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
-    const size_t most = qkv_max(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
+    const size_t max_panels = qkv_max(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
     const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
     p->row_panels = qkv_pieces(p->M, mr);
     p->height = qkv_pieces(p->M, p->row_panels);
@@ -82,7 +82,7 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     p->column_panels = qkv_pieces(p->N, nr);
     p->shared = p->row_panels > ONE_BLOCK_PANELS;
     if (p->shared) {
-        size_t blocks = qkv_max(qkv_pieces(p->row_panels, most), qkv_min(items, p->row_panels / 4));
+        size_t blocks = qkv_max(qkv_pieces(p->row_panels, max_panels), qkv_min(items, p->row_panels / 4));
         p->row_blocks = items > 1 ? qkv_min(qkv_round_up(blocks, threads), p->row_panels) : blocks;
         p->column_blocks = qkv_min(qkv_pieces(items, p->row_blocks), qkv_max(p->column_panels / 4, 1));
     } else {
@@ -132,7 +132,7 @@ static struct qkv_matrix gemm_at(struct qkv_matrix m, size_t row, size_t column)
     return m;
 }
 
-/* Terms [k, k + terms) of columns [n, n + columns) of stored weights, into panels. */
+/* Packs terms [k, k + terms) of columns [n, n + columns) of stored weights into panels. */
 static void pack_stored(const struct product *p, float *out, size_t k, size_t n, size_t terms, size_t columns) {
     const size_t nr = p->kernels->nr;
     float floats[STORED_TERMS * PANEL_MAX];
@@ -162,7 +162,7 @@ static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n,
         p->kernels->pack_b(out, gemm_at(p->b, k, n), terms, columns);
 }
 
-/* Packs a few panels of B over one run of K. The part is laid out run by run, panel by panel. */
+/* Packs a few panels of B over one run of K. The part is stored run by run, panel by panel. */
 static void pack_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
@@ -174,7 +174,7 @@ static void pack_item(void *argument, size_t item, int thread) {
                 qkv_min(PACK_PANELS * nr, p->n_end - p->n_begin - n));
 }
 
-/* One block of C over the whole part of B. */
+/* Multiplies one block of C by the whole part of B. */
 static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, size_t n_end, int thread) {
     const size_t width = qkv_round_up(p->n_end - p->n_begin, p->kernels->nr);
     float *own_a = p->packed_a + (size_t)thread * p->a_floats, *own_b = p->packed_b + (size_t)thread * p->b_floats;
@@ -224,9 +224,9 @@ static void block_item(void *argument, size_t item, int thread) {
                            n_end > n ? n_end - n : 0, p->N);
 }
 
-/* ---- few rows ----------------------------------------------------------------------------------------------------- */
+/* ---- few rows -------------------------------------------------------------------------------------------------- */
 
-/* Columns [n, end) over all terms; B is the caller's to say. */
+/* Columns [n, end) over all terms; the caller sets B. */
 static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end) {
     return (struct qkv_gemm_few){.rows = p->M,
                                  .columns = end - n,
@@ -239,7 +239,7 @@ static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end)
                                  .bias = p->options.bias ? p->options.bias + n : NULL};
 }
 
-/* Columns of stored weights, which are converted a run at a time into the first cache. */
+/* Columns of stored weights: converts one run at a time into the first cache. */
 static void few_converted(const struct product *p, size_t n, size_t end) {
     float floats[STORED_COLUMNS * KC];
     for (; n < end; n += STORED_COLUMNS) {
@@ -260,7 +260,7 @@ static void few_converted(const struct product *p, size_t n, size_t end) {
     }
 }
 
-/* Columns of stored weights, part by part: by the format's own product, where it has one. */
+/* Columns of stored weights, one part after the other: by the format's own product, if it has one. */
 static void few_stored(const struct product *p, size_t n, size_t end) {
     const struct qkv_stored *weights = p->options.stored.weights;
     const struct qkv_stored_part *part = weights->parts;
@@ -336,7 +336,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
     if (M == 0 || N == 0) return QKV_OK;
     assert(K == 0 || a.row_stride == 1 || a.column_stride == 1);
     assert(K == 0 || b.row_stride == 1 || b.column_stride == 1);
-    if (K == 0) { /* nothing is read, but an address is needed */
+    if (K == 0) { /* nothing is read, but the kernels need an address */
         a = b = (struct qkv_matrix){.data = c};
         options.stored.weights = NULL;
     }

@@ -1,11 +1,12 @@
 /* gemm_bf16: the driver of the matrix product in bf16: how C is cut, what is packed when, and the threads.
  *
- * The items of work are blocks of rows × columns. An item packs its rows of A over all terms (unless several items share rows:
- * then all of A is packed ahead; or A is bf16 already and the kernels read it in place), and goes over panels of B, one
- * after the other: a panel and the sums beside it stay in the first cache, A in the second. K is cut into runs by K alone, which
- * are added in order, so that no bit depends on the cuts of rows and columns, nor on the number of threads.
+ * An item is a block of rows × columns. It packs its rows of A over all terms. But if several items share rows, all of
+ * A is packed before the items; and if A is bf16 and the kernels can read it without packing, it is not packed. The
+ * item then goes over the panels of B one after the other: a panel and its sums stay in the first cache, A in the
+ * second. K is cut into runs by K alone, which are added in order, so that no bit depends on the cuts of rows and
+ * columns, nor on the number of threads.
  *
- * Packed B lies run by run, panel by panel: as long as a run is, panels of words [pair][column]. */
+ * Packed B is stored run by run, panel by panel: for each run, panels of words [pair][column]. */
 #include "kernel/isa/bf16.h"
 
 #include <assert.h>
@@ -16,16 +17,17 @@
 
 enum {
     ITEMS_A_THREAD = 4,
-    FEW_CYCLES = 6000, /* least work of an item of a product of few rows */
-    FEW_SUMS = 8192,   /* most sums of such an item: those of one run wait in the first cache for the next */
-    ROWS_LEAST = 96,   /* rows of a block: unpacking and reading B is paid once for them */
-    ROWS_MOST = 512,
-    PART_TERMS = 2048,          /* terms at a time where C can hold sums in between */
-    PACKED_WORDS = 1024 * 1024, /* most words of B packed at a time */
-    STORED_TERMS = 64, /* of stored weights converted at a time for a panel of B: a multiple of every table's step */
-    PANEL_MAX = 64     /* columns of a panel, at most */
+    FEW_CYCLES = 6000, /* minimum of the work of an item of a product of few rows */
+    FEW_SUMS = 8192,   /* maximum of sums of such an item: those of one run stay in the first cache until the next */
+    ROWS_MIN = 96,     /* minimum of rows of a block: unpacking and reading B is paid once for them */
+    ROWS_MAX = 512,
+    PART_TERMS = 2048,          /* terms at a time if C can hold the sums in between */
+    PACKED_WORDS = 1024 * 1024, /* maximum of words of B packed at a time */
+    /* terms of stored weights converted at a time for a panel of B: a multiple of every table's step */
+    STORED_TERMS = 64,
+    PANEL_MAX = 64 /* maximum of columns of a panel */
 };
-#define ITEM_FLOPS 2e5 /* least work of an item */
+#define ITEM_FLOPS 2e5 /* minimum of an item's work */
 
 struct product {
     const struct qkv_bf16_kernels *kernels;
@@ -35,31 +37,31 @@ struct product {
     struct qkv_operand a, b;
     size_t M, N, K;
     struct qkv_bf16_options options;
-    size_t run, turned_run;          /* of B, and of Bᵀ */
-    size_t rows, row_blocks;         /* of a block, a multiple of the kernels' group */
-    size_t columns, column_blocks;   /* of a block of the part, a multiple of a panel */
-    size_t part_columns, part_terms; /* of B at a time */
+    size_t run, transposed_run;      /* terms a run of B, and of Bᵀ */
+    size_t rows, row_blocks;         /* rows of a block: a multiple of the kernels' group */
+    size_t columns, column_blocks;   /* columns of a block of the part: a multiple of a panel */
+    size_t part_columns, part_terms; /* B packed at a time */
     size_t n_begin, n_end, k_begin, k_end;
     bool share_a, in_place, sums_apart;
     const uint32_t *packed; /* of the part, or of all of B */
     uint32_t *packed_b;
-    char *packed_a;        /* of each thread, or of each block of rows */
-    float *sums, *staging; /* of each thread */
+    char *packed_a;        /* one for each thread, or for each block of rows */
+    float *sums, *staging; /* one for each thread */
     size_t a_bytes, sums_floats, staging_floats;
-    qkv_epilogue_count *counts; /* of each block of rows; NULL without anything to epilogue */
+    qkv_epilogue_count *counts; /* one for each block of rows; NULL without an epilogue */
 };
 
-/* Terms a run: as even as they can be, none longer than fits beside a panel in the first cache. */
+/* Terms a run: as even as possible, and at most as many as fit in the first cache next to a panel. */
 static size_t run_length(const struct qkv_context *ctx, size_t K) {
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
     const size_t l1d = ctx->l1d ? ctx->l1d : 32 * 1024;
     const size_t unit = kernels->step > 16 ? kernels->step : 16;
     const size_t fits = l1d * 2 / 3 / (kernels->nr * sizeof(uint16_t)) / unit * unit;
-    const size_t most = qkv_max(qkv_min(kernels->run, fits), unit);
-    return K ? qkv_min(qkv_round_up(qkv_pieces(K, qkv_pieces(K, most)), unit), kernels->run) : 0;
+    const size_t max_terms = qkv_max(qkv_min(kernels->run, fits), unit);
+    return K ? qkv_min(qkv_round_up(qkv_pieces(K, qkv_pieces(K, max_terms)), unit), kernels->run) : 0;
 }
 
-/* Words of packed B before term k, of panels `width` columns wide in all. */
+/* Words of packed B before term k, for panels of `width` columns in total. */
 static size_t words_before(size_t k, size_t width) {
     return k / 2 * width;
 }
@@ -69,7 +71,7 @@ static size_t pairs_of(const struct qkv_bf16_kernels *kernels, size_t terms) {
 
 /* ---- B packed ahead --------------------------------------------------------------------------------------------- */
 
-/* Terms [k, k + terms) of columns [n, n + columns) of stored weights, into panels. */
+/* Packs terms [k, k + terms) of columns [n, n + columns) of stored weights into panels. */
 static void pack_stored(const struct product *p, uint32_t *out, size_t k, size_t n, size_t terms, size_t columns) {
     const size_t nr = p->kernels->nr;
     float floats[STORED_TERMS * PANEL_MAX];
@@ -92,20 +94,22 @@ static void pack_stored(const struct product *p, uint32_t *out, size_t k, size_t
     }
 }
 
-/* A panel of columns n … of which two terms each are words of pairs of Bᵀ: two of its words side by side have the four numbers of two
- * words here. `out`: `pairs` of them from term k on, which Bᵀ has as columns, zeros past its last ones. */
-static void turn_panel(const struct product *p, uint32_t *out, size_t k, size_t n, size_t pairs) {
+/* Packs the panel of columns n … from Bᵀ that is packed ahead. A word there holds two terms of a column of Bᵀ, which
+ * are two columns here: two words next to each other have the four numbers of two words here. `out` gets `pairs` words
+ * from term k on, and zeros after the last ones. */
+static void transpose_panel(const struct product *p, uint32_t *out, size_t k, size_t n, size_t pairs) {
     const size_t nr = p->kernels->nr, width = qkv_round_up(p->K, nr), end = k + 2 * pairs;
     for (size_t o = k, next; o < end; o = next) {
         next = qkv_min(o / nr * nr + nr, end);
         for (size_t i = n; i < n + nr; i += 2) {
             uint32_t *to = out + (o - k) / 2 * nr + (i - n);
-            const size_t first = i / p->turned_run * p->turned_run;
+            const size_t first = i / p->transposed_run * p->transposed_run;
             if (i >= p->N || o >= width) {
                 for (size_t at = o; at < next; at += 2, to += nr) to[0] = to[1] = 0;
                 continue;
             }
-            const size_t own = pairs_of(p->kernels, qkv_min(p->turned_run, p->N - first)); /* of the run that i is in */
+            const size_t own =
+                pairs_of(p->kernels, qkv_min(p->transposed_run, p->N - first)); /* of the run that i is in */
             const uint32_t *from = (const uint32_t *)p->options.stored.turned + words_before(first, width) +
                                    o / nr * nr * own + (i - first) / 2 * nr + o % nr;
             for (size_t at = o; at < next; at += 2, to += nr, from += 2) {
@@ -132,7 +136,7 @@ static void pack_b_item(void *argument, size_t item, int thread) {
         return;
     }
     for (size_t j = 0; p->options.stored.turned && j < columns; j += nr)
-        turn_panel(p, out + j * pairs_of(p->kernels, terms), k, p->n_begin + n + j, pairs_of(p->kernels, terms));
+        transpose_panel(p, out + j * pairs_of(p->kernels, terms), k, p->n_begin + n + j, pairs_of(p->kernels, terms));
     if (p->options.stored.turned) return;
     struct qkv_operand b = p->b;
     b.data = (const char *)b.data + (k * b.row_stride + (p->n_begin + n) * b.column_stride) * size;
@@ -159,12 +163,12 @@ void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, 
         .kernels = ctx->kernels->bf16, .table = ctx->kernels, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
     p.options.stored = stored;
     p.run = run_length(ctx, K);
-    p.turned_run = run_length(ctx, N);
+    p.transposed_run = run_length(ctx, N);
     p.packed_b = packed;
     if (N) pack_b_part(ctx, &p);
 }
 
-/* A table that multiplies bf16 itself takes subnormal numbers as 0, before they are rounded. */
+/* Tables with bf16 instructions read subnormal numbers as 0, before they are rounded. */
 void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x, size_t n) {
     const struct qkv_kernels *kernels = ctx->kernels;
     kernels->narrow(out, x, n);
@@ -180,9 +184,9 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const double work = 2.0 * (double)p->M * (double)p->N * (double)p->K / ITEM_FLOPS;
     size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
-    size_t most = l2 / 2 / (qkv_max(p->part_terms, 1) * kernels->a_size);
-    most = most < ROWS_LEAST ? ROWS_LEAST : qkv_min(most, ROWS_MOST);
-    size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
+    size_t max_rows = l2 / 2 / (qkv_max(p->part_terms, 1) * kernels->a_size);
+    max_rows = max_rows < ROWS_MIN ? ROWS_MIN : qkv_min(max_rows, ROWS_MAX);
+    size_t blocks = qkv_max(qkv_pieces(p->M, max_rows), qkv_min(wanted, p->M / ROWS_MIN));
     if (blocks > 1) blocks = qkv_round_up(blocks, qkv_min(threads, blocks));
     p->rows = qkv_round_up(qkv_pieces(p->M, blocks), group);
     p->row_blocks = qkv_pieces(p->M, p->rows);
@@ -195,7 +199,7 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
 static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     p->run = run_length(ctx, p->K);
-    p->turned_run = run_length(ctx, p->N);
+    p->transposed_run = run_length(ctx, p->N);
     const size_t run = qkv_max(p->run, 1);
     p->sums_apart = p->options.dtype == QKV_BF16;
     p->part_terms = p->sums_apart ? qkv_max(p->K, 1) : qkv_min(qkv_max(p->K, 1), qkv_round_up(PART_TERMS, run));
@@ -215,7 +219,8 @@ static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
 
 /* ---- items ------------------------------------------------------------------------------------------------------ */
 
-/* Rows of A from m on, over the terms of the part: run by run. In place, those that fill no group. */
+/* Packs rows of A from m on, over the terms of the part, run by run. If A is read without packing, only the rows that
+ * fill no group. */
 static void pack_rows(const struct product *p, size_t m, size_t rows, char *out, int thread) {
     const size_t size = qkv_dtype_size(p->a.dtype), group = p->kernels->mr, height = qkv_round_up(rows, group);
     float *staging = p->staging + (size_t)thread * p->staging_floats;
@@ -241,7 +246,7 @@ static struct qkv_bf16_out gemm_bf16_out(const struct product *p, char *c, const
                                  .bias = bias};
 }
 
-/* One panel of columns, run after run. */
+/* One panel of columns, one run after the other. */
 static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size_t n, const char *a, int thread) {
     const struct qkv_bf16_kernels *kernels = p->kernels;
     const size_t width = qkv_round_up(p->n_end - p->n_begin, kernels->nr), column = p->n_begin + n;
@@ -312,8 +317,8 @@ static void few_rows_item(void *argument, size_t item, int thread) {
     p->kernels->few_a(p->packed_a + item * p->a_bytes, row, p->K);
 }
 
-/* Items of a product of few rows, which reads each number of B once: several a thread, but none so small that waking a thread
- * costs more. */
+/* The number of items of a product of few rows, which reads each number of B once: several a thread, but none so small
+ * that waking a thread costs more. */
 static size_t few_items(const struct product *p, size_t threads) {
     const double cycles = (double)p->K * (double)p->N * ((double)p->M / 32 + 1.0 / 16), items = cycles / FEW_CYCLES;
     if (threads == 1 || items < 2) return 1;

@@ -1,13 +1,15 @@
-/* gemm_order: the matrix product whose sums have a defined order: the gradients of weights, sums over the rows of a batch.
+/* gemm_order: the matrix product whose sums have a defined order: the gradients of weights, which are sums over the
+ * rows of a batch.
  *
- * The terms are cut into sections of one group each, as long as keeps a panel of B in the first cache; a section of the bf16 kernels
- * may hold several sequences, each of which begins where the kernels begin their sums (order_step, or a shorter step where all
- * sequences are short), with zeros before it. An element of C is one chain of additions over its group, so no bit depends on how
- * sections are cut. The sums of a group are made in one of a few level buffers as high as an item; when it is whole, those of earlier
- * groups are added on the way to the level above, or to C.
+ * The terms are cut into sections. A section belongs to one group, and is so long that a panel of B stays in the first
+ * cache. A section of the bf16 kernels may hold several sequences: each begins at a multiple of order_step (a shorter
+ * step if all sequences are short), with zeros before it. An element of C is one chain of additions over its group, so
+ * no bit depends on the cuts of sections. The sum of a group is computed in one of a few level buffers as high as an
+ * item. When the group is complete, the sums of earlier groups are added on the way to the level above, or to C.
  *
- * Parts of some thousand terms are packed at a time: B by all threads, A by each item for its rows. In fp32, where a section of both stays
- * in the second cache, A is read where it lies, and the first tile of each panel of B packs it: no thread waits for others to pack. */
+ * Some thousand terms, a part, are packed at a time: B by all threads, A by each item for its rows. In fp32, if a
+ * section of both stays in the second cache, A is not packed before: the first tile of each panel of B packs it, so no
+ * thread waits for others to pack. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,26 +17,27 @@
 #include "kernel/isa/gemm.h"
 
 enum {
-    FP32_RUN = 256,    /* most terms of a section in fp32 */
-    PART_TERMS = 2048, /* packed at a time, where there are more than ONE_PART */
-    ONE_PART = 4096,   /* so many are packed at once: level buffers are then those of a thread */
+    FP32_RUN = 256,    /* maximum of terms of a section in fp32 */
+    PART_TERMS = 2048, /* terms packed at a time, if there are more than ONE_PART */
+    ONE_PART = 4096,   /* up to so many terms are packed at once: then each thread has its own level buffers */
     NEAR_FLOATS =
-        512 * 1024,       /* level buffers of all threads that stay in L2; parts are then short, so that they do too: */
-    NEAR_TERMS = 512,     /* in place of PART_TERMS, */
-    NEAR_ONE_PART = 1280, /* and of ONE_PART */
-    PACKED_NUMBERS = 2 << 20, /* most numbers of B packed at a time */
-    LEVEL_FLOATS = 16 << 20,  /* most of all level buffers, when those are of all threads */
-    ROWS_LEAST = 96,          /* rows of an item: reading B is paid once for them */
-    ROWS_MOST = 256,
-    RUN_COLUMNS = 1536, /* of C that are stored together */
-    PANELS = 4,         /* of B packed by one item */
+        /* level buffers of all threads up to this size stay in L2; parts are then short, so that they do too: */
+    512 * 1024,
+    NEAR_TERMS = 512,         /* instead of PART_TERMS, */
+    NEAR_ONE_PART = 1280,     /* and instead of ONE_PART */
+    PACKED_NUMBERS = 2 << 20, /* maximum of numbers of B packed at a time */
+    LEVEL_FLOATS = 16 << 20,  /* maximum of floats of all level buffers, if all threads share them */
+    ROWS_MIN = 96,            /* rows of an item: reading B is paid once for them */
+    ROWS_MAX = 256,
+    RUN_COLUMNS = 1536, /* columns of C that are stored together */
+    PANELS = 4,         /* panels of B packed by one item */
     STRIP_TILES = 4,    /* rows of tiles in a strip */
     BLOCKS = 8,         /* sections that the kernels get together */
     ITEMS_A_THREAD = 4
 };
-#define ITEM_FLOPS 2e5 /* least work of an item */
+#define ITEM_FLOPS 2e5 /* minimum of an item's work */
 
-struct piece {                  /* terms that lie side by side, of one sequence where that matters */
+struct piece {                  /* terms that are adjacent, and of one sequence if that matters */
     size_t term, terms, before; /* before: terms of the section before it, with their zeros */
 };
 
@@ -47,29 +50,31 @@ struct section {
 struct ordered {
     struct qkv_context *ctx;
     const struct qkv_gemm_kernels *floats;
-    const struct qkv_bf16_kernels *kernels; /* those of bf16 */
+    const struct qkv_bf16_kernels *kernels; /* the bf16 kernels */
     bool mixed;
     float *c;
     size_t ldc, M, N;
     struct qkv_operand a, b;
     const struct qkv_order *order;
-    const struct qkv_order_carry *carry;                        /* NULL: to C */
-    size_t mr, nr, run, step, order_step, unit, a_size, b_size; /* unit: of the kernels' tiles; 0: theirs */
-    size_t group, rows, row_blocks, panels; /* of an item: rows at most, in groups; panels of the columns of a part */
+    const struct qkv_order_carry *carry; /* NULL: to C */
+    /* unit: of the kernels' tiles; 0: the kernels choose it */
+    size_t mr, nr, run, step, order_step, unit, a_size, b_size;
+    /* of an item: maximum of its rows, a multiple of group; panels: of the columns of a part */
+    size_t group, rows, row_blocks, panels;
     size_t part_terms, part_columns, most_terms; /* most_terms: of one part */
     struct piece *pieces;
     struct section *sections;
-    struct qkv_order_step steps[QKV_GROUPS_MAX]; /* of each group by itself */
+    struct qkv_order_step steps[QKV_GROUPS_MAX]; /* of each single group */
     size_t section_count, levels;
-    size_t s_begin, s_end, n_begin, n_end; /* the part in work */
+    size_t s_begin, s_end, n_begin, n_end; /* the current part */
     char *packed_a, *packed_b;
     size_t a_bytes;
-    bool apart; /* the sums of groups lie in buffers; else the sum goes on from what C holds */
-    /* of each thread (levels − 1,rows,nr) and (rows,run_columns), or, in several parts, (levels,M,part_columns) */
+    bool apart; /* the sums of groups are in buffers; else sums continue in C */
+    /* for each thread (levels − 1,rows,nr) and (rows,run_columns), or, with several parts, (levels,M,part_columns) */
     float *level;
     size_t level_floats, run_columns;
     bool one_part;
-    bool across; /* A is read where it lies, and so is B, once for each item */
+    bool across; /* A is read without packing, and so is B, once for each item */
 };
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
@@ -90,7 +95,7 @@ static void ordered_group(struct ordered *p, size_t group, size_t *piece) {
             }
             terms = qkv_min(end - k, p->run - s->terms);
             struct piece *last = s->pieces ? &p->pieces[*piece - 1] : NULL;
-            if (last && last->terms % p->order_step == 0) { /* goes on where that ends */
+            if (last && last->terms % p->order_step == 0) { /* continues where the last one ends */
                 last->terms += terms;
             } else {
                 p->pieces[(*piece)++] = (struct piece){k, terms, s->terms};
@@ -113,7 +118,7 @@ static void ordered_sections(struct ordered *p) {
     }
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------------------------- */
 
 static const void *ordered_at(const struct qkv_operand *x, size_t at) {
     return (const char *)x->data + at * qkv_dtype_size(x->dtype);
@@ -142,7 +147,7 @@ static void pack_b_item(void *argument, size_t item, int thread) {
     }
 }
 
-/* Rows of A from m on, over the sections of the part. */
+/* Packs rows of A from m on, over the sections of the part. */
 static void ordered_pack_rows(const struct ordered *p, size_t m, size_t rows, char *out) {
     const size_t height = qkv_round_up(rows, p->mr);
     for (const struct section *s = p->sections + p->s_begin; s < p->sections + p->s_end; s++) {
@@ -159,14 +164,14 @@ static void ordered_pack_rows(const struct ordered *p, size_t m, size_t rows, ch
     }
 }
 
-/* ---- items ----------------------------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------------------------- */
 
-/* Terms that the kernels are told of: without zeros where they are not asked for. */
+/* The terms that the kernels get: without the zeros if they do not need those. */
 static size_t ordered_terms(const struct ordered *p, const struct section *s) {
     return p->order_step > 1 ? s->terms : s->pieces ? p->pieces[s->piece].terms : 0;
 }
 
-/* Products of one corner of C, section after section, that the bf16 kernels get together. */
+/* Products of one corner of C, one section after the other, that the bf16 kernels get together. */
 struct ordered_blocks {
     struct qkv_bf16_block list[BLOCKS];
     size_t count;
@@ -177,7 +182,7 @@ static void ordered_flush(const struct ordered *p, struct ordered_blocks *blocks
     blocks->count = 0;
 }
 
-/* What a section multiplies, packed; or where it lies, with the panel of B that comes next, and room for one. */
+/* The operands of a section: packed; or unpacked, with the next panel of B and room for packing one. */
 struct ordered_sides {
     const void *a, *b, *next;
     float *panel;
@@ -225,11 +230,11 @@ static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks
 /* Rows of an item that go through all sections together. */
 struct strip {
     size_t m, begin, rows,
-        height; /* of the item: its first row, and its height as packed; of the strip: from where on, and how many */
+        height; /* the item's first row, and its height as packed; the strip's first row, and its number of rows */
 };
 
-/* The strip's corner at column n of the part in the buffer of a level; the last one has room for the whole item and for all columns of a
- * run of panels, which begins at `run`, the others for a strip. */
+/* The strip's corner at column n of the part, in the buffer of a level. The last level has room for the whole item and
+ * all columns of a run of panels, which begins at `run`; the others have room for a strip. */
 static float *level_at(const struct ordered *p, size_t level, const struct strip *s, size_t n, size_t run, int thread,
                        size_t *ld) {
     if (p->one_part) {
@@ -263,7 +268,7 @@ static struct ordered_sides ordered_sides(const struct ordered *p, const struct 
                                   .panel = (float *)(void *)p->packed_b + (size_t)thread * p->run * p->nr};
 }
 
-/* One panel of columns, section after section. */
+/* One panel of columns, one section after the other. */
 static void ordered_strip(const struct ordered *p, const struct strip *strip, size_t n, size_t run, const char *a,
                           int thread) {
     const size_t columns = qkv_min(p->nr, p->n_end - p->n_begin - n);
@@ -287,8 +292,8 @@ static void ordered_strip(const struct ordered *p, const struct strip *strip, si
     ordered_flush(p, &blocks);
 }
 
-/* The rows of a strip: all, but few where sections are short, so that the sums of groups and the panel of B, which is read once for each
- * strip, stay in the first cache together. */
+/* The rows of a strip: all of them, or few if sections are short, so that the sums of groups stay in the first cache
+ * together with the panel of B, which is read once for each strip. */
 static size_t ordered_strip_rows(const struct ordered *p, size_t rows) {
     const size_t l1d = p->ctx->l1d ? p->ctx->l1d : 32 * 1024;
     const struct section *last = p->sections + p->s_end - 1;
@@ -306,7 +311,7 @@ static void ordered_panel(const struct ordered *p, size_t m, size_t rows, size_t
     }
 }
 
-/* The sums so far of a group that goes on, of the panels from `n` on. */
+/* Loads the sums of a group that continues, for the panels from `n` on. */
 static void ordered_load(const struct ordered *p, size_t m, size_t rows, size_t n, size_t columns, int thread) {
     size_t ld;
     const struct strip all = {.m = m};
@@ -315,7 +320,7 @@ static void ordered_load(const struct ordered *p, size_t m, size_t rows, size_t 
         memcpy(sums + i * ld, p->carry->to + (m + i) * p->ldc + p->n_begin + n, columns * sizeof *sums);
 }
 
-/* The sums of all groups go where they are wanted, row by row, as those lie side by side: of the panels from `n` on. */
+/* Stores the sums of all groups, row by row as C stores them, for the panels from `n` on. */
 static void ordered_store(const struct ordered *p, size_t m, size_t rows, size_t n, size_t columns, int thread) {
     const struct qkv_order_carry *carry = p->carry;
     const struct qkv_kernels *kernels = p->ctx->kernels;
@@ -334,7 +339,7 @@ static void ordered_store(const struct ordered *p, size_t m, size_t rows, size_t
     }
 }
 
-/* Where a block of rows begins: all have as many groups of rows, or one less. */
+/* Where a block of rows begins. Blocks differ by at most one group of rows. */
 static size_t ordered_row(const struct ordered *p, size_t block) {
     const size_t groups = qkv_pieces(p->M, p->group), more = groups % p->row_blocks;
     return qkv_min((groups / p->row_blocks * block + qkv_min(block, more)) * p->group, p->M);
@@ -357,7 +362,7 @@ static void block_item(void *argument, size_t item, int thread) {
     }
 }
 
-/* ---- product --------------------------------------------------------------------------------------------------------- */
+/* ---- product --------------------------------------------------------------------------------------------------- */
 
 static void ordered_tables(struct ordered *p, enum qkv_precision precision) {
     const struct qkv_context *ctx = p->ctx;
@@ -376,12 +381,12 @@ static void ordered_tables(struct ordered *p, enum qkv_precision precision) {
     p->run = qkv_max(qkv_min(p->mixed ? p->kernels->run : FP32_RUN, fits), unit);
 }
 
-/* Terms with zeros, at most. */
+/* Upper bound of the terms with their zeros. */
 static size_t ordered_all(const struct qkv_order *o, size_t order_step, size_t step) {
     return o->terms + o->sequences * (order_step - 1) + o->groups * step * 2;
 }
 
-/* By shapes alone: in a dry run nothing is known of the sequences but how many there are. */
+/* Plans by shapes alone: in a dry run only the number of sequences is known. */
 static void ordered_plan(struct ordered *p) {
     const struct qkv_order *o = p->order;
     const size_t threads = (size_t)p->ctx->threads, l2 = p->ctx->l2 ? p->ctx->l2 : 512 * 1024;
@@ -399,19 +404,20 @@ static void ordered_plan(struct ordered *p) {
     const double work = 2.0 * (double)p->M * (double)p->part_columns * (double)qkv_min(all, p->part_terms) / ITEM_FLOPS;
     size_t wanted = threads == 1 ? 1 : threads * ITEMS_A_THREAD;
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
-    size_t most = l2 / 2 / (p->part_terms * p->a_size);
-    most = most < ROWS_LEAST ? ROWS_LEAST : qkv_min(most, ROWS_MOST);
-    size_t blocks = qkv_max(qkv_pieces(p->M, most), qkv_min(wanted, p->M / ROWS_LEAST));
+    size_t max_rows = l2 / 2 / (p->part_terms * p->a_size);
+    max_rows = max_rows < ROWS_MIN ? ROWS_MIN : qkv_min(max_rows, ROWS_MAX);
+    size_t blocks = qkv_max(qkv_pieces(p->M, max_rows), qkv_min(wanted, p->M / ROWS_MIN));
     p->across = !p->mixed && qkv_gemm_across(p->ctx, p->a.column_stride, p->b.row_stride, p->N);
-    if (p->across) { /* each block of rows packs the panels anew, so there are only as many as give every thread an item */
+    /* Each block of rows packs the panels again, so there are only as many blocks as give every thread an item. */
+    if (p->across) {
         p->panels = qkv_pieces(panels, qkv_min(wanted, panels));
         blocks = qkv_pieces(qkv_min(wanted, threads), qkv_pieces(panels, p->panels));
-        blocks = qkv_max(qkv_min(blocks, p->M / ROWS_LEAST), 1);
+        blocks = qkv_max(qkv_min(blocks, p->M / ROWS_MIN), 1);
     }
     if (blocks > 1) blocks = qkv_round_up(blocks, qkv_min(threads, blocks));
     p->row_blocks = qkv_min(blocks, groups);
     p->rows = qkv_pieces(groups, p->row_blocks) * p->group;
-    /* Each run of panels packs the rows anew, so there are no more of them than give every thread an item. */
+    /* Each run of panels packs the rows again, so there are only as many runs as give every thread an item. */
     if (!p->across)
         p->panels = qkv_pieces(panels, qkv_min(qkv_pieces(qkv_min(wanted, threads), p->row_blocks), panels));
     p->a_bytes = qkv_round_up(p->rows * p->part_terms * p->a_size, QKV_CACHE_LINE);
@@ -433,7 +439,7 @@ static bool ordered_take(struct ordered *p, struct qkv_arena *scratch) {
     return p->pieces && p->sections && p->packed_a && p->packed_b && p->level;
 }
 
-/* The next part: sections of part_terms terms together, at most. */
+/* The next part: sections of together at most part_terms terms. */
 static void ordered_part(struct ordered *p) {
     size_t before = 0;
     for (p->s_begin = p->s_end; p->s_end < p->section_count; p->s_end++) {
@@ -444,7 +450,7 @@ static void ordered_part(struct ordered *p) {
     }
 }
 
-/* Where all sequences are short, tiles of fewer terms have the same bits, and fewer zeros are packed and read. */
+/* If all sequences are short, tiles of fewer terms give the same bits, and fewer zeros are packed and read. */
 static void ordered_narrow(struct ordered *p) {
     const struct qkv_order *o = p->order;
     size_t longest = 0, unit = p->mixed ? p->kernels->order_unit : p->order_step;
@@ -455,7 +461,7 @@ static void ordered_narrow(struct ordered *p) {
     p->run = p->run / unit * unit;
 }
 
-/* Sections that are shorter than the plan had to expect go in one part, if what they need fits into what there is. */
+/* If sections are shorter than the plan had to assume, all go in one part, if the buffers have room. */
 static void ordered_gather(struct ordered *p) {
     const size_t threads = (size_t)p->ctx->threads;
     size_t all = 0;
@@ -474,7 +480,7 @@ static void ordered_gather(struct ordered *p) {
     p->part_columns = columns;
     p->rows = rows;
     p->level_floats = rows * a_row;
-    p->row_blocks = qkv_pieces(p->M, rows); /* none is higher */
+    p->row_blocks = qkv_pieces(p->M, rows); /* no item is higher */
     p->panels = qkv_min(p->panels, columns / p->nr);
 }
 
@@ -512,7 +518,7 @@ enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision pre
     ordered_tables(&p, precision);
     assert(p.mixed || b.dtype == QKV_F32);
     ordered_plan(&p);
-    if (carry && p.levels) { /* there is room to keep a group's sum apart */
+    if (carry && p.levels) { /* there is room for a separate sum of the group */
         p.carry = carry;
         carry->done = true;
     }

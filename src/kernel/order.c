@@ -1,4 +1,4 @@
-/* order: the binary tree that sums of groups are added in (kernel.h: sums in a defined order). */
+/* order: the binary tree in which sums of groups are added (kernel.h: sums in a defined order). */
 #include "kernel/kernel.h"
 
 struct qkv_order_step qkv_order_step(size_t begin, size_t end, size_t groups) {

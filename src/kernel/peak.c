@@ -1,5 +1,5 @@
-/* peak: the most floating-point operations a second, and the most bytes read a second, that this machine gives a context:
- * the yardsticks of every share of the peak that is reported. */
+/* peak: the maximum of floating-point operations a second, and of bytes read a second, of the threads of a context on
+ * this machine. Reported shares of the peak are relative to these. */
 #include "kernel/isa/bf16.h"
 
 enum { PIECES_A_THREAD = 8, ROUNDS = 3 };
@@ -16,11 +16,11 @@ static void peak_item(void *argument, size_t item, int thread) {
 }
 
 static double peak_measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
-    /* dry or not: it is measured */
+    /* never dry: it is measured */
     struct qkv_context measured = {.threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels};
     struct peak peak = {kernel, 1000};
     double seconds, flops = 0;
-    for (;;) { /* how many iterations take about a millisecond */
+    for (;;) { /* doubles the iterations until they take about a millisecond */
         double start = qkv_clock();
         flops = kernel(peak.iterations);
         seconds = qkv_clock() - start;
@@ -50,16 +50,16 @@ double qkv_measure_bf16_peak(struct qkv_context *ctx) {
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 enum { READ_ROUNDS = 5, READ_PIECE = 1 << 18 /* floats, 1 MiB */ };
-#define READ_LEAST ((size_t)128 << 20)
-#define READ_MOST  ((size_t)2 << 30)
-#define READ_TIMES 4 /* the last-level cache */
+#define READ_MIN   ((size_t)128 << 20)
+#define READ_MAX   ((size_t)2 << 30)
+#define READ_TIMES 4 /* times the last-level cache */
 
 struct reading {
     const struct qkv_kernels *kernels;
     float *data;
 };
 
-/* The thread that touches a page first has it near. */
+/* The memory of a page is near the thread that touches the page first. */
 static void fill_item(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct reading *r = argument;
@@ -69,7 +69,7 @@ static void fill_item(void *argument, size_t begin, size_t end, int thread) {
 static void read_item(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct reading *r = argument;
-    /* What is read has to be used, or the compiler might leave it out: a sum of ones is never negative. */
+    /* The sum is used, or the compiler might remove the reads: a sum of ones is never negative. */
     if (r->kernels->read_all(r->data + begin, end - begin) < 0) r->data[begin] = 0;
 }
 
@@ -77,8 +77,8 @@ double qkv_measure_bandwidth(struct qkv_context *ctx) {
     struct qkv_context measured = {.threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels};
     struct qkv_arena arena;
     size_t bytes = READ_TIMES * qkv_cache_bytes(0);
-    if (bytes < READ_LEAST) bytes = READ_LEAST;
-    if (bytes > READ_MOST) bytes = READ_MOST;
+    if (bytes < READ_MIN) bytes = READ_MIN;
+    if (bytes > READ_MAX) bytes = READ_MAX;
     if (qkv_arena_create(ctx, &arena, bytes, "buffer to measure the memory") != QKV_OK) return 0;
     struct reading reading = {ctx->kernels, qkv_arena_take(&arena, bytes, 1)};
     const size_t count = bytes / sizeof(float);

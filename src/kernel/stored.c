@@ -1,4 +1,4 @@
-/* stored: weights as they lie in a file, read into fp32. */
+/* stored: weights in the format of their file, read into fp32. */
 #include "kernel/kernel.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void qkv_stored_floats(const struct qkv_kernels *kernels, const struct qkv_store
             n -= whole;
             continue;
         }
-        float block[QKV_FORMAT_BLOCK_MAX]; /* the block that the piece begins or ends in */
+        float block[QKV_FORMAT_BLOCK_MAX]; /* the block in which the piece begins or ends */
         const size_t some = n < f->block - skip ? n : f->block - skip;
         stored_blocks(kernels, part->format, block, in, f->block);
         memcpy(out, block + skip, some * sizeof *out);
