@@ -1,6 +1,7 @@
-/* activation.h: an activation's file has its function and its derivative, NAME(x) and NAME_slope(x) on vectors, and the line
- * QKV_ACTIVATION(NAME), which makes the loops of both, and of act(gate)·up. One whose gate is another formula has QKV_PLAIN(NAME), and
- * QKV_GATE(NAME, NAME_gate, NAME_gate_slopes) with functions like the ones below. */
+/* activation.h: for the files of activations. An activation's file has its function and its derivative, NAME(x) and
+ * NAME_slope(x) on vectors, and the line QKV_ACTIVATION(NAME), which defines the loops of both and of act(gate)·up. If
+ * the gate has another formula, the file has QKV_PLAIN(NAME), and QKV_GATE(NAME, NAME_gate, NAME_gate_slopes) with
+ * functions like the ones below. */
 #ifndef QKV_ISA_ACTIVATION_H
 #define QKV_ISA_ACTIVATION_H
 
@@ -23,13 +24,13 @@ QKV_INLINE void activation_put(float *p, bool accumulate, vf a, size_t n) {
     vf_store_n(p, accumulate ? vf_add(vf_load_n(p, n), a) : a, n);
 }
 
-/* Asks for what comes some vectors later, which may be past the end: callers go on there. */
+/* Prefetches x some vectors ahead; that may be past the end. */
 QKV_INLINE void activation_ask(const float *x) {
     enum { AHEAD = 1024 };
     QKV_PREFETCH((const void *)((uintptr_t)x + AHEAD));
 }
 
-/* What a gate's derivatives are: of what it gives by gate and by up, times d. */
+/* The derivatives of a gate's result by gate and by up, times d. */
 struct gate_slopes {
     vf gate, up;
 };

@@ -1,7 +1,7 @@
 /* gelu: x·Φ(x), Φ the normal distribution function; derivative Φ + x·φ (Hendrycks & Gimpel 2016). */
 #include "kernel/isa/activation.h"
 
-/* Φ(x) = erfc(−x/√2)/2, without cancellation for x far below 0. */
+/* Φ(x) = erfc(−x/√2)/2: no cancellation for x far below 0. */
 QKV_INLINE vf normal_cdf(vf x) {
     vf t = vf_mul(x, vf_set(0.707106781f)), half = vf_set(0.5f), size = vf_abs(t);
     vf near = vf_fma(vf_fma(vf_erf_near(vf_mul(t, t)), t, t), half, half);

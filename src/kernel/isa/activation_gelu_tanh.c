@@ -12,8 +12,8 @@ QKV_INLINE vf gelu_tanh(vf x) {
     return vf_mul(x, sigmoid_of(vf_exp(tanh_argument(x))));
 }
 
-/* The sigmoid takes a clamped x, past which the derivative is constant in float: its 1 − σ is e·σ, exact where σ is near 1, and
- * e must not overflow. */
+/* The sigmoid gets a clamped x: beyond the clamp the derivative is constant in fp32. 1 − σ is computed as e·σ, which is
+ * exact if σ is near 1, so e must not overflow. */
 QKV_INLINE vf gelu_tanh_slope(vf x) {
     x = clamp(x, 9.0f);
     vf e = vf_exp(tanh_argument(x)), s = sigmoid_of(e);

@@ -1,5 +1,5 @@
-/* swiglu_clamped: quick_gelu(g)·(u + 1) with g = min(gate, limit) and u = up within ±limit, as gpt-oss has it. The derivative by what
- * was cut off is 0, at the limit itself that of inside. Without a gate it is quick_gelu. NaN stays NaN. */
+/* swiglu_clamped: quick_gelu(g)·(u + 1) with g = min(gate, limit) and u = up within ±limit, as in gpt-oss. The
+ * derivative beyond a limit is 0, at the limit that of inside. Without a gate it is quick_gelu. NaN stays NaN. */
 #include "kernel/isa/activation.h"
 #include "kernel/isa/sigmoid.h"
 

@@ -1,12 +1,12 @@
-/* attend_addend.c: the gradient of what is added to the scores, dA = P∘(dP − delta), summed over what it is broadcast
+/* attend_addend.c: the gradient of attention_bias, dA = P∘(dP − delta), summed over the dimensions that it is broadcast
  * over; P, dP and delta as in attend_backward.c.
  *
- * One item owns a block of keys of one distinct batch row and head of the attention_bias, and walks over all the rows that share
- * its entries, always in the same order. Tiles are summed in scratch, block by block, before anything is written. In a ragged
- * call sequences with fewer rows or keys add nothing to the entries that they do not reach. */
+ * One item owns a block of keys of one distinct batch row and head of attention_bias, and walks over all the rows that
+ * share its elements, always in the same order. Tiles are summed in scratch, block by block, before the result is
+ * written. In a ragged call, sequences with fewer rows or keys add nothing to elements that they do not reach. */
 #include "kernel/isa/attend_backward.h"
 
-/* sum (count,KEYS), or (KEYS) when rows share theirs, += dS of the rows i0… of a head against the block of keys. */
+/* sum (count,KEYS), or (KEYS) if rows share their elements, += dS of the rows i0… of a head for the block of keys. */
 static void add_head(struct backward *f, size_t block, size_t b, size_t h, size_t i0, size_t count, bool shared) {
     const size_t n = h / f->plan->group;
     if (!f->packed || f->b != b || f->n != n) QKV_K(attend_backward_keys)(f, b, n, block);
@@ -24,7 +24,7 @@ static void add_head(struct backward *f, size_t block, size_t b, size_t h, size_
     for (size_t j = 0; shared && j < KEYS; j += W) vf_store(f->sum + j, vf_add(vf_load(f->sum + j), vf_load(part + j)));
 }
 
-/* Goes to batch row b, which is a call of its own in a ragged one; returns its number there. */
+/* Moves to batch row b, which is a call of its own in a ragged call; returns its number there. */
 static size_t to_sequence(struct backward *f, const struct qkv_attend_plan *whole, size_t b,
                           struct qkv_attend_sequence *own) {
     if (!qkv_attend_is_ragged(whole->a)) return b;

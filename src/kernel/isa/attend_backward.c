@@ -1,12 +1,13 @@
-/* attend_backward.c: the gradients of attention, recomputing the weights from the saved log-sum-exp.
+/* attend_backward.c: the gradients of attention; recomputes the weights from the saved log-sum-exp.
  *
- * FlashAttention-2 (Dao 2023). With P = exp(score − lse), M the dropout mask times 1/(1 − p), delta = Σ dy·y − dlse by row:
+ * FlashAttention-2 (Dao 2023). With P = exp(score − lse), M the dropout mask times 1/(1 − p), delta = Σ dy·y − dlse for
+ * each row:
  *
  *   dV = (P∘M)ᵀ·dY    dP = (dY·Vᵀ)∘M    dS = P∘(dP − delta)∘score'    dQ = dS·K    dK = dSᵀ·Q
  *
- * One item owns a run of keys of one kv head, or all of them, run by run: for each block of keys it walks over all query rows, in
- * order, summing dk and dv in scratch and the run's share of dq in `partial`. Zeros in P and dS stand for masked pairs; where a factor of such
- * a zero is not finite, the products keep to the pairs that are not masked. */
+ * One item owns a run of keys of one kv head, or all runs one after the other. For each block of keys it walks over all
+ * query rows, in order, and sums dk and dv in scratch and the run's share of dq in `partial`. P and dS are zero for
+ * masked pairs. If a factor of such a zero is not finite, the products skip the masked pairs. */
 #include "kernel/isa/attend_backward.h"
 
 static void tile_dq(struct backward *f, size_t r, size_t rows) {
@@ -20,7 +21,7 @@ static void tile_dq(struct backward *f, size_t r, size_t rows) {
          all.end - all.begin);
         return;
     }
-    for (size_t i = 0; i < rows; i++) { /* 0·NaN: keep each row to its own keys */
+    for (size_t i = 0; i < rows; i++) { /* 0·NaN would spread: each row is multiplied by its own keys only */
         const struct row *row = &f->rows[r + i];
         struct span span = f->spans[r + i], run = run_of(f->a, row, f->key, span, span.begin);
         for (; run.end; run = run_of(f->a, row, f->key, span, run.end)) QKV_K(attend_tiles)
@@ -29,9 +30,9 @@ static void tile_dq(struct backward *f, size_t r, size_t rows) {
     }
 }
 
-/* ---- one block of rows: dK and dV ---------------------------------------------------------------------------------- */
+/* ---- one block of rows: dK and dV ------------------------------------------------------------------------------ */
 
-/* The same as below for one row: x (keys) times y (ld), for the keys that the row may attend to. */
+/* The same as add_transposed for one row: adds x (keys) times y (ld), for the keys that the row attends to. */
 static void add_row_apart(const struct backward *f, size_t r, float *out, size_t ld, const float *x, const float *y) {
     struct span span = f->spans[r], run = run_of(f->a, &f->rows[r], f->key, span, span.begin);
     for (; run.end; run = run_of(f->a, &f->rows[r], f->key, span, run.end))
@@ -60,7 +61,7 @@ static void add_transposed(const struct backward *f, struct span all, float *out
     }
 }
 
-/* Asks for the rows [r, r + TILE) of the next block, while this one is worked on. */
+/* Prefetches the rows [r, r + TILE) of the next block while this block is computed. */
 static void ask_for_rows(const struct backward *f, size_t r) {
     const struct qkv_attend *a = f->a;
     size_t begin = f->r0 + f->plan->block + r, end = begin + TILE < f->plan->rows ? begin + TILE : f->plan->rows;
@@ -72,7 +73,7 @@ static void ask_for_rows(const struct backward *f, size_t r) {
     }
 }
 
-/* The rows r0… against the block of keys. */
+/* The rows r0… with the block of keys. */
 static void block_gradients(struct backward *f, size_t r0) {
     const struct qkv_attend_plan *plan = f->plan;
     size_t count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
@@ -89,9 +90,9 @@ static void block_gradients(struct backward *f, size_t r0) {
     if (f->wants_dk) add_transposed(f, all, f->dk, f->ldk, f->ds, f->q, f->finite_q);
 }
 
-/* ---- items --------------------------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a gradient of the keys in work is wanted: of those in the past, of the others. */
+/* Whether a gradient of the current keys is wanted; `past` is for keys of the past, `now` for the others. */
 static bool wants(const struct backward *f, const struct qkv_heads *past, const struct qkv_heads *now) {
     return (past->data && f->key < f->a->past) || (now->data && f->key + f->keys > f->a->past);
 }
@@ -103,7 +104,7 @@ static void put_keys(const struct backward *f, const struct stream *to, const fl
     }
 }
 
-/* The keys of run `chunk` against all rows. */
+/* The keys of run `chunk` with all rows. */
 static void run_gradients(struct backward *f, size_t b, size_t n, size_t chunk) {
     const struct qkv_attend_plan *plan = f->plan;
     const struct qkv_attend *a = plan->a;

@@ -1,12 +1,12 @@
-/* attend_bf16.h: what the files of attention in bf16 (attend_bf16_*.c, once for every table) share.
+/* attend_bf16.h: what the files of attention in bf16 (attend_bf16_*.c, once for each table) share.
  *
- * The formulas are those of attend_forward.c and attend_backward.c. Q, K, V, P, dY and dS are rounded to bf16 where they are
- * packed, and multiplied by the table's bf16 kernels (bf16.h); products, scores, softmax, row statistics and the sums of O,
- * dQ, dK and dV are fp32. Rows go by strips, keys by blocks that begin at multiples of KEYS whatever a row's interval is, and a
- * weight of 0 adds nothing: a row's bits depend on its own inputs only.
+ * The formulas are those of attend_forward.c and attend_backward.c. Q, K, V, P, dY and dS are rounded to bf16 when they
+ * are packed, and multiplied by the table's bf16 kernels (bf16.h); products, scores, softmax, row statistics and the
+ * sums of O, dQ, dK and dV are fp32. Rows are processed in strips. Keys are processed in blocks that begin at multiples
+ * of KEYS, whatever a row's interval is, and a weight of 0 adds nothing: a row's bits depend on its own inputs only.
  *
- * 0·NaN would spread along the terms of a product, so that rows of terms that bf16 cannot hold as numbers are packed as zeros,
- * and what they give is added in fp32 to those pairs that attend (add_apart). */
+ * 0·NaN would spread along the terms of a product. So rows that have numbers outside of bf16's range are packed as
+ * zeros, and their contribution is added in fp32 to the pairs that attend (add_apart). */
 #ifndef QKV_ISA_ATTEND_BF16_H
 #define QKV_ISA_ATTEND_BF16_H
 
@@ -18,19 +18,19 @@
 
 enum {
 #if defined(QKV_TABLE_amx)
-    STRIP = 32, /* rows a product: two groups of the kernels */
+    STRIP = 32, /* rows of a product: two groups of the kernels */
 #else
     STRIP = 28,
 #endif
-    BLOCK_ROWS = 4 * STRIP, /* rows a block of the backward pass: terms of dK and dV */
-    BLOCK_KEYS = 128,       /* keys a block: terms of O and dQ */
+    BLOCK_ROWS = 4 * STRIP, /* rows of a block in backward: terms of dK and dV */
+    BLOCK_KEYS = 128,       /* keys of a block: terms of O and dQ */
     GRANULE = 32,           /* multiple of the kernels' step and width, and of two vectors */
-    CHANNELS = 256          /* most channels of a head */
+    CHANNELS = 256          /* maximum of channels of a head */
 };
 
-/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
 
-/* exp(x) for x <= 0 where bf16 is all that is kept of it: as exp_down with a cubic for 2^r, relative error <= 1.02e-4, a
+/* exp(x) for x <= 0 if the result is rounded to bf16: as exp_down with a cubic for 2^r, relative error <= 1.02e-4, a
  * fortieth of bf16's spacing. exp(0) is 1 exactly; below −86.5 the result is 0; NaN stays NaN. */
 QKV_INLINE vf exp_coarse(vf x) {
     const vf magic = vf_set(12582912.0f), two = vf_set(1.44269504f);
@@ -48,12 +48,13 @@ QKV_INLINE vf exp_coarse(vf x) {
 #endif
 }
 
-/* Stays 0 while all numbers so far are ones in bf16 too: those that round to infinity are infinite after the product. */
+/* Stays 0 while all numbers so far are finite in bf16 too: those that round to infinity are infinite after the
+ * product. */
 QKV_INLINE vf check_of(vf v, vf check) {
     return vf_fma(vf_mul(v, vf_set(1.00390625f)), vf_zero(), check);
 }
 
-/* One row to bf16, zeros up to ld. */
+/* Rounds one row to bf16, with zeros up to ld. */
 QKV_INLINE vf round_row(uint16_t *out, struct cells x, size_t columns, size_t ld, vf check) {
     for (size_t c = 0; c < ld; c += 2 * W) {
         vf a = c < columns ? load_cells(x, c, columns - c) : vf_zero();
@@ -82,7 +83,7 @@ struct halves { /* rows of bf16, `ld` apart */
     size_t ld;
 };
 
-/* Whether these are all numbers: two of them are looked at as one float, and its lower half as another. */
+/* Whether these are all finite: two numbers are tested as one float, and the lower half as another. */
 static inline bool halves_finite(struct halves x, size_t count, size_t columns) {
     vf check = vf_zero();
     const size_t whole = columns / (2 * W) * (2 * W);
@@ -99,9 +100,9 @@ static inline bool halves_finite(struct halves x, size_t count, size_t columns) 
     return all_finite(check);
 }
 
-/* ---- scratch and layouts ------------------------------------------------------------------------------------------------ */
+/* ---- scratch and layouts --------------------------------------------------------------------------------------- */
 
-struct carve { /* pieces of a block of memory, from NULL to measure */
+struct carve { /* Hands out pieces of a block of memory; from NULL it only measures. */
     char *at;
     size_t used;
 };
@@ -131,9 +132,9 @@ struct key_block { /* the keys of one block, packed */
 };
 struct row_block { /* the rows of one block, packed, backward */
     bool *packed, *finite_q, *finite_dy;
-    struct span *keys;          /* that they may attend to, from the first to the last */
-    size_t count;               /* whole strips that hold the rows there are: terms of dK and dV */
-    struct row *rows;           /* those past the end, and those without keys, attend to nothing */
+    struct span *keys;          /* the span of keys that each row attends to */
+    size_t count;               /* rows in whole strips */
+    struct row *rows;           /* rows past the end, and rows without keys, attend to nothing */
     char *q, *dy;               /* strips of left operands: rows by channels */
     char *turned_q, *turned_dy; /* left operands: channels by rows */
 };
@@ -165,35 +166,35 @@ static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, si
     return x;
 }
 
-/* The same of kv head `pair`, where it is kept. */
+/* The same of kv head `pair`, in saved memory. */
 static inline struct row_block row_block_at(const struct qkv_attend_plan *plan, size_t pair, size_t block) {
     const size_t at = qkv_attend_room(plan, pair) * plan->blocks + block;
     struct carve c = {plan->packed_rows + at * plan->rows_bytes, 0};
     return carve_rows(plan, block, &c);
 }
 
-/* ---- products ----------------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------------------------- */
 
-struct left { /* rows × terms: packed, or rows of bf16 where they lie */
+struct left { /* rows × terms: packed, or rows of bf16 without packing */
     const void *packed;
     const uint16_t *rows;
-    size_t ld;     /* of rows; of few rows that are packed one by one, in bytes */
-    size_t wanted; /* rows that are there; 0: all that are multiplied */
+    size_t ld;     /* of rows; if a few rows are packed one by one, in bytes */
+    size_t wanted; /* rows that exist; 0: all that are multiplied */
 };
 
-/* Rows that are multiplied where `count` of a strip are there: few go one by one, but in place whole groups, of which as many
- * are worked on as are `wanted`. */
+/* Rows that are multiplied if `count` of a strip exist. A few rows are packed and multiplied one by one. Without
+ * packing, whole groups are multiplied, and the kernels compute as many of their rows as are `wanted`. */
 static inline size_t strip_rows(size_t count) {
     return BF16.in_place ? padded(count, BF16.mr) : count;
 }
 
-/* The same backward, `left` rows being left: an even number, as words are of two of them. */
+/* The same in backward, if `left` rows remain: an even number, because a word holds two rows. */
 static inline size_t gradient_rows(size_t left) {
     const size_t rows = left < STRIP ? padded(left, BF16.mr) : STRIP;
     return rows < STRIP ? rows : STRIP;
 }
 
-/* `count` rows of bf16, `ld` apart, as a left operand: themselves, or packed to `out`. */
+/* `count` rows of bf16, `ld` apart, as a left operand: used directly, or packed to `out`. */
 static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t count, size_t K, void *out, float *staging) {
     if (BF16.in_place) return (struct left){rows, rows, ld, 0};
     const size_t row = padded(K, GRANULE) * sizeof(float);
@@ -205,7 +206,7 @@ static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t count
     return (struct left){out, NULL, row, 0};
 }
 
-/* The strip that keep_strip left at `at`. */
+/* The strip that keep_strip saved at `at`. */
 static inline struct left kept_strip(const void *at, size_t K) {
     const size_t ld = padded(K, GRANULE);
     return (struct left){at, BF16.in_place ? at : NULL, BF16.in_place ? ld : ld * sizeof(float), 0};
@@ -232,7 +233,7 @@ static inline void product(const struct left *a, size_t rows, size_t K, const ui
     BF16.block(&block);
 }
 
-/* The same of what strip_of made of so many rows. A row's sums do not depend on their number. */
+/* The same for a strip_of so many rows. A row's sums do not depend on their number. */
 static inline void strip_product(const struct left *a, size_t rows, size_t K, const uint32_t *b, size_t columns,
                                  float *c, size_t ldc, bool resume) {
     if (rows > BF16.few_rows) {
@@ -251,7 +252,7 @@ static inline void strip_product(const struct left *a, size_t rows, size_t K, co
     BF16.few(&few);
 }
 
-/* c (rows,columns) += a·b for `count` terms that are the terms first… of `terms` that the panels hold. */
+/* c (rows,columns) += a·b for `count` terms: the terms first… of the `terms` in the panels. */
 static inline void add_product(const struct left *a, size_t rows, size_t first, size_t count, const uint32_t *b,
                                size_t terms, size_t columns, float *c, size_t ldc) {
     const size_t nr = BF16.nr, pairs = pairs_of(terms);
@@ -264,9 +265,9 @@ static inline void add_product(const struct left *a, size_t rows, size_t first, 
                       true);
 }
 
-/* ---- spans -------------------------------------------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------------------------------------- */
 
-/* The smallest span of whole granules that covers those of some rows. */
+/* The smallest span of whole granules that covers the spans of some rows. */
 static inline struct span cover_of(const struct span *spans, size_t count) {
     struct span all = {SIZE_MAX, 0};
     for (size_t r = 0; r < count; r++) {
@@ -278,7 +279,7 @@ static inline struct span cover_of(const struct span *spans, size_t count) {
     return (struct span){all.begin / GRANULE * GRANULE, padded(all.end, GRANULE)};
 }
 
-/* Whether a row may attend to key j of the block at `key`. */
+/* Whether a row attends to key j of the block at `key`. */
 static inline bool attends(const struct qkv_attend *a, const struct row *row, size_t key, size_t j) {
     const size_t at = key + j;
     if (at < row->lo || at >= row->hi) return false;
@@ -296,20 +297,20 @@ void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b,
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_place_rows)(const struct qkv_attend_plan *plan, size_t item);
-/* Packs the rows that _place_rows has placed. */
+/* Packs rows that _place_rows has set up. */
 void QKV_T(attend_bf16_pack_placed)(const struct qkv_attend_plan *plan, size_t item, const struct row_block *out,
                                     float *scratch);
 /* attend_bf16_page.c */
 struct page_keys { /* `count` keys of a page for the products */
     const uint32_t *k;
     uint32_t *v;
-    size_t terms;          /* that the panels of values hold */
-    bool clean;            /* whether all values are numbers; else those that are not are zeros in v, */
-    struct qkv_heads rows; /* and this is all of them, row after row */
+    size_t terms;          /* terms in the panels of values */
+    bool clean;            /* whether all values are finite; if not, rows with others are zeros in v, */
+    struct qkv_heads rows; /* and this holds all rows */
 };
 size_t QKV_T(attend_bf16_page_bytes)(size_t D, size_t Dv, size_t positions);
 void QKV_T(attend_bf16_put)(const struct qkv_attend_put *put);
-/* The page with the keys [key, key + count) of head n. Bytes of scratch are those of _page_scratch. */
+/* The page with the keys [key, key + count) of head n. _page_scratch gives the bytes of scratch. */
 size_t QKV_T(attend_bf16_page_scratch)(const struct qkv_attend_plan *plan);
 struct page_keys QKV_T(attend_bf16_page)(const struct qkv_attend *a, size_t b, size_t n, size_t key, size_t count,
                                          char *scratch);
@@ -320,7 +321,7 @@ size_t QKV_T(attend_bf16_sums_floats)(const struct qkv_attend_plan *plan);
 void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_combine)(const struct qkv_attend_plan *plan, size_t unit);
 void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
-/* attend_bf16_few.c; not for the tiles of AMX */
+/* attend_bf16_few.c; not for AMX tiles */
 size_t QKV_T(attend_bf16_few_scratch)(const struct qkv_attend_plan *plan);
 bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
 bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);

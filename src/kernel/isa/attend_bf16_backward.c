@@ -1,8 +1,8 @@
 /* attend_bf16_backward.c: the gradients of attention in bf16; formulas and items as in attend_backward.c.
  *
- * A block of rows meets a block of keys strip by strip: S and dP, then P and dS, which are kept twice: dS by rows, the left
- * operand of dQ += dS·K, and both as words of two rows, the right operands of dVᵀ += dYᵀ·P and dKᵀ += Qᵀ·dS. So
- * neither is ever turned; dK and dV are, once a block of keys. */
+ * A block of rows is multiplied by a block of keys strip by strip: first S and dP, then P and dS. dS is stored by rows,
+ * as the left operand of dQ += dS·K; P and dS are stored as words of two rows, as the right operands of dVᵀ += dYᵀ·P
+ * and dKᵀ += Qᵀ·dS. So P and dS are never transposed; dK and dV are, once for each block of keys. */
 #include "kernel/isa/attend_bf16.h"
 #include "kernel/isa/attend_distance.h"
 #include "kernel/isa/attend_shares.h"
@@ -15,24 +15,25 @@ struct backward {
     const struct qkv_attend *a;
     struct mask_rule rule;
     float keep_scale;
-    bool plain; /* whether scores are scaled products, without dropout, */
-    bool apart; /* or that and a bias by distance, whose gradient is wanted: ds is that of scores until it is rounded */
+    bool plain; /* scores are scaled products, and there is no dropout, */
+    /* or scores also have a distance_bias whose gradient is wanted: ds is the gradient of scores until it is rounded */
+    bool apart;
     size_t b, n, key, keys, r0;
     struct stream stream_k;
     struct key_block block;
     struct row_block rows;
     struct span spans[BLOCK_ROWS];
-    char *packed;      /* of the block of keys */
-    float *dk, *dv;    /* (D,BLOCK_KEYS), (Dv,BLOCK_KEYS) */
-    float *turned;     /* (BLOCK_KEYS,channels) */
-    float *p, *ds;     /* (STRIP,BLOCK_KEYS); a vector can be read before and behind ds */
-    float late;        /* what ds is multiplied by when it is rounded: 1, or with distances alone the scale */
-    uint16_t *ds_rows; /* the same in bf16 */
+    char *packed;                 /* the packed block of keys */
+    float *dk, *dv;               /* (D,BLOCK_KEYS), (Dv,BLOCK_KEYS) */
+    float *turned;                /* (BLOCK_KEYS,channels) */
+    float *p, *ds;                /* (STRIP,BLOCK_KEYS); a vector can be read before and after ds */
+    float late;                   /* the factor of ds when it is rounded: 1, or the scale if `apart` */
+    uint16_t *ds_rows;            /* dS in bf16 */
     uint32_t *p_words, *ds_words; /* panels (rows,BLOCK_KEYS) of the block of rows */
     char *left;
-    float *staging;     /* of the packing too */
-    struct share share; /* of dq, of the run in work */
-    float *distances;   /* of the table of distances, of the run in work; NULL: not wanted */
+    float *staging;     /* also for packing */
+    struct share share; /* of dq, of the current run */
+    float *distances;   /* of the table of distances, of the current run; NULL: not wanted */
 };
 
 static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
@@ -60,9 +61,9 @@ size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan) {
     return carve_backward(plan, &f, NULL);
 }
 
-/* ---- one strip of rows: P and dS ---------------------------------------------------------------------------------------- */
+/* ---- one strip of rows: P and dS ------------------------------------------------------------------------------- */
 
-/* The same of scores that are scaled products and a bias by distance, as `score` makes them; ds is the gradient of scores. */
+/* The same if scores are scaled products plus distance_bias, as `score` computes them; ds is the gradient of scores. */
 QKV_INLINE void row_distances(const struct backward *f, const struct row *row, struct span span, float *p, float *ds,
                               size_t first, size_t last) {
     const struct qkv_attend *a = f->a;
@@ -76,7 +77,7 @@ QKV_INLINE void row_distances(const struct backward *f, const struct row *row, s
     }
 }
 
-/* Products q·k in p and dy·v in ds become weights and gradients of the products; zeros where the row may not attend. */
+/* Turns products q·k in p and dy·v in ds into weights and gradients of the products; zeros for masked pairs. */
 QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const struct row *row, struct span span,
                               float *p, float *ds, size_t first, size_t last) {
     const struct qkv_attend *a = f->a;
@@ -125,7 +126,7 @@ static void strip_gradients(struct backward *f, size_t r0, size_t rows, size_t w
                         (struct span){first, last});
 }
 
-/* Two rows of dS, of `keys` keys in panels of nr, to bf16; words of them and of P. */
+/* Rounds two rows of dS, of `keys` keys in panels of nr, to bf16; and writes words of them and of P. */
 QKV_INLINE void round_rows(const bool late, const struct backward *f, const float *p, const float *ds,
                            uint16_t *ds_rows, uint32_t *p_words, uint32_t *ds_words, size_t first, size_t last,
                            size_t panel) {
@@ -147,7 +148,7 @@ QKV_INLINE void round_rows(const bool late, const struct backward *f, const floa
     }
 }
 
-/* Words of so many rows that do not meet the keys [first, last). */
+/* Clears the words of rows that attend to none of the keys [first, last). */
 static void clear_words(struct backward *f, size_t r0, size_t rows, size_t first, size_t last) {
     const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count), bytes = rows / 2 * nr * sizeof(uint32_t);
     for (size_t n = first; n < last; n += nr) {
@@ -161,7 +162,7 @@ static bool usable(const struct backward *f, size_t r, const struct qkv_heads *x
     return fits(cells_at(x, row->b, row->i, row->h), columns);
 }
 
-/* What rows of K, Q and dY that were packed as zeros add, to the pairs that attend. */
+/* Adds the contribution of rows of K, Q and dY that were packed as zeros, for the pairs that attend. */
 static void add_strip_apart(struct backward *f, size_t r0, size_t rows) {
     const struct qkv_attend *a = f->a;
     const struct qkv_heads *dy = &f->plan->g->dy;
@@ -183,8 +184,8 @@ static void add_strip_apart(struct backward *f, size_t r0, size_t rows) {
     }
 }
 
-/* P and dS of one strip of the block of rows, of which `left` are from r0 on and whose words cover the keys in `all`; and its
- * dQ. */
+/* P and dS of one strip of the block of rows, and its dQ. `left` rows remain from r0 on; their words cover the keys in
+ * `all`. */
 static void backward_strip(struct backward *f, size_t r0, size_t left, struct span all) {
     const size_t nr = BF16.nr, pairs = pairs_of(f->rows.count), rows = gradient_rows(left),
                  wanted = left < STRIP ? left : STRIP;
@@ -217,9 +218,9 @@ static void backward_strip(struct backward *f, size_t r0, size_t left, struct sp
     if (!*f->block.finite_k || !*f->rows.finite_q || !*f->rows.finite_dy) add_strip_apart(f, r0, rows);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------------------------- */
 
-/* A block of rows against the block of keys. */
+/* A block of rows with the block of keys. */
 static void block_gradients(struct backward *f, size_t rows) {
     const struct qkv_attend_plan *plan = f->plan;
     const size_t D = f->a->D, Dv = f->a->Dv;
@@ -235,18 +236,18 @@ static void block_gradients(struct backward *f, size_t rows) {
     for (size_t r = 0; r < count; r += STRIP) backward_strip(f, r, left - r, all);
     const struct left q = {.packed = f->rows.turned_q}, dy = {.packed = f->rows.turned_dy};
     const size_t first = all.begin, columns = padded(qkv_min(all.end, f->keys) - first, W);
-    const size_t terms = BF16.in_place ? qkv_min(left, count) : count; /* tiles are whole anyway */
+    const size_t terms = BF16.in_place ? qkv_min(left, count) : count; /* tiles always have all rows */
     product(&dy, Dv, terms, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
     product(&q, D, terms, f->ds_words + first * pairs, columns, f->dk + first, BLOCK_KEYS, true);
 }
 
-/* Sums of `columns` channels over no rows yet. */
+/* Clears the sums of `columns` channels. */
 static void clear_keys(const struct backward *f, float *sum, size_t columns) {
     const size_t keys = padded(f->keys, GRANULE);
     for (size_t c = 0; c < padded(columns, W); c++) memset(sum + c * BLOCK_KEYS, 0, keys * sizeof *sum);
 }
 
-/* The sums of the block of keys, turned, to where they go. */
+/* Adds the sums of the block of keys, transposed, to the gradient. */
 static void put_keys(const struct backward *f, const struct stream *to, const float *sum) {
     const size_t ld = padded(to->columns, W);
     for (size_t c = 0; c < ld; c += W) {
@@ -265,7 +266,7 @@ static void put_keys(const struct backward *f, const struct stream *to, const fl
     }
 }
 
-/* The keys of run `chunk` against all rows. */
+/* The keys of run `chunk` with all rows. */
 static void run_gradients(struct backward *f, size_t chunk) {
     const struct qkv_attend_plan *plan = f->plan;
     const struct qkv_attend *a = f->a;

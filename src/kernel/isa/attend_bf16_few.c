@@ -1,9 +1,10 @@
-/* attend_bf16_few.c: attention of one head over at most QKV_ATTEND_FEW keys in bf16, as attend_few.c does it in fp32: rows are read where they
- * lie, and backward is one walk. Operands are words of two terms: rows of bf16 as they are, or keys and channels turned, or two rows side by
- * side. Every sum is the same chain over the same terms as in the passes for any length (attend_bf16_forward.c,
- * attend_bf16_backward.c), so the bits are the same. Numbers that bf16 cannot hold are left to those passes.
+/* attend_bf16_few.c: attention of one head over at most QKV_ATTEND_FEW keys in bf16, as attend_few.c does it in fp32:
+ * rows are read without packing, and backward is one walk. Operands are words of two terms: rows of bf16 as they are,
+ * or keys and channels transposed, or two rows interleaved. Every sum is the same chain over the same terms as in the
+ * passes for any length (attend_bf16_forward.c, attend_bf16_backward.c), so the bits are the same. Heads with numbers
+ * that bf16 cannot hold are left to those passes.
  *
- * Tiles of AMX add in an order of their own: that table has no such kernels. */
+ * AMX tiles add in an order of their own, so that table has no such kernels. */
 #include "kernel/isa/attend_bf16.h"
 
 #if !defined(QKV_TABLE_amx)
@@ -11,7 +12,7 @@
 #include "kernel/isa/attend_store.h"
 #include "kernel/isa/bf16_words.h"
 
-/* ---- products ------------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------------------------- */
 
 typedef uint32_t few_element;
 typedef vi few_vector;
@@ -23,7 +24,7 @@ QKV_INLINE vi few_spread(uint32_t word) {
     return vi_set(word);
 }
 
-/* sum += the two products of a word, the even one first where they are not added at once. */
+/* sum += the two products of a word; the even one first if they are not added at once. */
 QKV_INLINE vf few_dot(vf sum, vi a, vi b) {
 #if defined(QKV_BF16_NATIVE)
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
@@ -39,19 +40,19 @@ QKV_INLINE vf few_dot(vf sum, vi a, vi b) {
 #endif
 #include "kernel/isa/attend_few_product.h"
 
-/* ---- operands ------------------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------------------------- */
 
 struct few_words {
     struct few_head head;
     size_t ld;                  /* keys padded to two vectors */
-    uint32_t *kt, *vt;          /* (D/2,ld), (Dv/2,ld): keys and, backward, values turned */
+    uint32_t *kt, *vt;          /* (D/2,ld), (Dv/2,ld): keys and, in backward, values, transposed */
     uint32_t *pairs;            /* (KEYS/2,D or Dv): forward of values, backward of keys */
-    uint32_t *q_rows, *dy_rows; /* rows that are not of bf16, rounded */
+    uint32_t *q_rows, *dy_rows; /* rows of other types, rounded */
     uint32_t *q_pairs, *dy_pairs;
     uint32_t *p_words, *ds_words; /* (ROWS/2,ld): pairs of rows */
     float *p, *ds;                /* (FEW_TILE,ld) */
     uint16_t *halves;             /* (FEW_TILE,ld): weights, or dS */
-    float *keep;                  /* (FEW_TILE,ld): what dropout multiplies weights by */
+    float *keep;                  /* (FEW_TILE,ld): the factors of weights by dropout */
     float *sum;
     struct few_reach reach; /* of the rows of a tile */
 };
@@ -88,12 +89,12 @@ static void few_start(struct few_words *f, const struct qkv_attend_plan *plan, s
     few_carve(plan, f, scratch);
 }
 
-/* Rows of a head as lines: along, and a pair of them across. */
+/* Rows of a head as lines: the channels of a row, and pairs of rows. */
 static inline struct lines few_along(const struct qkv_heads *x, size_t b, size_t h) {
     return (struct lines){x->data ? cells_at(x, b, 0, h).data : NULL, x->dtype, x->row_stride, 1};
 }
 
-/* Whether bf16 holds all numbers of some rows. */
+/* Whether bf16 can hold all numbers of some rows. */
 static bool few_fits(const struct lines *x, size_t count, size_t columns) {
     vf check = vf_zero();
     for (size_t i = 0; i < count; i++)
@@ -101,7 +102,7 @@ static bool few_fits(const struct lines *x, size_t count, size_t columns) {
     return all_finite(check);
 }
 
-/* Rows where they lie, or rounded to `room`. */
+/* Rows as they are, or rounded to `room`. */
 static struct few_left few_rows_of(const struct lines *x, size_t count, size_t columns, uint32_t *room) {
     const size_t ld = padded(columns, 2 * W) / 2;
     if (x->dtype == QKV_BF16) return (struct few_left){x->data, x->line_stride * sizeof(uint16_t), sizeof(uint32_t)};
@@ -110,7 +111,8 @@ static struct few_left few_rows_of(const struct lines *x, size_t count, size_t c
     return (struct few_left){room, ld * sizeof(uint32_t), sizeof(uint32_t)};
 }
 
-/* out (columns/2,ld) = rows turned. Up to a multiple of W the last row stands for those that there are not: nobody attends to them. */
+/* out (columns/2,ld) = rows, transposed. Up to a multiple of W the last row is repeated: no query attends to the
+ * copies. */
 static void few_turn(uint32_t *out, size_t ld, const struct lines *x, size_t count, size_t columns) {
     for (size_t j = 0; j < count; j += W)
         for (size_t c = 0; c < columns; c += 2 * W) {
@@ -123,7 +125,7 @@ static void few_turn(uint32_t *out, size_t ld, const struct lines *x, size_t cou
         }
 }
 
-/* out (pairs,columns) = two rows side by side, zeros for one that there is not. */
+/* out (pairs,columns) = two rows interleaved, with zeros after an odd last row. */
 static void few_pairs(uint32_t *out, const struct lines *x, size_t count, size_t columns) {
     const struct lines across = {x->data, x->dtype, 1, x->line_stride};
     for (size_t i = 0; i < count; i += 2)
@@ -131,9 +133,10 @@ static void few_pairs(uint32_t *out, const struct lines *x, size_t count, size_t
             vi_store(out + i / 2 * columns + c, words_across(&across, c, W, i, count));
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------------------------- */
 
-/* Row r of the tile: its products become weights, rounded; its largest score, and the sum of its weights. */
+/* Row r of the tile: turns its products into weights, rounded; computes its largest score, and the sum of its
+ * weights. */
 QKV_INLINE void few_softmax(const struct few_words *f, size_t r, float *m, float *l, const size_t columns) {
     const struct span span = f->reach.spans[r];
     const float *keep = f->keep + r * f->ld;
@@ -160,7 +163,7 @@ QKV_INLINE void few_softmax(const struct few_words *f, size_t r, float *m, float
     *l = vf_sum(vf_add(even, odd));
 }
 
-/* The rows of a tile from r on: their sums become outputs. */
+/* Turns the sums of the rows of a tile, from r on, into outputs. */
 static void few_finish(const struct few_words *f, size_t r, size_t rows, const float *m, const float *l) {
     const struct qkv_attend *a = f->head.a;
     for (size_t i = 0; i < rows; i++) {
@@ -207,7 +210,7 @@ bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t p
     return few_forward(plan, pair, scratch, padded(plan->a->Tk, W));
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------------------------- */
 
 static inline struct cells few_cells(const struct lines *x, size_t r) {
     const size_t size = x->dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t);
@@ -218,7 +221,8 @@ QKV_INLINE float few_delta(const struct few_words *f, const struct lines *y, con
     return row_delta(f->head.plan, true, few_cells(y, r), few_cells(dy, r), f->head.at + r);
 }
 
-/* Products q·k in p and dy·v in ds, of row r of the tile, which has `lse` and `delta`, become weights and gradients of the products. */
+/* Turns products q·k in p and dy·v in ds of row r of the tile, whose statistics are `lse` and `delta`, into weights and
+ * gradients of the products. */
 QKV_INLINE void few_gradients(const struct few_words *f, size_t r, float lse, float delta, const size_t columns) {
     const struct qkv_attend *a = f->head.a;
     const struct span span = f->reach.spans[r];
@@ -238,7 +242,7 @@ QKV_INLINE void few_gradients(const struct few_words *f, size_t r, float lse, fl
     }
 }
 
-/* The tile of `rows` rows from r0 on, rounded: dS by rows, and both as pairs of rows. */
+/* Rounds the tile of `rows` rows from r0 on: dS by rows, and P and dS as pairs of rows. */
 QKV_INLINE void few_round(const struct few_words *f, size_t r0, size_t rows, const size_t columns) {
     const size_t ld = f->ld;
     if (rows % 2) {
@@ -259,7 +263,7 @@ QKV_INLINE void few_round(const struct few_words *f, size_t r0, size_t rows, con
                          j + W < columns ? vf_load(f->ds + r * ld + j + W) : vf_zero());
 }
 
-/* out (rows,columns), rows from `first` on of a gradient, (+)= a·b: in place where it is fp32. */
+/* out (rows,columns), rows from `first` on of a gradient, (+)= a·b: written directly if it is fp32. */
 static void few_gradient(const struct few_words *f, const struct qkv_heads *out, size_t first, size_t rows,
                          size_t columns, struct few_left a, const uint32_t *b, size_t terms) {
     const bool accumulate = f->head.plan->g->accumulate;
@@ -286,7 +290,7 @@ static void few_keys(const struct few_words *f, const struct qkv_heads *out, con
     }
 }
 
-/* The products of a head's rows and keys, and dq; f->p_words and f->ds_words are left for the other gradients. */
+/* The products of a head's rows and keys, and dq. Leaves f->p_words and f->ds_words for the other gradients. */
 QKV_INLINE void few_queries(struct few_words *f, struct few_left q, struct few_left dy, const size_t columns) {
     const struct qkv_attend *a = f->head.a;
     const struct qkv_attend_gradients *g = f->head.plan->g;

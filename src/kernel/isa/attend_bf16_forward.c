@@ -1,6 +1,6 @@
-/* attend_bf16_forward.c: y and log-sum-exp of one block of query rows, walking over packed keys once: the online softmax of
- * attend_forward.c, strip by strip of rows; or over one piece of them, and then y from the sums of all pieces. Sums of weights
- * are kept lane by lane until the end. */
+/* attend_bf16_forward.c: y and log-sum-exp of one block of query rows, which walks over packed keys once, or over one
+ * piece of them; then y from the sums of all pieces. The online softmax is that of attend_forward.c, in strips of rows.
+ * Sums of weights are held lane by lane until the end. */
 #include "kernel/isa/attend_bf16.h"
 #include "kernel/isa/attend_sums.h"
 
@@ -11,27 +11,27 @@ struct forward {
     const struct qkv_attend_plan *plan;
     const struct qkv_attend *a;
     struct mask_rule rule;
-    bool plain; /* whether scores are just scaled products */
+    bool plain; /* scores are scaled products */
     size_t b, n, key, keys;
     struct stream values;
-    const uint32_t *block_k, *block_v; /* the block of keys, packed, */
-    size_t terms;                      /* with room for so many; */
-    bool clean;                        /* whether its values are numbers */
-    struct page_keys page;             /* where it lies in, */
+    const uint32_t *block_k, *block_v; /* the current block of keys, packed, */
+    size_t terms;                      /* with room for so many keys; */
+    bool clean;                        /* whether its values are finite */
+    struct page_keys page;             /* the page that it is in */
     char *q;                           /* strips of left operands */
     float *s;                          /* (STRIP,BLOCK_KEYS): scores */
     uint16_t *p;                       /* the same of weights */
-    char *left;                        /* p packed, where it cannot be read in place */
+    char *left;                        /* p packed, if it must be */
     float *staging;
-    char *own;        /* a block of keys, where items pack them; or values of a page, cleaned */
-    float *own_work;  /* to pack it with */
-    struct sums sums; /* of the piece in work, */
+    char *own;        /* a block of keys, if items pack them; or values of a page without those that are not finite */
+    float *own_work;  /* scratch of packing */
+    struct sums sums; /* of the current piece, */
     struct sums all;  /* and of all pieces so far */
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
 };
 
-/* The sums of weights of a row are kept in W parts. */
+/* The sum of weights of a row has W parts. */
 static struct sums forward_sums(const struct qkv_attend_plan *plan, float *at) {
     return sums_at(at, plan->block, padded(plan->a->Dv, GRANULE), W);
 }
@@ -62,18 +62,18 @@ size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan) {
     return carve_forward(plan, &f, NULL);
 }
 
-/* Rows of the strip that begins at r0, where there are `count` in all. */
+/* Rows of the strip that begins at r0, if there are `count` in all. */
 static size_t forward_height(size_t count, size_t r0) {
     return strip_rows(count - r0 < STRIP ? count - r0 : STRIP);
 }
 
-/* How many rows are multiplied for `count` of them. */
+/* The number of rows to multiply for `count` rows. */
 static size_t forward_rows(size_t count) {
     const size_t last = count ? (count - 1) / STRIP * STRIP : 0;
     return last + forward_height(count, last);
 }
 
-/* Packs the rows; those that fill the last strip, as far as it is multiplied, attend to nothing. */
+/* Packs the rows. Rows that fill up the last strip attend to nothing. */
 static void forward_start(struct forward *f, size_t count) {
     const struct qkv_attend *a = f->a;
     const size_t all = forward_rows(count), ld = padded(a->D, GRANULE);
@@ -93,7 +93,7 @@ static void forward_start(struct forward *f, size_t count) {
     }
 }
 
-/* Scores to weights, rounded; their sum, lane by lane, is added to `sum`. `keep`: what dropout multiplies them by, or NULL. */
+/* Turns scores into weights, rounded; adds them, lane by lane, to `sum`. `keep`: the factors of dropout, or NULL. */
 QKV_INLINE void row_weights(const float *x, uint16_t *p, float m, const float *keep, size_t first, size_t last,
                             float *sum) {
     const vf top = vf_set(m);
@@ -111,7 +111,7 @@ static void scale_row(float *x, float s, size_t n) {
     for (size_t c = 0; c < n; c += W) vf_store(x + c, vf_mul(vf_load(x + c), vf_set(s)));
 }
 
-/* m, l and the weights of one row for the keys [first, last) of the block; O and l follow m. */
+/* m, l and the weights of one row for the keys [first, last) of the block; O and l are scaled if m changes. */
 static void row_softmax(struct forward *f, size_t r, float *x, uint16_t *p, size_t first, size_t last) {
     const struct span span = f->spans[r];
     float best = -INFINITY, *m = f->sums.m + r, *o = f->sums.o + r * f->sums.ldo, *l = f->sums.l + r * W;
@@ -138,7 +138,7 @@ static void row_softmax(struct forward *f, size_t r, float *x, uint16_t *p, size
     }
 }
 
-/* What the values that were packed as zeros add to O, to the rows that attend to them. */
+/* Adds the contribution of values that were packed as zeros to O, for the rows that attend to them. */
 static void add_values_apart(struct forward *f, size_t r0, size_t rows) {
     for (size_t j = 0; j < f->keys; j++) {
         const struct cells v = stream_at(&f->values, f->key + j);
@@ -153,7 +153,7 @@ static void add_values_apart(struct forward *f, size_t r0, size_t rows) {
     }
 }
 
-/* A strip of `rows` rows, of which `wanted` are there, against the block of keys. */
+/* A strip of `rows` rows, of which `wanted` exist, with the block of keys. */
 static void forward_strip(struct forward *f, size_t r0, size_t rows, size_t wanted) {
     const size_t D = f->a->D;
     const struct span cover = cover_of(f->spans + r0, rows);
@@ -171,7 +171,7 @@ static void forward_strip(struct forward *f, size_t r0, size_t rows, size_t want
     if (!f->clean) add_values_apart(f, r0, rows);
 }
 
-/* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
+/* y = O / l, with dropout's scale. Adding 0 turns every negative zero into a positive one. */
 static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
     for (size_t r = 0; r < count; r++) {
         const struct row *row = &rows[r];
@@ -184,7 +184,7 @@ static void forward_finish(const struct qkv_attend *a, const struct row *rows, s
     }
 }
 
-/* The block of keys in work, packed: in its page, ahead, or here. */
+/* The current block of keys, packed: in its page, before the items, or here. */
 static void forward_block(struct forward *f) {
     const struct qkv_attend_plan *plan = f->plan;
     const size_t pair = f->b * f->a->Hkv + f->n, block = f->key / BLOCK_KEYS;
@@ -214,7 +214,7 @@ static void forward_walk(struct forward *f, size_t begin, size_t end, size_t cou
     }
 }
 
-/* The sums of the keys [begin, end), piece after piece. */
+/* The sums of the keys [begin, end), one piece after the other. */
 static const struct sums *forward_pieces(struct forward *f, size_t begin, size_t end, size_t count) {
     if (begin / QKV_ATTEND_PIECE == (end ? end - 1 : 0) / QKV_ATTEND_PIECE) {
         forward_walk(f, begin, end, count);

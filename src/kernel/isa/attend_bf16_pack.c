@@ -1,12 +1,12 @@
-/* attend_bf16_pack.c: keys, values and rows packed for the bf16 kernels: once a call where every block of rows reads them
- * (keys, forward) or every block of keys does (rows, backward). And the kernels of attention in bf16, gathered. */
+/* attend_bf16_pack.c: packs keys, values and rows for the bf16 kernels, once a call if every block of rows reads them
+ * (keys, forward) or every block of keys does (rows, backward). And the table of attention in bf16. */
 #include "kernel/isa/attend_bf16.h"
 #include "kernel/isa/attend_sums.h"
 
 struct staging {
     uint16_t *rows; /* in bf16 */
-    float *floats;  /* where the kernels need them */
-    bool good;      /* all rows fit; else: */
+    float *floats;  /* in the kernels' order */
+    bool good;      /* all rows fit in bf16; else: */
     bool bad[BLOCK_KEYS > BLOCK_ROWS ? BLOCK_KEYS : BLOCK_ROWS];
 };
 
@@ -24,7 +24,8 @@ size_t QKV_T(attend_bf16_pack_scratch)(const struct qkv_attend_plan *plan) {
     return carve_staging(plan, &s, NULL);
 }
 
-/* Rows that hold what bf16 cannot become zeros: they are terms of a product. Returns whether there are none. */
+/* Clears rows that have numbers outside of bf16's range: they are terms of a product. Returns whether there are
+ * none. */
 static bool clear_bad(struct staging *s, size_t count, size_t ld) {
     for (size_t r = 0; r < count && !s->good; r++)
         if (s->bad[r]) memset(s->rows + r * ld, 0, ld * sizeof *s->rows);
@@ -42,8 +43,8 @@ static void stage(struct staging *s, const struct stream *x, size_t first, size_
     for (size_t j = 0; j < count && !s->good; j++) s->bad[j] = !fits(stream_at(x, first + j), x->columns);
 }
 
-/* Keys or values to pack, of one block: where they lie, or rounded. Those that bf16 cannot hold become zeros where all must be `finite`;
- * *good says whether there were none. */
+/* Keys or values of one block to pack: as they are, or rounded. If all must be `finite`, rows that bf16 cannot hold
+ * become zeros; *good says whether there were none. */
 static struct halves halves_of(const struct stream *x, size_t first, size_t count, bool finite, struct staging *s,
                                bool *good) {
     const struct qkv_heads *heads = first < x->turn ? x->past : x->now;
@@ -95,7 +96,8 @@ void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t ite
     QKV_T(attend_bf16_pack_block)(plan, pair / Hkv, pair % Hkv, item % plan->key_blocks, &out, scratch);
 }
 
-/* The rows of a block, zeros from `count` to `all`, as strips of left operands, and turned. Returns whether bf16 holds them all. */
+/* The rows of a block, with zeros from `count` to `all`: as strips of left operands, and transposed. Returns whether
+ * bf16 can hold them all. */
 static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t count, size_t all, size_t columns,
                       char *strips, char *turned, struct staging *s) {
     const size_t ld = padded(columns, GRANULE);
@@ -114,7 +116,7 @@ static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t 
     return good;
 }
 
-/* Rows that there are in block `item` of (B,Hkv,blocks). */
+/* The number of rows in block `item` of (B,Hkv,blocks). */
 static size_t item_count(const struct qkv_attend_plan *plan, size_t item) {
     const size_t left = plan->rows - item % plan->blocks * BLOCK_ROWS;
     return left < BLOCK_ROWS ? left : BLOCK_ROWS;

@@ -1,10 +1,11 @@
-/* attend_bf16_page.c: keys and values of one kv head on a page, packed as the products take them: K in panels, channels by keys, then V in
- * panels, keys by channels. Values are kept as they are; a page on which some are no numbers says so, and is cleaned where it is read. */
+/* attend_bf16_page.c: keys and values of one kv head on a page, packed for the products: K in panels, channels by keys,
+ * then V in panels, keys by channels. Values are stored as they are; a page with values that are not finite has a flag,
+ * and the reader clears them. */
 #include "kernel/isa/attend_bf16.h"
 
 struct page_block { /* the keys of one head on a page */
     uint32_t *k, *v;
-    size_t keys; /* that panels have room for */
+    size_t keys; /* room of the panels, in keys */
 };
 
 static struct page_block carve_page(size_t D, size_t Dv, size_t positions, struct carve *c) {
@@ -34,7 +35,7 @@ static void put_key(uint32_t *k, size_t D, size_t j, const uint16_t *row) {
     }
 }
 
-/* Whole words are already there: those of a step of terms are made together. */
+/* Whole words already exist, because the words of a step of terms are written together. */
 static void put_value(uint32_t *v, size_t keys, size_t Dv, size_t j, const uint16_t *row) {
     const uint32_t kept = j % 2 ? 0x0000ffffu : 0xffff0000u;
     const unsigned shift = j % 2 ? 16 : 0;
@@ -45,7 +46,8 @@ static void put_value(uint32_t *v, size_t keys, size_t Dv, size_t j, const uint1
     }
 }
 
-/* Panels that begin with new keys, and steps that begin with new values, are packed at once. Nothing stands behind the new ones. */
+/* Panels that begin with new keys, and steps that begin with new values, are packed at once. There is nothing after the
+ * new ones. */
 static void put_rows(const struct qkv_attend_put *put, const struct page_block *x) {
     const size_t ld = put->row_stride, first = put->first, count = put->count;
     size_t j = 0;
@@ -68,7 +70,7 @@ void QKV_T(attend_bf16_put)(const struct qkv_attend_put *put) {
     if (!halves_finite((struct halves){put->v, put->row_stride}, put->count, put->Dv)) *put->spoilt = 1;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------------------------- */
 
 size_t QKV_T(attend_bf16_page_scratch)(const struct qkv_attend_plan *plan) {
     const struct qkv_attend *a = plan->a;
@@ -78,7 +80,7 @@ size_t QKV_T(attend_bf16_page_scratch)(const struct qkv_attend_plan *plan) {
     return c.used;
 }
 
-/* The values as rows again, and packed without those that are no numbers. */
+/* The values as rows again, and packed without those that are not finite. */
 static void page_clean(const struct qkv_attend *a, const struct page_block *x, size_t count, char *scratch,
                        struct page_keys *out) {
     const size_t ld = padded(a->Dv, GRANULE);

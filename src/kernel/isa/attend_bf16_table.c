@@ -1,4 +1,4 @@
-/* attend_bf16_table.c: the attention kernels on products of bf16, gathered for the driver. */
+/* attend_bf16_table.c: the table of the attention kernels with products in bf16, for the driver. */
 #include "kernel/isa/attend_bf16.h"
 
 static size_t bf16_scratch_floats(const struct qkv_attend_plan *plan) {

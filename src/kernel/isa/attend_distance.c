@@ -1,5 +1,6 @@
-/* attend_distance.c: gradients of what all rows of a head share: the table of distances (attend_distance.h), and the sink, whose weight
- * p = exp(sink − lse) multiplies no value: dsink = −Σ p·delta over the rows, with delta as in attend_backward.c. */
+/* attend_distance.c: gradients of parameters that all rows of a head share: the table of distances (attend_distance.h),
+ * and the sink, whose weight p = exp(sink − lse) multiplies no value: dsink = −Σ p·delta over the rows, with delta as
+ * in attend_backward.c. */
 #include "kernel/isa/attend_distance.h"
 
 void QKV_K(attend_distances)(const struct qkv_attend_plan *plan, size_t item) {

@@ -1,8 +1,9 @@
-/* attend_distance.h: the gradient of the table of distances, dT[h][j − i + zero] = Σ dS(h,i,j), where dS is the gradient of the score.
+/* attend_distance.h: the gradient of the table of distances, dT[h][j − i + zero] = Σ dS(h,i,j), where dS is the
+ * gradient of the score.
  *
- * The keys of a row lie side by side in the table, so a row's dS is added to a part of it as it stands. Each run of keys adds its
- * rows block by block, in order: the first to what is asked for, the others to sums of their own, which are added to it in order
- * (`distances` in struct qkv_attend_plan). So bits are the same whether runs fold or not. */
+ * The keys of a row are adjacent in the table, so a row of dS is added to a part of the table. Each run of keys adds
+ * its rows block by block, in order: the first run to the result, each other run to sums of its own, which are added to
+ * the result in order (`distances` in struct qkv_attend_plan). So the bits are the same whether runs fold or not. */
 #ifndef QKV_ISA_ATTEND_DISTANCE_H
 #define QKV_ISA_ATTEND_DISTANCE_H
 
@@ -17,12 +18,12 @@ static inline float *distances_at(const struct qkv_attend_plan *plan, size_t b, 
     return plan->distances + (b * plan->distance_shares + (plan->folds ? 0 : chunk - 1)) * floats;
 }
 
-/* What the heads of a kv head have in them. */
+/* Floats of the sums of the heads of a kv head. */
 static inline size_t distances_floats(const struct qkv_attend_plan *plan) {
     return plan->group * plan->a->distance_bias.row;
 }
 
-/* Run `chunk` of kv head n begins. */
+/* Begins run `chunk` of kv head n. */
 static inline float *distances_begin(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t chunk) {
     float *sums = distances_at(plan, b, chunk);
     const size_t floats = distances_floats(plan);
@@ -38,17 +39,17 @@ static inline void distances_add(const struct qkv_attend_plan *plan, size_t b, s
         store_row(to + i, vf_add(load_row(to + i, floats - i), load_row(from + i, floats - i)), floats - i);
 }
 
-/* The run has ended. */
+/* Ends the run. */
 static inline void distances_end(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t chunk) {
     if (plan->g->ddistance_bias && plan->folds && chunk) distances_add(plan, b, n, chunk);
 }
 
-/* Where key `key` of a row is in the sums; NULL: they are not wanted. */
+/* The place of a row's key `key` in the sums; NULL: they are not wanted. */
 QKV_INLINE float *distances_row(float *sums, const struct row *row, size_t key) {
     return sums ? sums + (row->bias + (int64_t)key) : NULL;
 }
 
-/* to[j…] += dS of the keys of a block from j on, where they are in the span. */
+/* to[j…] += dS of the keys of a block from j on, for those in the span. */
 QKV_INLINE void distances_put(float *to, vf ds, struct span span, size_t j) {
     if (vector_inside(span, j)) {
         vf_store(to + j, vf_add(vf_load(to + j), ds));
@@ -60,10 +61,10 @@ QKV_INLINE void distances_put(float *to, vf ds, struct span span, size_t j) {
         if (j + i >= span.begin && j + i < span.end) to[j + i] += lanes[i];
 }
 
-/* ---- a strip of rows in bf16 ------------------------------------------------------------------------------------------ */
+/* ---- a strip of rows in bf16 ----------------------------------------------------------------------------------- */
 
-/* Whether each row stands one behind the one before, so that all that belongs to a distance is on a diagonal of the strip; *bias is then
- * that of row 0. */
+/* Whether each row is one position after the row before, so that all elements of a distance are on a diagonal of the
+ * strip; *bias becomes that of row 0. */
 static inline bool strip_steps(const struct row *rows, const struct span *spans, size_t count, int64_t *bias) {
     bool known = false;
     for (size_t r = 0; r < count; r++) {
@@ -75,7 +76,7 @@ static inline bool strip_steps(const struct row *rows, const struct span *spans,
     return known;
 }
 
-/* `at` where that is a row of `count`, or the nearest. */
+/* `at` if that is a row of `count`, else the nearest row. */
 QKV_INLINE size_t strip_row(int64_t at, size_t count) {
     return at < 0 ? 0 : at > (int64_t)count ? count : (size_t)at;
 }
@@ -99,8 +100,8 @@ QKV_INLINE vf strip_diagonals(vf sum, const float *ds, size_t ld, size_t count, 
     return sum;
 }
 
-/* sums += ds (count,ld) of the rows of a strip, which is filled in its columns [first, last), with zeros outside of the rows' spans; a
- * vector can be read before ds and behind it. Each distance gets its rows in order, whichever way they come. */
+/* sums += ds (count,ld) of the rows of a strip, which is filled in its columns [first, last), with zeros outside of the
+ * rows' spans; a vector can be read before and after ds. Each distance adds its rows in order, with either loop. */
 static inline void strip_distances(float *sums, const struct row *rows, const struct span *spans, size_t count,
                                    size_t key, const float *ds, size_t ld, struct span columns) {
     int64_t bias = 0, begin = INT64_MAX, end = INT64_MIN;

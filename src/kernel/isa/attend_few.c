@@ -1,9 +1,11 @@
-/* attend_few.c: attention of one head over at most QKV_ATTEND_FEW keys in fp32: sequences of a few tokens, of which a batch has thousands.
+/* attend_few.c: attention of one head over at most QKV_ATTEND_FEW keys in fp32: for short sequences, of which a batch
+ * may have thousands.
  *
- * The passes for any length (attend_forward.c, attend_backward.c) copy rows and keys together before they multiply them, so that long walks over
- * them are fast. Here rows are read where they lie, only keys and values that products need across lanes are turned, and backward is one walk: delta, what
- * weights are multiplied by, P and dS, dq, dk and dv. Every sum is the same chain over the same terms as there, so the bits are the same;
- * `qkv_attend_is_few` (attend_work.h) says which calls come here. */
+ * The passes for any length (attend_forward.c, attend_backward.c) first copy rows and keys together, so that long walks
+ * over them are fast. This file reads rows without packing, transposes only keys and values that products need across
+ * lanes, and does backward in one walk: delta, the factors of weights, P and dS, dq, dk and dv. Every sum is the same
+ * chain over the same terms as there, so the bits are the same. `qkv_attend_is_few` (attend_work.h) says which calls
+ * use this file. */
 #include "kernel/isa/attend_few.h"
 #include "kernel/isa/attend_store.h"
 
@@ -49,7 +51,8 @@ size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan) {
     return KEYS * (a->D + a->Dv) + 2 * ROWS * KEYS + KEYS * few_wide(a) + FEW_TILE * KEYS;
 }
 
-/* out (columns,ld) = `count` rows of x turned. Up to a multiple of W the last row stands for those that there are not: nobody attends to them. */
+/* out (columns,ld) = `count` rows of x, transposed. Up to a multiple of W the last row is repeated: no query attends to
+ * the copies. */
 static void few_turn(float *out, size_t ld, struct few_lines x, size_t count, size_t columns) {
     for (size_t j = 0; j < count; j += W) {
         size_t at[W];
@@ -72,18 +75,18 @@ static bool few_finite(struct few_lines x, size_t count, size_t columns) {
     return all_finite(check);
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------------------------- */
 
-/* What is made with few keys: `ld` of a call, keys padded, is W wherever they fill one vector, and then a constant. */
+/* The state of a head. `ld` of a call, its keys padded, is W if they fill one vector, and then a constant. */
 struct few {
     struct few_head head;
     struct few_lines q, k, v;
     float *kt, *vt; /* (D,ld), (Dv,ld) */
     float *p, *ds;  /* (rows,ld) */
     float *sum;     /* (KEYS,D or Dv) */
-    float *keep;    /* (FEW_TILE,ld): what dropout multiplies the weights of the rows of a tile by */
+    float *keep;    /* (FEW_TILE,ld): the factors of weights of the rows of a tile by dropout */
     struct few_reach reach;
-    bool finite; /* whether zeros may stand for pairs that do not attend */
+    bool finite; /* whether masked pairs may be multiplied as zeros */
 };
 
 static void few_start(struct few *f, const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
@@ -96,7 +99,7 @@ static void few_start(struct few *f, const struct qkv_attend_plan *plan, size_t 
     f->keep = f->sum + KEYS * few_wide(a);
 }
 
-/* The products x of a row become weights; its largest score, and the sum of its weights before dropout. */
+/* Turns the products x of a row into weights; computes its largest score, and the sum of its weights before dropout. */
 QKV_INLINE void few_softmax(const struct few *f, struct span span, float *x, const float *keep, float *m, float *l,
                             const size_t ld) {
     const float best = span.end ? few_scores(f->head.a, span, x, ld) : -INFINITY;
@@ -115,7 +118,8 @@ QKV_INLINE void few_softmax(const struct few *f, struct span span, float *x, con
     *l = vf_sum(sum);
 }
 
-/* out (rows,columns) = weights (rows,ld) times the rows of y; each row keeps to its own keys where 0·NaN would spread. */
+/* out (rows,columns) = weights (rows,ld) times the rows of y. If 0·NaN would spread, each row is multiplied by its own
+ * keys only. */
 QKV_INLINE void few_times(const struct few *f, size_t r0, size_t rows, enum few_put put, float *out, size_t ldo,
                           const float *x, struct few_lines y, size_t columns, const size_t ld) {
     const struct span all = f->reach.all;
@@ -173,9 +177,9 @@ void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, 
         few_forward(plan, item, scratch, padded(plan->a->Tk, W));
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------------------------- */
 
-/* What the weights of a row, whose products are x, are multiplied by: as in attend_weights.c. */
+/* The factor of the weights of a row whose products are x: as in attend_weights.c. */
 static float few_norm(const struct few *f, const float *x, struct span span, float lse, size_t ld) {
     const struct qkv_attend *a = f->head.a;
     float w[KEYS], sum = 0;
@@ -192,7 +196,7 @@ QKV_INLINE float few_delta(const struct few *f, struct few_lines y, struct few_l
     return row_delta(f->head.plan, false, few_cells(y, r), few_cells(dy, r), f->head.at + r);
 }
 
-/* Products q·k in p and dy·v in ds, of row r, become weights and gradients of the products. */
+/* Turns products q·k in p and dy·v in ds of row r into weights and gradients of the products. */
 QKV_INLINE void few_gradients(const struct few *f, size_t r, float delta, const float *keep, const size_t ld) {
     const struct qkv_attend *a = f->head.a;
     const struct span span = f->reach.spans[r];
@@ -235,8 +239,8 @@ static enum few_put few_gradient_put(const struct few *f) {
     return f->head.plan->g->accumulate ? FEW_ADDED : FEW_GRADIENT;
 }
 
-/* A gradient of the keys, out (+)= xᵀ·y over the rows: x is P or dS, y is dY or Q. That of a key that no row attends to is 0
- * whatever the rows are. */
+/* A gradient of the keys, out (+)= xᵀ·y over the rows: x is P or dS, y is dY or Q. The gradient of a key that no row
+ * attends to is 0, whatever the rows are. */
 static void few_keys(const struct few *f, const struct qkv_heads *out, const float *x, struct few_lines y,
                      size_t columns, size_t ld) {
     const struct few_lines to = few_at(out, f->head.b, f->head.h);

@@ -1,4 +1,4 @@
-/* attend_few.h: what attention over few keys shares in fp32 (attend_few.c) and in bf16 (attend_bf16_few.c). */
+/* attend_few.h: what attention over few keys shares between fp32 (attend_few.c) and bf16 (attend_bf16_few.c). */
 #ifndef QKV_ISA_ATTEND_FEW_H
 #define QKV_ISA_ATTEND_FEW_H
 
@@ -9,7 +9,7 @@ enum { KEYS = QKV_ATTEND_FEW, ROWS = QKV_ATTEND_FEW_ROWS };
 struct few_head { /* one head of a call */
     const struct qkv_attend_plan *plan;
     const struct qkv_attend *a;
-    size_t b, h, at; /* `at`: its row 0 in lse and delta, */
+    size_t b, h, at; /* index of its row 0 in lse and delta, */
     uint64_t mask;   /* and in the mask of dropout */
     struct mask_rule rule;
 };
@@ -23,14 +23,14 @@ static inline struct few_head few_head_of(const struct qkv_attend_plan *plan, si
     return f;
 }
 
-/* Whether the keys fill one vector, or a part of it: then kernels know at compile time how many vectors there are. */
+/* Whether the keys fit in one vector: then kernels know at compile time how many vectors there are. */
 static inline bool few_is_narrow(const struct qkv_attend *a) {
     return a->Tk > 0 && a->Tk <= W;
 }
 
-/* Asks for the rows of the next head, or of the first head of the rows behind these, which the next sequence has: those that are read, and those
- * that are written, since a store waits for its line. A head asks for one array at a time, with work in between: a core waits when more lines are
- * asked for than can be under way. */
+/* Prefetches the rows of the next head; after the last head, those of the first head of the next sequence. Prefetches
+ * rows that are read and rows that are written, because a store waits for its cache line. A head prefetches one array
+ * at a time, with work in between: a core stalls if more lines are requested than can be in flight. */
 static inline void few_ask(const struct few_head *f, const struct qkv_heads *x, size_t rows, size_t columns) {
     if (!x->data) return;
     const bool next = f->h + 1 < f->a->H;
@@ -46,19 +46,19 @@ static inline void few_ask(const struct few_head *f, const struct qkv_heads *x, 
     }
 }
 
-/* Rows a tile of at most `most`, so that no tile has a row or two only: short tiles wait for their sums. */
+/* Rows of a tile, at most `most`, so that no tile has only one or two rows: short tiles wait for their sums. */
 static inline size_t few_tile(size_t count, size_t most) {
     if (count <= most) return count ? count : 1;
     const size_t tiles = (count + most - 1) / most;
     return (count + tiles - 1) / tiles;
 }
 
-struct few_reach { /* the keys that some rows attend to, and the smallest span that covers them all */
+struct few_reach { /* the keys that each of some rows attends to, and the smallest span that covers them all */
     struct span spans[ROWS], all;
     bool alike;
 };
 
-/* Those of `count` rows from `first` on; where `seen`, none of a row that forward found without keys. */
+/* The reach of `count` rows from `first` on; if `seen`, rows that forward found without keys have none. */
 static inline void few_reach(const struct few_head *f, size_t first, size_t count, bool seen, struct few_reach *out) {
     const struct qkv_attend *a = f->a;
     const int32_t *lo = a->lo + f->b * a->Tq + first, *hi = a->hi + f->b * a->Tq + first;
@@ -76,7 +76,7 @@ static inline void few_reach(const struct few_head *f, size_t first, size_t coun
     out->all = all.begin < all.end ? all : (struct span){0, 0};
 }
 
-/* The largest of a row's products x (ld), which become scores in place: scaled, and −inf where it does not attend. */
+/* Turns a row's products x (ld) into scores: scaled, and −inf if masked. Returns the largest. */
 QKV_INLINE float few_scores(const struct qkv_attend *a, struct span span, float *x, const size_t ld) {
     vf top = vf_set(-INFINITY);
     for (size_t j = 0; j < ld; j += W) {
@@ -89,8 +89,8 @@ QKV_INLINE float few_scores(const struct qkv_attend *a, struct span span, float 
     return fabsf(best) <= FLT_MAX ? best : row_repair(span, x);
 }
 
-/* few_keep for `streams` rows, or twice as many of which two share the random numbers of a vector, all at once, so that they hide each other's
- * latency. There is room for a row behind an odd number of them. */
+/* few_keep for `streams` rows at once, so that they hide each other's latency; or for twice as many, if two rows share
+ * the random numbers of a vector. There is room for one more row after an odd number of rows. */
 QKV_INLINE void few_keep_rows(const struct few_head *f, size_t first, size_t count, const bool share,
                               const size_t streams, float kept, float *keep, size_t ld) {
     uint64_t at[2 * MASK_ROW_STREAMS];
@@ -122,8 +122,9 @@ QKV_INLINE void few_keep_all(const struct few_head *f, size_t first, size_t coun
     }
 }
 
-/* keep (count,ld), with room for a row more where count is odd: what dropout multiplies the weights of the rows from `first` on by. Two rows whose keys
- * fill a vector share the random numbers of two, where those of each begin with a pair. */
+/* keep (count,ld), with room for one more row if count is odd: the factors of dropout for the weights of the rows from
+ * `first` on. If keys fill a vector, two rows share two vectors of random numbers, if the numbers of each begin with a
+ * pair. */
 static inline void few_keep(const struct few_head *f, size_t first, size_t count, size_t columns, float kept,
                             float *keep, size_t ld) {
     const uint64_t Tk = f->plan->mask_Tk;

@@ -1,11 +1,12 @@
-/* attend_few_product.h: products of a few rows held in registers, for attend_few.c and attend_bf16_few.c, which say before they include this what
- * an element and a vector of the operands are, how elements are loaded (few_load), spread (few_spread), multiplied and added (few_dot), and
- * FEW_TILE, the most rows: their sums of two vectors, two vectors of the right operand and one of the left fill the registers.
+/* attend_few_product.h: products of a few rows in registers, for attend_few.c and attend_bf16_few.c. Before they
+ * include this, they define the element and the vector of the operands, how elements are loaded (few_load), broadcast
+ * (few_spread), multiplied and added (few_dot), and FEW_TILE, the maximum of rows: their sums of two vectors, two
+ * vectors of the right operand and one of the left fill the registers.
  *
  *   C[r][c] = Σ_n A[r][n] · B[n·ldb + c], one chain from 0 on
  *
- * As a gradient, 0 is added, which makes every zero of the sum a positive one (put_cells), and it may be added to what C holds.
- */
+ * A gradient adds 0, which turns every negative zero of the sum into a positive one (put_cells), and may be added to
+ * C. */
 #ifndef QKV_ISA_ATTEND_FEW_PRODUCT_H
 #define QKV_ISA_ATTEND_FEW_PRODUCT_H
 
