@@ -1,8 +1,8 @@
-/* attention: attention on buffers of your own, without a model.
+/* attention: attention on your own buffers, without a model.
  *
- * Queries, keys and values of two documents packed into one sequence, 4 query heads on 2 key/value heads, lie in one packed
- * array as a projection leaves them. The program runs causal attention over it, looks at the weights of one head, takes
- * the gradient of ½·|y|² and checks it along a random direction. */
+ * Two documents are packed into one sequence. Queries, keys and values, 4 query heads on 2 key-value heads, are in
+ * one packed array, as a fused projection leaves them. The program runs causal attention, reads the weights of one
+ * head, takes the gradient of ½·|y|² and checks it along a random direction. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ int main(void) {
         along[e] = (float)rand() / (float)RAND_MAX - 0.5f;
     }
 
-    /* The packed rows are (q heads, k heads, v heads): views of some of the heads. */
+    /* the packed rows are (q heads, k heads, v heads): views of some of the heads */
     struct qkv_view all = qkv_view_bthd(packed, QKV_F32, 1, T, H + 2 * HKV, D);
     struct qkv_view grads = qkv_view_bthd(gradient, QKV_F32, 1, T, H + 2 * HKV, D);
     struct qkv_attention_call call = qkv_attention_call_defaults();
@@ -63,7 +63,7 @@ int main(void) {
         printf("\n");
     }
 
-    /* The gradient times a direction is how fast the result changes along it. */
+    /* the gradient times a direction is the slope of the result along it */
     double expected = 0, step = 1e-2, change;
     for (size_t e = 0; e < (size_t)T * WIDTH; e++) expected += (double)gradient[e] * (double)along[e];
     for (size_t e = 0; e < (size_t)T * WIDTH; e++) packed[e] += (float)step * along[e];

@@ -1,7 +1,9 @@
-/* digits.c: draws digits, ten kinds of strokes, as a file of examples: in.pixels (N,1,28,28) and in.targets (N).
+/* digits.c: draws images of digits, ten kinds of strokes, as a file of examples: in.pixels (N,1,28,28) and
+ * in.targets (N).
  *
- * Each is turned by at most 15 degrees, moved by at most 2 pixels, drawn with a pen of varying width, and noise is laid over it.
- *     digits FILE [COUNT [SEED]]      5000 of them, seed 1; another seed draws others
+ * Each is rotated by at most 15 degrees, shifted by at most 2 pixels, drawn with a pen of varying width, and gets
+ * noise.
+ *     digits FILE [COUNT [SEED]]      5000 images, seed 1; another seed draws others
  *     qkv train --preset vit-tiny --examples digits.safetensors --out vit/
  *     qkv eval vit/ --examples unseen.safetensors */
 #include <math.h>
@@ -13,8 +15,8 @@
 
 enum { SIDE = 28, PIXELS = SIDE * SIDE, POINTS = 24, STROKES = 3 };
 
-/* Pieces of a digit within (-1,-1) … (1,1), y downwards: a line from (x,y) to (a,b), or an arc around (x,y) with radii a and b from one
- * angle to the other, in quarter turns from the right downwards. */
+/* A stroke within (-1,-1) … (1,1), y downwards: a line from (x,y) to (a,b), or an arc around (x,y) with radii a and
+ * b from one angle to the other, in quarter turns from the right downwards. */
 struct stroke {
     int arc;
     double x, y, a, b, from, to;
@@ -34,7 +36,7 @@ static const struct stroke digits[10][STROKES] = {
 
 static uint64_t state;
 
-/* Uniform in [-1, 1). (splitmix64, Steele et al. 2014) */
+/* Uniform in [-1, 1) (SplitMix64, Steele et al. 2014). */
 static double draw(void) {
     uint64_t z = state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -42,7 +44,7 @@ static double draw(void) {
     return (double)((z ^ (z >> 31)) >> 11) / (double)(UINT64_C(1) << 52) - 1;
 }
 
-/* A drop of ink at (x,y). */
+/* Draws a drop of ink at (x,y). */
 static void ink(float *image, double x, double y, double width) {
     for (int row = 0; row < SIDE; row++)
         for (int column = 0; column < SIDE; column++) {
@@ -76,7 +78,7 @@ int main(int argc, char **argv) {
     struct qkv_context *ctx;
     state = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
     if (argc < 2 || count == 0 || count > 10000000) {
-        fprintf(stderr, "digits: say where to: digits FILE [COUNT [SEED]]\n");
+        fprintf(stderr, "digits: name a file: digits FILE [COUNT [SEED]]\n");
         return 1;
     }
     float *pixels = malloc(count * PIXELS * sizeof *pixels);

@@ -1,8 +1,9 @@
-/* flavours.c: multi-head, grouped-query and multi-query attention are one attention with another number of key-value heads.
+/* flavours.c: multi-head, grouped-query and multi-query attention are one attention with different numbers of
+ * key-value heads.
  *
- * Width 1024, 16 heads of queries; 16, 4 or 1 heads of keys and values. Fewer of them mean fewer parameters, a smaller cache of keys
- * and values, and fewer bytes to read for each new token (Shazeer 2019; Ainslie et al. 2023).
- *     flavours [POSITIONS]      that the cache holds when a token is timed; 4096 */
+ * Width 1024, 16 query heads; 16, 4 or 1 key-value heads. Fewer key-value heads mean fewer parameters, a smaller
+ * cache of keys and values, and fewer bytes to read for each new token (Shazeer 2019; Ainslie et al. 2023).
+ *     flavours [POSITIONS]      in the cache when a token is timed; 4096 */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +23,7 @@ static void append(struct qkv_context *ctx, struct qkv_attention_layer *layer, s
     if (qkv_attention_layer_forward(layer, &in, y)) fail(ctx);
 }
 
-/* Microseconds of one more token, when the cache holds `positions`. */
+/* Microseconds for one more token when the cache holds `positions`. */
 static double token_time(struct qkv_context *ctx, struct qkv_attention_layer *layer, const float *x, float *y,
                          size_t positions) {
     struct qkv_attention_cache *cache;
@@ -64,7 +65,7 @@ int main(int argc, char **argv) {
         struct qkv_attention_layer *layer;
         size_t parameters = 0;
         spec.in = WIDTH, spec.attention.causal = true;
-        spec.attention.heads = HEADS, spec.attention.kv_heads = flavours[i].kv_heads; /* the one number */
+        spec.attention.heads = HEADS, spec.attention.kv_heads = flavours[i].kv_heads; /* the only number that differs */
         if (qkv_attention_layer_create(ctx, &spec, 1, &layer)) fail(ctx);
         for (size_t p = 0; p < qkv_attention_layer_parameters(layer); p++)
             parameters += qkv_array_elements(qkv_attention_layer_parameter(layer, p));

@@ -1,4 +1,5 @@
-/* forward.c: a spec as text becomes a model; one forward pass gives its scores and shows where each head looks.
+/* forward.c: makes a model from a spec in JSON; one forward pass computes its logits and the attention weights of
+ * each head.
  *     forward */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void print_logits(const struct qkv_array *logits) { /* (B,T,V) */
 
 static enum qkv_status print_weights(struct qkv_pass *pass, size_t i, const struct qkv_array *attention) {
     enum qkv_status status = QKV_OK;
-    float row[T]; /* of keys */
+    float row[T]; /* one weight for each key */
     printf("\n%s: keys across, queries down\n", attention->name);
     for (size_t h = 0; h < attention->shape[1]; h++) {
         printf("head %zu\n", h);

@@ -1,4 +1,4 @@
-/* generate.c: loads a model folder and continues a text, writing it as it comes.
+/* generate.c: loads a model folder and continues a text, writing it token by token.
  *     generate RUN [PROMPT [TOKENS]] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static bool write_text(void *user, const char *text, size_t size) {
     (void)user;
-    return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0; /* false would stop it */
+    return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0; /* false stops the generation */
 }
 
 int main(int argc, char **argv) {
@@ -27,10 +27,10 @@ int main(int argc, char **argv) {
     options.sampling.temperature = 0.8;
     options.sampling.seed = 7;
 
-    /* Every call gives a status; the context has the sentence that says what went wrong. */
+    /* each call returns a status; the context has the message of a failure */
     enum qkv_status status = qkv_context_create(&ctx, NULL);
     if (!status) status = qkv_model_precision(ctx, argv[1], &precision);
-    if (!status) qkv_context_set_precision(ctx, precision); /* the one that the model was trained in */
+    if (!status) qkv_context_set_precision(ctx, precision); /* the precision that the model was trained in */
     if (!status) status = qkv_model_load(ctx, argv[1], &model);
     if (!status) status = qkv_generate(model, prompt, strlen(prompt), &options, write_text, NULL, &report);
     if (status)

@@ -1,7 +1,7 @@
 /* modules: parts of a transformer on float tensors, in a model of your own.
  *
- * An encoder block learns to add, at every position, the mean of the sequence that the position is in: sequences have two lengths,
- * so it must not look at padding. The program asks the block for its parameters by name, and steps against their gradients. */
+ * An encoder block learns to add to each position the mean of its sequence. Sequences have two lengths, so the block
+ * must ignore padding. The program gets the block's parameters by name, and steps against their gradients. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void fail(const struct qkv_context *ctx) {
     exit(1);
 }
 
-/* Random vectors, and the same with the mean of their sequence added. */
+/* Random vectors; the target adds to each the mean of its sequence. */
 static void make_batch(float *x, float *target, const int32_t *lengths) {
     memset(target, 0, N * sizeof *target);
     for (size_t e = 0; e < N; e++) x[e] = 2 * ((float)rand() / (float)RAND_MAX - 0.5f);
@@ -32,7 +32,7 @@ static void make_batch(float *x, float *target, const int32_t *lengths) {
         }
 }
 
-/* The mean square error where there is no padding, and its gradient. */
+/* The mean square error over positions that are no padding, and its gradient. */
 static float square_error(const float *y, const float *target, const int32_t *lengths, float *dy) {
     float loss = 0, count = 0;
     for (size_t b = 0; b < B; b++) count += (float)lengths[b] * C;
@@ -70,7 +70,7 @@ int main(void) {
         const float loss = square_error(y, target, lengths, dy);
         if (step % 200 == 0) printf("step %4d: loss %.4f\n", step, (double)loss);
         struct qkv_module_gradients inputs = qkv_module_gradients_defaults();
-        inputs.x = (struct qkv_vectors){dx, B, T, C}; /* for what stands before the block */
+        inputs.x = (struct qkv_vectors){dx, B, T, C}; /* for the module before the block */
         qkv_module_clear_gradients(block);
         if (qkv_module_backward(block, (struct qkv_vectors){dy, B, T, C}, &inputs)) fail(ctx);
         for (size_t i = 0; i < qkv_module_parameters(block); i++) {

@@ -1,8 +1,9 @@
-/* multihead.c: multi-head attention as tutorials have it, with widths of its own for inputs, queries and keys, values and output.
+/* multihead.c: multi-head attention with independent widths of inputs, queries and keys, values, and output.
  *
- * What torch.nn.MultiheadAttention calls embed_dim, kdim, vdim and num_heads is in struct qkv_attention_layer_spec: in, kv_in,
- * attention.heads, attention.head_dim (of queries and keys), attention.value_dim, out; kv_heads makes it grouped-query (GQA) or
- * multi-query attention (MQA). Every line that is printed is checked; the program fails if one is not so. */
+ * The embed_dim, kdim, vdim and num_heads of torch.nn.MultiheadAttention are in struct qkv_attention_layer_spec: in,
+ * kv_in, attention.heads, attention.head_dim (of queries and keys), attention.value_dim, out. kv_heads makes it
+ * grouped-query (GQA) or multi-query attention (MQA). The program checks every line that it prints, and fails if a
+ * check does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static _Noreturn void fail(const struct qkv_context *ctx) {
     exit(1);
 }
 
-/* As torch.randn: normal numbers with deviation 1 (Box & Muller 1958). */
+/* As torch.randn: normal numbers with standard deviation 1 (Box & Muller 1958). */
 static float *randn(size_t count) {
     const double turn = 6.283185307179586;
     float *x = malloc((count ? count : 1) * sizeof *x);
@@ -55,7 +56,7 @@ static float *forward(struct qkv_context *ctx, struct qkv_attention_layer *layer
     return y;
 }
 
-/* ---- widths of its own, and padding on the left ---------------------------------------------------------------------- */
+/* ---- independent widths, and padding on the left ----------------------------------------------------------------- */
 
 enum { B = 24, T = 100, IN = 1024, OUT = 2048 };
 
@@ -68,12 +69,12 @@ static void widths(struct qkv_context *ctx) {
            parameters(layer));
     check(parameters(layer) == 3780472, "3,780,472 parameters");
 
-    int32_t starts[B]; /* row b has b positions of padding before its text; the last has no text at all */
+    int32_t starts[B]; /* row b has b positions of padding before its text; the last row is all padding */
     float *x = randn((size_t)B * T * IN);
     for (int b = 0; b < B; b++) starts[b] = b < B - 1 ? b : T;
     for (size_t b = 0; b < B; b++)
         for (size_t e = 0; e < (size_t)starts[b] * IN; e++)
-            x[b * T * IN + e] = NAN; /* what padding holds is not read */
+            x[b * T * IN + e] = NAN; /* padding is never read: a NaN there does not spread */
     struct qkv_attention_input in = qkv_attention_input_defaults();
     in.B = B, in.T = T, in.x = x, in.mask.starts = starts;
     float *y = forward(ctx, layer, &in);
@@ -84,9 +85,10 @@ static void widths(struct qkv_context *ctx) {
     qkv_attention_layer_free(layer);
 }
 
-/* ---- causal ------------------------------------------------------------------------------------------------------------ */
+/* ---- causal ------------------------------------------------------------------------------------------------------ */
 
-/* The largest weight of a key in the future, and how far a row's sum is from 1, over all batch rows and heads. */
+/* Finds the largest weight of a future key, and how far the sum of a row is from 1, over all rows of the batch and
+ * heads. */
 static void look(struct qkv_context *ctx, struct qkv_attention_layer *layer, size_t rows, size_t heads, size_t t,
                  double *future, double *sums) {
     float *weights = malloc(t * t * sizeof *weights);
@@ -124,7 +126,7 @@ static void causal(struct qkv_context *ctx) {
     qkv_attention_layer_free(layer);
 }
 
-/* ---- MHA, GQA, MQA ----------------------------------------------------------------------------------------------------- */
+/* ---- MHA, GQA, MQA ----------------------------------------------------------------------------------------------- */
 
 static void flavours(struct qkv_context *ctx) {
     static const struct {
@@ -146,7 +148,7 @@ static void flavours(struct qkv_context *ctx) {
     }
 }
 
-/* ---- masks, and cross attention ---------------------------------------------------------------------------------------- */
+/* ---- masks, and cross attention ---------------------------------------------------------------------------------- */
 
 static double farthest(const float *a, const float *b, size_t count) {
     double far = 0;
@@ -154,7 +156,8 @@ static double farthest(const float *a, const float *b, size_t count) {
     return far;
 }
 
-/* Queries of (2,7,512) read a memory of (2,9,256); a boolean mask (true: may be seen) and an additive one say the same. */
+/* Queries (2,7,512) attend to a memory (2,9,256); a boolean mask (true: visible) and an additive one give the same
+ * result. */
 static void masks(struct qkv_context *ctx) {
     enum { TQ = 7, TK = 9 };
     struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
@@ -169,7 +172,7 @@ static void masks(struct qkv_context *ctx) {
     }
     in.B = 2, in.T = TQ, in.x = x, in.memory_T = TK, in.memory = memory;
     float *open = forward(ctx, layer, &in);
-    in.dense = boolean; /* one mask for all batch rows and heads */
+    in.dense = boolean; /* one mask for all rows of the batch and all heads */
     in.dense_shape = (struct qkv_pair_shape){.B = 1, .H = 1, .Tq = TQ, .Tk = TK, .row = TK};
     float *by_boolean = forward(ctx, layer, &in);
     in.dense = NULL, in.bias = additive, in.bias_shape = in.dense_shape;

@@ -1,13 +1,15 @@
-/* positions.c: attention by itself sees a set of words and no order; what each kind of position changes about that.
+/* positions.c: attention alone sees a set of words without order; the program shows what each kind of position
+ * changes.
  *
- * First the words of one sentence in two orders, through new models that differ in their positions only:
- *     an encoder          each word's vector, where the word stands now, minus the vector that it had before
- *     causal, 1 or 2      the vector of the last word, which stays the last, minus the one that it had before
- * Without positions the encoder gives the same vectors in another order. So does one causal layer, whose last row sees all words; in
- * a second layer the keys are no longer those of words but of beginnings of the sentence, and these differ.
+ * First it runs the words of one sentence in two orders, through new models that differ in their positions only:
+ *     an encoder          prints each word's vector in the new order minus its vector in the old order
+ *     causal, 1 or 2      layers: prints the same for the last word, which stays the last
+ * Without positions, the encoder gives the same vectors in another order. One causal layer gives the same last
+ * vector, because its last row sees all words. In a second causal layer, the keys depend on the words before them,
+ * so the vectors differ.
  *
- * Then what is the same at distance 3 wherever the two positions are: the products of rotated queries and keys (RoPE), those of
- * sinusoids, and the bias of ALiBi. Every number is checked; the program fails if one is not as it should be. */
+ * Then it shows what depends on the distance alone, here 3: the products of rotated queries and keys (RoPE), those
+ * of sinusoids, and the bias of ALiBi. The program checks every number, and fails if a check does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,14 +34,14 @@ static void check(bool right, const char *what, const char *of) {
     wrong += !right;
 }
 
-/* ---- one sentence in two orders ---------------------------------------------------------------------------------------- */
+/* ---- one sentence in two orders ---------------------------------------------------------------------------------- */
 
 struct form {
     const char *stack;
     int layers;
 };
 
-/* The vectors (T,C) of ids, after the last norm; the weights are new, and the same for both orders. */
+/* The vectors (T,C) of ids after the last norm; the weights are new, and the same for both orders. */
 static void read_ids(struct qkv_context *ctx, const struct form *form, const char *kind, const int32_t *ids, float *y) {
     char text[300], position[40];
     const char *const settings[] = {position};
@@ -60,7 +62,7 @@ static void read_ids(struct qkv_context *ctx, const struct form *form, const cha
     qkv_module_free(model);
 }
 
-/* The greatest difference between a word's two vectors, from the word that is now at `first` on. */
+/* The largest difference between a word's two vectors, over the words that are now at `first` and later. */
 static double difference(struct qkv_context *ctx, const struct form *form, const char *kind, size_t first) {
     static const int32_t plain[T] = {0, 1, 2, 3, 4, 5, 6};
     float before[T * C], after[T * C];
@@ -92,7 +94,7 @@ static void orders(struct qkv_context *ctx) {
     }
 }
 
-/* ---- what is the same at the same distance ------------------------------------------------------------------------------ */
+/* ---- what depends on the distance alone -------------------------------------------------------------------------- */
 
 static double product(const float *a, const float *b, size_t count) {
     double sum = 0;
@@ -100,7 +102,7 @@ static double product(const float *a, const float *b, size_t count) {
     return sum;
 }
 
-/* q·k of one query and one key, turned to position t and to t − DISTANCE. */
+/* q·k for one query and one key, rotated to positions t and t − DISTANCE. */
 static double rotated(struct qkv_context *ctx, const float *table, int32_t t) {
     float x[2 * HEAD];
     const int32_t positions[] = {t, t - DISTANCE};

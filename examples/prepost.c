@@ -1,10 +1,12 @@
-/* prepost.c: the norm before or after a sublayer, on a block as torch.nn.TransformerEncoderLayer(512, 8, 2048, norm_first=…) has it.
+/* prepost.c: the norm before or after a sublayer, on a block like torch.nn.TransformerEncoderLayer(512, 8, 2048,
+ * norm_first=…).
  *
  *     pre   x + f(norm(x))      the residual stream is never normalised: it keeps its gradient, and grows
- *     post  norm(x + f(x))      every block gives vectors of deviation 1, and passes the gradient through a norm
+ *     post  norm(x + f(x))      each block's output has standard deviation 1; its gradient passes through a norm
  *
- * One block of each on a normal input, with PyTorch's initialisation: mean and deviation of what it gives. Then stacks of 12, with
- * the norm of the gradient in each layer. Every number is checked; the program fails if one is not as it should be.
+ * One block of each kind gets a normal input, with PyTorch's initialisation: the program prints mean and deviation
+ * of the output. Then it prints the norm of the gradient in each layer of stacks of 12 blocks. It checks every
+ * number, and fails if a check does.
  *     prepost [LAYERS]          of the stacks, 2 to 1000; 12 */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 #include <qkv.h>
 
-enum { B = 2, T = 10, C = 512, N = B * T * C, MOST = QKV_LAYERS_MAX /* 1000 */ };
+enum { B = 2, T = 10, C = 512, N = B * T * C, MAX_LAYERS = QKV_LAYERS_MAX /* 1000 */ };
 
 static int wrong; /* checks that failed */
 
@@ -27,7 +29,7 @@ static void check(bool right, const char *what) {
     wrong += !right;
 }
 
-/* As torch.randn: normal numbers with deviation 1 (Box & Muller 1958). */
+/* As torch.randn: normal numbers with standard deviation 1 (Box & Muller 1958). */
 static void randn(float *x, size_t count) {
     const double turn = 6.283185307179586;
     for (size_t e = 0; e < count; e++) {
@@ -86,20 +88,20 @@ static double one_block(struct qkv_context *ctx, const char *placement, float *x
 }
 
 /* The norm of the gradient of each layer's weights. */
-static void gradient_norms(const struct qkv_module *stack, double norms[MOST]) {
-    memset(norms, 0, MOST * sizeof *norms);
+static void gradient_norms(const struct qkv_module *stack, double norms[MAX_LAYERS]) {
+    memset(norms, 0, MAX_LAYERS * sizeof *norms);
     for (size_t i = 0; i < qkv_module_parameters(stack); i++) {
         const struct qkv_array *p = qkv_module_parameter(stack, i);
         const float *g = qkv_module_gradient((struct qkv_module *)stack, i);
         const size_t layer = (size_t)atoi(p->name + strlen("layers."));
         for (size_t e = 0; e < qkv_array_elements(p); e++) norms[layer] += (double)g[e] * (double)g[e];
     }
-    for (size_t l = 0; l < MOST; l++) norms[l] = sqrt(norms[l]);
+    for (size_t l = 0; l < MAX_LAYERS; l++) norms[l] = sqrt(norms[l]);
 }
 
-/* The loss is the mean of y times normal numbers: a gradient that prefers no direction. */
+/* The loss is the mean of y times normal numbers, so that its gradient has no preferred direction. */
 static double deep(struct qkv_context *ctx, const char *placement, int layers, float *x, float *y,
-                   const float *direction, double norms[MOST]) {
+                   const float *direction, double norms[MAX_LAYERS]) {
     static float dy[N];
     struct qkv_module *stack = make(ctx, QKV_MODULE_ENCODER_STACK, placement, layers);
     double mean, deviation;
@@ -115,10 +117,10 @@ static double deep(struct qkv_context *ctx, const char *placement, int layers, f
 int main(int argc, char **argv) {
     static float x[N], y[N], direction[N];
     const int layers = argc > 1 ? atoi(argv[1]) : 12;
-    double norms[2][MOST], block[2], deviation[2];
+    double norms[2][MAX_LAYERS], block[2], deviation[2];
     struct qkv_context *ctx;
-    if (layers < 2 || layers > MOST) {
-        fprintf(stderr, "prepost: stacks have 2 to %d layers\n", MOST);
+    if (layers < 2 || layers > MAX_LAYERS) {
+        fprintf(stderr, "prepost: stacks have 2 to %d layers\n", MAX_LAYERS);
         return 1;
     }
     if (qkv_context_create(&ctx, NULL)) fail(ctx);

@@ -1,6 +1,6 @@
-/* ranks.h: a communicator (qkv/ranks.h) over the threads of one process: each rank is a thread with a context of its own. What a rank
- * sends lies in a place for each pair of ranks until the other one has copied it. A rank that ends says so
- * (rank_group_leave), and calls that wait for it fail. */
+/* ranks.h: a communicator (qkv/ranks.h) over the threads of one process: each rank is a thread with a context of its
+ * own. Data in transit is in a slot for each pair of ranks until the receiver has copied it. A rank that ends calls
+ * rank_group_leave; calls that wait for it then fail. */
 #ifndef RANKS_H
 #define RANKS_H
 
@@ -12,13 +12,13 @@
 
 enum { RANKS_MOST = 8 };
 
-struct rank_group { /* what the ranks share */
+struct rank_group { /* shared by the ranks */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     int ranks;
     bool gone[RANKS_MOST];
     struct {
-        const void *data; /* NULL: nothing lies there */
+        const void *data; /* NULL: the slot is free */
         size_t bytes;
     } sent[RANKS_MOST][RANKS_MOST]; /* from, to */
 };

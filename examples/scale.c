@@ -1,7 +1,9 @@
-/* scale.c: what the cost model of docs/scale.md foresees for 1 to 1,024 ranks on 1, 10 and 100 Gbit/s, of a step that gives each rank the
- * same rows. GFLOPS is what a rank reaches in training (tokens a second of one rank times the FLOPs a token that qkv info says); MS the
- * milliseconds of a message, ADD and UPDATE the GB/s of sums and of the optimizer (qkv bench --filter reduce). In bf16 weights of
- * products travel as bf16.
+/* scale.c: prints what the cost model of docs/scale.md predicts for 1 to 1,024 ranks on 1, 10 and 100 Gbit/s, for a
+ * step in which each rank has the same number of rows.
+ *
+ * GFLOPS: what a rank reaches in training, the tokens a second of one rank times the FLOPs a token of qkv info. MS:
+ * milliseconds of a message. ADD, UPDATE: GB/s of sums and of the optimizer (qkv bench --filter reduce). With bf16,
+ * the weights of matrix products are sent as bf16.
  *     scale PRESET ROWS CONTEXT GFLOPS [MS [ADD [UPDATE [fp32|bf16]]]] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +11,11 @@
 
 #include <qkv.h>
 
-enum { ROUNDS = 16, SHARE = 8 << 16 }; /* in which gradients travel, at least; floats of a share, at most */
+enum { ROUNDS = 16, SHARE = 8 << 16 }; /* rounds of gradients, at least; floats of a share, at most */
 
 struct model {
-    double floats, flops; /* of the weights; of a rank's rows, both ways */
-    double weight_bytes;  /* of all weights that travel */
+    double floats, flops; /* of the weights; of a rank's rows, forward and backward */
+    double weight_bytes;  /* of all weights that are sent */
     double flops_rate, seconds, add_rate, update_rate;
 };
 
@@ -21,7 +23,7 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* Seconds of a step of `ranks` with links of so many bytes a second. */
+/* Seconds of a step of `ranks`; `link`: bytes a second. */
 static double step(const struct model *m, double ranks, double link) {
     const double bytes = 4 * m->floats, others = ranks - 1, compute = m->flops / m->flops_rate;
     const double update = bytes / ranks / m->update_rate;
@@ -30,14 +32,16 @@ static double step(const struct model *m, double ranks, double link) {
     double rounds = m->floats / (share * ranks);
     if (rounds < 1) rounds = 1;
     const double moved = bytes * others / ranks, messages = rounds * others * m->seconds;
-    const double gradients = messages + moved / link + bytes / m->add_rate; /* each owner adds a node of every rank */
+    /* each owner adds one node for every rank */
+    const double gradients = messages + moved / link + bytes / m->add_rate;
     const double hidden = 2.0 / 3 * compute * (1 - 1 / rounds);
-    const double small = 6 * m->seconds; /* what came of gradients, of the step, and signals: each to rank 0 and back */
+    /* status of the gradients, of the step, and signals: each to rank 0 and back */
+    const double small = 6 * m->seconds;
     return compute + larger(gradients - hidden, gradients / rounds) + update + messages +
            m->weight_bytes * others / ranks / link + small;
 }
 
-/* What two ranks send each other of weights in a step is once each that learns. */
+/* Bytes of weights that two ranks send each other in a step: each trainable weight once. */
 static enum qkv_status weight_bytes(struct qkv_context *ctx, const struct qkv_spec *spec, double *bytes) {
     struct qkv_train_options options;
     struct qkv_rank_plan plan;

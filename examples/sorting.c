@@ -1,7 +1,7 @@
-/* sorting.c: a small T5 learns to sort: ten different letters of thirty, in any order, become the same letters in alphabetical order. It has
- * no positions but T5's: a learned bias for each bucket of distances, one table for each stack. Every step sees lists that were drawn
- * for it, and at the end 1,000 lists that it has never seen are sorted.
- *     sorting [STEPS]        (600 where they are not given) */
+/* sorting.c: a small T5 learns to sort. Ten different letters of thirty, in any order, become the same letters in
+ * alphabetical order. Its only positions are those of T5: a learned bias for each bucket of distances, one table for
+ * each stack. Every step draws new lists; at the end the model sorts 1,000 lists that it has never seen.
+ *     sorting [STEPS]        600 if STEPS is left out */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum { LETTERS = 30, BOS = LETTERS, EOS, VOCAB, ITEMS = 10, T = ITEMS + 1, ROWS 
 static const char *const letters[LETTERS] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o",
                                              "p", "q", "r", "s", "t", "u", "v", "w", "x", "y", "z", "ä", "ö", "ü", "ß"};
 
-/* RMSNorm, a gated feed-forward, no biases, scores that are not scaled (T5 1.1). */
+/* RMSNorm, a gated feed-forward, no biases, unscaled scores (T5 1.1). */
 static const char spec_text[] =
     "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 32, \"d_model\": 64, \"context\": 16, \"tie\": \"all\","
     " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"scale\": 1.0, \"bias\": false,"
@@ -34,7 +34,7 @@ static uint32_t draw(uint64_t *state, uint32_t below) {
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* Ten different letters; and sorted. */
+/* Draws ten different letters, and sorts them. */
 static void draw_list(uint64_t *state, int32_t *list, int32_t *sorted) {
     int32_t all[LETTERS], chosen[LETTERS] = {0}, at = 0;
     for (int32_t i = 0; i < LETTERS; i++) all[i] = i;
@@ -83,7 +83,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model, int steps) {
     qkv_pass_free(pass);
 }
 
-/* The likeliest letter, again and again, for all lists side by side: (TESTS,T). */
+/* Sorts all lists together, greedily: (TESTS,T). */
 static void sort_lists(struct qkv_context *ctx, struct qkv_model *model, const int32_t *lists, int32_t *out) {
     static int32_t next[TESTS];
     struct qkv_encoded *encoded;
@@ -106,7 +106,7 @@ static void sort_lists(struct qkv_context *ctx, struct qkv_model *model, const i
     qkv_encoded_free(encoded);
 }
 
-/* How many of unseen lists come out right, to the last letter and the end. */
+/* Counts the unseen lists whose letters and end are all correct. */
 static int test(struct qkv_context *ctx, struct qkv_model *model) {
     static int32_t lists[TESTS * ITEMS], sorted[TESTS * ITEMS], out[TESTS * T];
     uint64_t state = 2;

@@ -1,6 +1,8 @@
-/* threads.c: trains nano-gpt on a text with several ranks, which are threads of this program (ranks.h), and prints the seconds of a step;
- * the weights are those of one rank. With MS and GBIT the ranks are as far from one another as machines: each message takes MS milliseconds
- * and its bytes GBIT gigabits a second, and the seconds that the cost model foresees (docs/scale.md) stand beside those measured.
+/* threads.c: trains nano-gpt on a text with several ranks, which are threads of this program (ranks.h), and prints
+ * the seconds of a step. The weights are those that one rank computes.
+ *
+ * MS and GBIT simulate a network: each message takes MS milliseconds and its bytes GBIT gigabits a second; the
+ * program prints the prediction of the cost model (docs/scale.md) beside the measured seconds.
  *     threads TEXT FOLDER [RANKS [STEPS [MS GBIT]]] */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, nanosleep */
 #include <stdio.h>
@@ -10,13 +12,13 @@
 #include "ranks.h"
 
 struct network {
-    double seconds, bytes_per_second; /* of a message, and of its bytes; 0: none, at once */
+    double seconds, bytes_per_second; /* of a message, and of its bytes; 0: no delay */
 };
 struct worker {
     struct rank_member member;
     struct network network;
     const char *text, *folder, *steps;
-    double step; /* seconds, the median; the result */
+    double step; /* median seconds; the result */
     size_t batch, context;
     enum qkv_status status;
     char message[512];
@@ -28,7 +30,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- a slow network: who sends waits until the message would have arrived ------------------------------------------------------- */
+/* ---- a slow network: a sender waits until the message would have arrived ----------------------------------------- */
 
 static void delay(const struct worker *w, size_t bytes) {
     const double seconds = w->network.seconds + (double)bytes / w->network.bytes_per_second;
@@ -65,7 +67,7 @@ static struct qkv_communicator connect(struct worker *w) {
     return c;
 }
 
-/* ---- a rank ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- a rank ------------------------------------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -86,7 +88,7 @@ static enum qkv_status run_steps(struct worker *w, struct qkv_trainer *trainer) 
         seconds = grown;
     }
     if (!seconds) return QKV_MEMORY;
-    /* Without the last step, which evaluates and saves. */
+    /* without the last step, which evaluates and saves */
     if (count > 1) count--;
     qsort(seconds, count, sizeof *seconds, by_size);
     w->step = seconds[count / 2];
@@ -126,7 +128,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* All ranks; the seconds of a step of rank 0, or a negative number. */
+/* Runs all ranks; returns the seconds of a step of rank 0, or a negative number. */
 static double run_all(struct worker *workers, int ranks) {
     struct rank_group group;
     pthread_t threads[RANKS_MOST];
@@ -144,10 +146,11 @@ static double run_all(struct worker *workers, int ranks) {
     return failed ? -1 : workers[0].step;
 }
 
-/* ---- the cost model ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the cost model ---------------------------------------------------------------------------------------------- */
 
-/* A step on a network where one without delays takes `fast` seconds: gradients travel while backward, two thirds of it, still runs, all
- * but the last of their rounds and those that wait for it; then weights, and small messages to rank 0 and back. */
+/* Predicts a step on a network, if one without delays takes `fast` seconds. Gradients are sent while backward, two
+ * thirds of the step, still runs, except for the last of their rounds and those that wait for it; then weights are
+ * sent, and small messages go to rank 0 and back. */
 static double foresee(double fast, const struct worker *w, int ranks) {
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -159,7 +162,7 @@ static double foresee(double fast, const struct worker *w, int ranks) {
     if (!status) status = qkv_spec_preset(ctx, &spec, "nano-gpt", NULL, 0);
     spec.vocab = 256;
     if (!status) status = qkv_train_defaults(ctx, "nano-gpt", &options);
-    if (!status) status = qkv_train_set(ctx, &options, "groups", "8"); /* as a run has them */
+    if (!status) status = qkv_train_set(ctx, &options, "groups", "8"); /* the default of a run */
     if (!status) status = qkv_model_plan(ctx, &spec, &model);
     if (!status) status = qkv_rank_plan(model, &options, w->batch, w->context, ranks, 0, &plan);
     qkv_model_free(model);

@@ -1,5 +1,5 @@
-/* tinyencoder.c: a BERT for nine words. One word of each sentence is hidden behind <mask>, and an encoder of two layers, which sees
- * what stands before and behind it, learns to say which it was; then it fills masks. */
+/* tinyencoder.c: a BERT for nine words. One word of each sentence is replaced by <mask>. An encoder of two layers,
+ * which sees the words before and after it, learns to predict the word; then it fills masks. */
 #include <math.h>
 
 #include "words.h"
@@ -18,7 +18,7 @@ static const char spec_text[] =
     " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"norm\": {\"final\": true},"
     "               \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-/* Each sentence once for each of its words, which is hidden there, and the only target of that row. */
+/* Makes one row for each word of each sentence: the word is masked, and it is the only target of the row. */
 static size_t make_batch(int32_t *ids, int32_t *targets, int32_t *lengths) {
     size_t row = 0;
     for (size_t i = 0; i < SENTENCES; i++) {
@@ -55,7 +55,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
     qkv_pass_free(pass);
 }
 
-/* The likeliest word in the place of the mask, and how likely it is. */
+/* Prints the likeliest word for the mask, and its probability. */
 static bool fill(struct qkv_context *ctx, struct qkv_model *model, const char *sentence, const char *expected) {
     int32_t ids[T], count = encode(words, VOCAB, sentence, ids, T), at = 0;
     struct qkv_batch batch = qkv_batch_defaults();
@@ -85,7 +85,7 @@ int main(void) {
         qkv_model_create(ctx, &spec, 1, &model))
         fail(ctx);
     train(ctx, model);
-    bool right = fill(ctx, model, "the <mask> sat on the mat", "cat"); /* known from what stands behind it */
+    bool right = fill(ctx, model, "the <mask> sat on the mat", "cat"); /* the words after the mask decide */
     right = fill(ctx, model, "the <mask> sat on the rug", "dog") && right;
     right = fill(ctx, model, "the bird sat on the <mask>", "tree") && right;
     right = fill(ctx, model, "the bird <mask> on the tree", "sat") && right;

@@ -1,5 +1,5 @@
-/* tinylm.c: a GPT for nine words. Three sentences, one a row, between <bos> and <eos> and padded to one length; a decoder of two
- * layers learns which word follows, and then makes sentences from <bos> to <eos>, word by word, always the likeliest. */
+/* tinylm.c: a GPT for nine words. Three sentences, one a row, are between <bos> and <eos> and padded to one length.
+ * A decoder of two layers learns which word follows, and then writes sentences from <bos> to <eos> greedily. */
 #include "words.h"
 
 enum { PAD, BOS, EOS, VOCAB = 12, EPOCHS = 200, PARAMETERS = 17932 };
@@ -15,7 +15,7 @@ static const char spec_text[] =
     "true},"
     " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-/* Every position's target is the next token; padding has none, and lengths keep it out of attention. */
+/* The target of a position is the next token. Padding has no target, and lengths exclude it from attention. */
 static void make_batch(int32_t *ids, int32_t *targets, int32_t *lengths) {
     for (size_t row = 0; row < ROWS; row++) {
         int32_t sentence[T], count = encode(words, VOCAB, corpus[row], sentence, T);
@@ -27,7 +27,7 @@ static void make_batch(int32_t *ids, int32_t *targets, int32_t *lengths) {
     }
 }
 
-/* The loss of the last epoch. */
+/* Returns the loss of the last epoch. */
 static double train(struct qkv_context *ctx, struct qkv_model *model) {
     int32_t ids[ROWS * (T - 1)], targets[ROWS * (T - 1)], lengths[ROWS];
     struct qkv_optimizer_options adam = qkv_optimizer_defaults();
@@ -52,7 +52,7 @@ static double train(struct qkv_context *ctx, struct qkv_model *model) {
     return loss;
 }
 
-/* The likeliest sentence that begins with `prompt`: whether it comes to an end. */
+/* Writes the greedy sentence that begins with `prompt`; returns whether it ends. */
 static bool generate(struct qkv_context *ctx, struct qkv_model *model, const char *prompt) {
     int32_t ids[T], count = encode(words, VOCAB, prompt, ids, T) - 1; /* without <eos> */
     struct qkv_session *session;

@@ -1,5 +1,5 @@
-/* tinyseq2seq.c: a T5 for two sentences. An encoder of two layers reads English, a decoder of two layers writes French; the
- * encoder runs once for a sentence, the decoder once for each word that it adds, always the likeliest. */
+/* tinyseq2seq.c: a T5 for two sentences. An encoder of two layers reads English, a decoder of two layers writes
+ * French. The encoder runs once for a sentence, the decoder once for each word that it adds, greedily. */
 #include "words.h"
 
 enum { PAD, BOS, EOS, VOCAB = 12, EPOCHS = 200, PARAMETERS = 44044 };
@@ -16,7 +16,7 @@ static const char spec_text[] =
     " \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}},"
     " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"relu\", \"d_ff\": 64}}}";
 
-/* The decoder reads the target up to a word and predicts the next. */
+/* The decoder reads the target up to a word and predicts the next one. */
 static void train(struct qkv_context *ctx, struct qkv_model *model) {
     int32_t source[ROWS * T] = {PAD}, source_lengths[ROWS], ids[ROWS * T] = {PAD}, targets[ROWS * T], lengths[ROWS];
     struct qkv_optimizer_options adam = qkv_optimizer_defaults();
@@ -47,7 +47,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
     qkv_pass_free(pass);
 }
 
-/* Whether the likeliest target is the one expected. */
+/* Whether the greedy target is the expected one. */
 static bool translate(struct qkv_context *ctx, struct qkv_model *model, const char *sentence, const char *expected) {
     int32_t source[T], count = encode(words, VOCAB, sentence, source, T), next = BOS;
     struct qkv_encoded *encoded;
@@ -57,7 +57,7 @@ static bool translate(struct qkv_context *ctx, struct qkv_model *model, const ch
     if (qkv_encode(model, source, NULL, 1, (size_t)count, &encoded)) fail(ctx); /* encode, once */
     if (qkv_decoder_create(model, encoded, NULL, 1, T, &decoder)) fail(ctx);
     for (int i = 0; i < T && next != EOS; i++) {
-        if (qkv_decoder_step(decoder, &next)) fail(ctx); /* decode, a word at a time */
+        if (qkv_decoder_step(decoder, &next)) fail(ctx); /* decode, word by word */
         const float *scores = qkv_decoder_logits(decoder);
         next = PAD;
         for (int32_t id = 0; id < VOCAB; id++)

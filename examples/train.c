@@ -1,8 +1,8 @@
 /* train.c: trains a model on arrays of ids, without files: forward, backward, an optimizer step, again.
  *
- * The task: a row holds eight digits, a separator, and the digits backwards. The model sees a row up to a position and
- * predicts the next token; only the second half can be predicted, so only there do targets count. Attention has to
- * find the digit to copy, which is what it is for.
+ * The task: a row has eight digits, a separator, and the digits backwards. The model sees a row up to a position and
+ * predicts the next token. Only the second half can be predicted, so only its positions have targets. Attention
+ * learns to find the digit to copy.
  *     train [STEPS] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const char spec_text[] =
 
 static uint32_t state = 1;
 
-static int32_t digit(void) { /* a linear congruential generator: rows that are the same on every machine */
+static int32_t digit(void) { /* a linear congruential generator: the same rows on every machine */
     state = state * 1664525u + 1013904223u;
     return (int32_t)((state >> 16) % 10);
 }
@@ -35,7 +35,7 @@ static void fill(int32_t *ids, int32_t *targets) {
     }
 }
 
-/* How many of the predicted digits are right. */
+/* Returns the share of the predicted digits that are correct. */
 static double accuracy(const float *logits, const int32_t *targets) {
     int right = 0, all = 0;
     for (int n = 0; n < B * T; n++) {
@@ -63,7 +63,7 @@ static enum qkv_status train(struct qkv_model *model, struct qkv_pass *pass, str
                    100 * accuracy(qkv_pass_output(pass).data, targets));
         if (!status) status = qkv_pass_backward(pass);
         double norm = status ? 0 : qkv_model_gradient_norm(model);
-        if (!status) /* which leaves the gradients cleared */
+        if (!status) /* also clears the gradients */
             status = qkv_optimizer_step(optimizer, rate, norm > 1 ? 1 / norm : 1);
     }
     return status;

@@ -1,4 +1,5 @@
-/* words.h: what the three toys share: sentences of known words as ids, between <bos> and <eos>. Each toy has its own `words`. */
+/* words.h: shared by the three tiny models: sentences of known words as ids, between <bos> and <eos>. Each has its
+ * own `words`. */
 #ifndef WORDS_H
 #define WORDS_H
 
@@ -13,7 +14,8 @@ static _Noreturn void fail(const struct qkv_context *ctx) {
     exit(1);
 }
 
-/* The ids of a sentence, at most `room` of them with <bos> before and <eos> behind; `words` has a text for each of `vocab` ids. */
+/* Encodes a sentence as at most `room` ids, with <bos> before and <eos> after it; `words` has a text for each of
+ * `vocab` ids. */
 static int32_t encode(const char *const *words, int32_t vocab, const char *sentence, int32_t *ids, int32_t room) {
     char copy[100];
     int32_t count = 0;

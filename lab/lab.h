@@ -1,5 +1,6 @@
-/* lab.h: products made with libqkv: the benchmark, comparisons of models, and pages that show what is inside. They are linked into
- * the command, and no part of the library: they see qkv.h, and of the library's own headers those that docs/design.md names. */
+/* lab.h: programs on top of libqkv: the benchmark, comparisons of models, and pages that show what is inside. The
+ * command links them; they are not part of the library. They include qkv.h and those headers of the library that
+ * docs/design.md names. */
 #ifndef QKV_LAB_H
 #define QKV_LAB_H
 

@@ -1,4 +1,4 @@
-/* bench: the list of the groups; chooses the rows, has each of them measured, and hands out what was measured. */
+/* bench: the list of the groups; chooses the rows, measures each, and passes on the results. */
 #include "lab/bench/bench_room.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 enum { ROUNDS = 5 };
 #define SECONDS 0.4
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 struct group {
     const char *name, *what;
-    size_t precisions; /* the first of the list */
+    size_t precisions; /* from the first of the list on */
     bool (*describe)(size_t i, struct qkv_bench_row *row);
     enum qkv_status (*measure)(struct qkv_bench *b, size_t i, struct qkv_bench_row *row);
 };
@@ -20,7 +20,7 @@ struct group {
 static const struct group groups[] = {QKV_BENCH_GROUPS(GROUP_ENTRY)};
 enum { GROUP_COUNT = sizeof groups / sizeof *groups };
 
-/* A row's place: its group, the case in it, and the precision, which turns fastest. */
+/* The place of a row: its group, its case, and its precision, which varies fastest. */
 struct place {
     const struct group *group;
     size_t index;
@@ -54,9 +54,9 @@ const char *qkv_bench_group_at(size_t i, const char **what) {
     return groups[i].name;
 }
 
-/* ---- choice ---------------------------------------------------------------------------------------------------------- */
+/* ---- choice ------------------------------------------------------------------------------------------------------ */
 
-/* Whether the label has it; *named: and a part of it lies in the row's name. */
+/* Whether the label contains the filter; *named: a part of the filter is in the row's name. */
 static bool bench_matches(const struct qkv_bench_row *row, const char *filter, bool *named) {
     char label[QKV_BENCH_LABEL];
     qkv_bench_label(row, label);
@@ -71,7 +71,7 @@ static bool bench_matches(const struct qkv_bench_row *row, const char *filter, b
     return found;
 }
 
-/* Big rows have to be asked for. */
+/* Big rows are measured only on request: with `big`, or if a filter names them. */
 bool qkv_bench_chooses(const struct qkv_bench_options *o, const struct qkv_bench_row *row) {
     if (o->precision && strcmp(o->precision, row->precision) != 0) return false;
     bool found = o->filter_count == 0, named = false;
@@ -84,7 +84,7 @@ bool qkv_bench_chooses(const struct qkv_bench_options *o, const struct qkv_bench
     return found && (o->big || named || !row->big);
 }
 
-/* So has a precision that this machine only emulates. */
+/* Also leaves out a precision that this machine emulates, unless the options name it. */
 static bool bench_wanted(const struct qkv_bench *b, const struct place *place, const struct qkv_bench_row *row) {
     const struct qkv_bench_options *o = b->options;
     bool precise = o->precision != NULL, named;
@@ -136,9 +136,9 @@ enum qkv_status qkv_bench_check(struct qkv_context *ctx, const struct qkv_bench_
     return check_options(ctx, options);
 }
 
-/* ---- the benchmark --------------------------------------------------------------------------------------------------- */
+/* ---- the benchmark ----------------------------------------------------------------------------------------------- */
 
-/* A row; what fails because of memory is left out. */
+/* Measures a row; a row without enough memory is left out. */
 static enum qkv_status measure_row(struct qkv_bench *b, const struct place *place, struct qkv_bench_row *row) {
     b->precision = place->precision;
     b->ctx->precision = place->precision->precision;
@@ -177,7 +177,7 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_json *json) 
     return status;
 }
 
-/* The file is begun before anything is measured: where it cannot be written, that is said at once. */
+/* The file is begun before anything is measured, so that a file that cannot be written is reported at once. */
 static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_json *json) {
     const struct qkv_bench_options *o = b->options;
     enum qkv_status status = o->json ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;

@@ -1,9 +1,11 @@
-/* attention: forward and backward of one sequence with 1024 channels of queries, or of many short ones, and one query with a long cache.
+/* attention: forward and backward of one sequence with 1024 channels of queries, or of many short ones, and one
+ * query with a long cache.
  *
- * Counted are 4·H·Tq·Tk·D FLOPs forward and 10·H·Tq·Tk·D backward, half of that for causal masks; recomputed products do not
- * count. Decoding is bound by the bytes of keys and values: its turns go over caches that together exceed the last-level
- * cache, in bf16 over packed pages, as sessions have them. Heads of 576 channels whose values have 512 are too wide for these; of latent
- * attention the values are the first channels of the keys, which MQA of those widths keeps beside them. */
+ * FLOPs are 4·H·Tq·Tk·D forward and 10·H·Tq·Tk·D backward, half of that with a causal mask; recomputed products do
+ * not count. Decoding is bound by the bytes of keys and values: its turns cycle through caches that together exceed
+ * the last-level cache, in bf16 over packed pages, as sessions have them. Heads of 576 channels with values of 512
+ * are too wide for packed pages. In latent attention the values are the first channels of the keys; in MQA of the
+ * same widths they are separate. */
 #include <math.h>
 
 #include "lab/bench/bench_room.h"
@@ -16,8 +18,8 @@ static const struct kind {
     size_t divisor; /* of the heads; 0: one key-value head */
 } kinds[] = {{"MHA", 1}, {"GQA", 4}, {"MQA", 0}};
 enum { WIDTHS = 2, LENGTHS = 3, MASKS = 2, KINDS = 3, FORMS = 2, CHANNELS = 1024, CACHE = 8192, LONG = 8192 };
-/* What masks and biases cost, MHA with heads of 64: beside all keys of 1,024, as many of each row of 8,192 (a causal window), and a
- * bias by distance, which learns; and sequences of a few tokens, of which a batch has many. */
+/* The costs of masks and biases, for MHA with heads of 64: all keys of 1,024 against as many in each row of 8,192 (a
+ * causal window), and a trainable distance bias; and batches of many short sequences. */
 static const struct extra {
     const char *name;
     size_t T, window;
@@ -29,14 +31,15 @@ static const struct extra {
               {"B128 T16 full", 16, 0, false, 128},
               {"B40 T48 full", 48, 0, false, 40}};
 enum { EXTRAS = sizeof extras / sizeof *extras * 2, EXTRA_D = 64 };
-/* One query of 16 heads on a cache of one, as of DeepSeek-V2: values beside the keys, and in them. */
+/* One query of 16 heads on a cache with one key-value head, as in DeepSeek-V2: values beside the keys, and inside
+ * them. */
 static const struct latent {
     const char *name;
     bool shared;
 } latents[] = {{"MQA", false}, {"latent", true}};
 enum { LATENTS = 2, LATENT_HEADS = 16, LATENT_D = 576, LATENT_DV = 512, LATENT_CACHE = 4096 };
 enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, COPIES_MOST = 512 };
-#define SCRATCH ((size_t)2 << 30) /* backed only where it is touched */
+#define SCRATCH ((size_t)2 << 30) /* virtual memory: the system backs only the pages that are used */
 
 struct shape {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
@@ -116,11 +119,12 @@ struct work {
     struct qkv_arena memory, scratch;
     struct qkv_attend a;
     struct qkv_attend_gradients g;
-    char *
-        caches; /* of decoding: keys and values of each, one behind the other; where kernels read packed pages, these, */
-    int32_t *pages; /* and their numbers */
+    /* of decoding: the keys and values of each cache, one after the other; if the kernels read packed pages, the
+     * pages */
+    char *caches;
+    int32_t *pages; /* the numbers of the pages */
     const int32_t *lists[1];
-    size_t cache_bytes, count, values_at; /* where the values of a cache of rows begin, in bytes */
+    size_t cache_bytes, count, values_at; /* values_at: where the values of an unpacked cache begin, in bytes */
 };
 
 static enum qkv_status bench_attention_forward(void *argument, size_t turn) {
@@ -140,14 +144,14 @@ static enum qkv_status bench_attention_backward(void *argument, size_t turn) {
     return qkv_attend_backward(w->ctx, &w->scratch, &w->a, &w->g);
 }
 
-/* Random elements of that type from the arena; NULL without memory. */
+/* Returns random elements of this type from the arena; NULL without memory. */
 static void *bench_attention_elements(struct work *w, enum qkv_dtype dtype, size_t n) {
     void *data = qkv_arena_take(&w->memory, n, qkv_dtype_size(dtype));
     if (data) qkv_bench_fill(w->ctx, data, dtype, n);
     return data;
 }
 
-/* Caches as a session has them: packed pages, one after the other. */
+/* Fills caches as a session has them: packed pages, one after the other. */
 static bool bench_attention_pages(struct work *w, const struct shape *s, size_t bytes) {
     struct qkv_attend *a = &w->a;
     const size_t pages = w->count * s->Tk / QKV_ATTEND_BLOCK, places = pages * s->Hkv;
@@ -175,7 +179,8 @@ static bool bench_attention_pages(struct work *w, const struct shape *s, size_t 
     return true;
 }
 
-/* Queries, keys and values side by side in rows, as a fused projection leaves them; a cache of rows lies head by head. */
+/* Places queries, keys and values side by side in rows, as a fused projection leaves them; an unpacked cache has one
+ * head after the other. */
 static bool bench_attention_place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q,
                                   struct qkv_heads *k, struct qkv_heads *v) {
     const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_dtype_size(dtype);
@@ -196,7 +201,7 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
     return w->caches != NULL;
 }
 
-/* A table of distances, with room for its gradient. */
+/* Makes a table of distance biases with room for its gradient. */
 static bool bench_attention_distances(struct work *w, const struct shape *s) {
     struct qkv_distance_bias bias = {.row = 2 * s->Tk - 1, .zero = s->Tk - 1};
     int32_t *position = qkv_arena_take(&w->memory, s->Tq, sizeof *position);
@@ -207,7 +212,7 @@ static bool bench_attention_distances(struct work *w, const struct shape *s) {
     return position && bias.table && w->g.ddistance_bias;
 }
 
-/* Pairs of a query and a key that attend, in all sequences. */
+/* Counts the pairs of a query and a key that it may see, in all sequences. */
 static double bench_attention_pairs(const struct shape *s) {
     const double T = (double)s->Tq, window = s->extra ? (double)s->extra->window : 0;
     if (window > 0) return T * window - window * (window - 1) / 2;

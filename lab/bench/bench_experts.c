@@ -1,16 +1,17 @@
-/* experts: a layer whose feed-forward has experts, forward and backward, beside one with a dense feed-forward of the same active FLOPs: as
- * training runs it, over rows of sequences whose gradients are summed in groups, with weights that are new each time, so that they are
- * packed anew. Of attention, embedding and head there is as little as can be, and the same on both sides.
+/* experts: a layer whose feed-forward has experts, forward and backward, compared with a dense feed-forward of the
+ * same active FLOPs. It runs as in training: over rows of sequences whose gradients are summed in groups, with new
+ * weights each time, so that they are packed each time. Attention, embedding and head are as small as possible, and
+ * equal on both sides.
  *
- * Counted are the products of the feed-forward: 2·N·k·3·C·F forward, twice that backward. What experts add is bytes: the weights and
- * gradients of all of them, and each row k times. */
+ * FLOPs are the products of the feed-forward: 2·N·k·3·C·F forward, twice that backward. Experts add bytes: the
+ * weights and gradients of all of them, and each row k times. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/bench/bench_room.h"
 #include "model/model.h"
 
-/* The last is that of moe-tiny. */
+/* The last one is that of moe-tiny. */
 static const struct mixture {
     int count, top_k, width, d_ff, length;
 } mixtures[] = {{8, 2, 512, 1024, 256}, {64, 8, 512, 256, 256}, {8, 2, 128, 168, 96}};

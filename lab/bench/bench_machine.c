@@ -1,4 +1,4 @@
-/* machine: what is measured on: the processor's name, its caches, and its peaks. */
+/* machine: the machine that is measured: the processor's name, its caches, and its peaks. */
 #include <string.h>
 
 #include "lab/bench/bench_room.h"
@@ -12,7 +12,7 @@
 #define COMPILER "a C compiler"
 #endif
 
-/* Of several measurements the best: what other programs take away meanwhile is no property of the machine. */
+/* The best of several measurements: time that other programs take is not a property of the machine. */
 static double best_of(struct qkv_context *ctx, double (*measure)(struct qkv_context *)) {
     enum { TIMES = 5 };
     double best = 0;

@@ -1,4 +1,5 @@
-/* bench_measure: what the groups of rows share: contestants that take turns, the share of a peak, and memory for operands. */
+/* bench_measure: what the groups of rows share: contestants that alternate, the share of a peak, and memory for
+ * operands. */
 #include "lab/bench/bench_room.h"
 
 #include <stdlib.h>
@@ -6,15 +7,15 @@
 #include <time.h>
 
 enum { ROUNDS_LEAST = 3, FILL_PIECE = 1 << 16 };
-#define SLOW     0.05 /* seconds of a call that needs no other one to wake threads and caches */
-#define PATIENCE 3.0  /* times the seconds of a row, after which fewer rounds have to do */
+#define SLOW     0.05 /* a call of this many seconds needs no other call before it to wake threads and caches */
+#define PATIENCE 3.0  /* times the seconds of a row; after that, fewer rounds are enough */
 
 char *qkv_bench_label(const struct qkv_bench_row *row, char text[QKV_BENCH_LABEL]) {
     snprintf(text, QKV_BENCH_LABEL, "%s %s %s %s", row->group, row->name, row->form, row->precision);
     return text;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------------ */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 bool qkv_bench_goes_on(struct qkv_bench *b, const struct qkv_bench_row *row) {
     char label[QKV_BENCH_LABEL];
@@ -22,13 +23,14 @@ bool qkv_bench_goes_on(struct qkv_bench *b, const struct qkv_bench_row *row) {
     return !o->progress || o->progress(o->user, qkv_bench_label(row, label), (double)b->row, (double)b->rows);
 }
 
-/* Worker threads of every library spin for some milliseconds after their work, which would disturb the next one's. */
+/* Worker threads spin for some milliseconds after their work, in every library, which would disturb the next
+ * contestant. */
 static void let_threads_sleep(void) {
     const struct timespec pause = {0, 60 * 1000 * 1000};
     nanosleep(&pause, NULL);
 }
 
-/* One contestant's times. */
+/* The times of one contestant. */
 struct watch {
     size_t turn;
     double warm; /* seconds of the first call */
@@ -42,7 +44,7 @@ static enum qkv_status time_call(const struct qkv_bench_contestant *c, struct wa
     return status;
 }
 
-/* Seconds a call, of calls that go on for b->seconds. */
+/* Measures seconds a call, over calls that take b->seconds together. */
 static enum qkv_status time_round(struct qkv_bench *b, const struct qkv_bench_row *row,
                                   const struct qkv_bench_contestant *c, struct watch *watch, int round) {
     double spent = 0;
@@ -101,10 +103,10 @@ void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row) {
     row->share = row->seconds > 0 ? (row->reads ? reading : arithmetic) / row->seconds : 0;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 bool qkv_bench_has_memory(struct qkv_bench_row *row, size_t bytes) {
-    uint64_t left = qkv_memory_available().bytes, spare = left / 16; /* for the system itself */
+    uint64_t left = qkv_memory_available().bytes, spare = left / 16; /* spare: for the system itself */
     if (bytes <= left - spare) return true;
     snprintf(row->left_out, sizeof row->left_out, "needs %.1f GB of memory, %.1f GB are free", (double)bytes / 1e9,
              (double)(left - spare) / 1e9);
@@ -116,7 +118,7 @@ struct filling {
     enum qkv_dtype dtype;
 };
 
-/* Numbers only have to differ: the low bits of a multiplied counter, mixed (Steele et al. 2014, SplitMix64). */
+/* The numbers only have to differ: the low bits of a multiplied counter, mixed (Steele et al. 2014, SplitMix64). */
 static float bench_mixed(uint64_t i) {
     uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -1,5 +1,5 @@
-/* bench_order: what sums in a defined order cost (kernel.h): training steps with the groups that a run has by default beside steps with one
- * group, part by part as a run goes through its batch, which take turns. */
+/* bench_order: the cost of sums in a defined order (kernel.h): training steps with the default number of groups,
+ * alternating with steps with one group, part by part as a run goes through its batch. */
 #include <stdlib.h>
 
 #include "lab/bench/bench_room.h"
@@ -8,7 +8,7 @@
 
 static const struct order_case {
     const char *preset, *name;
-    int vocab, context; /* context 0: the preset's */
+    int vocab, context; /* context 0: that of the preset */
     size_t rows, parts;
     bool big;
 } cases[] = {
@@ -27,7 +27,7 @@ bool qkv_bench_order_case(size_t i, struct qkv_bench_row *row) {
     return true;
 }
 
-/* A run without files: with groups, or with one. */
+/* A run without files, with groups or with one. */
 struct side {
     struct qkv_train_options options;
     struct qkv_model *model;
@@ -117,7 +117,7 @@ enum qkv_status qkv_bench_order(struct qkv_bench *b, size_t i, struct qkv_bench_
     if (status) return status;
     row->tokens = (double)tokens;
     row->flops = costs.train_flops * row->tokens;
-    if (!qkv_bench_has_memory(row, 3 * costs.train_bytes)) return QKV_OK; /* two models, and sums that wait */
+    if (!qkv_bench_has_memory(row, 3 * costs.train_bytes)) return QKV_OK; /* two models, and unfinished sums */
     int32_t *ids = qkv_allocate(b->ctx, tokens + 1, sizeof *ids);
     if (!ids) return QKV_MEMORY;
     struct qkv_random random = qkv_random_start(1, 0);

@@ -1,4 +1,4 @@
-/* precision: in which arithmetic rows are measured, a line each. */
+/* precision: the precisions that rows are measured in, one line each. */
 #include "lab/bench/bench_room.h"
 
 static const struct qkv_bench_precision precisions[] = {
@@ -11,7 +11,7 @@ const struct qkv_bench_precision *qkv_bench_precision_at(size_t i) {
     return i < PRECISION_COUNT ? &precisions[i] : NULL;
 }
 
-/* Without instructions for bf16 its products are those of fp32. */
+/* Without bf16 instructions, bf16 products run as fp32. */
 double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision) {
     return precision->dtype == QKV_BF16 && machine->bf16_flops > 0 ? machine->bf16_flops : machine->fp32_flops;
 }

@@ -1,33 +1,33 @@
 /* bench: the speed of the kernels, of training and of generation, as shares of the machine's peaks.
  *
- * A group of rows is one file with a table of its cases and one line in QKV_BENCH_GROUPS. A precision is one line in
- * precision.c. The loop over rows and rounds is in bench.c, the results as JSON in json.c. */
+ * A group of rows is one file with a table of its cases, and one line in QKV_BENCH_GROUPS. A precision is one line
+ * in bench_precision.c. The loop over rows and rounds is in bench.c, the JSON of the results in bench_json.c. */
 #ifndef QKV_BENCH_ROOM_H
 #define QKV_BENCH_ROOM_H
 
 #include "base/base.h"
 #include "lab/bench.h"
 
-/* ---- precisions (precision.c) ------------------------------------------------------------------------------------- */
+/* ---- precisions (bench_precision.c) ------------------------------------------------------------------------------ */
 
 struct qkv_bench_precision {
     const char *name;
     enum qkv_precision precision; /* of the context */
-    enum qkv_dtype dtype;         /* of operands and activations; its size counts where bytes are */
+    enum qkv_dtype dtype;         /* of operands and activations; its size counts in `bytes` */
 };
-/* NULL past the last. */
+/* Returns the i-th precision; NULL past the last. */
 const struct qkv_bench_precision *qkv_bench_precision_at(size_t i);
-/* FLOP/s of its products. */
+/* The FLOP/s of its products at their peak. */
 double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision);
 /* "fp32, bf16" */
 void qkv_bench_list_precisions(char *text, size_t capacity);
 
-/* ---- the machine (bench_machine.c) ---------------------------------------------------------------------------------------- */
+/* ---- the machine (bench_machine.c) ------------------------------------------------------------------------------- */
 
-/* Measures the peaks: some tenths of a second. */
+/* Measures the peaks in some tenths of a second. */
 enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine);
 
-/* ---- a run of the benchmark (bench.c, bench_measure.c) ----------------------------------------------------------------------------- */
+/* ---- a run of the benchmark (bench.c, bench_measure.c) ----------------------------------------------------------- */
 
 enum { QKV_BENCH_ROUNDS_MOST = 101 };
 
@@ -35,37 +35,36 @@ struct qkv_bench {
     struct qkv_context *ctx;
     const struct qkv_bench_options *options;
     struct qkv_bench_machine machine;
-    struct qkv_communicator
-        ranks;      /* the context's, which has none meanwhile; ranks but 0 take part in rows of reduce alone */
-    double seconds; /* that a contestant works in a round */
+    /* of the context, which has none during the benchmark; ranks other than 0 take part only in rows of reduce */
+    struct qkv_communicator ranks;
+    double seconds; /* of a contestant in a round */
     int rounds;
-    size_t row, rows;                            /* progress */
-    const struct qkv_bench_precision *precision; /* of the row that is being measured */
+    size_t row, rows;                            /* for the progress */
+    const struct qkv_bench_precision *precision; /* of the row in progress */
 };
 
 struct qkv_bench_contestant {
     const char *name;
-    enum qkv_status (*work)(void *argument, size_t turn); /* does the row's work once; turns count on */
+    enum qkv_status (*work)(void *argument, size_t turn); /* does the row's work once; `turn` counts up */
     void *argument;
 };
-/* Lets the contestants, of which the first is this library, take turns; fills in the row's times and its share, by its flops
- * and bytes. */
+/* Lets the contestants alternate, the library first; sets the row's times, and its share from its flops and bytes. */
 enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row,
                                   const struct qkv_bench_contestant *contestants, size_t count);
-/* False when the caller wants the benchmark to stop. */
+/* false if the caller stops the benchmark. */
 bool qkv_bench_goes_on(struct qkv_bench *b, const struct qkv_bench_row *row);
-/* Sets the share by flops, bytes and seconds. */
+/* Sets the share from flops, bytes and seconds. */
 void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row);
-/* Whether so much memory is free; otherwise the row says that it is left out. */
+/* Whether this much memory is free; if not, the row says that it is left out. */
 bool qkv_bench_has_memory(struct qkv_bench_row *row, size_t bytes);
-/* n random elements in (−0.5, 0.5), by all threads; QKV_F32 or QKV_BF16. */
+/* Writes n random elements in (−0.5, 0.5), QKV_F32 or QKV_BF16, with all threads. */
 void qkv_bench_fill(struct qkv_context *ctx, void *data, enum qkv_dtype dtype, size_t n);
-/* How many copies of `bytes` make more than twice the last-level cache: two at least. */
+/* The number of copies of `bytes` that fill more than twice the last-level cache; at least two. */
 size_t qkv_bench_copies(size_t bytes);
 
-/* ---- groups --------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* X(name, how many of the precisions it has, what it measures) */
+/* X(name, number of its precisions, what it measures) */
 #define QKV_BENCH_GROUPS(X)                                                                                            \
     X(products, 2, "matrix products of a layer: tokens x outputs x inputs")                                            \
     X(attention, 2, "attention, and one query with a cache of keys")                                                   \
@@ -79,12 +78,12 @@ size_t qkv_bench_copies(size_t bytes);
     bool qkv_bench_##name##_case(size_t i, struct qkv_bench_row *row);                                                 \
     enum qkv_status qkv_bench_##name(struct qkv_bench *b, size_t i, struct qkv_bench_row *row);
 QKV_BENCH_GROUPS(QKV_BENCH_GROUP_PROTOTYPES)
-/* The recipe of nano-gpt on options->text, to its end (recipe.c): a case of training. */
+/* Trains the recipe of nano-gpt on options->text to its end (recipe.c); a case of training. */
 enum qkv_status qkv_bench_recipe(struct qkv_bench *b, struct qkv_bench_row *row);
 
-/* ---- results (json.c) ----------------------------------------------------------------------------------------------- */
+/* ---- results (bench_json.c) -------------------------------------------------------------------------------------- */
 
-/* The file as it grows: begun with the machine, rows, and an end that says whether all rows are there. */
+/* The JSON of the file: the machine, the rows, and an end that says whether all rows are there. */
 void qkv_bench_json_begin(struct qkv_json *json, const struct qkv_bench_machine *machine);
 void qkv_bench_json_row(struct qkv_json *json, const struct qkv_bench_row *row);
 void qkv_bench_json_end(struct qkv_json *json, bool complete);

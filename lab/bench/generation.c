@@ -1,7 +1,6 @@
-/* generation: a prompt's tokens together, and one token after the other, by models with random weights.
- *
- * The floor of a token is reading every weight that it is multiplied by, of experts those that are chosen, and the keys and values before
- * it. */
+/* generation: the tokens of a prompt together, and one token after the other, by models with random weights. The
+ * least work for a token is reading every weight that it is multiplied by (with experts: the chosen ones), and all
+ * earlier keys and values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +9,14 @@
 #include "model/model.h"
 #include "model/spec.h"
 
-/* TinyLlama's shape (Zhang et al. 2024): 1.1 billion parameters. */
+/* The shape of TinyLlama (Zhang et al. 2024): 1.1 billion parameters. */
 static const char llama[] =
     "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 32000, \"d_model\": 2048, \"context\": 2048,"
     " \"position\": {\"kind\": \"rope\"}, \"tie\": \"none\", \"decoder\": {\"layers\": 22,"
     " \"attention\": {\"heads\": 32, \"kv_heads\": 4, \"bias\": false}, \"norm\": {\"kind\": \"rmsnorm\"},"
     " \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 5632, \"bias\": false}}}";
 
-/* Layers of experts as in the rows of experts, whose weights together do not fit into caches. */
+/* Layers of experts as in the rows of experts; their weights together exceed the caches. */
 #define EXPERTS(count, top_k, d_ff)                                                                                    \
     "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 256, \"d_model\": 512, \"context\": 512, \"decoder\": "          \
     "{\"layers\": 4, \"attention\": {\"heads\": 8, \"kv_heads\": 2}, \"ffn\": {\"kind\": \"swiglu\", "                 \
@@ -61,7 +60,7 @@ static enum qkv_status generation_token(void *argument, size_t turn) {
     return qkv_session_append(w->session, &w->ids[turn % PROMPT], 1);
 }
 
-/* Every page is written, or all would be one page of zeros; norms keep what they scale, biases stay 0. */
+/* Writes every page of memory, because untouched pages all are one page of zeros. Norms scale by 1; biases stay 0. */
 static void fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
@@ -76,7 +75,7 @@ static void fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
     }
 }
 
-/* Of the scores of one token: those of a prompt are made for its last one only. */
+/* FLOPs of the scores of one token: a prompt computes them for its last token only. */
 static double head_flops(const struct qkv_model *model) {
     return model->head_weight ? 2.0 * (double)model->head_weight->rows * (double)model->head_weight->columns : 0;
 }

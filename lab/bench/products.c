@@ -1,8 +1,8 @@
 /* products: the matrix products of a linear layer in the shapes of transformers, beside those of peers.
  *
- * A layer with N outputs and K inputs sees M tokens: x (M,K), w (N,K), y (M,N). Its three forms are "x.wT", y = x·wᵀ;
- * "dy.w", dx = dy·w; "dyT.x", dw = dyᵀ·x: 2·M·N·K FLOPs each. Where there are few tokens the time is that of reading w (or of
- * writing dw): then turns go over several of them, which together exceed the last-level cache. */
+ * A layer with N outputs and K inputs gets M tokens: x (M,K), w (N,K), y (M,N). Its three products, of 2·M·N·K FLOPs
+ * each, are "x.wT", y = x·wᵀ; "dy.w", dx = dy·w; "dyT.x", dw = dyᵀ·x. With few tokens the time is that of reading w
+ * (or of writing dw): then turns cycle through several w, which together exceed the last-level cache. */
 #include <string.h>
 
 #include "lab/bench/bench_room.h"
@@ -21,7 +21,7 @@ static const struct shape {
     {1, 512, 1024, true},      {1, 1024, 1280, true},    {1, 2048, 2048, true},    {1, 2048, 5632, true},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_TOKENS = 16 };
-#define SCRATCH ((size_t)256 << 20) /* backed only where it is touched */
+#define SCRATCH ((size_t)256 << 20) /* virtual memory: the system backs only the pages that are used */
 
 bool qkv_bench_products_case(size_t i, struct qkv_bench_row *row) {
     if (i >= (size_t)SHAPES * FORMS) return false;
@@ -39,7 +39,7 @@ struct work {
     /* One of each for every copy: */
     const void **b;
     float **c;
-    void **panels; /* in bf16: weights packed ahead, as a model keeps them */
+    void **panels; /* in bf16: weights packed ahead, as in a model */
 };
 
 /* This library's product in fp32. */
@@ -66,7 +66,7 @@ static enum qkv_status ours_bf16(void *argument, size_t turn) {
                          (struct qkv_bf16_options){.dtype = QKV_F32, .packed = w->panels[i]});
 }
 
-/* C = A·B of a form of a layer. */
+/* Makes the product C = A·B for one of the three products of a layer. */
 static struct qkv_bench_product make_product(const struct shape *s, enum form form) {
     switch (form) {
     case FORWARD:
@@ -78,7 +78,7 @@ static struct qkv_bench_product make_product(const struct shape *s, enum form fo
     }
 }
 
-/* Operands of random numbers: one A, and B and C as often as the product counts, or once and shared. */
+/* Makes random operands: one A; B and C once for each turn, or once and shared. */
 static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, bool many_c) {
     struct qkv_bench_product *p = &w->product;
     const size_t size = qkv_dtype_size(dtype);
@@ -101,7 +101,7 @@ static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, boo
     return true;
 }
 
-/* Bytes of the panels of one B; 0 where it is not packed ahead. */
+/* Bytes of the panels of one B; 0 if it is not packed ahead. */
 static size_t panel_bytes(const struct work *w) {
     size_t bytes;
     const struct qkv_bench_product *p = &w->product;
@@ -120,7 +120,7 @@ static bool products_pack(struct work *w) {
     return true;
 }
 
-/* The state of a peer that takes part in a row. */
+/* A peer's prepared product in a row. */
 struct guest {
     const struct qkv_bench_peer *peer;
     void *prepared;

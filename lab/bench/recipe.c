@@ -1,5 +1,6 @@
-/* recipe: a whole training of nano-gpt, to its end: karpathy/nanoGPT's recipe for a CPU: characters, batch 12, context 64,
- * 2,000 steps, no dropout, rate 1e-3. The run lies in a folder of its own under $TMPDIR or /tmp, and is removed. */
+/* recipe: a whole training of nano-gpt with the recipe of karpathy/nanoGPT for a CPU: characters, batch 12, context
+ * 64, 2,000 steps, no dropout, rate 1e-3. The run has a temporary folder in $TMPDIR or /tmp, which is removed at the
+ * end. */
 #include <ftw.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,7 +34,7 @@ static enum qkv_status recipe_train(struct qkv_bench *b, struct qkv_bench_row *r
     }
     double start = qkv_clock();
     while (status == QKV_OK && report.step < options.steps) {
-        /* The last step ends with an evaluation, which is not part of the time. */
+        /* the last step ends with an evaluation, which is not part of the time */
         if (report.step == options.steps - 1) row->seconds = row->fastest = qkv_clock() - start;
         status = qkv_bench_goes_on(b, row) ? qkv_trainer_step(trainer, &report) : QKV_STOPPED;
     }

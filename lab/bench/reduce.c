@@ -1,6 +1,6 @@
-/* reduce: what adding up the gradients of several ranks is made of, the constants of the cost model (docs/scale.md): a message to another
- * rank and one back at the same time, the sum of two nodes, and AdamW. Ranks are those of the context, under mpirun, of which 0 and 1 are
- * measured, or else two threads with the communicator of examples/ranks.h. */
+/* reduce: the parts of adding up gradients over ranks, which are the constants of the cost model (docs/scale.md): a
+ * message to another rank and one back at the same time, the sum of two nodes, and AdamW. The ranks are 0 and 1 of
+ * the context, under mpirun; else two threads with the communicator of examples/ranks.h. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,13 +30,13 @@ bool qkv_bench_reduce_case(size_t i, struct qkv_bench_row *row) {
     return true;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 struct reduce_link {
     struct qkv_context *ctx;
     struct qkv_communicator c;
     size_t bytes;
-    char *out, *in; /* the first byte of the last message of rank 0 is not 0 */
+    char *out, *in; /* the first byte of rank 0's last message is not 0 */
 };
 
 static int reduce_exchange(struct reduce_link *l) {
@@ -50,7 +50,7 @@ static enum qkv_status reduce_turn(void *argument, size_t turn) {
     return reduce_exchange(l) ? qkv_fail(l->ctx, QKV_RANK, "rank 1 cannot be reached") : QKV_OK;
 }
 
-/* Rank 1 answers until it is told that there is nothing more. */
+/* Rank 1 answers until a message says that it is the last. */
 static void *reduce_answer(void *argument) {
     struct reduce_link *l = argument;
     while (!reduce_exchange(l) && !l->in[0]) continue;
@@ -69,7 +69,7 @@ static void reduce_close(struct reduce_link *l) {
     free(l->in);
 }
 
-/* Rank 0 measures; the other one ends with the message behind. */
+/* Rank 0 measures, then ends rank 1 with the last message. */
 static enum qkv_status reduce_ask(struct qkv_bench *b, struct qkv_bench_row *row, struct reduce_link *l) {
     const struct qkv_bench_contestant us = {"qkv", reduce_turn, l};
     enum qkv_status status = qkv_bench_measure(b, row, &us, 1);
@@ -113,7 +113,7 @@ static enum qkv_status reduce_messages(struct qkv_bench *b, struct qkv_bench_row
     return status;
 }
 
-/* ---- sums and updates --------------------------------------------------------------------------------------------------------------- */
+/* ---- sums and updates -------------------------------------------------------------------------------------------- */
 
 struct reduce_sum {
     const struct qkv_kernels *kernels;
@@ -146,7 +146,7 @@ static enum qkv_status reduce_step(void *argument, size_t turn) {
     return qkv_optimizer_step(argument, 1e-6, 1);
 }
 
-/* Gradients, which an optimizer wants to have been made. */
+/* Makes the gradients, which the optimizer needs. */
 static enum qkv_status reduce_gradients(struct qkv_model *model) {
     const int32_t ids[] = {1, 2, 3, 4};
     struct qkv_pass *pass = NULL;
@@ -157,7 +157,7 @@ static enum qkv_status reduce_gradients(struct qkv_model *model) {
     return status;
 }
 
-/* All weights of a model; the bytes are those of its weights. */
+/* Updates all weights of a model; the bytes are those of its weights. */
 static enum qkv_status reduce_update(struct qkv_bench *b, struct qkv_bench_row *row, const char *preset) {
     const struct qkv_optimizer_options adamw = {
         .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};

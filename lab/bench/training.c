@@ -6,7 +6,7 @@
 
 static const struct step_case {
     const char *preset;
-    int vocab; /* of presets that take it from their text */
+    int vocab; /* for presets that take it from their text */
     size_t B, T;
     bool big;
 } cases[] = {

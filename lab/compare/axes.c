@@ -1,10 +1,11 @@
-/* axes: what may vary. An axis turns a value into settings of the spec or of training, which are read as a user's are. */
+/* axes: what may vary. An axis turns a value into settings of the spec or options of training, in the form that
+ * users write. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/compare/compare_room.h"
 
-/* ---- what there is ----------------------------------------------------------------------------------------------------------- */
+/* ---- the axes ---------------------------------------------------------------------------------------------------- */
 
 /* The names of a list, "relu, gelu, …". */
 #define FIRST_FFN(name, text, help, activation, gated)               ", " text
@@ -54,14 +55,14 @@ bool qkv_axis_trains(const char *option) {
     return false;
 }
 
-static bool is_in(const char *list, const char *value) { /* ", a, b": whether it is one of them */
+static bool is_in(const char *list, const char *value) { /* whether the list ", a, b" has the value */
     size_t n = strlen(value);
     for (const char *at = list; (at = strstr(at, ", ")); at += 2)
         if (!strncmp(at + 2, value, n) && (at[2 + n] == ',' || at[2 + n] == 0)) return true;
     return false;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status no_axis(struct qkv_context *ctx, const char *name) {
     char list[512];
@@ -79,7 +80,7 @@ static enum qkv_status no_value(struct qkv_context *ctx, const struct known *axi
     return qkv_fail(ctx, QKV_ARGUMENT, "axis %s has no value \"%s\"; it has %s", axis->name, value, axis->values);
 }
 
-/* A whole number behind "gqa:", or a part in (0, 1] behind "rope:". */
+/* Reads a whole number after "gqa:", or a share in (0, 1] after "rope:". */
 static bool read_tail(const char *value, const char *begin, double least, double most, bool whole, double *number) {
     size_t n = strlen(begin);
     char *end;
@@ -89,7 +90,7 @@ static bool read_tail(const char *value, const char *begin, double least, double
     return !*end && fits && (!whole || *number == (double)(long)*number);
 }
 
-/* The numbers behind "moe:": experts, those that are chosen, and those that all rows have (0 if not said). */
+/* The numbers after "moe:": all experts, experts of a token, shared experts (0 if left out). */
 enum { MOE_EXPERTS, MOE_CHOSEN, MOE_SHARED, MOE_NUMBERS, MOE_MOST = 1 << 16 };
 static bool read_moe(const char *value, int numbers[MOE_NUMBERS]) {
     const char *at = value + strlen("moe");
@@ -120,17 +121,17 @@ static bool is_value(const char *axis, const char *value) {
            (is_in(position_values, value) || read_tail(value, "rope:", 0, 1, false, &number));
 }
 
-/* Options of training are tried: their names, types and ranges are theirs. */
+/* Tries an option of training: the library knows its name, type and range. */
 static enum qkv_status check_training(struct qkv_context *ctx, const char *name, const char *value) {
     struct qkv_train_options options;
     enum qkv_status status = qkv_train_defaults(ctx, NULL, &options);
     options.data = "-";
-    options.rate = 1000; /* what is compared with other options is so when these are known */
+    options.rate = 1000; /* large, so that checks against other options pass until those are known */
     options.batch = 1 << 20;
     if (!status) status = qkv_train_set(ctx, &options, name, value);
     if (!strcmp(name, "warmup")) options.steps = options.warmup + 1;
     for (size_t i = 0; !status && qkv_train_option_at(i, NULL, NULL, NULL); i++)
-        if (qkv_train_idle(&options, i, NULL)) return QKV_OK; /* until its variant is known */
+        if (qkv_train_idle(&options, i, NULL)) return QKV_OK; /* whether it has an effect depends on the variant */
     return status ? status : qkv_train_check(ctx, &options);
 }
 
@@ -169,7 +170,7 @@ static enum qkv_status read_values(struct qkv_context *ctx, struct qkv_axis *axi
     return status;
 }
 
-/* Whether a key at the top of a spec is called so. */
+/* Whether a spec has a key with this name at its top. */
 static bool is_key(const char *axis) {
     const char *name;
     for (size_t i = 0; (name = qkv_spec_key_at(i)); i++)
@@ -183,7 +184,7 @@ enum qkv_status qkv_axis_parse(struct qkv_context *ctx, const char *text, struct
     *axis = (struct qkv_axis){0};
     axis->name = qkv_copy_bytes(ctx, text, equals ? (size_t)(equals - text) : strlen(text));
     if (!axis->name) return QKV_MEMORY;
-    for (char *c = axis->name; *c; c++) /* weight-decay */
+    for (char *c = axis->name; *c; c++) /* also accepts weight-decay */
         if (*c == '-' && !strchr(axis->name, '.')) *c = '_';
     for (size_t i = 0; i < KNOWN; i++) found = found || !strcmp(known[i].name, axis->name);
     enum qkv_status status = QKV_OK;
@@ -202,9 +203,9 @@ void qkv_axis_free(struct qkv_axis *axis) {
     *axis = (struct qkv_axis){0};
 }
 
-/* ---- applying ------------------------------------------------------------------------------------------------------------------ */
+/* ---- applying ---------------------------------------------------------------------------------------------------- */
 
-/* Where a kind of layer of the decoder is written: "decoder.kinds.local", or "decoder" where it has no name. */
+/* The path of a kind of layer of the decoder: "decoder.kinds.local", or "decoder" if it has no name. */
 static const char *axis_kind(const struct qkv_layer_spec *kind, char text[QKV_KIND_NAME + 16]) {
     snprintf(text, QKV_KIND_NAME + 16, "decoder%s%s", kind->name[0] ? ".kinds." : "", kind->name);
     return text;
@@ -245,7 +246,7 @@ static enum qkv_status apply_norm(struct qkv_context *ctx, const char *value, co
     const size_t n = kind_too ? (size_t)(dash - value) : strlen(value);
     enum qkv_status status = qkv_texts_add(ctx, settings, "%s.norm.placement=%.*s", where, (int)n, value);
     for (int i = 0; i < QKV_PLACEMENT_COUNT && last && !status;
-         i++) /* not every form needs a norm behind the last layer */
+         i++) /* not every form has a norm after the last layer */
         if (strlen(texts[i]) == n && !strncmp(texts[i], value, n))
             status = qkv_texts_add(ctx, settings, "%s.norm.final=%s", where, final[i] ? "true" : "false");
     if (status || !kind_too) return status;
@@ -262,8 +263,8 @@ static enum qkv_ffn_kind ffn_of(const char *kind) {
     return QKV_FFN_COUNT;
 }
 
-/* The width of one feed-forward of another kind for what a token goes through now. Gated sublayers have three matrices where others
- * have two (Shazeer 2020, "GLU variants improve transformer"). */
+/* The width at which a feed-forward of another kind has as many weights as a token uses now. Gated kinds have three
+ * matrices where the others have two (Shazeer 2020, "GLU variants improve transformer"). */
 static long ffn_width_as(const struct qkv_ffn_spec *ffn, enum qkv_ffn_kind other, int d_model) {
     enum { MULTIPLE = 8 };
     const struct qkv_experts_spec *experts = &ffn->experts;
@@ -271,13 +272,14 @@ static long ffn_width_as(const struct qkv_ffn_spec *ffn, enum qkv_ffn_kind other
     const double now = experts->given ? (double)ffn->d_ff * experts->top_k + experts->shared : ffn->d_ff;
     if (from == to) return (long)now;
     if (!experts->given && ffn->d_ff == qkv_ffn_width(ffn->kind, d_model))
-        return qkv_ffn_width(other, d_model); /* a default stays one */
+        return qkv_ffn_width(other, d_model); /* a default width stays a default */
     const long rounded = (long)(now * (to ? 2.0 / 3 : 1.5) / MULTIPLE + 0.5) * MULTIPLE;
     return rounded > 0 ? rounded : MULTIPLE;
 }
 
-/* Weights that are softmax scores over their sum add up to 1, so k experts of 1/k of the width give the mean of what one feed-forward, which is
- * the sum of its parts, gives: 1/k of it. Times k they begin with what it begins with, and what all rows have beside them keeps its share. */
+/* Replaces a feed-forward by experts of the same active width. The softmax scores of the chosen experts are divided
+ * by their sum, so k experts of 1/k of the width average what one feed-forward adds up: the result is 1/k as large.
+ * The scale k restores the size at the beginning, and with it the share of the shared experts. */
 static enum qkv_status apply_moe(struct qkv_context *ctx, const int moe[MOE_NUMBERS], const struct qkv_layer_spec *kind,
                                  int d_model, struct qkv_texts *settings) {
     enum { MULTIPLE = 4 };

@@ -1,5 +1,5 @@
-/* idle: what was asked for and has no effect in any variant. In one of them it may have none: a base of the rotation beside an
- * axis of positions means something only where there is a rotation. */
+/* idle: refuses what has no effect in any variant. In some variants it may have none: the base of the rotation
+ * matters only in variants with a rotation. */
 #include <string.h>
 
 #include "lab/compare/compare_room.h"
@@ -9,7 +9,7 @@ static bool is_option(const char *text, const char *name) {
     return !strncmp(text, name, n) && (text[n] == '=' || text[n] == 0);
 }
 
-/* An option of training beside an axis that gives it another value everywhere. */
+/* Refuses an option of training to which an axis gives another value in every variant. */
 static enum qkv_status check_overridden(struct qkv_comparison *c) {
     for (size_t i = 0; i < c->training.count; i++)
         for (size_t a = 0; a < c->axis_count; a++)
@@ -44,7 +44,7 @@ enum qkv_status qkv_comparison_check_idle(struct qkv_comparison *c, const struct
     for (size_t i = 0; !status && qkv_train_option_at(i, &name, NULL, NULL); i++) status = check_option(c, i, name);
     if (status) return status;
     for (size_t i = 0; i < c->count; i++)
-        if (c->variants[i].shown.failure) return QKV_OK; /* what has an effect there is not known */
+        if (c->variants[i].shown.failure) return QKV_OK; /* unknown: the variant cannot be built */
     for (size_t i = 0; i < o->setting_count; i++)
         if (!c->used[i])
             return qkv_fail(c->ctx, QKV_ARGUMENT, "setting \"%.200s\" has no effect in any variant; leave it out",

@@ -1,5 +1,5 @@
-/* texts: what all variants are trained and validated on. One file for each is taken as it is; several are joined in the folder of
- * the comparison, and without one to validate on the text is cut in two there. */
+/* texts: the texts that all variants are trained and validated on. A single file is used as it is; several files are
+ * joined in the folder of the comparison, and without a validation file the text is cut in two there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 
 #define TEXTS_END "<|endoftext|>"
 
-/* What stands between two texts: the end token that training would put there, written out, "" where the tokenizer has none. */
+/* The separator between two texts: the end token that training would put there, written out; "" if the tokenizer has
+ * none. */
 static enum qkv_status texts_between(struct qkv_comparison *c, const struct qkv_train_options *options,
                                      const char **between) {
     const char *kinds[] =
@@ -36,15 +37,15 @@ static enum qkv_status texts_between(struct qkv_comparison *c, const struct qkv_
     return QKV_OK;
 }
 
-/* ---- joining and cutting ------------------------------------------------------------------------------------------------ */
+/* ---- joining and cutting ----------------------------------------------------------------------------------------- */
 
 struct texts_writer {
     struct qkv_comparison *c;
-    struct qkv_replace first, second; /* what lies before the cut and behind it; closed where there is none */
+    struct qkv_replace first, second; /* the parts before and after the cut; closed if there is no such part */
     size_t position, cut, total;
 };
 
-/* The next bytes; a cut falls on the begin of a character, and not into what stands between two texts. */
+/* Writes the next bytes. A cut moves to the beginning of a character, and never into a separator. */
 static enum qkv_status texts_put(struct texts_writer *w, const char *data, size_t size, bool is_text) {
     size_t before = w->cut > w->position ? w->cut - w->position : 0;
     if (before > size) before = size;
@@ -59,8 +60,8 @@ static enum qkv_status texts_put(struct texts_writer *w, const char *data, size_
     return status;
 }
 
-/* A file in pieces, so that it need not fit into memory. A cut before the first byte of a piece falls back by the bytes of a
- * character that the piece before holds, so a piece ends where a character does. */
+/* Copies a file in pieces, so it may be larger than memory. Pieces end at characters, because a cut before a piece
+ * cannot move back into the piece before. */
 static enum qkv_status texts_copy_file(struct texts_writer *w, const char *path) {
     enum { PIECE = 1 << 16, TAIL = 4 };
     struct qkv_file file;
@@ -107,7 +108,7 @@ static enum qkv_status texts_measure(struct qkv_comparison *c, const struct qkv_
     return QKV_OK;
 }
 
-/* Files as one, whose last `fraction` of bytes goes into a file of its own (second NULL: all into the first). */
+/* Joins files. The last `fraction` of the bytes goes into the file `second` (NULL: all into the first). */
 static enum qkv_status texts_join(struct qkv_comparison *c, const struct qkv_texts *files, const char *between,
                                   double fraction, const char *first, const char *second) {
     struct texts_writer w = {.c = c};
@@ -126,9 +127,10 @@ static enum qkv_status texts_join(struct qkv_comparison *c, const struct qkv_tex
     return status;
 }
 
-/* ---- the two texts ------------------------------------------------------------------------------------------------------ */
+/* ---- the two texts ----------------------------------------------------------------------------------------------- */
 
-/* One file is taken as it is; several become one with this name in the folder, which a comparison that goes on finds there. */
+/* Sets *path to a single file as it is; else to the joined file `name` in the folder, which a continued comparison
+ * finds there. */
 static enum qkv_status texts_one(struct qkv_comparison *c, const char *const *names, const char *between,
                                  const char *name, char **out) {
     struct qkv_texts files = {0};

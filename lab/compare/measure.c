@@ -1,6 +1,6 @@
-/* measure: what the trained variants are worth. Losses come from the models of the runs. Speeds come from models of the same specs
- * with random weights and a context that holds the longest cache, as speed depends on shapes alone; the variants take turns, so
- * that a machine that slows down does so for all of them, and medians are taken. */
+/* measure: measures the trained variants. Losses come from the models of the runs. Speeds come from models of the
+ * same specs with random weights and a context that holds the longest cache, because speed depends on shapes alone.
+ * The variants alternate, so a machine that slows down does so for all of them; the result is the median. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { TURNS = 5, TOKENS_MOST = 64 };
 #define TURN_SECONDS 0.02
 
-/* ---- statistics ------------------------------------------------------------------------------------------------------------------ */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -83,21 +83,21 @@ const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *c,
     return measured > 1 && slowest > others ? best : NULL;
 }
 
-/* ---- a variant at work ------------------------------------------------------------------------------------------------------------ */
+/* ---- a variant in work ------------------------------------------------------------------------------------------- */
 
 struct subject {
     struct qkv_variant_state *variant;
     struct qkv_context *ctx; /* of its own: precisions differ */
     struct qkv_model *model;
     struct qkv_session *session;
-    size_t tokens; /* decoded a turn */
+    size_t tokens; /* decoded in a turn */
     double turns[TURNS];
 };
 struct work {
     struct qkv_comparison *c;
     const struct qkv_compare_listener *listener;
     struct subject *subjects;
-    int32_t *ids; /* as many as the longest context; below the vocabulary of each by `% vocab` */
+    int32_t *ids; /* of the longest context; a variant takes them modulo its vocabulary */
     size_t length;
     double done, total;
 };
@@ -108,7 +108,7 @@ static enum qkv_status measure_tell(struct work *w, const char *what) {
     return qkv_fail(w->c->ctx, QKV_STOPPED, "stopped by the caller while %s", what);
 }
 
-/* A failure of the variant's own context becomes its failure, and it does without the rest. */
+/* An error in the variant's own context becomes the failure of the variant, which is measured no further. */
 static void give_up(struct work *w, struct subject *s, enum qkv_status status) {
     if (s->ctx && status) qkv_fail(w->c->ctx, status, "%s", qkv_message(s->ctx));
     qkv_variant_fail(w->c, s->variant);
@@ -119,9 +119,10 @@ static bool measure_works(const struct subject *s) {
     return !s->variant->shown.failure;
 }
 
-/* ---- losses, costs, training ------------------------------------------------------------------------------------------------------- */
+/* ---- losses, costs, training ------------------------------------------------------------------------------------- */
 
-/* In the precision that the first run graph_arena, as eval and info open it: a comparison may be finished on another machine. */
+/* Makes a context in the precision that the first run records, as eval and info do: a comparison may end on another
+ * machine. */
 static enum qkv_status make_context(struct work *w, struct subject *s) {
     struct qkv_context_options o = {.threads = qkv_context_threads(w->c->ctx),
                                     .isa = qkv_context_isa(w->c->ctx),
@@ -151,7 +152,7 @@ static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_
     return status;
 }
 
-/* The median of all steps of all seeds. */
+/* Takes the median over all steps of all seeds. */
 static enum qkv_status measure_training(struct work *w, struct subject *s) {
     double *speeds = NULL;
     size_t count = 0;
@@ -175,14 +176,14 @@ static enum qkv_status measure_training(struct work *w, struct subject *s) {
     return status;
 }
 
-/* Of one thread, as info --threads 1 shows them. */
+/* Plans the costs for one thread, as info --threads 1 prints them. */
 static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_options *o) {
     struct qkv_variant *v = &s->variant->shown;
     struct qkv_context *one = NULL;
     struct qkv_context_options options = {.threads = 1,
                                           .isa = qkv_context_isa(s->ctx),
                                           .precision = qkv_context_precision(s->ctx),
-                                          .ignore_memory = true}; /* dry runs only */
+                                          .ignore_memory = true}; /* only dry runs */
     size_t batch = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     enum qkv_status status = qkv_context_create(&one, &options);
     if (!status) status = qkv_measure_costs(one, &v->spec, batch ? batch : 1, (size_t)v->spec.context, &v->costs);
@@ -192,7 +193,7 @@ static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_o
     return status;
 }
 
-/* The spec of the first run, whose vocabulary is its tokenizer's. */
+/* Reads the spec of the first run, whose vocabulary is that of its tokenizer. */
 static enum qkv_status measure_spec(struct work *w, struct subject *s) {
     char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[0]);
     const enum qkv_status status =
@@ -218,7 +219,7 @@ static enum qkv_status measure_judge(struct work *w, struct subject *s) {
     return QKV_OK;
 }
 
-/* ---- prompts and decoding ------------------------------------------------------------------------------------------------------------ */
+/* ---- prompts and decoding ---------------------------------------------------------------------------------------- */
 
 static enum qkv_status measure_start(struct work *w, struct subject *s) {
     struct qkv_spec spec = s->variant->shown.spec;
@@ -240,7 +241,7 @@ static enum qkv_status measure_decode(struct work *w, struct subject *s, size_t 
     return status;
 }
 
-/* One turn: seconds for `tokens` behind `past`, together as a prompt or one by one. */
+/* Times one turn: `tokens` after `past`, together as a prompt or one by one. */
 static enum qkv_status take_turn(struct work *w, struct subject *s, size_t past, size_t tokens, bool prompt,
                                  double *seconds) {
     qkv_session_truncate(s->session, past);
@@ -250,7 +251,7 @@ static enum qkv_status take_turn(struct work *w, struct subject *s, size_t past,
     return status;
 }
 
-/* Fills the cache, and finds how many tokens make a turn that can be timed. */
+/* Fills the cache, and finds how many tokens make a turn long enough to be timed. */
 static enum qkv_status warm_up(struct work *w, struct subject *s, size_t past, bool prompt) {
     double seconds = 0;
     size_t length = qkv_session_length(s->session);
@@ -265,7 +266,7 @@ static enum qkv_status warm_up(struct work *w, struct subject *s, size_t past, b
     return status;
 }
 
-/* Tokens a second of all variants in turns, into speed_of(variant). */
+/* Measures tokens a second of all variants, in turns, into speed_of(variant). */
 static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, size_t cache) {
     enum qkv_status status = QKV_OK;
     for (int turn = -1; turn < TURNS && !status; turn++)
@@ -286,7 +287,7 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
         const bool works = measure_works(s);
         double slowest = NAN, fastest = NAN, speed = works ? qkv_median(s->turns, TURNS) : NAN;
         for (int turn = 0; turn < TURNS && works; turn++) {
-            slowest = fmin(slowest, s->turns[turn]); /* of NaN and a number the number */
+            slowest = fmin(slowest, s->turns[turn]); /* fmin and fmax ignore a NaN */
             fastest = fmax(fastest, s->turns[turn]);
         }
         if (prompt) {
@@ -302,7 +303,7 @@ static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, s
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status measure_share(struct qkv_comparison *c, enum qkv_status status) {
     status = qkv_comparison_agree(c, status);
@@ -322,7 +323,7 @@ static enum qkv_status measure_all(struct work *w) {
     for (size_t i = 0; i < c->count && !status; i++)
         if (measure_works(&w->subjects[i])) status = measure_judge(w, &w->subjects[i]);
     status = measure_share(c, status);
-    if (status || c->ranks.rank) return status; /* speeds are those of rank 0 */
+    if (status || c->ranks.rank) return status; /* rank 0 alone measures speeds */
     for (size_t i = 0; i < c->count && !status; i++) {
         struct subject *s = &w->subjects[i];
         enum qkv_status mine = measure_works(s) ? measure_start(w, s) : QKV_OK;

@@ -1,5 +1,5 @@
-/* plan: the variants of a comparison: every model with every value of every axis, each with a spec, options of training and a
- * folder. */
+/* plan: the variants of a comparison: each model with each value of each axis; a variant has a spec, options of
+ * training and a folder. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,9 +8,9 @@
 
 enum { MOST_VARIANTS = 64, MOST_SEEDS = 100, PROMPT = 512 };
 
-/* ---- variants ------------------------------------------------------------------------------------------------------------------ */
+/* ---- variants ---------------------------------------------------------------------------------------------------- */
 
-/* The last part of a path, without ".json". */
+/* Appends the last part of a path without ".json". */
 static enum qkv_status name_file(struct qkv_context *ctx, const char *path, struct qkv_buffer *name) {
     const char *slash = strrchr(path, '/'), *begin = slash ? slash + 1 : path;
     size_t n = strlen(begin);
@@ -31,7 +31,8 @@ static enum qkv_status name_variant(struct qkv_comparison *c, const struct qkv_c
     return status;
 }
 
-/* The name as a folder's: what could mean something to a shell or a file system becomes '-'; no two are alike. */
+/* Makes the name a folder's name: characters that a shell or a file system may read otherwise become '-', and equal
+ * names get numbers. */
 static enum qkv_status name_folders(struct qkv_comparison *c, size_t i) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._=+-";
     struct qkv_variant_state *v = &c->variants[i];
@@ -42,7 +43,7 @@ static enum qkv_status name_folders(struct qkv_comparison *c, size_t i) {
     for (size_t k = 0, same = 1; k < i; k++)
         if (!strcmp(c->variants[k].base, base)) {
             snprintf(base + n, sizeof base - n, "-%zu", ++same);
-            k = SIZE_MAX; /* from the front */
+            k = SIZE_MAX; /* starts again with the new name */
         }
     v->base = qkv_copy_string(c->ctx, base);
     enum qkv_status status = v->base ? QKV_OK : QKV_MEMORY;
@@ -60,11 +61,11 @@ static enum qkv_status read_spec(struct qkv_comparison *c, const struct qkv_comp
     return qkv_spec_vary(c->ctx, spec, c->preset, o->spec_count ? o->specs[model] : o->spec, &changes);
 }
 
-/* Notes which settings had an effect: the shared ones come first, then those of each axis, up to ends[axis]. */
+/* Marks the settings that have an effect: first the shared ones, then those of each axis, up to ends[axis]. */
 static void note_used(struct qkv_comparison *c, size_t shared, const size_t *ends, const bool *idle) {
     for (size_t i = 0; i < shared; i++) c->used[i] = c->used[i] || !idle[i];
     for (size_t a = 0, i = shared; a < c->axis_count; a++) {
-        bool trains = i == ends[a]; /* an option of training sets nothing here */
+        bool trains = i == ends[a]; /* the axis is an option of training, which adds no setting */
         c->used[shared + a] = c->used[shared + a] || trains;
         for (; i < ends[a]; i++) c->used[shared + a] = c->used[shared + a] || !idle[i];
     }
@@ -80,9 +81,9 @@ static enum qkv_status check_kind(struct qkv_context *ctx, const struct qkv_spec
                                                      : "has attention that is not causal");
 }
 
-enum { AXIS_SETTINGS = 4 * QKV_KINDS_MAX }; /* the most settings of a value of an axis */
+enum { AXIS_SETTINGS = 4 * QKV_KINDS_MAX }; /* limit of the settings of one value of an axis */
 
-/* The spec of a variant. `idle` and `ends` have room for every setting and every axis. */
+/* Builds the spec of a variant. `idle` and `ends` have room for every setting and every axis. */
 static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_compare_options *o,
                                   struct qkv_variant_state *v, bool *idle, size_t *ends) {
     struct qkv_texts settings = {0};
@@ -104,7 +105,7 @@ static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_com
     return status;
 }
 
-/* The spec and the options of a variant; what is wrong with them is its failure. */
+/* Builds the spec and the options of a variant; an error in them is its failure. */
 static enum qkv_status plan_build(struct qkv_comparison *c, const struct qkv_compare_options *o,
                                   struct qkv_variant_state *v) {
     struct qkv_train_options options;
@@ -154,7 +155,7 @@ static enum qkv_status make_variants(struct qkv_comparison *c, const struct qkv_
     return status;
 }
 
-/* ---- what all of them share ------------------------------------------------------------------------------------------------------ */
+/* ---- what all variants share ------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_axes(struct qkv_comparison *c, const struct qkv_compare_options *o) {
     enum qkv_status status = QKV_OK;
@@ -211,7 +212,7 @@ static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_tra
     return QKV_OK;
 }
 
-/* What is wrong with the files before anything is made. */
+/* Checks the options of files before anything is made. */
 static enum qkv_status check_file(struct qkv_comparison *c, const struct qkv_train_options *options) {
     struct qkv_texts files = {0};
     enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
@@ -219,7 +220,7 @@ static enum qkv_status check_file(struct qkv_comparison *c, const struct qkv_tra
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status plan_check(struct qkv_comparison *c, const struct qkv_compare_options *o) {
     if ((o->preset != NULL) + (o->spec != NULL) + (o->spec_count > 0) > 1)
@@ -240,7 +241,7 @@ static enum qkv_status check_any(struct qkv_comparison *c) {
                     c->variants[0].shown.failure);
 }
 
-/* The axes and options: what reads no file. */
+/* Makes the axes and options, and reads no file. */
 static enum qkv_status make_plan(struct qkv_comparison *c, const struct qkv_compare_options *o,
                                  struct qkv_train_options *options) {
     enum qkv_status status = plan_check(c, o);
@@ -287,7 +288,7 @@ enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_comp
     return status;
 }
 
-/* A folder with the name of a run's may have been put there by somebody else. */
+/* A folder with the name of a run's may be somebody else's. */
 static enum qkv_status plan_match(struct qkv_comparison *c) {
     enum qkv_status status = QKV_OK;
     for (size_t k = 0; k < c->count * c->seeds && !status; k++) {
@@ -325,7 +326,7 @@ enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_
     if (!status) status = make_all_variants(*out, options);
     status = qkv_comparison_agree(*out, status);
     if (!status) status = qkv_comparison_alike(*out);
-    /* Rank 0 makes the folder and the texts, then the others find them. */
+    /* rank 0 makes the folder and the texts, then the others find them */
     for (int first = 1; first >= 0 && !status; first--) {
         if (first == ((*out)->ranks.rank == 0)) status = plan_open(*out, options, &training);
         status = qkv_comparison_agree(*out, status);

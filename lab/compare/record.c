@@ -1,8 +1,9 @@
-/* record: compare.json, which says what a comparison was asked for, so that the same command goes on with it and no other one
- * mixes its runs with it:
+/* record: compare.json, the options of a comparison. The same command continues the comparison; another one cannot
+ * mix its runs with it:
  *
- *   {"format": "qkv-compare", "version": 1, "preset": "nano-gpt", "spec": null, "set": […], "specs": […], "axis": ["kv=mha,mqa"],
- *    "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …], "variants": [{"name": …, "spec": {…}}]}
+ *   {"format": "qkv-compare", "version": 1, "preset": "nano-gpt", "spec": null, "set": […], "specs": […],
+ *    "axis": ["kv=mha,mqa"], "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …],
+ *    "variants": [{"name": …, "spec": {…}}]}
  *
  * It is written before the texts are joined, then with "texts": "not yet", and again when they are there. */
 #include <stdlib.h>
@@ -38,7 +39,8 @@ static void put_variants(struct qkv_json *json, const struct qkv_comparison *c) 
     qkv_json_end(json, ']');
 }
 
-/* `texts`: they are there; else a key says that they are not yet, which a record of before never has. */
+/* `texts`: they are there; else the key "texts" says that they are not. Records of earlier versions never have the
+ * key. */
 static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const struct qkv_compare_options *o,
                     bool texts) {
     qkv_json_begin(json, '{');
@@ -60,7 +62,7 @@ static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const
     qkv_json_end(json, '}');
 }
 
-/* A value for a message: a list's items one after the other. */
+/* Writes a value for a message: the items of a list one after the other. */
 static void record_describe(const json_t *value, char *text, size_t size) {
     size_t used = 0, i;
     json_t *item;
@@ -76,7 +78,8 @@ static void record_describe(const json_t *value, char *text, size_t size) {
     if (!text[0]) snprintf(text, size, "nothing");
 }
 
-/* The value of `option` in a list of training, of "steps=" in "steps=1000", and the list without it; 0: it has none. */
+/* Returns the value of `option` in a list of training options ("steps=" in "steps=1000"), and the list without it; 0
+ * if it has none. */
 static double record_length(const json_t *training, const char *option, json_t **others) {
     const size_t n = strlen(option);
     double length = 0;
@@ -93,7 +96,7 @@ static double record_length(const json_t *training, const char *option, json_t *
     return length;
 }
 
-/* Whether nothing is asked for but more steps, or more epochs. */
+/* Whether the only change is more steps, or more epochs. */
 static bool record_is_longer_by(const json_t *then, const json_t *now, const char *option) {
     json_t *others_then, *others_now;
     const double before = record_length(then, option, &others_then), here = record_length(now, option, &others_now);
@@ -103,7 +106,7 @@ static bool record_is_longer_by(const json_t *then, const json_t *now, const cha
     return longer;
 }
 
-/* Epochs stay epochs: nobody knows yet how many steps they are. */
+/* Epochs are compared as epochs: the number of steps is not yet known. */
 static bool record_is_longer(const json_t *then, const json_t *now) {
     json_t *others;
     const bool begun = record_length(then, "epochs=", &others) > 0;
@@ -111,7 +114,7 @@ static bool record_is_longer(const json_t *then, const json_t *now) {
     return record_is_longer_by(then, now, begun ? "epochs=" : "steps=");
 }
 
-/* The first thing that was asked for otherwise; *longer: it is more steps or epochs alone. */
+/* Refuses the first option that differs. *longer: the only change is more steps or epochs. */
 static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *then, const json_t *now, bool *longer) {
     const char *key;
     json_t *value;
@@ -139,7 +142,7 @@ static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *th
     return QKV_OK;
 }
 
-/* The first of some names that is there in the comparison's folder; NULL: none. */
+/* Returns the first of `names` that exists in the comparison's folder; NULL if none does. */
 static const char *record_find(const struct qkv_comparison *c, const char *const *names, size_t count) {
     const char *found = NULL;
     for (size_t i = 0; i < count && !found; i++) {
@@ -150,7 +153,7 @@ static const char *record_find(const struct qkv_comparison *c, const char *const
     return found;
 }
 
-/* Compares the record with what is asked for now. One whose texts were never made is no comparison that has begun. */
+/* Compares the record with the options. A record whose texts were never made is not a comparison that has begun. */
 static enum qkv_status check_record(struct qkv_comparison *c, const char *path, const json_t *now, bool *longer) {
     struct qkv_map map;
     *longer = false;
@@ -175,8 +178,8 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
     return status;
 }
 
-/* A folder that holds a run or a model is no place for others. Files of the names that a comparison writes are somebody else's
- * where no comparison has begun: they are replaced by force alone, each when there is a new one. */
+/* Refuses a folder with a run or a model of its own. If no comparison has begun there, files with the names that a
+ * comparison writes belong to somebody else: only `force` replaces them, each when its new version is ready. */
 static enum qkv_status check_free(struct qkv_comparison *c, bool force) {
     static const char *const runs[] = {QKV_TRAIN_FILE}, *const models[] = {QKV_WEIGHTS_FILE, QKV_CONFIG_FILE},
                              *const own[] = {QKV_COMPARISON_DATA, QKV_COMPARISON_VALID, QKV_COMPARISON_RESULTS,
@@ -213,7 +216,7 @@ static enum qkv_status record_write(struct qkv_comparison *c, const struct qkv_c
     return status;
 }
 
-/* What is asked for, as it would be read back. */
+/* Builds the record of the options, as it is read back. */
 static enum qkv_status record_now(struct qkv_comparison *c, const struct qkv_compare_options *options, const char *path,
                                   json_t **now) {
     struct qkv_json json = {.ctx = c->ctx, .style = QKV_JSON_SCRIPT};
@@ -229,7 +232,7 @@ static enum qkv_status record_now(struct qkv_comparison *c, const struct qkv_com
     return status;
 }
 
-/* Rank 0 makes the folder and the record, the others find it. */
+/* Rank 0 makes the folder and the record; the others find it. */
 static enum qkv_status record_open(struct qkv_comparison *c, const struct qkv_compare_options *options,
                                    const char *path, const json_t *now) {
     if (c->ranks.rank && !qkv_file_exists(path))

@@ -41,7 +41,7 @@ static enum qkv_status write_csv(const struct qkv_comparison *c, const char *pat
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- all files --------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_comparison_write(struct qkv_comparison *c) {
     QKV_CALL(c->ctx);

@@ -1,9 +1,9 @@
-/* results_json: what was measured as JSON; for the page with the curves of all runs:
+/* results_json: the results as JSON; with the curves of all runs for the page:
  *
  *   {"format": "qkv-comparison", "version": 1, "machine": …, "valid": …, "seeds": [1337], "prompt_tokens": 512,
  *    "cache_lengths": [64, …], "best": null, "fastest_prompt": null, "fastest_decode": [null, …],
- *    "variants": [{"name": "gqa:2", "folders": […], "failure": null, "parameters": …, "valid_losses": […], "valid_loss": …,
- *                  "deviation": null, "train_tokens_per_second": …, "prompt_tokens_per_second": …,
+ *    "variants": [{"name": "gqa:2", "folders": […], "failure": null, "parameters": …, "valid_losses": […],
+ *                  "valid_loss": …, "deviation": null, "train_tokens_per_second": …, "prompt_tokens_per_second": …,
  *                  "decode_tokens_per_second": […], "cache_bytes_per_token": …, "train_bytes": …, "run_bytes": …}]} */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 
 enum { POINTS = 400 };
 
-/* The step and the smoothed loss (qkv_run_smooth) of `points` points, each the last of the steps that it stands for. */
+/* Writes the step and the smoothed loss (qkv_run_smooth) of `points` points; a point is the last of the steps that
+ * it replaces. */
 static void put_training(struct qkv_json *json, const struct qkv_run *run, size_t points) {
     size_t count = qkv_run_steps(run);
     double *smooth = qkv_allocate(json->ctx, count, sizeof *smooth);
@@ -43,7 +44,7 @@ static void put_evaluations(struct qkv_json *json, const struct qkv_run *run, co
     qkv_json_end(json, ']');
 }
 
-/* "curves": for each seed the steps, the smoothed training loss, and the evaluations. */
+/* Writes "curves": for each seed the steps, the smoothed training loss, and the evaluations. */
 static void put_curves(struct qkv_json *json, const struct qkv_comparison *c, const struct qkv_variant_state *v) {
     qkv_json_key(json, "curves");
     qkv_json_begin(json, '[');
@@ -98,7 +99,7 @@ static void put_variant(struct qkv_json *json, const struct qkv_comparison *c, c
     qkv_json_end(json, '}');
 }
 
-/* The machine of the latest run, in words. */
+/* Writes the machine of the latest run, in words. */
 static void put_machine(struct qkv_json *json, const struct qkv_comparison *c) {
     const char *machine = NULL;
     struct qkv_run *run = NULL;

@@ -1,5 +1,5 @@
-/* share_runs: the runs of a comparison are divided among ranks, each of which trains its own as if it were alone: run number
- * seed × variants + variant is made by the rank that it is, modulo their number. What a rank finds out goes to all. */
+/* share_runs: divides the runs of a comparison among ranks. Run number seed × variants + variant belongs to the rank
+ * with this number modulo the ranks, which trains it as if it were alone. Results go to all ranks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { SENTENCE = 1024, NOTES = 8192 };
 void qkv_variant_fail(struct qkv_comparison *c, struct qkv_variant_state *v) {
     if (!v->failure) v->failure = qkv_copy_string(NULL, qkv_message(c->ctx));
     v->shown.failure = v->failure ? v->failure : "out of memory";
-    qkv_forgive(c->ctx); /* the others go on */
+    qkv_forgive(c->ctx); /* the other variants continue */
 }
 
 void qkv_comparison_set_ranks(struct qkv_comparison *c) {
@@ -41,7 +41,7 @@ static enum qkv_status share_gather(struct qkv_comparison *c, const void *own, s
     return status;
 }
 
-/* Runs of other kernels, or of another precision where that is auto, have other numbers: none may be compared with them. */
+/* Runs with other kernels, or with another precision if that is auto, have other numbers and cannot be compared. */
 enum qkv_status qkv_comparison_alike(struct qkv_comparison *c) {
     struct card {
         char isa[32], precision[8];
@@ -64,7 +64,7 @@ enum qkv_status qkv_comparison_alike(struct qkv_comparison *c) {
     return qkv_comparison_agree(c, status);
 }
 
-/* A variant that failed on some rank has failed on all, with the sentence of the first that says why. */
+/* A variant that failed on one rank fails on all, with the message of the first rank that has one. */
 static enum qkv_status share_failure(struct qkv_comparison *c, struct qkv_variant_state *v, char *all) {
     char own[SENTENCE] = "";
     if (v->lost) snprintf(own, sizeof own, "%s", v->shown.failure);
@@ -106,7 +106,7 @@ enum qkv_status qkv_comparison_share_losses(struct qkv_comparison *c) {
     return status;
 }
 
-/* A sentence that was not said before. */
+/* Tells each note once. */
 enum qkv_status qkv_comparison_note(struct qkv_comparison *c, const char *note, const struct qkv_compare_listener *l) {
     for (size_t i = 0; i < c->notes.count; i++)
         if (!strcmp(c->notes.items[i], note)) return QKV_OK;
@@ -114,7 +114,7 @@ enum qkv_status qkv_comparison_note(struct qkv_comparison *c, const char *note, 
     return qkv_texts_add(c->ctx, &c->notes, "%s", note);
 }
 
-/* Rank 0 tells the notes of the others' runs as well. */
+/* Rank 0 tells the notes of the other ranks, too. */
 enum qkv_status qkv_comparison_share_notes(struct qkv_comparison *c, const struct qkv_compare_listener *l) {
     if (c->ranks.ranks <= 1) return QKV_OK;
     char own[NOTES] = "", *all = qkv_allocate(c->ctx, (size_t)c->ranks.ranks, NOTES);

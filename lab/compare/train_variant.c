@@ -1,22 +1,22 @@
-/* train: the variants trained one after the other, with the first seed all of them, then with the next. Each is a run like any
- * other; what is begun is gone on with. */
+/* train: trains the variants one after the other, all with the first seed, then all with the next. Each is a run
+ * like any other; a run that has begun is resumed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/compare/compare_room.h"
 
-/* Whether the steps of a run were set from as many epochs as these options say. */
+/* Whether the steps of a run come from the number of epochs in these options. */
 static bool has_epochs(struct qkv_comparison *c, const char *folder, const struct qkv_train_options *options) {
     struct qkv_train_options recorded = {.epochs = -1};
     char *texts = NULL, *path = qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE);
     if (path && !qkv_train_defaults(c->ctx, NULL, &recorded))
-        qkv_train_read_options(c->ctx, path, &recorded, &texts); /* on failure it stays -1 */
+        qkv_train_read_options(c->ctx, path, &recorded, &texts); /* stays -1 on failure */
     qkv_free(texts);
     free(path);
     return recorded.epochs >= options->epochs;
 }
 
-/* Whether a run has made all of its steps: those that are asked for now, or, with patience, those that it wanted itself. */
+/* Whether a run has done all its steps: those of the options, or, with patience, those that it wanted itself. */
 static bool has_ended(struct qkv_comparison *c, const char *folder, const struct qkv_train_options *options) {
     struct qkv_run *run = NULL;
     char *model = qkv_join_path(c->ctx, folder, QKV_WEIGHTS_FILE), *log = qkv_join_path(c->ctx, folder, QKV_LOG_FILE);
@@ -46,7 +46,7 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
     return qkv_trainer_create(c->ctx, &v->shown.spec, options, folder, l->progress, l->user, trainer);
 }
 
-/* What a trainer has said by now, and no other one before. */
+/* Tells the new notes of a trainer. */
 static enum qkv_status train_variant_tell(struct qkv_comparison *c, const struct qkv_trainer *trainer,
                                           const struct qkv_compare_listener *l) {
     const char *note;

@@ -3,7 +3,7 @@
 
 #include "lab/compare/compare_room.h"
 
-/* "name=value", whose value the options refer to. */
+/* Sets "name=value"; the options refer to the text of the value. */
 static enum qkv_status set_option(struct qkv_context *ctx, struct qkv_train_options *options, const char *text) {
     const char *equals = strchr(text, '=');
     char name[64];
@@ -21,7 +21,7 @@ enum qkv_status qkv_comparison_options(struct qkv_comparison *c, struct qkv_trai
     return status;
 }
 
-/* One file in place of all that are named. */
+/* Replaces all files by one. */
 static void set_file(const char **files, const char *path) {
     for (size_t i = 0; i < QKV_FILES_MAX; i++) files[i] = i ? NULL : path;
 }
@@ -33,7 +33,8 @@ enum qkv_status qkv_variant_choices(struct qkv_comparison *c, const struct qkv_v
         status = set_option(c->ctx, options, v->training.items[i]);
     if (c->data) set_file(options->data_files, c->data);
     if (c->valid) set_file(options->valid_files, c->valid);
-    qkv_train_unset(options, "valid_fraction"); /* it says where the text is cut, which all share */
+    /* it sets where the text is cut; that is done already, for all variants */
+    qkv_train_unset(options, "valid_fraction");
     return status;
 }
 

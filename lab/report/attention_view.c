@@ -1,13 +1,13 @@
-/* look: a model run once over a text, and the weights of its attentions, some rows at a time. The text becomes the ids that the
- * model saw in training: a lone decoder's as they are, a classifier's between <s> and </s>, sources before </s>, targets behind
- * <s>. */
+/* look: a model that has run once over a text, and the weights of its attentions, some rows at a time. The text
+ * becomes the ids of training: the text of a decoder alone as it is, a classifier's between <s> and </s>, sources
+ * before </s>, targets after <s>. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/report/report_room.h"
 
-/* ---- the text as ids ---------------------------------------------------------------------------------------------------- */
+/* ---- the text as ids --------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_model(struct qkv_model *model) {
     const struct qkv_spec *spec = qkv_model_spec(model);
@@ -37,7 +37,7 @@ static enum qkv_status check_length(const struct qkv_attention_view *look, const
     return QKV_OK;
 }
 
-/* What an encoder reads: see where it learnt. */
+/* Reads the text of an encoder, marked as in training. */
 static enum qkv_status read_encoder(struct qkv_attention_view *look, const char *text, size_t size) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     struct qkv_look_side *s = &look->encoder;
@@ -52,7 +52,7 @@ static enum qkv_status read_encoder(struct qkv_attention_view *look, const char 
     return status ? status : check_length(look, s, pair ? "source" : "prompt", 0);
 }
 
-/* Keeps the ids of the best hypothesis behind a begin. */
+/* Stores the ids of the best hypothesis after the begin token. */
 static bool take_target(void *user, size_t source, const struct qkv_hypothesis *found, size_t count) {
     struct qkv_attention_view *look = user;
     (void)source;
@@ -89,11 +89,11 @@ static enum qkv_status read_decoder(struct qkv_attention_view *look, const struc
                                                               &s->ids, &s->count)
                               : QKV_OK;
     size_t most = (size_t)qkv_model_spec(look->model)->context;
-    if (!status && look->greedy && s->count > most) s->count = most; /* the last of a full context is read by nobody */
+    if (!status && look->greedy && s->count > most) s->count = most; /* the last token of a full context is no input */
     return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);
 }
 
-/* Ids as they are. */
+/* Uses ids as they are. */
 static enum qkv_status take_ids(struct qkv_attention_view *look, struct qkv_look_side *s, const int32_t *ids,
                                 size_t count, const char *what) {
     s->ids = qkv_allocate(look->ctx, count, sizeof *s->ids);
@@ -123,7 +123,7 @@ static enum qkv_status read_ids(struct qkv_attention_view *look, const struct qk
     return find_target(look);
 }
 
-/* What a position of numbers is called: a patch by its row and column, "class" before them; others by their number. */
+/* Names a position of numbers: a patch by its row and column, "class" before them; others by their number. */
 static void name_position(const struct qkv_input_spec *input, size_t t, char name[QKV_LOOK_NUMBER]) {
     const size_t columns = input->kind == QKV_INPUT_PATCHES ? (size_t)(input->width / input->patch) : 0;
     const size_t before = columns && input->class_token;
@@ -136,7 +136,7 @@ static void name_position(const struct qkv_input_spec *input, size_t t, char nam
         snprintf(name, QKV_LOOK_NUMBER, "%zu", t % 1000000);
 }
 
-/* A side of a batch: ids, or positions of numbers. */
+/* Sets one side of a batch: ids, or positions of numbers. */
 static enum qkv_status take_side(struct qkv_attention_view *look, bool encoder, const int32_t *ids, size_t count,
                                  const char *what) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
@@ -200,13 +200,14 @@ enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_
     return status;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status attention_view_run(struct qkv_attention_view *look, const int32_t *prefix) {
     struct qkv_batch batch = qkv_look_batch(look);
     struct qkv_pass_options o = {.B = 1, .T = batch.T, .source_T = batch.source_T, .weights = true};
     const int32_t prompt = (int32_t)batch.T;
-    batch.prefix = prefix ? prefix : qkv_model_spec(look->model)->prefix ? &prompt : NULL; /* the text is one */
+    /* the whole text is the prompt */
+    batch.prefix = prefix ? prefix : qkv_model_spec(look->model)->prefix ? &prompt : NULL;
     enum qkv_status status = qkv_pass_create(look->model, &o, &look->pass);
     return status ? status : qkv_pass_forward(look->pass, &batch);
 }
@@ -243,7 +244,7 @@ static enum qkv_status list_attentions(struct qkv_attention_view *look) {
     return QKV_OK;
 }
 
-/* ---- weights -------------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 bool qkv_attention_view_head(const struct qkv_attention_view *look, size_t i,
                              struct qkv_attention_view_head *attention) {
@@ -260,7 +261,7 @@ enum qkv_status qkv_look_weights(struct qkv_attention_view *look, size_t i, size
     const struct qkv_attention_view_head *a = &look->attentions[i];
     float *one = look->sum;
     enum qkv_status status = QKV_OK;
-    for (size_t done = 0; done < rows && !status;) { /* as many as there is scratch for */
+    for (size_t done = 0; done < rows && !status;) { /* as many rows at a time as the scratch holds */
         size_t some = rows - done < QKV_LOOK_ROWS ? rows - done : QKV_LOOK_ROWS, n = some * a->keys;
         float *to = out + done * a->keys;
         memset(to, 0, n * sizeof *to);
@@ -330,7 +331,7 @@ enum qkv_status qkv_look_head(const struct qkv_attention_view *look, size_t i, s
     return QKV_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------- */
+/* ---- making a view ----------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_look_create(struct qkv_model *model, const struct qkv_look_options *options,
                                 struct qkv_attention_view **out) {

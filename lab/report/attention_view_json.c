@@ -35,7 +35,7 @@ enum qkv_status qkv_look_check(const struct qkv_attention_view *look, const stru
     return QKV_OK;
 }
 
-/* The text of a token for people: a piece of a character is written as its bytes, "\xe2". */
+/* Writes the text of a token for people: a piece of a character as its bytes, "\xe2". */
 static void put_token(const struct qkv_attention_view *look, struct qkv_json *json, bool encoder, size_t t) {
     size_t size;
     const char *text = qkv_look_token(look, encoder, t, &size);
@@ -55,8 +55,9 @@ static void put_token(const struct qkv_attention_view *look, struct qkv_json *js
     qkv_json_string(json, bytes, used);
 }
 
-/* "image": {"width": …, "height": …, "patch": …, "channels": 1 or 3, "bytes": […]}, row by row, of patches: the smallest number is 0 and the
- * largest 255. Of more channels, and of two, the first. */
+/* Writes "image": {"width": …, "height": …, "patch": …, "channels": 1 or 3, "bytes": […]} for patches, row by row;
+ * the smallest number becomes 0 and the largest 255. An image of two channels, or of more than three, shows the
+ * first. */
 static void put_image(const struct qkv_attention_view *look, struct qkv_json *json, bool encoder) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
     const struct qkv_input_spec *in = encoder ? &spec->encoder.embed.input : &spec->decoder.embed.input;

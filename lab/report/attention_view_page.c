@@ -1,12 +1,13 @@
-/* look_page: the data of the attention page. A weight w is kept as the byte round(255·sqrt(w)): small weights keep their
- * proportions, and 0 is below 4·10⁻⁶.
+/* look_page: the data of the attention page. A weight w is stored as the byte round(255·sqrt(w)): small weights keep
+ * their proportions, and 0 means less than 4·10⁻⁶.
  *
- * A head is stored as base64 of
- *   "all":  for every query a row of bytes, up to the last key that any weight is kept of in this attention's row t: causal rows have
- *           t + 1, others all keys;
- *   "most": for every query a row of the largest weights, at most `kept` (of texts of more than 100 tokens 24): a byte with their
- *           number n; the sum of all others as such a byte; and n times the distance from the key before (of the first one the key) as
- *           LEB128, and the weight's byte; keys rise. Weights whose byte is 0 are among the others. */
+ * A head is stored as base64 in one of two forms:
+ * - "all": for each query a row of bytes, one for each key that it may see: row t of a causal attention has t + 1
+ *   keys, other rows have all keys;
+ * - "most": for each query a row of its largest weights, at most `kept` (24 for texts of more than 100 tokens): one
+ *   byte with their number n; one byte with the sum of all other weights; then n times the distance from the key
+ *   before (for the first one the key itself) as LEB128, and the byte of the weight. Keys rise. Weights whose byte
+ *   is 0 count among the others. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "lab/report/report_room.h"
 
 enum { DENSE_TOKENS = 100, DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MOST_KEPT = 24 };
-enum { ROW_HEAD = 2, ENTRY = 3, LONGEST_ENTRY = 4 }; /* bytes; an entry has 3 where keys are near */
+enum { ROW_HEAD = 2, ENTRY = 3, LONGEST_ENTRY = 4 }; /* bytes; an entry has 3 if keys are near */
 
 struct picture {
     struct qkv_attention_view *look;
@@ -38,7 +39,7 @@ static bool is_causal(const struct qkv_attention_view *look, const struct qkv_at
     return qkv_stack_layer(a->kind == QKV_LOOK_DECODER ? &spec->decoder : &spec->encoder, a->layer)->attention.causal;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static bool take_dense(void *user, size_t first, size_t rows, const float *weights) {
     struct picture *p = user;
@@ -49,13 +50,14 @@ static bool take_dense(void *user, size_t first, size_t rows, const float *weigh
     return true;
 }
 
-/* The largest weights of a row so far, as a heap whose root is the smallest of them. */
+/* The largest weights of a row so far: a heap whose root is the smallest of them. */
 struct kept {
     float weight;
     uint16_t key;
 };
 
-static bool is_less(const struct kept *a, const struct kept *b) { /* of equal weights the first key is the larger */
+/* of two equal weights, the first key is the larger */
+static bool is_less(const struct kept *a, const struct kept *b) {
     return a->weight < b->weight || (!(b->weight < a->weight) && a->key > b->key);
 }
 
@@ -74,7 +76,7 @@ static int key_first(const void *a, const void *b) {
     return (x->key > y->key) - (x->key < y->key);
 }
 
-/* One row as the head of this file says, of the `count` entries of `heap`, whose order is lost. */
+/* Writes one row in the form "most" from the `count` entries of `heap`, which it reorders. */
 static void put_row(struct picture *p, struct kept *heap, size_t count, double rest) {
     unsigned char *number = &p->head[p->used++], *others = &p->head[p->used++];
     size_t before = 0;
@@ -121,9 +123,9 @@ static bool take_largest(void *user, size_t first, size_t rows, const float *wei
     return true;
 }
 
-/* ---- how much is kept -------------------------------------------------------------------------------------------------------- */
+/* ---- how many weights a row has ---------------------------------------------------------------------------------- */
 
-/* All weights of short texts; of others the largest of each row, as many as the file has room for. */
+/* Short texts get all weights; for others each row gets its largest ones, as many as the file has room for. */
 static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
     double all = 0, rows = 0;
     size_t largest = 1, queries = 0, keys = 0;
@@ -151,7 +153,7 @@ static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
     return QKV_OK;
 }
 
-/* ---- the data ------------------------------------------------------------------------------------------------------------- */
+/* ---- the data ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status put_heads(struct picture *p, size_t i) {
     const struct qkv_attention_view_head *a = &p->look->attentions[i];

@@ -1,4 +1,4 @@
-/* csv: tables as comma-separated values (RFC 4180), whatever stands in their fields. */
+/* csv: tables as comma-separated values (RFC 4180); fields may hold any text. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

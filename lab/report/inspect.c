@@ -1,13 +1,14 @@
-/* inspect: a model run once over a text with somebody listening: what the numbers are like after every block and sublayer, and
- * how large the gradients of each are. In post-norm transformers those of the last blocks are the largest at the start of training,
- * in pre-norm ones they are about alike (Xiong et al. 2020, "On layer normalization in the transformer architecture"). */
+/* inspect: a model that has run once over a text, with a hook: statistics of the activations after every block and
+ * sublayer, and norms of the gradients. At the start of training, the gradients of the last blocks are the largest
+ * in post-norm transformers, and those of all blocks are about equal in pre-norm ones (Xiong et al. 2020, "On layer
+ * normalization in the transformer architecture"). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/report/inspect.h"
 
-/* ---- statistics ----------------------------------------------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
     struct qkv_statistics s = {.count = count, .mean = NAN, .deviation = NAN, .least = NAN, .most = NAN};
@@ -32,7 +33,7 @@ struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
     return s;
 }
 
-/* Rows of the experts of a layer. */
+/* Stores the rows of each expert of a layer. */
 static void inspect_take_experts(struct qkv_inspection *in, const struct qkv_hook_point *point) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
     const struct qkv_stack_spec *stack = point->encoder ? &spec->encoder : &spec->decoder;
@@ -71,7 +72,7 @@ static void inspect_listen(void *user, const struct qkv_hook_point *point) {
                                  .gradient = NAN};
 }
 
-/* ---- what is to be predicted ------------------------------------------------------------------------------------------------ */
+/* ---- targets ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status refuse_target(struct qkv_inspection *in) {
     return qkv_fail(in->look.ctx, QKV_ARGUMENT,
@@ -79,7 +80,7 @@ static enum qkv_status refuse_target(struct qkv_inspection *in) {
                     "out");
 }
 
-/* A text's tokens predict the next ones; targets of pairs end with their end. */
+/* The tokens of a text predict the next ones; targets of pairs end with their end token. */
 static enum qkv_status aim_next(struct qkv_inspection *in, const struct qkv_look_side *side, int32_t last) {
     const bool prefix = in->prefix && *in->prefix > 0, prompts = qkv_model_spec(in->look.model)->prefix;
     for (size_t t = prefix ? (size_t)*in->prefix - 1 : 0; t + 1 < side->count; t++) in->targets[t] = side->ids[t + 1];
@@ -93,7 +94,7 @@ static enum qkv_status aim_next(struct qkv_inspection *in, const struct qkv_look
     return QKV_OK;
 }
 
-/* The tokens under the masks, or, without a text that knows them, all others. */
+/* Predicts the tokens under the masks; without the text that has them, all other tokens. */
 static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     const struct qkv_look_side *side = &in->look.encoder;
     struct qkv_context *ctx = in->look.ctx;
@@ -124,7 +125,7 @@ static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_in
     return status;
 }
 
-/* The class that the text is given, or that the model finds likeliest. */
+/* Predicts the class of the target, or the one that the model finds likeliest. */
 static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_inspect_options *o) {
     struct qkv_model *model = in->look.model;
     size_t classes = (size_t)qkv_model_spec(model)->head.classes, best = classes;
@@ -156,7 +157,7 @@ static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_ins
     return status;
 }
 
-/* The targets of an example. */
+/* Predicts the targets of an example. */
 static enum qkv_status aim_given(struct qkv_inspection *in, const int32_t *targets, size_t count) {
     const bool one = qkv_model_spec(in->look.model)->head.kind == QKV_HEAD_CLASSIFY;
     memcpy(in->targets, targets, (one ? 1 : count) * sizeof *targets);
@@ -191,16 +192,17 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
         snprintf(in->about, sizeof in->about, "nothing: the example has no targets");
         return aimed ? refuse_target(in) : QKV_OK;
     }
-    if (pair && (o->ids || o->batch)) return aim_next(in, side, QKV_IGNORE); /* whoever gives ids gives the end too */
+    /* given ids have their end token already */
+    if (pair && (o->ids || o->batch)) return aim_next(in, side, QKV_IGNORE);
     if (pair) return aim_next(in, side, (int32_t)qkv_tokenizer_role(in->look.decoder.tokenizer, QKV_TOKEN_ROLE_END));
     if (qkv_stack_find_causal(stack, false)) return aim_masked(in, o);
     return aimed ? refuse_target(in) : aim_next(in, side, QKV_IGNORE);
 }
 
-/* ---- gradients -------------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* The norm of the gradients of all weights whose name begins so; NaN where there are none, as of an encoder that has the decoder's
- * embedding. Layers that share weights have one gradient. */
+/* The norm of the gradients of all weights whose name begins with `begin`; NaN if there are none, as for an encoder
+ * that shares the decoder's embedding. Layers that share weights have one gradient. */
 static double gradient_of(struct qkv_model *model, const char *begin) {
     double sum = 0;
     bool found = false;
@@ -239,9 +241,9 @@ static void take_gradients(struct qkv_inspection *in) {
     }
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------------------------- */
+/* ---- making an inspection ---------------------------------------------------------------------------------------- */
 
-/* Layers of a stack with experts, and all their experts. */
+/* Counts the layers of a stack with experts, and all their experts. */
 static void count_experts(const struct qkv_stack_spec *stack, size_t *layers, size_t *experts) {
     for (int i = 0; i < stack->layers; i++) {
         const struct qkv_experts_spec *of = &stack->kinds[stack->kind_of[i]].ffn.experts;

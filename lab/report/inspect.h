@@ -1,18 +1,18 @@
-/* inspect.h: an inspection: made by inspect.c, written by inspect_page.c. */
+/* inspect.h: an inspection; inspect.c makes it, inspect_page.c writes it. */
 #ifndef QKV_INSPECT_H
 #define QKV_INSPECT_H
 
 #include "lab/report/report_room.h"
 
 struct qkv_inspection {
-    struct qkv_attention_view look; /* what was read; no pass */
-    int32_t *targets;               /* of the decoder, or of the lone encoder */
+    struct qkv_attention_view look; /* what was read; its pass is not used */
+    int32_t *targets;               /* of the decoder, or of the only encoder */
     struct qkv_inspect_row *rows;
     size_t count, capacity, counted;
     struct qkv_inspect_experts *experts; /* of layers with experts */
     float *loads;                        /* their rows */
     size_t experts_count, experts_capacity, loads_count;
-    const int32_t *prefix; /* while it runs: of the options */
+    const int32_t *prefix; /* of the options, during the pass */
     double loss, norm;
     char about[160];
 };

@@ -1,12 +1,16 @@
-/* inspect_page: inspections as JSON, for programs and for a page, which calls models by what their folders differ in:
+/* inspect_page: inspections as JSON, for programs and for a page, which names models by the part in which their
+ * folders differ:
  *
  *   {"format": "qkv-inspection", "version": 1,
  *    "models": [{"name": …, "loss": …, "targets": 18, "about": …, "gradient_norm": …, "decoder_ids": […],
- *                "rows": [{"stack": "decoder", "layer": 0, "what": "attention", "count": …, "mean": …, "deviation": …,
+ *                "rows": [{"stack": "decoder", "layer": 0, "what": "attention", "count": …, "mean": …, "deviation":
+ *                …,
  *                          "min": …, "max": …, "not_finite": 0, "gradient_norm": …}],
- *                "experts": [{"stack": "decoder", "layer": 0, "top_k": 2, "load": 1.5, "unused": 0, "rows": [12, 9, …]}]}]}
+ *                "experts": [{"stack": "decoder", "layer": 0, "top_k": 2, "load": 1.5, "unused": 0,
+ *                             "rows": [12, 9, …]}]}]}
  *
- * "experts" only of models that have some: rows that went through each, those of the busiest over the mean, and how many had none. */
+ * "experts": only for models that have some: the rows of each expert, the busiest one's over the mean, and the
+ * number of experts without a row. */
 #include <string.h>
 
 #include "lab/report/inspect.h"

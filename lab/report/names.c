@@ -1,11 +1,11 @@
-/* names: what folders side by side are called: by what they differ in. */
+/* names: names for folders that are shown side by side: the part in which their paths differ. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/report/report_room.h"
 
 struct names {
-    char **paths; /* whole */
+    char **paths; /* the whole paths */
     size_t count;
 };
 
@@ -22,8 +22,8 @@ static size_t names_shortest(const struct names *n) {
     return shortest;
 }
 
-/* The length of the longest common beginning that ends behind a separator and leaves a name of each; no name begins in the middle
- * of a path's part with a digit, as "run-1" and "run-2" say more than "1" and "2". */
+/* The length of the longest common beginning that ends at a separator and leaves a name for each path. No name
+ * begins inside a part of a path with a digit: "run-1" and "run-2" say more than "1" and "2". */
 static size_t common_beginning(const struct names *n) {
     size_t shortest = names_shortest(n), common = 0, best = 0;
     while (common + 1 < shortest) {
@@ -38,7 +38,7 @@ static size_t common_beginning(const struct names *n) {
     return best;
 }
 
-/* The length of the longest common end that begins with a separator and leaves a name of each behind `beginning`. */
+/* The length of the longest common end that begins at a separator and leaves a name for each path after `beginning`. */
 static size_t common_end(const struct names *n, size_t beginning) {
     size_t room = names_shortest(n) - beginning, best = 0;
     for (size_t common = 1; common < room; common++) {
@@ -50,7 +50,7 @@ static size_t common_end(const struct names *n, size_t beginning) {
     return best;
 }
 
-/* The whole path, without slashes at its end; as it was given where there is no such file. */
+/* Returns the whole path without slashes at its end; the path as given if there is no such file. */
 static char *whole_path(struct qkv_context *ctx, const char *folder) {
     char *real = realpath(folder, NULL);
     const char *path = real ? real : folder;

@@ -1,6 +1,6 @@
-/* page: a self-contained HTML file. The assets stand in it as they are; the data is JSON in an element that is no program; what
- * is shown is made of it as text nodes, never as HTML. The policy allows this file's own two programs and style, named by a
- * nonce, and no connection to anything. */
+/* page: a self-contained HTML file. The assets are in it unchanged; the data is JSON in an element that is not a
+ * program. Scripts turn it into text nodes, never into HTML. The policy allows this file's own two scripts and its
+ * style, named by a nonce, and no connection. */
 #include <string.h>
 
 #include "lab/report/report_room.h"
@@ -15,7 +15,7 @@ static enum qkv_status page_put(struct qkv_replace *file, const char *text) {
     return qkv_replace_write(file, text, strlen(text));
 }
 
-/* Text of the page: what has a meaning in HTML is spelled out, what is no UTF-8 becomes U+FFFD. */
+/* Writes a text of the page: escapes what HTML would interpret; bytes that are no UTF-8 become U+FFFD. */
 static enum qkv_status put_text(struct qkv_replace *file, const char *text) {
     enum qkv_status status = QKV_OK;
     size_t size = strlen(text);
@@ -32,7 +32,7 @@ static enum qkv_status put_text(struct qkv_replace *file, const char *text) {
     return status;
 }
 
-/* FNV-1a of the data, twice: the same page has the same bytes, and a text inside cannot know it. */
+/* FNV-1a of the data, twice: equal pages have equal bytes, and a text on the page cannot predict the nonce. */
 static void make_nonce(char nonce[33], const struct qkv_page *page) {
     uint64_t a = UINT64_C(0xcbf29ce484222325), b = ~a;
     for (size_t i = 0; i < page->data_size; i++) {

@@ -1,5 +1,5 @@
-/* run: what the folder of a training run says: log.jsonl, train.json, config.json, machine.jsonl, samples.jsonl. All of it may be
- * missing but the log, and all of it may be damaged or in the middle of being written: what cannot be understood is passed over. */
+/* run: reads the folder of a training run: log.jsonl, train.json, config.json, machine.jsonl, samples.jsonl. All
+ * files except the log may be missing. Any file may be damaged or half written: unreadable parts are skipped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,9 +14,10 @@
 
 enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* A file of the folder, read and not mapped, as whoever trains may cut it meanwhile; NULL where there is none. */
+/* Opens a file of the folder for reading, not mapped, because the training may truncate it meanwhile; NULL if there
+ * is none. */
 static enum qkv_status open_file(struct qkv_run *run, const char *name, FILE **file) {
     struct stat info;
     char *path = qkv_join_path(run->ctx, run->folder, name);
@@ -33,8 +34,8 @@ static enum qkv_status open_file(struct qkv_run *run, const char *name, FILE **f
     return status;
 }
 
-/* Whole lines of a file, one after the other, each as JSON; `take` gets NULL for what is none, or too long. A last line
- * without an end is being written, or was cut off. */
+/* Reads the whole lines of a file, each as JSON; `take` gets NULL for a line that is too long or no JSON. A last
+ * line without a line end is still being written, or was cut off. */
 typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
 
 static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
@@ -49,7 +50,7 @@ static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_li
             size++;
             continue;
         }
-        json_t *line; /* without a context: what cannot be understood is passed over */
+        json_t *line; /* without a context: unreadable lines are skipped */
         qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = LINE_MOST},
                       &line);
         status = take(run, line);
@@ -73,8 +74,8 @@ static int64_t step_of(const json_t *line) {
     return json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 0;
 }
 
-/* A number a layer of a step's loads of experts. The first list says how many layers there are; behind a step that has no such list, or
- * one of another length, they are passed over. */
+/* Takes a step's loads of experts, one number for each layer. The first list sets the number of layers; after a step
+ * without a list, or with one of another length, loads are skipped. */
 static enum qkv_status take_loads(struct qkv_run *run, const json_t *list) {
     const size_t n = json_array_size(list);
     if (!run->load_layers && n && n <= 2 * QKV_LAYERS_MAX) run->load_layers = n, run->load_first = run->count;
@@ -115,14 +116,14 @@ static enum qkv_status take_step(struct qkv_run *run, const json_t *line) {
     return QKV_OK;
 }
 
-/* Where training went back to a checkpoint, what it wrote after it before is forgotten. */
+/* A run that was resumed from a checkpoint writes later samples again: the earlier ones are dropped. */
 static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
     int64_t step = step_of(line);
     const json_t *text = json_object_get(line, "text");
     if (!step || !json_is_string(text)) return QKV_OK;
     while (run->sample_count && run->samples[run->sample_count - 1].step >= step)
         free(run->samples[--run->sample_count].text);
-    if (run->sample_count == SAMPLES_MOST) { /* the latest are kept */
+    if (run->sample_count == SAMPLES_MOST) { /* drops the oldest */
         free(run->samples[0].text);
         memmove(run->samples, run->samples + 1, --run->sample_count * sizeof *run->samples);
     }
@@ -142,7 +143,7 @@ static enum qkv_status take_machine(struct qkv_run *run, const json_t *line) {
     return QKV_OK;
 }
 
-/* ---- small files -------------------------------------------------------------------------------------------------------------- */
+/* ---- small files ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_object(struct qkv_run *run, const char *name, json_t **out) {
     FILE *file;
@@ -182,7 +183,7 @@ static enum qkv_status read_options(struct qkv_run *run) {
     return run->metric ? QKV_OK : QKV_MEMORY;
 }
 
-/* The numbers of the model that config.json describes; nothing of that size is allocated. */
+/* Counts the parameters of the model that config.json describes, without allocating them. */
 static void count_parameters(struct qkv_run *run) {
     struct qkv_spec spec;
     struct qkv_model *model = NULL;
@@ -193,7 +194,7 @@ static void count_parameters(struct qkv_run *run) {
     if (model) run->encoder_layers = (size_t)spec.encoder.layers;
     qkv_model_free(model);
     free(path);
-    qkv_forgive(run->ctx); /* without them, a run can be reported all the same */
+    qkv_forgive(run->ctx); /* a run can be reported without them */
 }
 
 static enum qkv_status describe_machine(struct qkv_run *run) {
@@ -210,7 +211,7 @@ static enum qkv_status describe_machine(struct qkv_run *run) {
     return status;
 }
 
-/* The last part of the folder's name, whatever way it is written. */
+/* Sets the name to the last part of the folder's real path. */
 static enum qkv_status find_name(struct qkv_run *run) {
     char *path = realpath(run->folder, NULL);
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -219,7 +220,7 @@ static enum qkv_status find_name(struct qkv_run *run) {
     return run->name ? QKV_OK : QKV_MEMORY;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------------ */
+/* ---- reading a run ----------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_folder(struct qkv_run *run) {
     char *log = qkv_join_path(run->ctx, run->folder, QKV_LOG_FILE);
@@ -237,7 +238,7 @@ static enum qkv_status read_run(struct qkv_run *run) {
     enum qkv_status status = run->machines ? check_folder(run) : QKV_MEMORY;
     if (!status) status = find_name(run);
     if (!status) status = read_options(run);
-    /* Before the log: what has ended by now has written all of it. */
+    /* before the log: a run that has ended by now has written its whole log */
     if (!status) status = qkv_run_condition_read(run->ctx, run->folder, &run->condition);
     if (!status) status = read_lines(run, QKV_LOG_FILE, take_step);
     if (!status) status = read_lines(run, QKV_SAMPLES_FILE, take_sample);

@@ -1,8 +1,9 @@
 /* run_events: the steps of runs as event files of TensorBoard.
  *
- * A file is a sequence of records (TFRecord): the length in 8 bytes, a checksum of those, the data, a checksum of the data, numbers
- * with their lowest byte first. A checksum is CRC-32C (Castagnoli; RFC 3720, appendix B.4), rotated and shifted by a constant. The
- * data are messages Event in the wire format of protocol buffers: tensorflow/core/util/event.proto and framework/summary.proto. */
+ * A file is a sequence of records (TFRecord): the length in 8 bytes, a checksum of the length, the data, a checksum
+ * of the data; numbers are little-endian. A checksum is CRC-32C (Castagnoli; RFC 3720, appendix B.4), rotated and
+ * shifted by a constant. The data are messages Event in the wire format of protocol buffers:
+ * tensorflow/core/util/event.proto and framework/summary.proto. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #define EVENTS_FILE "events.out.tfevents.0.qkv" /* readers look for "tfevents" */
 
-/* ---- records -------------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 uint32_t qkv_crc32c(const void *data, size_t size) {
     const unsigned char *bytes = data;
@@ -31,7 +32,7 @@ static uint32_t events_checksum(const void *data, size_t size) {
 struct events {
     struct qkv_context *ctx;
     struct qkv_buffer file, event, summary,
-        value; /* the file so far; the messages being written, one within the other */
+        value; /* the file so far; the messages in progress, each inside the one before */
     enum qkv_status status;
 };
 
@@ -39,7 +40,7 @@ static void events_append(struct events *e, struct qkv_buffer *to, const void *d
     if (!e->status) e->status = qkv_buffer_append(e->ctx, to, data, size);
 }
 
-/* So many bytes of a number, the lowest first. */
+/* Appends the low `bytes` bytes of a number, little-endian. */
 static void events_fixed(struct events *e, struct qkv_buffer *to, uint64_t x, size_t bytes) {
     unsigned char text[8];
     for (size_t i = 0; i < bytes; i++) text[i] = (unsigned char)(x >> 8 * i);
@@ -55,7 +56,7 @@ static void events_record(struct events *e) {
     events_fixed(e, &e->file, events_checksum(e->event.data, e->event.size), 4);
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
@@ -74,7 +75,7 @@ static void events_bytes(struct events *e, struct qkv_buffer *to, unsigned field
     events_append(e, to, data, size);
 }
 
-/* An event's time (seconds since 1970) and step. */
+/* Begins an event with its time (seconds since 1970) and step. */
 static void events_begin(struct events *e, double time, int64_t step) {
     uint64_t bits;
     memcpy(&bits, &time, sizeof bits);
@@ -86,7 +87,7 @@ static void events_begin(struct events *e, double time, int64_t step) {
     events_varint(e, &e->event, (uint64_t)step);
 }
 
-/* A scalar of the event's summary; none where it is no number. */
+/* Appends a scalar to the event's summary; nothing if it is not finite. */
 static void events_scalar(struct events *e, const char *tag, double x) {
     const float single = (float)x;
     uint32_t bits;
@@ -104,9 +105,9 @@ static void events_end(struct events *e) {
     events_record(e);
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------ */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-/* When the run was begun, or gone on with after `step` steps: seconds since 1970; 0: not known. */
+/* Returns when the run began, or was resumed after `step` steps: seconds since 1970; 0: unknown. */
 static double events_began(const struct qkv_run *run, size_t machine, int64_t *step) {
     const json_t *line = json_array_get(run->machines, machine);
     const char *text = json_string_value(json_object_get(line, "time"));
@@ -115,7 +116,7 @@ static double events_began(const struct qkv_run *run, size_t machine, int64_t *s
     return text && qkv_utc_parse(text, &seconds) ? (double)seconds : 0;
 }
 
-/* The log counts the seconds of training; the clock went on between the times that it was gone on with. */
+/* The log counts seconds of training. Each time that the run was resumed, the clock starts anew at its date. */
 static void events_steps(struct events *e, const struct qkv_run *run, const char *metric) {
     int64_t first = 0;
     size_t machine = 0;
@@ -154,7 +155,7 @@ static enum qkv_status events_print(struct events *e, const struct qkv_run *run)
     return e->status;
 }
 
-/* FOLDER/RUN, where a path in place of a name has no slashes. */
+/* Returns FOLDER/RUN; a label that is a path loses its slashes. */
 static char *events_folder(struct qkv_context *ctx, const char *folder, const char *label) {
     while (!strncmp(label, "./", 2) || *label == '/') label += *label == '/' ? 1 : 2;
     char *name = qkv_copy_string(ctx, *label ? label : "run"), *path = NULL;

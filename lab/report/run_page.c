@@ -1,5 +1,5 @@
-/* run_page: runs side by side as the data of a page. Curves are columns of numbers; of a long run each point stands for
- * some steps: their mean, with the lowest and highest loss beside it. */
+/* run_page: runs side by side as the data of a page. Curves are columns of numbers. In a long run, a point replaces
+ * several steps: their mean, and their lowest and highest loss. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { POINTS = 1500, SAMPLES = 100, SAMPLE_BYTES = 20000 };
 
-/* The number of a step that a column is made of. */
+/* A column: which number of a step it holds. */
 struct column {
     const char *name;
     size_t offset;
@@ -26,7 +26,7 @@ static double run_page_at(const struct qkv_run_step *step, size_t offset) {
     return x;
 }
 
-/* Where the steps of point p begin. */
+/* The first step of point p. */
 static size_t begin_of(const struct qkv_run *run, size_t p, size_t points) {
     return (size_t)((double)run->count * (double)p / (double)points);
 }
@@ -56,7 +56,7 @@ static void put_column(struct qkv_json *json, const struct qkv_run *run, size_t 
     qkv_json_end(json, ']');
 }
 
-/* The loads of a layer's experts: {"name": "decoder 0", "load": […]}, where it has any. */
+/* Writes the loads of a layer's experts, {"name": "decoder 0", "load": […]}, if it has any. */
 static void put_layer_loads(struct qkv_json *json, const struct qkv_run *run, size_t points, size_t layer) {
     const bool encoder = layer < run->encoder_layers;
     char name[48];
@@ -138,7 +138,7 @@ static void put_curves(struct qkv_json *json, const struct qkv_run *run) {
     qkv_json_end(json, '}');
 }
 
-/* Steps with an evaluation, every one unless there are very many. */
+/* Writes the steps with an evaluation: all, unless there are very many. */
 static void put_evaluations(struct qkv_json *json, const struct qkv_run *run) {
     size_t all = 0, seen = 0;
     for (size_t i = 0; i < run->count; i++) all += isnan(run->steps[i].valid_loss) ? 0 : 1;
@@ -172,7 +172,7 @@ static void put_samples(struct qkv_json *json, const struct qkv_run *run) {
     qkv_json_end(json, ']');
 }
 
-/* Foreign JSON, written again so that nothing in it can end its element; jansson bounds its depth. */
+/* Writes JSON of other programs anew, so that nothing in it can end its element; jansson bounds its depth. */
 static void put_value(struct qkv_json *json, const json_t *value) {
     const char *key;
     json_t *member;

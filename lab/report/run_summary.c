@@ -1,11 +1,11 @@
-/* run_summary: what a run's log comes to: its latest and best numbers, which the terminal and the page show alike, and the line
- * that is drawn through its losses. */
+/* run_summary: the latest and best numbers of a run's log, for the terminal and the page, and the smoothed line of
+ * its losses. */
 #include <math.h>
 #include <string.h>
 
 #include "lab/report/run.h"
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------------ */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static double judged(const struct qkv_run *run, const struct qkv_run_step *step) {
     return run->metric ? step->metric : step->valid_loss;
@@ -67,13 +67,13 @@ const char *qkv_run_unit(const struct qkv_run *run) {
     return task && !strcmp(task, "mlm") ? "masked token" : "token";
 }
 
-/* ---- the line through the losses ---------------------------------------------------------------------------------------------------- */
+/* ---- the smoothed losses ----------------------------------------------------------------------------------------- */
 
 void qkv_run_smooth(const struct qkv_run *run, double *out) {
     double read = 0, before = 0, tokens = 1, sum = 0, weight = 0;
     for (size_t i = 0; i < run->count; i++) {
         const struct qkv_run_step *step = &run->steps[i];
-        if (step->tokens > before) { /* else as many as the step before: a log without them counts steps */
+        if (step->tokens > before) { /* else as many as in the step before; a log without tokens counts steps */
             tokens = step->tokens - before;
             before = step->tokens;
         }
