@@ -48,6 +48,7 @@
 #include "qkv/output.h"    /* files that a program writes for its user */
 #include "qkv/tokenizer.h" /* text to ids and back */
 #include "qkv/spec.h"      /* a transformer as data */
+#include "qkv/keys.h"      /* the keys of a spec in words */
 #include "qkv/model.h"     /* weights, costs */
 #include "qkv/published.h" /* published models of others */
 #include "qkv/pass.h"      /* forward and backward over a batch */

@@ -29,35 +29,40 @@ extern "C" {
     QKV_ATTENTION_POSITION_LIST(X)
 /* The layouts of sinusoids of C channels: the places of sines and cosines, and the spacing of angles. */
 #define QKV_SINUSOID_LIST(X)                                                                                           \
-    X(INTERLEAVED, "interleaved", "channel 2j the sine, 2j + 1 the cosine of t / 10000^(2j/C) (Vaswani et al. 2017)")  \
+    X(INTERLEAVED, "interleaved",                                                                                      \
+      "channel 2j is the sine, channel 2j + 1 the cosine of t / 10000^(2j/C) (Vaswani et al. 2017)")                   \
     X(HALVES, "halves", "all sines, then all cosines of t / 10000^(2j/C) (Marian)")                                    \
     X(SPACED, "spaced", "all sines, then all cosines of t / 10000^(j/(C/2 - 1)) (M2M100, Whisper)")
 #define QKV_PROJECT_LIST(X)                                                                                            \
-    X(END, "end", "the whole embedding is narrow and projected at its end (ALBERT, ELECTRA)")                          \
-    X(TOKEN, "token", "only tokens are narrow, and projected before a position is added (OPT-350m)")
+    X(END, "end", "at the end, after norm and dropout: the whole embedding is narrow (ALBERT, ELECTRA)")               \
+    X(TOKEN, "token", "before a position is added: only the token embedding is narrow (OPT-350m)")
 /* X(name, text, help): the inputs of a stack. */
 #define QKV_INPUT_LIST(X)                                                                                              \
     X(TOKENS, "tokens", "ids of tokens, each a row of an embedding")                                                   \
-    X(PATCHES, "patches", "images cut into patches, behind a class token (ViT, Dosovitskiy et al. 2021)")              \
-    X(FRAMES, "frames", "frames through two convolutions with GELU (Whisper, Radford et al. 2022)")                    \
-    X(VECTORS, "vectors", "vectors of any width, projected")
+    X(PATCHES, "patches", "images that are cut into patches (ViT; Dosovitskiy et al. 2021)")                           \
+    X(FRAMES, "frames", "frames of sound, read by two convolutions with GELU (Whisper; Radford et al. 2022)")          \
+    X(VECTORS, "vectors", "vectors of any width, which are projected to d_model")
 /* The slopes of alibi; learned slopes start from them. */
 #define QKV_ALIBI_LIST(X)                                                                                              \
-    X(PRESS, "press", "of a power of two of heads, then those between them (the paper, BLOOM)")                        \
-    X(MPT, "mpt", "2^(-max*k/H) of the next power of two, every second one first (MPT)")                               \
-    X(FALCON, "falcon", "the paper's as bf16 has them, times 1/sqrt(head_dim) (Falcon)")
+    X(PRESS, "press",                                                                                                  \
+      "2^(-8k/n) for the first n heads, a power of two; the rest between these (Press et al. 2022, BLOOM)")            \
+    X(MPT, "mpt",                                                                                                      \
+      "2^(-max*k/n), n being the next power of two; with fewer than n heads, every second one first (MPT)")            \
+    X(FALCON, "falcon", "those of press, rounded to bf16 and divided by sqrt(head_dim) (Falcon)")
 #define QKV_PAIRING_LIST(X)                                                                                            \
-    X(HALF, "half", "channel i turns with i + half of the rotated ones (GPT-NeoX, Llama)")                             \
-    X(INTERLEAVED, "interleaved", "channel 2i turns with 2i + 1 (GPT-J, the paper)")
+    X(HALF, "half", "channels i and i + d/2 of the d rotated channels (GPT-NeoX, Llama)")                              \
+    X(INTERLEAVED, "interleaved", "channels 2i and 2i + 1 (Su et al. 2021, GPT-J)")
 /* X(name, text, help, by_length): the ways to extend a rotation to more positions than it was trained with. by_length:
  * the rotation depends on the length of the sequence. src/attention/position_scaling.c has the formulas. */
 #define QKV_SCALING_LIST(X)                                                                                            \
     X(LINEAR, "linear", "positions divided by factor (Chen et al. 2023)", false)                                       \
-    X(DYNAMIC, "dynamic", "a base that grows with the length of a sequence beyond original_context", true)             \
-    X(NTK, "ntk", "a base that is larger: theta * factor^(d/(d - 2))", false)                                          \
-    X(YARN, "yarn", "long wavelengths divided by factor, short ones kept, a ramp between (Peng et al. 2023)", false)   \
-    X(LLAMA3, "llama3", "the same by wavelengths of original_context (Llama 3.1)", false)                              \
-    X(LONGROPE, "longrope", "a factor for each pair: other ones beyond original_context (Ding et al. 2024)", true)
+    X(DYNAMIC, "dynamic", "theta grows with the length of a sequence that is longer than original_context", true)      \
+    X(NTK, "ntk", "theta becomes theta * factor^(d/(d - 2)), d being the number of rotated channels", false)           \
+    X(YARN, "yarn", "angles of long wavelengths are divided by factor, those of short ones stay (Peng et al. 2023)",   \
+      false)                                                                                                           \
+    X(LLAMA3, "llama3", "the same, with bounds that are wavelengths as shares of original_context (Llama 3.1)", false) \
+    X(LONGROPE, "longrope", "each angle is divided by its own number in the list short or long (Ding et al. 2024)",    \
+      true)
 /* X(name, text, help, parts): the projections of an attention that have a bias, as letters. */
 #define QKV_BIAS_LIST(X)                                                                                               \
     X(NONE, "false", "no biases", "")                                                                                  \
@@ -79,9 +84,9 @@ extern "C" {
 /* X(name, text, help, centered, offset). centered: the norm subtracts the mean; only such norms may have a bias.
  * offset: the norm multiplies x by offset + w, and new weights are 1 − offset. */
 #define QKV_NORM_LIST(X)                                                                                               \
-    X(LAYERNORM, "layernorm", "mean and variance (Ba et al. 2016)", true, 0)                                           \
-    X(RMSNORM, "rmsnorm", "root mean square only (Zhang & Sennrich 2019)", false, 0)                                   \
-    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "the same times 1 + w, whose weights start at 0 (Gemma)", false, 1)
+    X(LAYERNORM, "layernorm", "subtracts the mean and divides by the standard deviation (Ba et al. 2016)", true, 0)    \
+    X(RMSNORM, "rmsnorm", "divides by the root mean square (Zhang & Sennrich 2019)", false, 0)                         \
+    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "rmsnorm times 1 + w, where the weights w start at 0 (Gemma)", false, 1)
 /* The channels that a norm of queries or keys is computed over. */
 #define QKV_NORM_OVER_LIST(X)                                                                                          \
     X(HEAD, "head", "each head by itself, one weight for all heads (Qwen 3, Gemma 3)")                                 \
@@ -119,18 +124,17 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
     X(GEGLU_TANH, "geglu_tanh", "gelu_tanh(gate) times up (T5 1.1, Gemma)", gelu_tanh, true)                           \
     X(QUICK_GEGLU, "quick_geglu", "quick_gelu(gate) times up", quick_gelu, true)                                       \
     X(SWIGLU_CLAMPED, "swiglu_clamped",                                                                                \
-      "quick_gelu(g) times (u + 1), g being the gate, at most ffn.limit, and u up, within it (gpt-oss)",               \
-      swiglu_clamped, true)                                                                                            \
+      "quick_gelu(min(gate, limit)) times (u + 1), u being up clamped to limit (gpt-oss)", swiglu_clamped, true)       \
     X(TANH_GLU, "tanh_glu", "tanh(gate) times up", tangent, true)
 /* The scores that a router computes from its logits, one logit for each expert. */
 #define QKV_EXPERT_SCORES_LIST(X)                                                                                      \
     X(SOFTMAX, "softmax", "softmax over all experts; the best are chosen (Mixtral, Qwen, OLMoE)")                      \
     X(CHOSEN, "chosen", "the largest logits are chosen; softmax over these (Granite, gpt-oss)")                        \
-    X(SIGMOID, "sigmoid", "each by itself (DeepSeek V3)")
+    X(SIGMOID, "sigmoid", "the sigmoid of each logit (DeepSeek V3)")
 /* The score of a group of experts. */
 #define QKV_GROUP_SCORE_LIST(X)                                                                                        \
-    X(MAX, "max", "that of its best expert (DeepSeek V2)")                                                             \
-    X(TOP2, "top2", "the sum of those of its two best (DeepSeek V3)")
+    X(MAX, "max", "the score of its best expert (DeepSeek V2)")                                                        \
+    X(TOP2, "top2", "the sum of the scores of its two best experts (DeepSeek V3)")
 #define QKV_TIE_LIST(X)                                                                                                \
     X(NONE, "none", "the head has weights of its own")                                                                 \
     X(HEAD, "head", "the head uses the token embedding")                                                               \
@@ -143,15 +147,15 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
     X(CLASSIFY_TOKENS, "classify_tokens", "a score for each class at every position")
 #define QKV_POOL_LIST(X)                                                                                               \
     X(FIRST, "first", "the first position")                                                                            \
-    X(MEAN, "mean", "the mean over the positions before the row's length")                                             \
-    X(LAST, "last", "the last position before the row's length")
+    X(MEAN, "mean", "the mean over all positions, padding excluded")                                                   \
+    X(LAST, "last", "the last position that is not padding")
 
 /* The distributions of new weights. Norm weights start at one, their biases at zero. */
 #define QKV_INIT_LIST(X)                                                                                               \
     X(GPT2, "gpt2",                                                                                                    \
-      "matrices normal with deviation std, those that end a residual branch smaller by 1/sqrt(branches); no biases")   \
+      "matrices normal with deviation std; the last ones of residual branches divided by sqrt(branches); biases 0")    \
     X(TORCH, "torch", "uniform within 1/sqrt(inputs), biases too (PyTorch's Linear); embeddings normal with std")      \
-    X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); no biases")
+    X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); biases 0")
 
 #define QKV_SPEC_ENUM_INIT(name, text, help)                                 QKV_INIT_##name,
 #define QKV_SPEC_ENUM_POSITION(name, text, help, file)                       QKV_POSITION_##name,

@@ -45,6 +45,8 @@ struct qkv_context {
     size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: unknown */
     char threads_note[160];            /* why there are fewer threads than requested; "" */
     char message[1024];                /* the sentence of the latest call's failure */
+    bool key_failed;                   /* the sentence is about the key of a spec at failed_key */
+    char failed_key[160];              /* "" is the whole spec */
     int calls;                         /* depth of public calls: one may call another */
     struct qkv_communicator ranks;     /* ranks 0: this process alone */
     double alive;                      /* clock of the latest qkv_rank_alive that told the other ranks */
@@ -83,6 +85,8 @@ void qkv_call_end(struct qkv_context **ctx);
 /* "2.1 GiB"; returns `text`. */
 #define QKV_BYTES_TEXT 32
 const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
+/* Says which key of a spec the sentence is about (qkv_message_key); "" for the whole spec. */
+void qkv_fail_key(struct qkv_context *ctx, const char *path);
 /* Appends ", at <place>" to the sentence: "…, at decoder.layers.3.ffn.up". */
 void qkv_fail_at(struct qkv_context *ctx, const char *format, ...) QKV_PRINTF(2, 3);
 /* Replaces `from` by `to` in the sentence, if `from` is in it. */

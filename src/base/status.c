@@ -30,6 +30,10 @@ const char *qkv_message(const struct qkv_context *ctx) {
     return ctx ? ctx->message : qkv_status_text(QKV_MEMORY);
 }
 
+const char *qkv_message_key(const struct qkv_context *ctx) {
+    return ctx && ctx->key_failed ? ctx->failed_key : NULL;
+}
+
 int qkv_context_threads(const struct qkv_context *ctx) {
     return ctx ? ctx->threads : 0;
 }
@@ -77,11 +81,20 @@ static void write_sentence(struct qkv_context *ctx, size_t start, const char *fo
         mark_as_cut(text, room);
     }
     make_printable(text);
+    if (start == 0) ctx->key_failed = false;
     memcpy(ctx->message + start, text, strlen(text) + 1);
 }
 
 void qkv_forgive(struct qkv_context *ctx) {
-    if (ctx) ctx->message[0] = 0;
+    if (!ctx) return;
+    ctx->message[0] = 0;
+    ctx->key_failed = false;
+}
+
+void qkv_fail_key(struct qkv_context *ctx, const char *path) {
+    if (!ctx) return;
+    ctx->key_failed = true;
+    snprintf(ctx->failed_key, sizeof ctx->failed_key, "%.*s", (int)sizeof ctx->failed_key - 1, path);
 }
 
 struct qkv_context *qkv_call_begin(struct qkv_context *ctx) {

@@ -6,7 +6,7 @@
 #include "family/family.h"
 #include "model/spec.h"
 
-/* ---- values of a spec ----------------------------------------------------------------------------------------------- */
+/* ---- values of a spec -------------------------------------------------------------------------------------------- */
 
 static const struct qkv_key *key_named(const struct qkv_key *keys, const char *name, size_t n) {
     const struct qkv_key *key = keys;
@@ -24,9 +24,9 @@ static json_t *key_json(const struct qkv_key *key, const struct qkv_place *place
     case QKV_KEY_FLAG:
         return json_boolean(x != 0);
     case QKV_KEY_CHOICE: /* biases of attention may be "true" and "false", which are flags in JSON */
-        if (!strcmp(key->choices[(size_t)x], "true") || !strcmp(key->choices[(size_t)x], "false"))
-            return json_boolean(key->choices[(size_t)x][0] == 't');
-        return json_string(key->choices[(size_t)x]);
+        if (!strcmp(key->choices[(size_t)x].text, "true") || !strcmp(key->choices[(size_t)x].text, "false"))
+            return json_boolean(key->choices[(size_t)x].text[0] == 't');
+        return json_string(key->choices[(size_t)x].text);
     case QKV_KEY_LIST: {
         const struct qkv_number_list *list = qkv_key_list(key, place);
         json_t *numbers = json_array();
@@ -71,7 +71,7 @@ json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int ki
     return NULL;
 }
 
-/* ---- transforms: there ------------------------------------------------------------------------------------------------ */
+/* ---- transforms: there ------------------------------------------------------------------------------------------- */
 
 static double config_number(const json_t *config, const char *key) {
     return json_number_value(qkv_family_get(config, key));
@@ -266,7 +266,7 @@ static json_t *there_scaling(const json_t *config, const json_t *x) {
     return out;
 }
 
-/* ---- and back ------------------------------------------------------------------------------------------------------------ */
+/* ---- and back ---------------------------------------------------------------------------------------------------- */
 
 /* A number that was whole, if it is one but for rounding. */
 static json_t *back_number(double x) {

@@ -109,7 +109,7 @@ struct qkv_key {
     size_t offset;
     double low, high;                          /* WHOLE, REAL */
     const char *text;                          /* REAL: the range in words; CONSTANT: the JSON text */
-    const char *const *choices;                /* CHOICE: NULL-terminated, in the order of the enum; "": none */
+    const struct qkv_spec_choice *choices;     /* CHOICE: in the order of the enum; text NULL: the end, "": none */
     const struct qkv_key *keys;                /* OBJECT: ends with a name that is NULL */
     double neutral;                            /* QKV_KEY_LATER: the value that means "as in version 1" */
     double value;                              /* the default, */
@@ -117,6 +117,14 @@ struct qkv_key {
     bool (*applies)(const struct qkv_place *); /* whether it means anything here; NULL: always */
     const char *owner;                         /* what it means something in, for messages */
     const char *instead;                       /* VERSION_1: what version 2 has, for messages */
+    /* In words, for qkv_spec_describe (spec_help.c); a test describes every key. */
+    const char *help;     /* what it does; of an object what it describes */
+    const char *standard; /* the default, where `value` does not say it: of every rule */
+    /* a value as JSON, other than the default; FLAG and CHOICE may do without one */
+    const char *example;
+    /* settings that the example needs, with spaces between them: of the same object, "kind=rope"; with a slash of the
+     * whole spec, "/encoder.layers=2". Those of an object are needed by its keys too. */
+    const char *needs;
 };
 
 extern const struct qkv_key qkv_spec_keys[];
@@ -142,10 +150,16 @@ double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place);
 void qkv_key_set(const struct qkv_key *key, const struct qkv_place *place, double value);
 double qkv_key_default(const struct qkv_key *key, const struct qkv_place *place);
 bool qkv_key_in_range(const struct qkv_key *key, double value);
-/* What is allowed, for messages: "a whole number from 1 to 1000". */
+/* The values that a key may have, for messages: "a whole number from 1 to 1000". */
 void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size);
+/* The same without the smallest and largest size of a float. */
+void qkv_key_words(const struct qkv_key *key, char *text, size_t size);
 /* A short decimal text that reads back as x, with a point or an exponent whatever the locale; free() it. */
 char *qkv_key_real_text(double x);
+
+/* Says that the sentence of a failure is about the key at `path`, or about the nearest object around it that has keys
+ * (qkv_message_key; spec_help.c). */
+void qkv_spec_fail_key(struct qkv_context *ctx, const char *path);
 
 /* The check behind qkv_spec_check; `name` is what messages begin with. `vocab_known`: a missing vocabulary is an error. */
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,

@@ -27,8 +27,8 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
     case QKV_KEY_LIST: /* qkv_scaling_check, which knows how long it is to be */
         return QKV_OK;
     case QKV_KEY_CHOICE:
-        while (key->choices[choices]) choices++;
-        if (x >= 0 && x < (double)choices && *key->choices[(size_t)x]) return QKV_OK;
+        while (key->choices[choices].text) choices++;
+        if (x >= 0 && x < (double)choices && *key->choices[(size_t)x].text) return QKV_OK;
         break;
     default:
         if (qkv_key_in_range(key, x) || (x == 0 && key->flags & QKV_KEY_NULL)) return QKV_OK;
@@ -41,6 +41,12 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
                                                                                : "size of the tokenizer's vocabulary");
     return qkv_fail(c->ctx, QKV_SPEC, "%s: %s%s is %s; it must be %s", c->name, place->path, key->name,
                     qkv_real_text(shown, x), range);
+}
+
+/* The sentence of a failure is about the key at `path`, unless it is known to be about another one. */
+static enum qkv_status check_about(const struct checker *c, enum qkv_status status, const char *path) {
+    if (status == QKV_SPEC && !qkv_message_key(c->ctx)) qkv_spec_fail_key(c->ctx, path);
+    return status;
 }
 
 /* The divisors of n next to k, "6 or 8". */
@@ -73,13 +79,14 @@ static enum qkv_status check_experts(const struct checker *c, const struct qkv_p
 static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place);
 
 static enum qkv_status check_object(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *in) {
-    bool attention = keys == qkv_attention_keys, norm = keys->choices == qkv_norm_texts;
+    bool attention = keys == qkv_attention_keys, norm = keys->choices == qkv_norm_choices;
     enum qkv_status status = attention ? check_heads(c, in) : QKV_OK;
     if (!status) status = check_keys(c, keys, in);
     if (attention && !status) status = check_attention(c, in);
     if (keys == qkv_ffn_keys && !status) status = check_experts(c, in);
-    if (in->object == (void *)in->stack && !status) return check_share(c, in);
-    return norm && !status ? check_norm(c, in) : status;
+    if (in->object == (void *)in->stack && !status) status = check_share(c, in);
+    if (norm && !status) status = check_norm(c, in);
+    return check_about(c, status, in->path);
 }
 
 /* ---- kinds of layers --------------------------------------------------------------------------------------------- */
@@ -169,7 +176,7 @@ static enum qkv_status check_keys(const struct checker *c, const struct qkv_key 
         else if (key->type == QKV_KEY_OBJECT)
             status = check_object(c, key->keys, &in);
         else
-            status = check_field(c, key, place);
+            status = check_about(c, check_field(c, key, place), in.path);
     }
     return status;
 }
@@ -450,12 +457,12 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     if (spec->encoder.layers == 0 && spec->decoder.layers == 0)
         return qkv_fail(ctx, QKV_SPEC, "%s: there is neither an encoder nor a decoder; give at least one", name);
     enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
-    if (!status) status = check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER);
-    if (!status) status = check_tie(&c);
-    if (!status) status = check_embedding(&c, &spec->encoder, "encoder.");
-    if (!status) status = check_embedding(&c, &spec->decoder, "decoder.");
-    if (!status) status = check_inputs(&c);
-    return status ? status : check_prefix(&c);
+    if (!status) status = check_about(&c, check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER), "head");
+    if (!status) status = check_about(&c, check_tie(&c), "tie");
+    if (!status) status = check_about(&c, check_embedding(&c, &spec->encoder, "encoder."), "embed");
+    if (!status) status = check_about(&c, check_embedding(&c, &spec->decoder, "decoder."), "embed");
+    if (!status) status = check_about(&c, check_inputs(&c), "embed.input");
+    return status ? status : check_about(&c, check_prefix(&c), "prefix");
 }
 
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,

@@ -20,7 +20,7 @@ static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *o
     case QKV_KEY_FLAG:
         return qkv_buffer_print(ctx, out, "%s\n", x != 0 ? "true" : "false");
     case QKV_KEY_CHOICE:
-        return qkv_buffer_print(ctx, out, "%s\n", key->choices[(size_t)x]);
+        return qkv_buffer_print(ctx, out, "%s\n", key->choices[(size_t)x].text);
     default:
         return qkv_buffer_print(ctx, out, "%.0f\n", x);
     }

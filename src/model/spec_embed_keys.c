@@ -1,7 +1,8 @@
 /* The keys of the embedding: what stands between ids and the first layer. */
 #include "model/spec_tables.h"
 
-static const char *const embed_positions[] = {"none", QKV_EMBED_POSITION_LIST(POSITION_TEXT) NULL};
+static const struct qkv_spec_choice embed_positions[] = {{"none", "nothing is added"},
+                                                         QKV_EMBED_POSITION_LIST(TEXT){NULL, NULL}};
 
 static bool stack_has_position(const struct qkv_stack_spec *s) {
     for (int i = 0; i < s->kind_count; i++)
@@ -38,12 +39,12 @@ static bool is_projected(const struct qkv_place *p) {
 
 CHOICES(sinusoids, QKV_SINUSOID_LIST);
 CHOICES(projects, QKV_PROJECT_LIST);
-/* ---- what a stack reads ------------------------------------------------------------------------------------------- */
+/* ---- what a stack reads ------------------------------------------------------------------------------------------ */
 
 CHOICES(inputs, QKV_INPUT_LIST);
 
 const char *qkv_input_text(enum qkv_input_kind kind) {
-    return inputs[kind];
+    return inputs[kind].text;
 }
 
 static enum qkv_input_kind input_kind(const struct qkv_place *p) {
@@ -89,20 +90,32 @@ bool qkv_spec_has_tokens(const struct qkv_spec *spec) {
            qkv_stack_reads_tokens(&spec->decoder);
 }
 
-#define PATCHES "an input of kind patches"
-#define FRAMES  "an input of kind frames"
+#define IMAGE   "kind=patches height=16 width=16 patch=4"
+#define TIE     " /tie=none"
+#define PATCHES .applies = reads_patches, .owner = "an input of kind patches"
+#define FRAMES  .applies = reads_frames, .owner = "an input of kind frames", .needs = "kind=frames" TIE
 static const struct qkv_key input_keys[] = {
-    CHOICE(qkv_input_spec, kind, inputs, .flags = QKV_KEY_LATER, .neutral = QKV_INPUT_TOKENS,
-           .value = QKV_INPUT_TOKENS),
+    CHOICE(qkv_input_spec, kind, inputs, .flags = QKV_KEY_LATER, .neutral = QKV_INPUT_TOKENS, .value = QKV_INPUT_TOKENS,
+           .example = "\"frames\"", .needs = "/tie=none", .help = "What the stack reads."),
     WHOLE(qkv_input_spec, channels, 1, DIMENSION, .rule = rule_channels, .applies = reads_no_tokens,
-          .owner = "an input of kind patches, frames or vectors"),
-    WHOLE(qkv_input_spec, height, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, .applies = reads_patches, .owner = PATCHES),
-    WHOLE(qkv_input_spec, width, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, .applies = reads_patches, .owner = PATCHES),
-    WHOLE(qkv_input_spec, patch, 1, 1 << 10, .flags = QKV_KEY_REQUIRED, .applies = reads_patches, .owner = PATCHES),
-    FLAG(qkv_input_spec, class_token, .value = true, .applies = reads_patches, .owner = PATCHES),
-    WHOLE(qkv_input_spec, kernel, 1, 1 << 10, .value = 3, .applies = reads_frames, .owner = FRAMES),
-    WHOLE(qkv_input_spec, stride, 1, 1 << 10, .value = 2, .applies = reads_frames, .owner = FRAMES),
-    FLAG(qkv_input_spec, bias, .value = true, .applies = reads_vectors, .owner = "an input of kind vectors"),
+          .owner = "an input of kind patches, frames or vectors", .needs = "kind=vectors" TIE,
+          .standard = "3 for patches, 80 for frames; must be given for vectors", .example = "16",
+          .help = "The number of values of a pixel, of a frame or of a vector."),
+    WHOLE(qkv_input_spec, height, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, PATCHES, .example = "16",
+          .needs = "kind=patches width=16 patch=4" TIE, .help = "The height of an image in pixels."),
+    WHOLE(qkv_input_spec, width, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, PATCHES, .example = "16",
+          .needs = "kind=patches height=16 patch=4" TIE, .help = "The width of an image in pixels."),
+    WHOLE(qkv_input_spec, patch, 1, 1 << 10, .flags = QKV_KEY_REQUIRED, PATCHES, .example = "4",
+          .needs = "kind=patches height=16 width=16" TIE,
+          .help = "The height and width of a patch in pixels. It divides the height and the width of the image."),
+    FLAG(qkv_input_spec, class_token, .value = true, PATCHES, .needs = IMAGE TIE,
+         .help = "Whether a learned vector comes before the patches."),
+    WHOLE(qkv_input_spec, kernel, 1, 1 << 10, .value = 3, FRAMES, .example = "5",
+          .help = "The number of frames that a convolution reads for one output. It must be odd."),
+    WHOLE(qkv_input_spec, stride, 1, 1 << 10, .value = 2, FRAMES, .example = "1",
+          .help = "The step of the second convolution: 2 halves the number of positions."),
+    FLAG(qkv_input_spec, bias, .value = true, .applies = reads_vectors, .owner = "an input of kind vectors",
+         .needs = "kind=vectors channels=16" TIE, .help = "Whether the projection of the vectors has a bias."),
     END,
 };
 
@@ -112,26 +125,42 @@ static bool has_another_input(const struct qkv_place *p) {
 }
 
 static const struct qkv_key embed_position_keys[] = {
-    CHOICE(qkv_position_spec, kind, embed_positions, .rule = rule_embed_position),
+    CHOICE(qkv_position_spec, kind, embed_positions, .rule = rule_embed_position,
+           .standard = "none if an attention has a position, else learned", .example = "\"sinusoidal\"",
+           .help = "The position that is added to the token embedding."),
     CHOICE(qkv_position_spec, layout, sinusoids, .flags = QKV_KEY_LATER, .neutral = QKV_SINUSOID_INTERLEAVED,
-           .applies = is_sinusoidal, .owner = "a position of kind sinusoidal"),
+           .applies = is_sinusoidal, .owner = "a position of kind sinusoidal", .needs = "kind=sinusoidal",
+           .help = "Which channels are sines and which cosines; t is the position, C the number of channels."),
     WHOLE(qkv_position_spec, offset, 0, DIMENSION, .flags = QKV_KEY_LATER, .applies = adds_a_position,
-          .owner = "a position of kind sinusoidal or learned"),
+          .owner = "a position of kind sinusoidal or learned", .needs = "kind=learned", .example = "2",
+          .help = "Position t uses row t + offset of the table; a learned table has as many rows more. OPT and RoBERTa "
+                  "have 2."),
     END,
 };
 
+#define NARROW .applies = is_projected, .owner = "an embedding with a width of its own", .needs = "width=64 /tie=none"
 const struct qkv_key qkv_embed_keys[] = {
-    OBJECT(qkv_embed_spec, input, input_keys, .applies = has_another_input),
-    OBJECT(qkv_embed_spec, position, embed_position_keys, .flags = 0),
+    OBJECT(qkv_embed_spec, input, input_keys, .applies = has_another_input, .needs = "/tie=none",
+           .example = "{\"kind\":\"frames\"}", .help = "What a stack reads, if that is not tokens."),
+    OBJECT(qkv_embed_spec, position, embed_position_keys, .flags = 0, .example = "{\"kind\":\"sinusoidal\"}",
+           .help = "The position that is added to the token embedding."),
     REAL(qkv_embed_spec, scale, -FLT_MAX, FLT_MAX, "a number other than 0", .flags = QKV_KEY_NOT_ZERO,
-         .rule = rule_embed_scale),
-    WHOLE(qkv_embed_spec, types, 0, DIMENSION, .flags = QKV_KEY_LATER),
-    WHOLE(qkv_embed_spec, width, 0, DIMENSION, .flags = QKV_KEY_LATER),
-    FLAG(qkv_embed_spec, bias, .flags = QKV_KEY_LATER, .neutral = true, .value = true, .applies = is_projected,
-         .owner = "an embedding with a width of its own"),
-    CHOICE(qkv_embed_spec, project, projects, .flags = QKV_KEY_LATER, .neutral = QKV_PROJECT_END,
-           .applies = is_projected, .owner = "an embedding with a width of its own"),
-    OBJECT(qkv_embed_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL),
-    REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS),
+         .rule = rule_embed_scale, .standard = "sqrt(d_model) with sinusoidal positions, else 1", .example = "8",
+         .help = "Multiplies the token embedding, before a position is added. Gemma has sqrt(d_model)."),
+    WHOLE(qkv_embed_spec, types, 0, DIMENSION, .flags = QKV_KEY_LATER, .example = "2",
+          .help =
+              "The number of types of tokens (segments), each with a learned vector that is added. The batch says the "
+              "type of each token; otherwise it is 0. BERT has 2. 0: none."),
+    WHOLE(qkv_embed_spec, width, 0, DIMENSION, .flags = QKV_KEY_LATER, .example = "64", .needs = "/tie=none",
+          .help = "The width of the token embedding, if a projection makes it d_model wide (ALBERT). 0: it is d_model "
+                  "wide, without a projection."),
+    FLAG(qkv_embed_spec, bias, .flags = QKV_KEY_LATER, .neutral = true, .value = true, NARROW,
+         .help = "Whether that projection has a bias."),
+    CHOICE(qkv_embed_spec, project, projects, .flags = QKV_KEY_LATER, .neutral = QKV_PROJECT_END, NARROW,
+           .help = "The place of that projection."),
+    OBJECT(qkv_embed_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL, .example = "{\"kind\":\"layernorm\"}",
+           .help = "A norm after token, position and type are added, before dropout (BERT)."),
+    REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null: the spec's dropout",
+         .example = "0.1", .help = "The dropout of the embedding."),
     END,
 };

@@ -48,7 +48,7 @@ static void write_value(struct qkv_json *json, const struct qkv_key *key, const 
     else if (key->type == QKV_KEY_FLAG)
         qkv_json_bool(json, x != 0);
     else if (key->type == QKV_KEY_CHOICE)
-        write_choice(json, key->choices[(size_t)x]);
+        write_choice(json, key->choices[(size_t)x].text);
     else
         qkv_json_fixed(json, x, 0);
 }

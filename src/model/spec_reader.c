@@ -33,9 +33,14 @@ enum qkv_status qkv_spec_reader_fail(const struct qkv_spec_reader *r, const char
     if (!r->name && setting == r->setting_count) /* of an object that settings made */
         for (setting = 0; setting + 1 < r->setting_count && strncmp(r->settings[setting], path, strlen(path));)
             setting++;
-    if (setting == r->setting_count) return qkv_fail(r->ctx, QKV_SPEC, "%s: %s", r->name, text);
-    if (!r->name) return qkv_fail(r->ctx, QKV_SPEC, "setting \"%.200s\": %s", r->settings[setting], text);
-    return qkv_fail(r->ctx, QKV_SPEC, "%s, set by %.200s: %s", r->name, r->settings[setting], text);
+    if (setting == r->setting_count)
+        qkv_fail(r->ctx, QKV_SPEC, "%s: %s", r->name, text);
+    else if (!r->name)
+        qkv_fail(r->ctx, QKV_SPEC, "setting \"%.200s\": %s", r->settings[setting], text);
+    else
+        qkv_fail(r->ctx, QKV_SPEC, "%s, set by %.200s: %s", r->name, r->settings[setting], text);
+    qkv_spec_fail_key(r->ctx, path);
+    return QKV_SPEC;
 }
 
 void qkv_spec_reader_cut(char out[NAME_BYTES], const char *text) {
@@ -60,6 +65,19 @@ void qkv_spec_reader_show(const struct qkv_spec_reader *r, const char *path, con
     free(dump);
 }
 
+static const char *choice_at(const void *list, size_t i) {
+    return ((const struct qkv_spec_choice *)list)[i].text;
+}
+
+/* The value of a key that is closest to what was written; NULL if none is close. */
+static const char *closest_choice(const struct qkv_key *key, const json_t *value) {
+    size_t count = 0;
+    if (key->type != QKV_KEY_CHOICE || !json_is_string(value)) return NULL;
+    while (key->choices[count].text) count++;
+    const char *closest = qkv_closest_name(json_string_value(value), choice_at, key->choices, count);
+    return closest && *closest ? closest : NULL;
+}
+
 enum qkv_status qkv_spec_reader_fail_value(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                            const struct qkv_place *place, const json_t *value) {
     char path[QKV_SPEC_PATH], range[RANGE_BYTES], text[NAME_BYTES];
@@ -67,22 +85,39 @@ enum qkv_status qkv_spec_reader_fail_value(const struct qkv_spec_reader *r, cons
     qkv_key_range_text(key, range, sizeof range);
     if (!value) return qkv_spec_reader_fail(r, path, "%s is missing; it must be %s", path, range);
     qkv_spec_reader_show(r, path, value, text);
-    return qkv_spec_reader_fail(r, path, "%s is %s; it must be %s", path, text, range);
+    const char *closest = closest_choice(key, value);
+    return qkv_spec_reader_fail(r, path, "%s is %s; it must be %s%s%s%s", path, text, range,
+                                closest ? "; did you mean " : "", closest ? closest : "", closest ? "?" : "");
 }
 
 /* ---- unknown keys ---------------------------------------------------------------------------------------------- */
 
-/* The path of a key of exactly this name anywhere in the table, the last one found: decoders come last. */
-static bool find_elsewhere(const struct qkv_key *keys, const char *prefix, const char *name, char path[QKV_KEY_PATH]) {
+/* The path of a key of exactly this name anywhere in the table, the last one found. Keys of the other version are left
+ * out by `others`: QKV_KEY_VERSION_1 or QKV_KEY_VERSION_2. */
+static bool find_elsewhere(const struct qkv_key *keys, unsigned others, const char *prefix, const char *name,
+                           char path[QKV_KEY_PATH]) {
     bool found = false;
     for (const struct qkv_key *key = keys; key->name; key++) {
         char inner[QKV_KEY_PATH];
-        if (!strcmp(key->name, name) && (found = true)) snprintf(path, QKV_KEY_PATH, "%.30s%s", prefix, name);
-        if (key->type != QKV_KEY_OBJECT || !strcmp(key->name, "cross") || key->flags & QKV_KEY_VERSION_2) continue;
-        snprintf(inner, sizeof inner, "%.30s%s.", prefix, key->name);
-        if (find_elsewhere(key->keys, inner, name, path)) found = true;
+        if (key->flags & others) continue;
+        if (!strcmp(key->name, name) && (found = true)) snprintf(path, QKV_KEY_PATH, "%.60s%s", prefix, name);
+        if (key->type != QKV_KEY_OBJECT || !strcmp(key->name, "cross")) continue;
+        snprintf(inner, sizeof inner, "%.60s%s.", prefix, key->name);
+        if (find_elsewhere(key->keys, others, inner, name, path)) found = true;
     }
     return found;
+}
+
+/* The same in the decoder, or if that has none, anywhere: in the words of the file, or of settings, which are those of
+ * version 1 where both versions have words for it. */
+static bool find_meant(const struct qkv_spec_reader *r, const char *path, const char *name, char meant[QKV_KEY_PATH]) {
+    const bool set = qkv_spec_reader_setting(r, path) < r->setting_count;
+    const bool second = json_integer_value(json_object_get(r->file, "version")) == 2;
+    const unsigned others = set || !second ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
+    const struct qkv_key *decoder = qkv_spec_keys;
+    while (strcmp(decoder->name, "decoder")) decoder++;
+    return find_elsewhere(decoder->keys, others, "decoder.", name, meant) ||
+           find_elsewhere(qkv_spec_keys, others, "", name, meant);
 }
 
 static enum qkv_status fail_unknown(const struct qkv_spec_reader *r, const struct qkv_key *keys,
@@ -98,10 +133,10 @@ static enum qkv_status fail_unknown(const struct qkv_spec_reader *r, const struc
         snprintf(meant, sizeof meant, " did you mean %s?", key->name);
     }
     char elsewhere[QKV_KEY_PATH];
-    bool exact = find_elsewhere(qkv_spec_keys, "", name, elsewhere);
-    if (exact && (best > 2 || strchr(elsewhere, '.'))) snprintf(meant, sizeof meant, " did you mean %s?", elsewhere);
     qkv_spec_reader_cut(shown, name);
     qkv_spec_reader_path(r, place, shown, path);
+    bool exact = find_meant(r, path, name, elsewhere);
+    if (exact && (best > 2 || strchr(elsewhere, '.'))) snprintf(meant, sizeof meant, " did you mean %s?", elsewhere);
     return qkv_spec_reader_fail(r, path, "unknown key %s;%s known here: %s", path, meant, known);
 }
 
@@ -117,12 +152,12 @@ enum qkv_status qkv_spec_reader_check_names(const struct qkv_spec_reader *r, con
     return QKV_OK;
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static bool convert_choice(const struct qkv_key *key, const json_t *value, double *x) {
     const char *text = json_is_string(value) ? json_string_value(value) : NULL;
-    for (size_t i = 0; key->choices[i]; i++) {
-        const char *choice = key->choices[i];
+    for (size_t i = 0; key->choices[i].text; i++) {
+        const char *choice = key->choices[i].text;
         bool truth = !strcmp(choice, "true"), lie = !strcmp(choice, "false");
         bool same = truth || lie ? (json_is_true(value) && truth) || (json_is_false(value) && lie)
                                  : text && !strcmp(text, choice);
@@ -184,7 +219,8 @@ bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_plac
                           char path[QKV_SPEC_PATH]) {
     const char *kinds = strstr(place->path, ".kinds.");
     snprintf(path, QKV_SPEC_PATH, "%s%.*s", place->path, QKV_KEY_PATH / 2, name);
-    if (place->common && !qkv_spec_reader_at(r->tree, path)) {
+    const char *inner = strchr(place->path, '.'); /* what a stack has of its own, or both have in common */
+    if (inner && !strncmp(inner, ".embed.", 7) && !qkv_spec_reader_at(r->tree, path)) {
         const char *common = strchr(path, '.') + 1; /* after the name of the stack */
         if (!qkv_spec_reader_at(r->tree, common)) return false;
         memmove(path, common, strlen(common) + 1);

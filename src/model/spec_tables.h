@@ -1,5 +1,5 @@
-/* spec_tables: the vocabulary of the tables of keys, which are in spec_keys.c (the whole, head, start, stacks), spec_embed_keys.c and
- * spec_layer_keys.c. */
+/* spec_tables: the vocabulary of the tables of keys, which are in spec_keys.c (the whole spec, head, init, stacks) and
+ * spec_{embed,layer,position,expert}_keys.c. */
 #ifndef QKV_SPEC_TABLES_H
 #define QKV_SPEC_TABLES_H
 
@@ -12,9 +12,10 @@
 #define DIMENSION (1 << 20)
 #define VOCAB     (1 << 24)
 
-#define TEXT(name, text, help)                text,
-#define CHOICES(name, list)                   static const char *const name[] = {list(TEXT) NULL}
-#define POSITION_TEXT(name, text, help, file) text,
+/* The value and its help, from a list of kinds. */
+#define FIRST(first, ...)     first
+#define TEXT(name, text, ...) {text, FIRST(__VA_ARGS__, 0)},
+#define CHOICES(name, list)   static const struct qkv_spec_choice name[] = {list(TEXT){NULL, NULL}}
 
 #define WHOLE(type_, field, low_, high_, ...)                                                                          \
     {                                                                                                                  \
@@ -50,18 +51,25 @@
 
 /* The keys of a position of version 1, which is that of all; of the embedding; of the parts of a layer. */
 extern const struct qkv_key qkv_position_keys[], qkv_embed_keys[], qkv_attention_keys[], qkv_norm_keys[],
-    qkv_ffn_keys[], qkv_experts_keys[], qkv_layer_keys[], qkv_stack_keys[], qkv_scaling_keys[];
-/* Of a norm that stands by itself, without placement and final. The object is a struct qkv_norm_spec, or begins with one:
+    qkv_ffn_keys[], qkv_experts_keys[], qkv_layer_keys[], qkv_stack_keys[], qkv_scaling_keys[],
+    qkv_attention_position_keys[];
+/* The keys of a norm without placement and final. The object is a struct qkv_norm_spec, or begins with one:
  * OBJECT(type, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL), or NORM_KEYS and what else the object has. */
 extern const struct qkv_key qkv_norm_only_keys[];
-extern const char *const qkv_norm_texts[];
+extern const struct qkv_spec_choice qkv_norm_choices[];
 double qkv_rule_norm_bias(const struct qkv_place *place);
-#define NORM_KIND CHOICE(qkv_norm_spec, kind, qkv_norm_texts, .value = QKV_NORM_LAYERNORM)
+#define NORM_KIND                                                                                                      \
+    CHOICE(qkv_norm_spec, kind, qkv_norm_choices, .value = QKV_NORM_LAYERNORM,                                         \
+           .help = "The function that normalises the channels of a position.")
 #define NORM_EPS                                                                                                       \
-    REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5)
+    REAL(qkv_norm_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-5,         \
+         .example = "1e-6", .help = "Added to the variance, or to the mean square, before the square root.")
 #define NORM_AFFINE                                                                                                    \
-    FLAG(qkv_norm_spec, weight, .flags = QKV_KEY_LATER, .neutral = true, .value = true),                               \
-        FLAG(qkv_norm_spec, bias, .rule = qkv_rule_norm_bias)
+    FLAG(qkv_norm_spec, weight, .flags = QKV_KEY_LATER, .neutral = true, .value = true,                                \
+         .help = "Whether the norm has a weight for each channel. Without one it has no bias either."),                \
+        FLAG(qkv_norm_spec, bias, .rule = qkv_rule_norm_bias,                                                          \
+             .standard = "true for layernorm with a weight, else false", .example = "false",                           \
+             .help = "Whether the norm has a bias. Only layernorm may have one.")
 #define NORM_KEYS NORM_KIND, NORM_EPS, NORM_AFFINE
 /* Whether the only kind of layers stands beside the stack's other keys; and what else several tables ask. */
 bool qkv_place_has_one_kind(const struct qkv_place *place);
@@ -79,18 +87,28 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
     }
 #define PART_FLAG(type_, name_, field_, ...)                                                                           \
     { .name = #name_, .type = QKV_KEY_FLAG, .offset = offsetof(struct type_, field_), __VA_ARGS__ }
+#define PAIR  "/encoder.layers=2 /encoder.attention.heads=4"
+#define CROSS .applies = qkv_place_beside_an_encoder, .owner = "a decoder beside an encoder", .needs = PAIR
 #define LAYER_KEYS(type, at, where)                                                                                    \
-    PART(type, attention, at attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),              \
-        PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL,                      \
-             .applies = qkv_place_beside_an_encoder, .owner = "a decoder beside an encoder"),                          \
-        PART(type, norm, at norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),                         \
-        PART(type, ffn, at ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where),                            \
+    PART(type, attention, at attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,               \
+         .example = "{\"heads\":8}", .help = "Self attention."),                                                       \
+        PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL, CROSS,               \
+             .standard = "the values of attention, without its mask, position and latent", .example = "{\"heads\":2}", \
+             .help = "Cross attention: the attention of a decoder to the states of the encoder. A key that is left "   \
+                     "out has "                                                                                        \
+                     "the value that it has in attention."),                                                           \
+        PART(type, norm, at norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                          \
+             .example = "{\"kind\":\"rmsnorm\"}", .help = "The norms of a layer."),                                    \
+        PART(type, ffn, at ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                             \
+             .example = "{\"kind\":\"swiglu\"}", .help = "The feed-forward of a layer."),                              \
         PART_REAL(type, residual_scale, at residual_scale, -FLT_MAX, FLT_MAX, "a number other than 0",                 \
                   .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER | QKV_KEY_NOT_ZERO, .neutral = 1, .value = 1,              \
-                  .applies = where),                                                                                   \
-        PART_FLAG(type, cross_only, at cross_only, .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER, .neutral = false,        \
-                  .applies = qkv_place_beside_an_encoder, .owner = "a decoder beside an encoder"),                     \
-        PART_REAL(type, residual_dropout, at residual_dropout, 0, 1, RATE_TEXT,                                        \
-                  .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where)
+                  .applies = where, .example = "0.22",                                                                 \
+                  .help = "Multiplies what each sublayer adds to the residual stream (Granite)."),                     \
+        PART_FLAG(type, cross_only, at cross_only, .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER, .neutral = false, CROSS, \
+                  .help = "Whether the layers have cross attention and a feed-forward, but no self attention."),       \
+        PART_REAL(type, residual_dropout, at residual_dropout, 0, 1, RATE_TEXT, .example = "0.1",                      \
+                  .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where, .standard = "null: the spec's dropout",    \
+                  .help = "The dropout of the output of each sublayer.")
 
 #endif

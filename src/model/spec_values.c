@@ -22,6 +22,13 @@ bool qkv_key_in_range(const struct qkv_key *key, double value) {
     return above && below && !(nought && real);
 }
 
+void qkv_key_words(const struct qkv_key *key, char *text, size_t size) {
+    if (key->type == QKV_KEY_REAL)
+        snprintf(text, size, "%s", key->text);
+    else
+        qkv_key_range_text(key, text, size);
+}
+
 void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
     size_t used = 0;
     switch (key->type) {
@@ -37,9 +44,9 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
         break;
     case QKV_KEY_CHOICE:
         text[0] = 0;
-        for (size_t i = 0; key->choices[i] && used < size; i++) {
-            if (!*key->choices[i]) continue;
-            int n = snprintf(text + used, size - used, "%s%s", i ? ", " : "one of ", key->choices[i]);
+        for (size_t i = 0; key->choices[i].text && used < size; i++) {
+            if (!*key->choices[i].text) continue;
+            int n = snprintf(text + used, size - used, "%s%s", i ? ", " : "one of ", key->choices[i].text);
             used += n > 0 ? (size_t)n : 0;
         }
         break;
