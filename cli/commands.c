@@ -40,7 +40,8 @@ const struct cli_command *cli_command_find(const char *name) {
 void cli_print_overview(void) {
     const struct cli_command *command;
     printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
-           "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n",
+           "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n"
+           "  qkv help spec      describes the keys of a model; qkv help files, its files\n",
            qkv_version());
     for (size_t i = 0; (command = cli_command_at(i)); i++) {
         if (commands[i].group) printf("\n%s:\n", commands[i].group);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli_help.h"
 #include "cli_ranks.h"
 
 static int main_run(const struct cli_command *command, char **words, size_t count) {
@@ -33,6 +34,8 @@ static int main_help(char **words, size_t count) {
         cli_print_overview();
         return CLI_DONE;
     }
+    int code = CLI_DONE;
+    if (cli_help_topic(words, count, &code)) return code;
     if (count > 1) return cli_usage("help: one argument too many: \"%s\"", words[1]);
     const struct cli_command *command = cli_command_find(words[0]);
     if (!command) return CLI_USAGE;

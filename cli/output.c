@@ -78,12 +78,24 @@ int cli_failed(const char *format, ...) {
     return CLI_FAILED;
 }
 
+/* The sentence of a failure; if it is about the key of a spec, with the call that explains the key. */
+static void output_say_failure(const struct qkv_context *ctx) {
+    const char *key = qkv_message_key(ctx), *message = qkv_message(ctx);
+    if (key && *message)
+        cli_say("%s%s \"%s help spec%s%s\" explains it", message, message[strlen(message) - 1] == '?' ? "" : ";",
+                cli_program, *key ? " " : "", key);
+    else
+        cli_say("%s", message);
+}
+
 int cli_broken(const struct qkv_context *ctx) {
-    return cli_failed("%s", qkv_message(ctx));
+    output_say_failure(ctx);
+    return CLI_FAILED;
 }
 
 int cli_misused(const struct qkv_context *ctx) {
-    return cli_usage("%s", qkv_message(ctx));
+    output_say_failure(ctx);
+    return CLI_USAGE;
 }
 
 size_t cli_print_name(const char *name, size_t max) {

@@ -1,20 +1,19 @@
-/* qkv/files.h: the names of the files in the folder of a model and of a training run; the folder of a run is also that
- * of a model. A part of qkv.h, which includes it. Stable. */
+/* qkv/files.h: the names of the files in the folder of a model and of a training run, and their contents. The folder of
+ * a run is also that of a model. A part of qkv.h, which includes it. Stable. Experimental: the lists with help
+ * texts. */
 #ifndef QKV_PUBLIC_FILES_H
 #define QKV_PUBLIC_FILES_H
 
 /* Files of a model. */
-#define QKV_CONFIG_FILE    "config.json" /* the spec */
-#define QKV_TOKENIZER_FILE "tokenizer.json"
-#define QKV_SOURCE_FILE    "source_tokenizer.json" /* the second tokenizer of an encoder–decoder */
-#define QKV_LABELS_FILE    "labels.txt"            /* the names of classes */
-#define QKV_WEIGHTS_FILE   "model.safetensors"
-#define QKV_INDEX_FILE     QKV_WEIGHTS_FILE ".index.json" /* the index of published weights in several files */
-/* Experimental: end tokens and sampling of published models, and of models trained or exported from them */
-#define QKV_GENERATION_FILE "generation_config.json"
-/* Experimental: the roles of tokens, of the same models */
-#define QKV_ROLES_FILE        "tokenizer_config.json"
-#define QKV_SOURCE_ROLES_FILE "source_tokenizer_config.json"
+#define QKV_CONFIG_FILE       "config.json"
+#define QKV_TOKENIZER_FILE    "tokenizer.json"
+#define QKV_SOURCE_FILE       "source_tokenizer.json"
+#define QKV_LABELS_FILE       "labels.txt"
+#define QKV_WEIGHTS_FILE      "model.safetensors"
+#define QKV_INDEX_FILE        QKV_WEIGHTS_FILE ".index.json"
+#define QKV_GENERATION_FILE   "generation_config.json"       /* experimental */
+#define QKV_ROLES_FILE        "tokenizer_config.json"        /* experimental */
+#define QKV_SOURCE_ROLES_FILE "source_tokenizer_config.json" /* experimental */
 /* Experimental: how vectors of texts are computed, in the format of sentence-transformers */
 #define QKV_MODULES_FILE   "modules.json"
 #define QKV_SENTENCES_FILE "sentence_bert_config.json"
@@ -24,28 +23,125 @@
 /* The folders of dense layers; their files are named like those of a model. */
 #define QKV_DENSE_LIST(X)        X("2_Dense") X("3_Dense") X("4_Dense") X("5_Dense")
 #define QKV_DENSE_FILES_(folder) folder "/" QKV_CONFIG_FILE, folder "/" QKV_WEIGHTS_FILE,
-#define QKV_MODEL_FILES                                                                                                \
-    QKV_CONFIG_FILE, QKV_GENERATION_FILE, QKV_ROLES_FILE, QKV_TOKENIZER_FILE, QKV_SOURCE_FILE, QKV_SOURCE_ROLES_FILE,  \
-        QKV_LABELS_FILE, QKV_MODULES_FILE, QKV_SENTENCES_FILE, QKV_PROMPTS_FILE, QKV_POOLING_FILE,                     \
-        QKV_DENSE_LIST(QKV_DENSE_FILES_) QKV_WEIGHTS_FILE
 
 /* More files of a run. */
-#define QKV_TRAIN_FILE      "train.json" /* the options, and facts about the data */
+#define QKV_TRAIN_FILE      "train.json"
 #define QKV_CHECKPOINT_FILE "checkpoint.safetensors"
-#define QKV_BEST_FILE       "checkpoint-best.safetensors" /* written with the option keep */
-/* earlier checkpoints, written with the option keep: the step is between BEGIN and END */
+#define QKV_BEST_FILE       "checkpoint-best.safetensors"
+/* earlier checkpoints: the step is between BEGIN and END */
 #define QKV_CHECKPOINT_BEGIN  "checkpoint-"
 #define QKV_CHECKPOINT_END    ".safetensors"
 #define QKV_LOG_FILE          "log.jsonl"
-#define QKV_STATE_FILE        "state.json" /* running, done, failed or interrupted */
+#define QKV_STATE_FILE        "state.json"
 #define QKV_MACHINE_FILE      "machine.jsonl"
 #define QKV_SAMPLES_FILE      "samples.jsonl"
-#define QKV_TOKENS_DATA_FILE  "tokens.data.bin" /* the texts, targets or labelled texts as tokens */
+#define QKV_TOKENS_DATA_FILE  "tokens.data.bin"
 #define QKV_TOKENS_VALID_FILE "tokens.valid.bin"
-#define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin" /* the sources or labels of tokens.data.bin */
+#define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin"
 #define QKV_BESIDE_VALID_FILE "tokens.valid.beside.bin"
-#define QKV_RUN_FILES                                                                                                  \
-    QKV_TRAIN_FILE, QKV_CHECKPOINT_FILE, QKV_BEST_FILE, QKV_LOG_FILE, QKV_STATE_FILE, QKV_MACHINE_FILE,                \
-        QKV_SAMPLES_FILE, QKV_TOKENS_DATA_FILE, QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE, QKV_BESIDE_VALID_FILE
+
+/* X(name, content, written, removal): the files of a folder: what is in a file, when it is written, and whether it may
+ * be removed. A removal begins with "Yes" or "No". Neighbours with the same content are of the same kind. */
+#define QKV_DENSE_CONTENT_ "A dense layer after the pooling: its widths and activation, and its weights."
+#define QKV_DENSE_WRITTEN_ "When a run begins from a published model for vectors, and by its export."
+#define QKV_DENSE_REMOVAL_ "No: without it vectors cannot be computed."
+#define QKV_MODEL_BEGIN_LIST_(X)                                                                                       \
+    X(QKV_CONFIG_FILE,                                                                                                 \
+      "The spec: layers, widths, heads, norms. In a published model, the config.json of Hugging Face "                 \
+      "transformers.",                                                                                                 \
+      "When a run begins or a model is made or exported.", "No: without it the model cannot be read.")                 \
+    X(QKV_GENERATION_FILE,                                                                                             \
+      "The tokens that end a text, and how the model's authors choose tokens: temperature, top-k, top-p.",             \
+      "When a run begins from a published model, and by its export.",                                                  \
+      "Yes, but the next text may not end where it should.")                                                           \
+    X(QKV_ROLES_FILE, "The roles of tokens: which begin and end a text, and the template of a chat.",                  \
+      "When a run begins from a published model, and by its export.",                                                  \
+      "Yes, but prompts of a chat model then lack their template.")                                                    \
+    X(QKV_TOKENIZER_FILE, "The tokenizer, in the format of Hugging Face tokenizers.",                                  \
+      "When a run begins or a model is made or exported.", "No: without it the model reads and writes ids only.")      \
+    X(QKV_SOURCE_FILE, "The tokenizer of the sources, for an encoder-decoder with two tokenizers.",                    \
+      "When a run begins or a model is exported.", "No: without it the model reads no sources.")                       \
+    X(QKV_SOURCE_ROLES_FILE, "The roles of the tokens of the sources.",                                                \
+      "When a run begins from a published model, and by its export.",                                                  \
+      "Yes, but sources may then lack their first or last token.")                                                     \
+    X(QKV_LABELS_FILE, "The names of the classes, one a line, in the order of their numbers.",                         \
+      "When a run of a classifier begins, and by its export.", "Yes, but classes then have numbers instead of names.") \
+    X(QKV_MODULES_FILE,                                                                                                \
+      "The steps from a text to a vector, in the format of sentence-transformers: model, pooling, dense "              \
+      "layers, norm.",                                                                                                 \
+      "When a run begins from a published model for vectors, and by its export.",                                      \
+      "No: without it vectors are pooled otherwise.")                                                                  \
+    X(QKV_SENTENCES_FILE, "The largest number of tokens of a text that becomes a vector.",                             \
+      "When a run begins from a published model for vectors, and by its export.",                                      \
+      "Yes, but longer texts are then not cut there.")                                                                 \
+    X(QKV_PROMPTS_FILE, "The texts that a model for vectors expects before queries and documents.",                    \
+      "When a run begins from a published model for vectors, and by its export.",                                      \
+      "No: without it prompts have no names.")                                                                         \
+    X(QKV_POOLING_FILE, "The pooling: which hidden states become the vector.",                                         \
+      "When a run begins from a published model for vectors, and by its export.",                                      \
+      "No: without it vectors cannot be computed.")                                                                    \
+    X("2_Dense/" QKV_CONFIG_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                          \
+    X("2_Dense/" QKV_WEIGHTS_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                         \
+    X("3_Dense/" QKV_CONFIG_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                          \
+    X("3_Dense/" QKV_WEIGHTS_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                         \
+    X("4_Dense/" QKV_CONFIG_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                          \
+    X("4_Dense/" QKV_WEIGHTS_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                         \
+    X("5_Dense/" QKV_CONFIG_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)                          \
+    X("5_Dense/" QKV_WEIGHTS_FILE, QKV_DENSE_CONTENT_, QKV_DENSE_WRITTEN_, QKV_DENSE_REMOVAL_)
+/* Files of a model, in the order in which they are written. */
+#define QKV_MODEL_FILE_LIST(X)                                                                                         \
+    QKV_MODEL_BEGIN_LIST_(X)                                                                                           \
+    X(QKV_WEIGHTS_FILE,                                                                                                \
+      "The weights, in the format safetensors. In a run: the weights of the best validation so far, or "               \
+      "the latest without a validation.",                                                                              \
+      "With the first checkpoint, and with each later one that changes it; by an export.",                             \
+      "No: without it there is no model. A run writes it again with a checkpoint.")
+/* Files of a published model that no call writes. */
+#define QKV_PUBLISHED_FILE_LIST(X)                                                                                     \
+    X(QKV_INDEX_FILE, "For published weights in several files: the file of each tensor.",                              \
+      "By those who published the model; qkv only reads it.", "No: without it the weights are not found.")
+/* More files of a run. */
+#define QKV_RUN_BEGIN_LIST_(X)                                                                                         \
+    X(QKV_TRAIN_FILE,                                                                                                  \
+      "The options of the run with their defaults, and facts about its data: files, hashes, numbers of "               \
+      "tokens.",                                                                                                       \
+      "When the run begins, and when it is resumed with another option.", "No: without it the run cannot be resumed.") \
+    X(QKV_CHECKPOINT_FILE, "What a resume needs: the latest weights, the state of the optimizer, the step.",           \
+      "Every save_every steps, at the end, and when a signal stops the run.",                                          \
+      "Yes, if the run will not be resumed. It is about three times as large as the weights.")                         \
+    X(QKV_BEST_FILE, "The checkpoint of the best validation, with the option keep.",                                   \
+      "With the checkpoint of a new best validation.", "Yes.")                                                         \
+    X(QKV_LOG_FILE, "A line for each step: loss, gradient norm, learning rate, speed.", "With every step.",            \
+      "Yes, after the run: only reports read it.")                                                                     \
+    X(QKV_STATE_FILE, "Whether the run is running, done, failed or interrupted, and in which process.",                \
+      "When training begins, with every checkpoint, and when it ends.",                                                \
+      "Yes, after the run: the state is then not known.")                                                              \
+    X(QKV_MACHINE_FILE,                                                                                                \
+      "A line for each start of the run: the machine, its processor, threads, kernels and precision.",                 \
+      "When the run begins and whenever it is resumed.", "Yes: only reports read it.")                                 \
+    X(QKV_SAMPLES_FILE, "A line for each sample that the model wrote during training.",                                \
+      "After an evaluation, if samples are asked for.", "Yes: only reports read it.")                                  \
+    X(QKV_TOKENS_DATA_FILE, "The training data as tokens: the texts, the targets of pairs, or the labelled texts.",    \
+      "When the run begins.", "Yes: a resume makes it again from the data, if these are unchanged.")                   \
+    X(QKV_TOKENS_VALID_FILE, "The same of the validation data.", "When a run with validation data begins.",            \
+      "Yes: a resume makes it again from the data, if these are unchanged.")                                           \
+    X(QKV_BESIDE_DATA_FILE, "The sources or labels that belong to the lines of tokens.data.bin.",                      \
+      "When a run on pairs or labelled lines begins.",                                                                 \
+      "Yes: a resume makes it again from the data, if these are unchanged.")
+#define QKV_RUN_FILE_LIST(X)                                                                                           \
+    QKV_RUN_BEGIN_LIST_(X)                                                                                             \
+    X(QKV_BESIDE_VALID_FILE, "The same of the validation data, for tokens.valid.bin.",                                 \
+      "When a run on pairs or labelled lines with validation data begins.",                                            \
+      "Yes: a resume makes it again from the data, if these are unchanged.")
+/* Files of a run whose names have a number. */
+#define QKV_NUMBERED_FILE_LIST(X)                                                                                      \
+    X(QKV_CHECKPOINT_BEGIN "STEP" QKV_CHECKPOINT_END,                                                                  \
+      "An earlier checkpoint, of the step in its name, with the option keep.",                                         \
+      "When a newer checkpoint is written. The run removes those that are more than keep.", "Yes.")
+
+/* The names alone, with commas between them, for initialisers. */
+#define QKV_FILE_NAME_(name, content, written, removal) name,
+#define QKV_MODEL_FILES                                 QKV_MODEL_BEGIN_LIST_(QKV_FILE_NAME_) QKV_WEIGHTS_FILE
+#define QKV_RUN_FILES                                   QKV_RUN_BEGIN_LIST_(QKV_FILE_NAME_) QKV_BESIDE_VALID_FILE
 
 #endif

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# The pages that people look things up in: "qkv help spec" and "qkv help files" say what is true, the pages in docs/ are
+# what they print, and a message about a key names the call that explains it.
+# labels: quick
+. "$(dirname "$0")/common.sh"
+export QKV_THREADS=1
+
+# ---- keys ----
+try 0 "$QKV" help spec
+cp out keys
+has out '^  qkv help spec KEY|^  qkv help spec kv_heads '
+for part in embed decoder decoder.attention decoder.norm decoder.ffn head init; do has out "^$part: "; done
+tr -s ' \n' ' ' <out >flat
+has flat ' heads The number of heads of the queries\. .*\(must be given\) kv_heads '
+[ "$(awk 'length > 100' out | wc -l)" = 0 ] || fail "$last: a line longer than 100 columns"
+try 0 "$QKV" help spec decoder.attention.kv_heads
+cp out key
+has out '^decoder.attention.kv_heads: The number of heads of keys and values\.'
+has out '^values +a whole number from 1 to 1048576$'
+has out '^default +heads$'
+has out '^  qkv info --preset nano-gpt --set decoder.attention.kv_heads=2$'
+has out '^  \{"decoder": \{"attention": \{"kv_heads": 2\}\}\}$'
+for words in "decoder.attention.kv_heads" "spec kv_heads"; do
+    try 0 "$QKV" help $words
+    cmp -s out key || fail "$last differs from qkv help spec decoder.attention.kv_heads"
+done
+try 0 "$QKV" help spec decoder.ffn.kind
+has out '^ +swiglu +silu\(gate\) times up'
+try 0 "$QKV" help spec decoder.kinds.local.attention
+has out '^  window +A position attends'
+try 0 "$QKV" help spec eps
+has out '^4 keys are called eps'
+has out '^  decoder\.norm\.eps'
+refuse 2 '^qkv: a spec has no key "decoder\.attention\.kvheads"; did you mean decoder\.attention\.kv_heads\? \(".*qkv help spec" lists them\)$' \
+    "$QKV" help decoder.attention.kvheads
+refuse 2 'no key "kvheads"; did you mean decoder\.attention\.kv_heads\?' "$QKV" help spec kvheads
+refuse 2 'no key "xyzzy" \(' "$QKV" help spec xyzzy
+refuse 2 'one argument too many: "two"' "$QKV" help spec heads two
+refuse 2 'one argument too many: "two"' "$QKV" help files two
+refuse 2 'markdown prints all keys' "$QKV" help spec heads --markdown
+
+# The example of a key is a call that works: those that the page shows, on the preset.
+examples=0
+while read -r options; do
+    eval "set -- $options"
+    try 0 "$QKV" info --preset nano-gpt "$@"
+    examples=$((examples + 1))
+done < <("$QKV" help spec --markdown | awk '/^Example: `/ { text = ""; inside = 1 }
+    inside { text = text " " $0 } inside && /`$/ { sub(/^ Example: `/, "", text); sub(/`$/, "", text); print text; inside = 0 }' |
+    grep -v -- '--set version=')
+[ $examples -gt 130 ] || fail "found only $examples examples"
+
+# ---- messages ----
+refuse 2 'unknown key decoder\.attention\.windw; did you mean window\?.*; ".*qkv help spec decoder\.attention" explains it$' \
+    "$QKV" info --preset nano-gpt --set decoder.attention.windw=3
+refuse 2 'must be one of relu, .*; did you mean swiglu\? ".*qkv help spec decoder\.ffn\.kind" explains it$' \
+    "$QKV" info --preset nano-gpt --set decoder.ffn.kind=swiglue
+refuse 2 'unknown key nothing;.*; ".*qkv help spec" explains it$' "$QKV" info --preset nano-gpt --set nothing=3
+printf '%s' '{"format": "qkv", "version": 2, "d_model": 8, "context": 8, "decoder": {"layers": 0}}' >bad.json
+refuse 1 'decoder\.layers is 0; .*; ".*qkv help spec decoder\.layers" explains it$' "$QKV" info --spec bad.json
+# What it names, it explains.
+try 0 "$QKV" help spec decoder.layers
+
+# ---- files ----
+# fields FILE: the names of the fields of its last line; described FILE: those that the help has.
+fields() { tail -n 1 "$1" | grep -oE '[{,]"[a-z_]+":' | tr -d '{,":' | tr '\n' ' '; }
+described() { awk -v file="$1" '$0 == file ", a line:" { inside = 1; next } /^$/ { inside = 0 }
+    inside && /^  [a-zA-Z_]+ / { print $1 }' files | tr '\n' ' '; }
+try 0 "$QKV" help files
+cp out files
+make_text 400 >text.txt
+make_spec
+try 0 "$QKV" train --spec spec.json --data text.txt --tokenizer chars --steps 4 --batch 2 --eval-every 2 --save-every 2 --keep 2 \
+    --sample 5 --quiet --out run
+for file in state.json machine.jsonl samples.jsonl; do same "$(fields run/$file)" "$(described $file)" "fields of $file"; done
+for file in log.jsonl state.json machine.jsonl samples.jsonl; do
+    shown=$(awk -v file="$file" '$0 == file ", a line:" { inside = 1; next } inside { sub(/^ +/, ""); printf "%s", $0 }
+        /}$/ { inside = 0 }' files)
+    same "$(fields run/$file)" "$(fields <(printf '%s\n' "$shown"))" "fields of the example of $file"
+done
+sed 's/"ffn": {/"ffn": {"experts": {"count": 2}, /; s/"version": 1/"version": 2/' spec.json >experts.json
+try 0 "$QKV" train --spec experts.json --data text.txt --tokenizer chars --steps 2 --batch 2 --eval-every 2 --quiet --out experts
+same "$(fields experts/log.jsonl)METRIC " "$(described log.jsonl)" 'fields of log.jsonl'
+# Every file of a run has a row, and what the row says may be removed may be.
+for file in $(cd run && ls); do
+    grep -qE "^  $(sed 's/checkpoint-[0-9]*\./checkpoint-STEP./' <<<"$file")(,|$)" files || fail "qkv help files has no $file"
+done
+removed=0
+for file in $(cd run && ls); do
+    row=$(sed 's/checkpoint-[0-9]*\./checkpoint-STEP./' <<<"$file")
+    awk -v file="$row" '/^$/ { own = 0 } $1 == file && NF == 1 { own = 1 } own && /may be removed\? +Yes/ { found = 1 }
+        END { exit !found }' files || continue
+    [ "$file" != checkpoint.safetensors ] || continue # "if the run will not be resumed"
+    rm -rf copy
+    cp -r run copy
+    rm "copy/$file"
+    try 0 "$QKV" info copy
+    try 0 "$QKV" train --resume copy --steps 6 --quiet
+    cmp -s copy/model.safetensors expected.safetensors 2>/dev/null || [ ! -e expected.safetensors ] ||
+        fail "a run without $file resumes with other weights"
+    [ -e expected.safetensors ] || cp copy/model.safetensors expected.safetensors
+    removed=$((removed + 1))
+done
+[ $removed -ge 7 ] || fail "removed only $removed files"
+# What may not be removed is missed.
+for file in config.json model.safetensors; do
+    rm -rf copy
+    cp -r run copy
+    rm "copy/$file"
+    try 1 "$QKV" generate copy -n 1 --prompt the
+done
+for file in train.json checkpoint.safetensors; do
+    rm -rf copy
+    cp -r run copy
+    rm "copy/$file"
+    try 1 "$QKV" train --resume copy --steps 6 --quiet
+done
+
+# ---- the pages ----
+try 0 bash "$SOURCE/scripts/make-docs" --check "$QKV"
+# Specs that the page shows are read.
+awk '/^```json$/ { n++; inside = 1; next } /^```$/ { inside = 0 } inside { print > ("shown" n ".json") }' "$SOURCE/docs/spec.md"
+try 0 "$QKV" info --spec shown1.json --set vocab=100
+{ printf '{"format": "qkv", "version": 2, "d_model": 64, "context": 64,\n' && cat shown2.json && printf '}'; } >shown.json
+try 0 "$QKV" info --spec shown.json --set vocab=100
+# A page that says something else is stale.
+mkdir -p copied/scripts copied/docs
+cp "$SOURCE"/scripts/{make-docs,spec-head.md} copied/scripts
+cp "$SOURCE"/docs/{commands,spec,files}.md copied/docs
+try 0 bash copied/scripts/make-docs --check "$QKV"
+for page in commands spec files; do
+    cp "copied/docs/$page.md" kept
+    sed -i '40s/$/ more/' "copied/docs/$page.md"
+    try 1 bash copied/scripts/make-docs --check "$QKV"
+    has err "^docs/$page.md is stale"
+    cp kept "copied/docs/$page.md"
+done
+finish
