@@ -333,13 +333,17 @@ static inline void finish(struct sample *s) {
     qkv_context_free(s->ctx);
 }
 
+static inline void copy_weights(struct qkv_model *to, struct qkv_model *from) {
+    for (size_t i = 0; i < qkv_model_parameters(to); i++)
+        memcpy(qkv_model_weights_mutable(to, i), qkv_model_weights(from, i),
+               qkv_array_elements(qkv_model_parameter(to, i)) * sizeof(float));
+}
+
 /* The same weights in a model of another spec. */
 static inline struct qkv_model *model_like(struct sample *s, const struct qkv_spec *spec) {
     struct qkv_model *model;
     assert_int_equal(qkv_model_create(s->ctx, spec, 1, &model), QKV_OK);
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
-               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+    copy_weights(model, s->model);
     return model;
 }
 

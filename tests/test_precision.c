@@ -8,12 +8,6 @@ static const struct qkv_context_options mixed = {.precision = QKV_MIXED_BF16};
 
 static const struct qkv_context_options exact = {.precision = QKV_FP32};
 
-static void copy_weights(struct qkv_model *to, struct qkv_model *from) {
-    for (size_t i = 0; i < qkv_model_parameters(to); i++)
-        memcpy(qkv_model_weights_mutable(to, i), qkv_model_weights(from, i),
-               qkv_array_elements(qkv_model_parameter(to, i)) * sizeof(float));
-}
-
 /* ---- near fp32 --------------------------------------------------------------------------------------------------- */
 
 /* What a training pass computes. */
