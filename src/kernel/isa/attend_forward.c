@@ -1,16 +1,16 @@
-/* attend_forward.c: y and log-sum-exp of one block of query rows, walking over the keys once; or over one piece of them, and
- * then y from the sums of all pieces.
+/* attend_forward.c: y and log-sum-exp of one block of query rows, which walks over the keys once, or over one piece of
+ * them; then y from the sums of all pieces.
  *
  * Online softmax (Milakov & Gimelshein 2018; Dao et al. 2022): for every block of keys
  *
  *   S = score(Q·Kᵀ)    m' = max(m, max S)    P = exp(S − m')    l = l·exp(m − m') + Σ P    O = O·exp(m − m') + P·V
  *
- * and at the end y = O / l, lse = m + log l, after a sink has joined l. Blocks of keys begin at multiples of KEYS and pieces (attend_sums.h) at multiples
- * of QKV_ATTEND_PIECE whatever the interval of a row is, and a block in which a row has no key leaves its m, l and O as they
- * are: a row's bits depend on its own inputs only. */
+ * and at the end y = O / l, lse = m + log l, after the sink is added to l. Blocks of keys begin at multiples of KEYS
+ * and pieces (attend_sums.h) at multiples of QKV_ATTEND_PIECE, whatever the interval of a row is. A block in which a
+ * row has no key does not change its m, l and O. So a row's bits depend on its own inputs only. */
 #include "kernel/isa/attend_sums.h"
 
-enum { KEYS = 64 }; /* keys a block */
+enum { KEYS = 64 }; /* keys of a block */
 _Static_assert(QKV_ATTEND_PIECE % KEYS == 0, "a piece is whole blocks of keys");
 _Static_assert(QKV_ATTEND_BLOCK % KEYS == 0, "no block of keys crosses a page");
 
@@ -18,15 +18,15 @@ struct forward {
     const struct qkv_attend_plan *plan;
     const struct qkv_attend *a;
     struct mask_rule rule;
-    bool plain;        /* whether scores are just scaled products */
-    size_t count, key; /* rows of this block, first key of the block in work */
-    bool finite;       /* whether the packed V is */
+    bool plain;        /* scores are scaled products */
+    size_t count, key; /* rows of this block, first key of the current block of keys */
+    bool finite;       /* whether the packed V is finite */
     float *q;          /* (rows,D) */
     float *k;          /* panels of (D,PANEL) */
     float *v;          /* (KEYS,Dv padded) */
     float *s;          /* (TILE,KEYS) scores, then weights */
-    float *staging;    /* keys or values that cannot be packed where they lie */
-    struct sums sums;  /* of the piece in work, */
+    float *staging;    /* keys or values that must be copied before packing */
+    struct sums sums;  /* of the current piece, */
     struct sums all;   /* and of all pieces so far */
     struct stream keys, values;
     struct row rows[QKV_ATTEND_ROWS];
@@ -57,7 +57,7 @@ static void forward_carve(struct forward *f, float *scratch) {
     f->s = f->v + KEYS * padded(ldv, line);
     f->staging = f->s + TILE * KEYS;
     f->sums = forward_sums(f->plan, f->staging + KEYS * (a->D > a->Dv ? a->D : a->Dv));
-    f->all = forward_sums(f->plan, f->sums.o + QKV_K(attend_sums_floats)(f->plan)); /* where there are several pieces */
+    f->all = forward_sums(f->plan, f->sums.o + QKV_K(attend_sums_floats)(f->plan)); /* if there are several pieces */
 }
 
 static void row_dropout(const struct forward *f, const struct row *row, float *x, size_t first, size_t last) {
@@ -66,7 +66,7 @@ static void row_dropout(const struct forward *f, const struct row *row, float *x
     for (size_t j = first; j < last; j += W) vf_store(x + j, vf_mul(vf_load(x + j), vf_load(keep + j)));
 }
 
-/* m and l of a tile's rows, and the weights of its keys [first, last); rescale is what O is to be multiplied by. */
+/* m and l of a tile's rows, and the weights of its keys [first, last); rescale is the factor of O. */
 static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first, size_t last, float *rescale) {
     float best[TILE + W], *m = f->sums.m + r0, *l = f->sums.l + r0;
     for (size_t r = 0; r < rows; r++) {
@@ -93,7 +93,7 @@ static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first
     }
 }
 
-/* O of a tile's rows where 0·NaN would spread: each row keeps to the keys that it may attend to. */
+/* O of a tile's rows if 0·NaN would spread: each row is multiplied by its own keys only. */
 static void add_rows_apart(const struct forward *f, size_t r0, size_t rows, const float *rescale) {
     const size_t ldv = padded(f->a->Dv, W);
     for (size_t r = 0; r < rows; r++) {
@@ -108,7 +108,7 @@ static void add_rows_apart(const struct forward *f, size_t r0, size_t rows, cons
     }
 }
 
-/* One tile of rows against the packed block of keys. */
+/* One tile of rows with the packed block of keys. */
 static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     const size_t D = f->a->D, ldv = padded(f->a->Dv, W);
     const struct span *spans = f->spans + r0;
@@ -130,7 +130,7 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     else add_rows_apart(f, r0, rows, rescale);
 }
 
-/* The keys `all` of the block; V is asked for while K is packed, and the next block's K while V is. */
+/* Packs the keys `all` of the block. Prefetches V while K is packed, and the next block's K while V is packed. */
 static void pack_block(struct forward *f, struct span all, size_t last) {
     const struct qkv_attend *a = f->a;
     size_t ldv = padded(a->Dv, W), first = f->key + all.begin, count = all.end - all.begin, next = f->key + KEYS;
@@ -141,7 +141,7 @@ static void pack_block(struct forward *f, struct span all, size_t last) {
     f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, count, a->Dv, soon_k);
 }
 
-/* y = O / l, with dropout's scale; adding 0 makes every zero a positive one, however it came about. */
+/* y = O / l, with dropout's scale. Adding 0 turns every negative zero into a positive one. */
 static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
     for (size_t r = 0; r < count; r++) {
         const struct row *row = &rows[r];
@@ -165,7 +165,7 @@ static void forward_walk(struct forward *f, size_t begin, size_t end, size_t las
     }
 }
 
-/* The sums of the keys [begin, end), piece after piece. */
+/* The sums of the keys [begin, end), one piece after the other. */
 static const struct sums *forward_pieces(struct forward *f, size_t begin, size_t end) {
     if (begin / QKV_ATTEND_PIECE == (end ? end - 1 : 0) / QKV_ATTEND_PIECE) {
         forward_walk(f, begin, end, end);

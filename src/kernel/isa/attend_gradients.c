@@ -1,9 +1,9 @@
-/* attend_gradients.c: one block of rows against one block of keys, backward: the weights from the saved log-sum-exp, and
+/* attend_gradients.c: one block of rows with one block of keys in backward: the weights from the saved log-sum-exp, and
  * the gradients of the scores (formulas in attend_backward.c). */
 #include "kernel/isa/attend_backward.h"
 #include "kernel/isa/attend_store.h"
 
-/* Hands out scratch when `f` is given; returns how much there is. */
+/* Sets the pointers of `f`, if it is not NULL, to scratch; returns the floats of scratch. */
 static size_t carve(const struct qkv_attend_plan *plan, struct backward *f, float *scratch) {
     size_t line = QKV_CACHE_LINE / sizeof(float), rows = plan->block, used = 0;
     size_t ldk = padded(plan->a->D, W), ldv = padded(plan->a->Dv, W);
@@ -51,7 +51,7 @@ void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_
     }
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------------------------- */
 
 void QKV_K(attend_backward_start)(struct backward *f, const struct qkv_attend_plan *plan, float *scratch) {
     const struct qkv_attend *a = plan->a;
@@ -106,10 +106,10 @@ struct span QKV_K(attend_backward_rows)(struct backward *f, size_t r0, size_t co
     return all;
 }
 
-/* ---- one tile of rows: P and dS ------------------------------------------------------------------------------------ */
+/* ---- one tile of rows: P and dS -------------------------------------------------------------------------------- */
 
-/* Products q·k in p and dy·v in ds become weights and gradients of the products (or scores); zeros where the row may not
- * attend. `plain`: scores are scaled products and there is no dropout. */
+/* Turns products q·k in p and dy·v in ds into weights and gradients of the products (or scores); zeros for masked
+ * pairs. `plain`: scores are scaled products, and there is no dropout. */
 QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const struct row *row, struct span span,
                               float *p, float *ds, size_t first, size_t last) {
     const struct qkv_attend *a = f->a;

@@ -1,10 +1,10 @@
-/* attend_rows.h: rows of heads in memory: where they lie, as fp32, bf16 or f16, and how they are packed for the tiles. */
+/* attend_rows.h: rows of heads in memory, in fp32, bf16 or f16, and how they are packed for the tiles. */
 #ifndef QKV_ISA_ATTEND_ROWS_H
 #define QKV_ISA_ATTEND_ROWS_H
 
 #include "kernel/isa/attend_tile.h"
 
-/* ---- one row ------------------------------------------------------------------------------------------------------ */
+/* ---- one row --------------------------------------------------------------------------------------------------- */
 
 struct cells { /* the channels of one row of a head */
     void *data;
@@ -17,7 +17,8 @@ QKV_INLINE struct cells cells_at(const struct qkv_heads *x, size_t b, size_t i, 
     return (struct cells){(char *)x->data + at * size, x->dtype};
 }
 
-/* The first n lanes of a row that ends at n: whole vectors without a mask, whose stores are slow on some machines. */
+/* The first n lanes of a row that ends at n: whole vectors have no mask, because masked stores are slow on some
+ * machines. */
 QKV_INLINE vf load_row(const float *x, size_t n) {
     return n >= W ? vf_load(x) : vf_load_n(x, n);
 }
@@ -51,8 +52,8 @@ QKV_INLINE void read_cells(float *out, struct cells x, size_t columns) {
     for (size_t c = 0; c < columns; c += W) store_row(out + c, load_cells(x, c, columns - c), columns - c);
 }
 
-/* x (+)= sum, whose places up to a multiple of W exist. Adding 0 makes every zero of the sum a positive one, whichever terms
- * of 0 were among those of the sum. */
+/* x (+)= sum, whose elements up to a multiple of W exist. Adding 0 turns every negative zero of the sum into a positive
+ * one, whatever the signs of zero terms were. */
 QKV_INLINE void put_cells(struct cells x, bool accumulate, const float *sum, size_t columns) {
     for (size_t c = 0; c < columns; c += W) {
         vf v = vf_add(vf_load(sum + c), vf_zero());
@@ -61,23 +62,23 @@ QKV_INLINE void put_cells(struct cells x, bool accumulate, const float *sum, siz
     }
 }
 
-/* Asks for a row that will be read soon. */
+/* Prefetches a row. */
 QKV_INLINE void prefetch_row(const void *x, size_t bytes) {
     for (size_t c = 0; c < bytes; c += QKV_CACHE_LINE) QKV_PREFETCH((const char *)x + c);
 }
-enum { SOON = 16 }; /* rows that it takes until one has come from memory */
+enum { SOON = 16 }; /* rows that are packed in the time that a row takes to come from memory */
 QKV_INLINE void prefetch_cells(struct cells x, size_t columns) {
     prefetch_row(x.data, columns * (x.dtype == QKV_F32 ? sizeof(float) : sizeof(uint16_t)));
 }
 
-/* ---- the keys, or the values, of one kv head: first those of the past, then the others ------------------------------ */
+/* ---- the keys, or the values, of one kv head: first those of the past, then the others ------------------------- */
 
 struct stream {
     const struct qkv_heads *past, *now;
-    size_t turn; /* how many are in the past */
+    size_t turn; /* the number of keys in the past */
     size_t b, n, columns;
     const int32_t *pages; /* of the past, or NULL */
-    size_t positions;     /* of a page */
+    size_t positions;     /* keys of a page */
     bool whole;           /* no block of keys crosses a page */
 };
 
@@ -101,7 +102,8 @@ QKV_INLINE struct cells stream_at(const struct stream *s, size_t j) {
     return cells_at(s->past, (size_t)s->pages[j / s->positions], j % s->positions, s->n);
 }
 
-/* Key j, where x is the key before it and j is no multiple of QKV_ATTEND_BLOCK: no page of whole blocks begins with it. */
+/* Key j, if x is the key before it and j is no multiple of QKV_ATTEND_BLOCK: then no page of whole blocks begins at
+ * j. */
 QKV_INLINE struct cells stream_next(const struct stream *s, struct cells x, size_t j) {
     const struct qkv_heads *heads = j < s->turn ? s->past : s->now;
     if (j == s->turn || (!s->whole && j < s->turn && j % s->positions == 0)) return stream_at(s, j);
@@ -109,25 +111,25 @@ QKV_INLINE struct cells stream_next(const struct stream *s, struct cells x, size
     return x;
 }
 
-struct block { /* rows of floats at an even distance */
+struct block { /* rows of floats with a constant stride */
     const float *x;
     size_t stride;
 };
 
-/* Whether rows [first, first + count) are partly in the past only, or in several pages. */
+/* Whether rows [first, first + count) are only partly in the past, or in several pages. */
 static inline bool stream_splits(const struct stream *s, size_t first, size_t count) {
     if (first >= s->turn) return false;
     return first + count > s->turn || (!s->whole && first % s->positions + count > s->positions);
 }
 
-/* Rows [first, first + count) where they lie; x is NULL when they are not fp32, or lie apart. */
+/* Rows [first, first + count) where they are stored; x is NULL if they are not fp32, or have no constant stride. */
 static inline struct block block_in_place(const struct stream *s, size_t first, size_t count) {
     const struct qkv_heads *x = first < s->turn ? s->past : s->now;
     if (stream_splits(s, first, count) || x->dtype != QKV_F32) return (struct block){0};
     return (struct block){stream_at(s, first).data, x->row_stride};
 }
 
-/* The same rows; where they cannot be read in place they are copied to `staging` (count,columns) first. */
+/* The same rows, copied to `staging` (count,columns) first if x would be NULL. */
 static inline struct block block_of(const struct stream *s, size_t first, size_t count, float *staging) {
     struct block block = block_in_place(s, first, count);
     if (block.x) return block;
@@ -139,9 +141,9 @@ static inline struct block block_of(const struct stream *s, size_t first, size_t
     return (struct block){staging, s->columns};
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------ */
+/* ---- packing --------------------------------------------------------------------------------------------------- */
 
-/* Rows that will be packed next: row i of them is asked for while row i is packed. */
+/* Rows that will be packed next: row i of them is prefetched while row i is packed. */
 struct soon {
     struct block block;
     size_t rows, columns;
@@ -156,7 +158,7 @@ QKV_INLINE void ask_for(const struct soon *soon, size_t row) {
     if (row < soon->rows) prefetch_row(soon->block.x + row * soon->block.stride, soon->columns * sizeof(float));
 }
 
-/* One row, filled with zeros up to a multiple of W. `check` gathers 0·x, which stays 0 while all is finite. */
+/* One row, padded with zeros to a multiple of W. `check` sums 0·x, which stays 0 while all is finite. */
 QKV_INLINE void pack_row(float *out, struct cells x, size_t columns, vf *check) {
     size_t c = 0;
     vf zero = vf_zero(), sum = *check;
@@ -177,7 +179,7 @@ QKV_INLINE bool all_finite(vf check) {
     return vf_sum(check) == 0;
 }
 
-/* out (rows,ld) = the rows of a block, filled up with zeros. False when a number is not finite. */
+/* out (rows,ld) = the rows of a block, padded with zeros. False if a number is not finite. */
 QKV_INLINE bool pack_rows(float *out, size_t ld, struct block block, size_t rows, size_t columns, struct soon soon) {
     vf check = vf_zero();
     for (size_t r = 0; r < rows; r++) {
@@ -188,8 +190,8 @@ QKV_INLINE bool pack_rows(float *out, size_t ld, struct block block, size_t rows
     return all_finite(check);
 }
 
-/* Keys to lanes: out is panels (D,PANEL) of keys (D), the first of which is in `block` and has the place `begin`; the
- * places of the panels touched that are outside [begin, end) become zeros. */
+/* Transposes keys: out is panels (D,PANEL). The first key in `block` goes to column `begin` of the panels; columns
+ * outside [begin, end) of the panels that are written become zeros. */
 QKV_INLINE void pack_panels(float *out, struct block block, size_t begin, size_t end, size_t D, struct soon soon) {
     const size_t stride = block.stride;
     for (size_t k = begin / PANEL * PANEL; k < padded(end, PANEL); k += W) {

@@ -1,9 +1,10 @@
-/* attend_score.h: from products q·k to scores and weights, one row at a time; and where a row begins and ends.
+/* attend_score.h: from products q·k to scores and weights, one row at a time; and the interval of keys of a row.
  *
- *   score = softcap(scale·q·k) + distance bias + attention_bias,   softcap(s) = c·tanh(s / c),   weight = exp(score − log-sum-exp)
+ *   score = softcap(scale·q·k) + distance_bias + attention_bias,   softcap(s) = c·tanh(s / c),   weight = exp(score −
+ *   log-sum-exp)
  *
- * The score is −inf where the dense mask is 0 or the attention_bias is −inf, whatever the other terms are, and such scores carry no
- * weight. A row's numbers depend on that row only. */
+ * The score is −inf if the dense mask is 0 or attention_bias is −inf, whatever the other terms are, and its weight is
+ * 0. A row's numbers depend on that row only. */
 #ifndef QKV_ISA_ATTEND_SCORE_H
 #define QKV_ISA_ATTEND_SCORE_H
 
@@ -11,11 +12,11 @@
 #include "kernel/isa/mask.h"
 
 struct row {   /* one query row of one head */
-    size_t at; /* (b·H + h)·Tq + i: its place in lse and delta */
+    size_t at; /* (b·H + h)·Tq + i: its index in lse and delta */
     size_t b, h, i;
-    size_t lo, hi;               /* its keys; 0, 0 when there are none */
-    int64_t bias;                /* where in the table of distances key 0 would be */
-    size_t mask, attention_bias; /* where in the dense mask and the attention_bias key 0 is */
+    size_t lo, hi;               /* its keys; 0, 0 if there are none */
+    int64_t bias;                /* index of key 0 in the table of distances */
+    size_t mask, attention_bias; /* index of key 0 in the dense mask and in attention_bias */
 };
 
 struct span { /* keys of one block, counted from the block's first */
@@ -26,7 +27,7 @@ QKV_INLINE size_t pairs_at(const struct qkv_pairs *x, size_t b, size_t h, size_t
     return b * x->batch_stride + h * x->head_stride + i * x->row_stride;
 }
 
-/* Whether a row may be kept from single keys of its interval. */
+/* Whether single keys of a row's interval may be masked. */
 QKV_INLINE bool dense(const struct qkv_attend *a) {
     return a->mask || a->attention_bias;
 }
@@ -84,8 +85,8 @@ QKV_INLINE bool all_like(const struct span *spans, size_t count, struct span all
     return true;
 }
 
-/* The next run of keys, at `from` or later in the span of a block, that the row may attend to; 0, 0 when there is none.
- * Where a factor of a weight 0 is not finite, products are summed over such runs only. */
+/* The next run of keys that the row attends to, at `from` or later in the span of a block; 0, 0 if there is none. If a
+ * factor of a weight of 0 is not finite, products are summed over such runs only. */
 static inline struct span run_of(const struct qkv_attend *a, const struct row *row, size_t key, struct span span,
                                  size_t from) {
     const uint8_t *mask = a->mask ? a->mask + row->mask + key : NULL;
@@ -108,7 +109,7 @@ QKV_INLINE vm lanes_inside(struct span span, size_t j) {
 /* exp(x) for x <= 0: 2^n·exp(r) with |r| <= ln 2/2 and a minimax polynomial; relative error < 2e-7. exp(0) is 1
  * exactly; below −86.5 the result is 0, also for −inf; NaN stays NaN. */
 QKV_INLINE vf exp_down(vf x) {
-    vf magic = vf_set(12582912.0f); /* 1.5·2^23: adding it rounds to an integer, found in the low bits */
+    vf magic = vf_set(12582912.0f); /* 1.5·2^23: adding it rounds to an integer, which is then in the low bits */
     vf t = vf_fma(x, vf_set(1.44269504f), magic);
     vi n = vi_shl(vi_from_bits(t), 23);
     t = vf_sub(t, magic);
@@ -123,7 +124,7 @@ QKV_INLINE vf exp_down(vf x) {
     return vf_select(vf_lt(x, vf_set(-86.5f)), vf_zero(), y);
 }
 
-/* Lanes j… of what lies at x + at for key j; only lanes inside `span` are read. */
+/* Lanes j… of the array x, in which key j has the index at + j; only lanes inside `span` are read. */
 static inline vf lanes_of(const float *x, int64_t at, size_t j, struct span span) {
     if (vector_inside(span, j)) return vf_load(x + at);
     float lanes[W];
@@ -138,7 +139,8 @@ static inline vm mask_of(const uint8_t *mask, size_t at, size_t j, struct span s
     return vm_load_bytes(lanes);
 }
 
-/* Products scaled and capped. `slope`, where given, is the derivative of that, and of the score, by the product. */
+/* Products, scaled and capped. `slope`, if not NULL, becomes the derivative of that, and of the score, by the
+ * product. */
 QKV_INLINE vf capped(const struct qkv_attend *a, vf x, vf *slope) {
     x = vf_mul(x, vf_set(a->scale));
     if (slope) *slope = vf_set(a->scale);
@@ -150,7 +152,7 @@ QKV_INLINE vf capped(const struct qkv_attend *a, vf x, vf *slope) {
     return x;
 }
 
-/* Products of the keys j… of a block that starts at `key` to scores. */
+/* Turns products of the keys j… of a block that starts at `key` into scores. */
 QKV_INLINE vf score(const struct qkv_attend *a, const struct row *row, size_t key, size_t j, struct span span, vf x,
                     vf *slope) {
     const vf never = vf_set(-INFINITY);
@@ -169,12 +171,12 @@ QKV_INLINE bool plain_scores(const struct qkv_attend *a) {
     return a->softcap == 0 && !a->distance_bias.table && !dense(a);
 }
 
-/* Whether scores are scaled products and a bias by distance. */
+/* Whether scores are scaled products plus distance_bias. */
 QKV_INLINE bool distances_alone(const struct qkv_attend *a) {
     return a->softcap == 0 && a->distance_bias.table && !dense(a);
 }
 
-/* The best score of a row of the block, whose products become scores in place; −inf where it may not attend. */
+/* Turns the products of a row of the block into scores, −inf for masked pairs; returns the largest. */
 static inline float row_scores(const struct qkv_attend *a, bool plain, const struct row *row, size_t key,
                                struct span span, float *x, size_t first, size_t last) {
     vf top = vf_set(-INFINITY), scale = vf_set(a->scale);
@@ -205,8 +207,8 @@ static inline float row_scores(const struct qkv_attend *a, bool plain, const str
     return vf_largest(top);
 }
 
-/* Scores beyond the range of floats: +inf becomes the largest number, so that such keys share the weight; NaN stays and
- * makes the row NaN. Called for rows whose best score is not finite. */
+/* Repairs scores beyond the range of floats: +inf becomes the largest number, so that such keys share the weight; NaN
+ * stays and makes the row NaN. Called for rows whose largest score is not finite. */
 static inline float row_repair(struct span span, float *x) {
     float top = -INFINITY;
     bool nan = false;
@@ -223,13 +225,13 @@ static inline uint64_t keep_at(const struct qkv_attend_plan *plan, const struct 
     return (((uint64_t)(plan->mask_b + row->b) * plan->a->H + row->h) * plan->mask_Tq + row->i) * plan->mask_Tk;
 }
 
-/* What dropout multiplies the weights of the keys [first, last) of a block by; `kept` where they are kept. */
+/* The factors of dropout for the weights of the keys [first, last) of a block: `kept`, or 0 if dropped. */
 static inline void keep_of(const struct qkv_attend_plan *plan, const struct mask_rule *rule, const struct row *row,
                            size_t key, size_t first, size_t last, float kept, float *keep) {
     mask_fill(keep + first, rule, keep_at(plan, row) + key + first, last - first, kept);
 }
 
-/* Scores of the keys [first, last) to weights in place, m being the largest; returns their sum. */
+/* Turns scores of the keys [first, last) into weights in place; m is the largest score. Returns their sum. */
 static inline float row_exp(float *x, float m, size_t first, size_t last) {
     vf sum = vf_zero(), top = vf_set(m);
     for (size_t j = first; j < last; j += W) {
@@ -240,23 +242,24 @@ static inline float row_exp(float *x, float m, size_t first, size_t last) {
     return vf_sum(sum);
 }
 
-/* A log-sum-exp of this size has too few digits left for the logarithm: its weights need their own sum. */
+/* Whether a log-sum-exp has too few digits for the logarithm of the sum: then weights need a sum of their own. */
 static inline bool coarse(float lse) {
     return fabsf(lse) > 64 && lse > -INFINITY;
 }
 
-/* The weight of a score, given the row's log-sum-exp: never above 1, so that rounding of large numbers stays small. */
+/* The weight of a score, given the row's log-sum-exp: at most 1, so that rounding of large numbers stays small. */
 QKV_INLINE vf weight(vf x, vf lse) {
     return exp_down(vf_min(vf_zero(), vf_sub(x, lse)));
 }
 
-/* That of the sink of head h; 0 without one. */
+/* The weight of the sink of head h; 0 without one. */
 static inline float sink_weight(const struct qkv_attend *a, size_t h, float lse) {
     return a->sinks ? vf_first(weight(vf_set(a->sinks[h]), vf_set(lse))) : 0.0f;
 }
 
-/* A row ends with its largest score m and l = Σ exp(score − m): what Σ exp(score − m)·v is multiplied by, with dropout's scale, and
- * the log-sum-exp. The sink comes in here, once, whatever pieces its keys were in; a row without keys has none. */
+/* Finishes a row with the largest score m and l = Σ exp(score − m). Returns the factor of Σ exp(score − m)·v, with
+ * dropout's scale, and sets the log-sum-exp. The sink is added here, once, whatever pieces the row's keys were in. A
+ * row without keys has no sink. */
 static inline float row_finish(const struct qkv_attend *a, size_t h, float m, float l, float *lse) {
     if (m == -INFINITY) {
         *lse = -INFINITY;

@@ -1,5 +1,5 @@
-/* attend_shares.h: the sums of dq that the runs of keys of a kv head give (`partial` in struct qkv_attend_plan), and the walk of an item over
- * its runs: one, with a share of its own, or all, folded in order into the first share. */
+/* attend_shares.h: the sums of dq of the runs of keys of a kv head (`partial` in struct qkv_attend_plan), and the walk
+ * of an item over its runs: one run with a share of its own; or all runs, folded in order into the first share. */
 #ifndef QKV_ISA_ATTEND_SHARES_H
 #define QKV_ISA_ATTEND_SHARES_H
 
@@ -7,7 +7,7 @@
 
 struct share {
     float *dq;              /* (partial_rows,partial_columns); NULL: not wanted */
-    unsigned char *touched; /* (blocks): of rows that have been added to; others hold nothing */
+    unsigned char *touched; /* (blocks): whether rows of the block were added to; others are undefined */
 };
 
 static inline struct share share_at(const struct qkv_attend_plan *plan, size_t pair, size_t at) {
@@ -17,19 +17,19 @@ static inline struct share share_at(const struct qkv_attend_plan *plan, size_t p
                           plan->touched + part * plan->blocks};
 }
 
-/* How many of them hold something once all items are done. */
+/* The number of shares that are defined once all items are done. */
 static inline size_t shares_kept(const struct qkv_attend_plan *plan) {
     return plan->folds && plan->chunks ? 1 : plan->chunks;
 }
 
-/* Run `chunk` of the item of kv head `pair` begins: its share, with nothing in it. */
+/* Begins run `chunk` of the item of kv head `pair`: returns its share, with all blocks untouched. */
 static inline struct share share_begin(const struct qkv_attend_plan *plan, size_t pair, size_t chunk) {
     const struct share share = share_at(plan, pair, plan->folds ? chunk > 0 : chunk);
     if (share.dq) memset(share.touched, 0, plan->blocks);
     return share;
 }
 
-/* `count` rows from r0 on are about to be added to; zeroed the first time. */
+/* Called before `count` rows from r0 on are added to; clears their block the first time. */
 static inline void share_touch(const struct qkv_attend_plan *plan, const struct share *share, size_t r0, size_t count) {
     unsigned char *touched = &share->touched[r0 / plan->block];
     if (*touched) return;
@@ -37,7 +37,7 @@ static inline void share_touch(const struct qkv_attend_plan *plan, const struct 
     memset(share->dq + r0 * plan->partial_columns, 0, count * plan->partial_columns * sizeof *share->dq);
 }
 
-/* The run has ended: where runs fold, its share is added to the first. */
+/* Ends the run: if runs fold, its share is added to the first. */
 static inline void share_end(const struct qkv_attend_plan *plan, size_t pair, size_t chunk, const struct share *share) {
     const struct share all = share_at(plan, pair, 0);
     if (!plan->folds || !chunk || !share->dq) return;

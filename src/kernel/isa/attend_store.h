@@ -5,9 +5,9 @@
 
 #include "kernel/isa/attend_score.h"
 
-/* delta of the row whose place in it is `at`: dy·y − dlse. dS = P·(dP − delta) is what is left of two numbers that are nearly the same for a row
- * with one large weight, so that dy is the one of which dP is a product: where it
- * `rounds`, to bf16, but for numbers too large for that. */
+/* delta of the row with index `at`: dy·y − dlse. dS = P·(dP − delta) is a difference of two nearly equal numbers for a
+ * row with one large weight. So delta uses the same dy as the product dP: rounded to bf16 if it `rounds`, except
+ * numbers that are too large for bf16. */
 QKV_INLINE float row_delta(const struct qkv_attend_plan *plan, const bool rounds, struct cells y, struct cells dy,
                            size_t at) {
     const float *dlse = plan->g->dlse;
@@ -24,12 +24,13 @@ QKV_INLINE float row_delta(const struct qkv_attend_plan *plan, const bool rounds
     return vf_sum(sum) - (dlse ? dlse[at] : 0.0f);
 }
 
-/* What counts of P or dS: 0 where the score may be −inf (`apart`) and is: 0 times what is not finite is no 0. */
+/* P or dS of a pair: 0 if the score is −inf, which only `apart` scores can be. (0 times a number that is not finite is
+ * not 0.) */
 QKV_INLINE vf gradient_of(vf gradient, vf score, bool apart) {
     return apart ? vf_select(vf_eq(score, vf_set(-INFINITY)), vf_zero(), gradient) : gradient;
 }
 
-/* P and dS of the keys from j on, zeros where the row may not attend: outside the span too. */
+/* P and dS of the keys from j on; zeros for masked pairs and outside the span. */
 QKV_INLINE void store_gradients(float *p, float *ds, vf weight, vf gradient, vf score, bool apart, struct span span,
                                 size_t j) {
     weight = gradient_of(weight, score, apart), gradient = gradient_of(gradient, score, apart);

@@ -1,16 +1,16 @@
-/* attend_sums.h: what query rows have gathered over some keys, and how two such sums become one.
+/* attend_sums.h: the sums of query rows over some keys, and how two of them are merged.
  *
  *   m = max score    l = Σ exp(score − m)    O = Σ exp(score − m)·v
  *
- * Keys are summed in pieces of QKV_ATTEND_PIECE that begin at multiples of it, each from nothing, and the sums of pieces are
- * merged in ascending order: whether one item walks over all pieces or each is an item of its own, the bits are the same. A
- * piece in which a row has no score changes nothing; the first that has one is taken over as it is. */
+ * Keys are summed in pieces of QKV_ATTEND_PIECE that begin at multiples of it, each starting from zero, and the sums of
+ * pieces are merged in ascending order. So the bits are the same whether one item walks over all pieces or each piece
+ * is an item. A piece in which a row has no score changes nothing; the first piece that has one is copied. */
 #ifndef QKV_ISA_ATTEND_SUMS_H
 #define QKV_ISA_ATTEND_SUMS_H
 
 #include "kernel/isa/attend_score.h"
 
-/* The keys that some rows may attend to, from the first to the last. */
+/* The smallest span of keys that covers all keys of some rows. */
 static inline struct span rows_span(const struct row *rows, size_t count) {
     struct span keys = {SIZE_MAX, 0};
     for (size_t r = 0; r < count; r++) {
@@ -21,7 +21,7 @@ static inline struct span rows_span(const struct row *rows, size_t count) {
     return keys.end ? keys : (struct span){0, 0};
 }
 
-/* Those of them that are in a piece; 0, 0 when there are none. */
+/* The part of them in a piece; 0, 0 if it is empty. */
 static inline struct span piece_span(struct span keys, size_t piece) {
     const size_t begin = piece * QKV_ATTEND_PIECE, end = begin + QKV_ATTEND_PIECE;
     if (keys.begin < begin) keys.begin = begin;
@@ -31,7 +31,7 @@ static inline struct span piece_span(struct span keys, size_t piece) {
 
 struct sums {
     float *o, *l, *m; /* (rows,ldo), (rows,ldl), (rows) */
-    size_t ldo, ldl;  /* ldl: l is kept in so many parts */
+    size_t ldo, ldl;  /* l has ldl parts */
 };
 
 static inline size_t sums_floats(size_t rows, size_t ldo, size_t ldl) {
@@ -51,7 +51,7 @@ static inline void sums_clear(const struct sums *s, size_t rows) {
     for (size_t r = 0; r < rows; r++) s->m[r] = -INFINITY;
 }
 
-/* Row r of `to`, which has scores, and of `from`, which has some too. */
+/* Merges row r of `from` into `to`; both have scores. */
 static inline void sums_merge_row(const struct sums *to, const struct sums *from, size_t r) {
     const float top = to->m[r] < from->m[r] ? from->m[r] : to->m[r];
     const vf old = exp_down(vf_set(to->m[r] - top)), new = exp_down(vf_set(from->m[r] - top));
@@ -63,7 +63,7 @@ static inline void sums_merge_row(const struct sums *to, const struct sums *from
     to->m[r] = top;
 }
 
-/* `to` gathers what `from` has, whose keys are behind its own. */
+/* Merges `from`, whose keys come after those of `to`, into `to`. */
 static inline void sums_merge(const struct sums *to, const struct sums *from, size_t rows) {
     for (size_t r = 0; r < rows; r++) {
         if (from->m[r] == -INFINITY) continue;
@@ -77,7 +77,8 @@ static inline void sums_merge(const struct sums *to, const struct sums *from, si
     }
 }
 
-/* The rows of a block; `unit` counts (B,Hkv,blocks). Later rows come first: under a causal mask they have more keys. */
+/* The rows of a block; `unit` counts (B,Hkv,blocks). Later rows come first, because under a causal mask they have more
+ * keys. */
 static inline size_t unit_rows(const struct qkv_attend_plan *plan, size_t unit, struct row *rows) {
     const size_t pair = unit / plan->blocks, r0 = (plan->blocks - 1 - unit % plan->blocks) * plan->block;
     const size_t count = plan->rows - r0 < plan->block ? plan->rows - r0 : plan->block;
@@ -85,7 +86,7 @@ static inline size_t unit_rows(const struct qkv_attend_plan *plan, size_t unit, 
     return count;
 }
 
-/* What the items of a block's pieces gathered, in order; it is left in the sums of the first. */
+/* Merges the sums of a block's pieces, in order, into the sums of the first. */
 static inline struct sums unit_sums(const struct qkv_attend_plan *plan, size_t unit, size_t count, size_t ldo,
                                     size_t ldl) {
     float *at = plan->sums + unit * plan->pieces * plan->sums_floats;

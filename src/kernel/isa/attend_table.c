@@ -1,4 +1,4 @@
-/* attend_table.c: the attention kernels of one ISA, gathered for the driver. */
+/* attend_table.c: the table of the attention kernels of one ISA, for the driver. */
 #include "kernel/isa/attend_tile.h"
 #include "kernel/isa/isa.h"
 

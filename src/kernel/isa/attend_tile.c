@@ -1,4 +1,4 @@
-/* attend_tile.c: products of a few rows held in registers: R rows of broadcasts times V vectors, for every R and V. */
+/* attend_tile.c: products of a few rows in registers: R rows of broadcasts times V vectors, for every R and V. */
 #include "kernel/isa/attend_tile.h"
 
 QKV_INLINE void tile(const int R, const int V, const enum tile_start how, float *c, size_t ldc, const float *rescale,
@@ -44,7 +44,7 @@ QKV_INLINE void tile(const int R, const int V, const enum tile_start how, float 
 QKV_INLINE void tiles(size_t rows, size_t columns, const enum tile_start how, float *c, size_t ldc,
                       const float *rescale, const float *a, size_t rs, size_t ns, const float *b, size_t ldb,
                       size_t n) {
-    const size_t most = rows <= 3 ? 4 : VECTORS; /* with few rows more vectors fit */
+    const size_t most = rows <= 3 ? 4 : VECTORS; /* a few rows leave registers for more vectors */
     for (size_t done = 0, step; done < columns; done += step * W) {
         step = most;
         while (done + step * W > padded(columns, W)) step /= 2;

@@ -1,9 +1,9 @@
-/* attend_tile.h: the small matrix products that attention is made of (attend_tile.c).
+/* attend_tile.h: the small matrix products of attention (attend_tile.c).
  *
  *   C[r][c] = start + Σ_n A[r·rs + n·ns] · B[n·ldb + c]
  *
- * Every element of C is one chain of fused multiply-adds over n in order, so results do not depend on how a block was cut
- * into tiles. */
+ * Every element of C is one chain of fused multiply-adds over n in order, so results do not depend on how a block is
+ * cut into tiles. */
 #ifndef QKV_ISA_ATTEND_TILE_H
 #define QKV_ISA_ATTEND_TILE_H
 
@@ -16,11 +16,11 @@ enum { VECTORS = 2 }; /* vectors of the full tile: 6×2 sums, 2 of B and 1 of A 
 #else
 enum { VECTORS = 4 }; /* 6×4 + 4 + 1 of 32 registers */
 #endif
-enum { PANEL = VECTORS * W }; /* keys a panel of transposed K or V */
+enum { PANEL = VECTORS * W }; /* keys of a panel of transposed K or V */
 
-enum tile_start { FRESH, ADD, RESCALE }; /* C starts at 0, at what it holds, or at what it holds times rescale[r] */
+enum tile_start { FRESH, ADD, RESCALE }; /* C starts at 0, at its old value, or at that times rescale[r] */
 
-/* C (rows <= TILE, columns padded to W) in tiles side by side. */
+/* C (rows <= TILE, columns padded to W), one tile after the other. */
 void QKV_K(attend_tiles)(size_t rows, size_t columns, enum tile_start how, float *c, size_t ldc, const float *rescale,
                          const float *a, size_t rs, size_t ns, const float *b, size_t ldb, size_t n);
 
@@ -29,7 +29,7 @@ QKV_INLINE size_t padded(size_t n, size_t multiple) {
 }
 
 /* The entries of the table (attend_table.c). */
-enum { BACKWARD_KEYS = VECTORS == 4 && W == 16 ? 192 : 96 }; /* keys a block: whole panels and whole tiles */
+enum { BACKWARD_KEYS = VECTORS == 4 && W == 16 ? 192 : 96 }; /* keys of a block: whole panels and whole tiles */
 size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_backward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan);

@@ -1,9 +1,9 @@
-/* attend_weights.c: rows of products, scores or softmax weights exp(score − lse), for looking at; and what weights of rows with
- * a large log-sum-exp are to be multiplied by, so that they sum to 1 all the same.
+/* attend_weights.c: rows of products, scores or softmax weights exp(score − lse), for a caller that looks at them; and
+ * the factors with which the weights of rows with a large log-sum-exp sum to 1.
  *
- * Where the forward call multiplies numbers rounded to bf16 (rounds_dy of the plan), so are these scores. Its
- * exponentials are coarse (exp_coarse) and sums of products have another order, so there every row is divided by its
- * own sum. */
+ * If the forward call multiplies numbers rounded to bf16 (rounds_dy of the plan), so do these scores. Its exponentials
+ * have a lower precision (exp_coarse) and its sums of products another order, so here every row is divided by its own
+ * sum. */
 #include "kernel/isa/attend_score.h"
 
 enum { KEYS = 64 };
@@ -14,7 +14,8 @@ size_t QKV_K(attend_weights_scratch)(const struct qkv_attend_plan *plan) {
     return padded(plan->block * plan->a->D, line) + 2 * KEYS * plan->a->D + KEYS;
 }
 
-/* The products of one row in a block of keys become what is asked for; they go to `to`, which has `keys` places. */
+/* Turns the products of one row in a block of keys into the requested stage; writes them to `to`, which has `keys`
+ * elements. */
 static void row_out(const struct qkv_attend *a, enum qkv_attention_stage stage, const struct row *row, size_t key,
                     struct span span, const float *x, float *to, size_t keys) {
     const vf never = vf_set(-INFINITY), outside = stage == QKV_ATTENTION_SCORES ? never : vf_zero();
@@ -49,7 +50,7 @@ static struct row row_seen(const struct qkv_attend_plan *plan, size_t i) {
     return row;
 }
 
-/* Rows [first, first + count) of one head against all keys: out (count,Tk), or NULL for their sums only. */
+/* Rows [first, first + count) of one head with all keys: out (count,Tk), or NULL to compute their sums only. */
 static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count, float *out, float *sums,
                  float *scratch) {
     const struct qkv_attend *a = plan->a;

@@ -1,5 +1,5 @@
-/* bf16.c: the kernels of the matrix product in bf16, once for every table: on AMX tiles, by AVX-512's dot products, or
- * widened to fp32 where a machine has neither. */
+/* bf16.c: the kernels of the matrix product in bf16, once for each table: on AMX tiles, by AVX-512's dot products, or
+ * widened to fp32 if a machine has neither. */
 #include "kernel/isa/isa.h"
 
 #if defined(QKV_TABLE_amx)

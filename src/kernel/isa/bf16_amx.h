@@ -1,8 +1,8 @@
-/* bf16_amx.h: products of bf16 with AMX: a tile holds 16 rows of 64 bytes, and TDPBF16PS adds to 16 × 16 sums the products
- * of 16 rows of 32 terms with 16 columns of them (16 rows of words). Four tiles of sums stand against two of A and two of B, so
- * that each tile that is loaded is used twice.
+/* bf16_amx.h: products of bf16 with AMX: a tile holds 16 rows of 64 bytes, and TDPBF16PS adds to 16 × 16 sums the
+ * products of 16 rows of 32 terms with 16 columns of them (16 rows of words). Four tiles hold sums, two hold A and two
+ * hold B, so each loaded tile is used twice.
  *
- * A is packed in groups of 16 rows, tile after tile, zero past the last row; or read where it lies. */
+ * A is packed in groups of 16 rows, tile after tile, zero past the last row; or read without packing. */
 #ifndef QKV_ISA_BF16_AMX_H
 #define QKV_ISA_BF16_AMX_H
 
@@ -11,8 +11,9 @@
 
 enum { MR = 16, RUN = 512, TILE_ROWS = 16, TILE_BYTES = 64, TILE_WORDS = 16 };
 
-/* Eight tiles, the sums and the left operands (0 to 5) of so many rows; operands of so many words along k. The barrier makes the compiler write all of it before the instruction reads it: gcc 12 believes
- * that _tile_loadconfig reads eight bytes. */
+/* Configures eight tiles: sums and left operands (0 to 5) have `rows` rows, operands have `words` words along k. The
+ * barrier makes the compiler write the whole configuration before the instruction reads it: gcc 12 believes that
+ * _tile_loadconfig reads eight bytes. */
 static inline void tiles_begin(size_t rows, size_t words) {
     struct {
         uint8_t palette, start, reserved[14];
@@ -27,7 +28,8 @@ static inline void tiles_begin(size_t rows, size_t words) {
     _tile_loadconfig(&config);
 }
 
-/* Columns of words, of which the first 4, or 8, are not 0, to quarters: t[i + j] has, in its quarter q, the words i… of row 4q + j. */
+/* Turns columns of words, of which the first 4, or 8, are not 0, into quarters: t[i + j] has, in its quarter q, the
+ * words i… of row 4q + j. */
 QKV_INLINE void turn_quarters(vf t[W / 2], const vi r[W], const size_t used) {
     QKV_UNROLL
     for (size_t i = 0; i < W / 2; i += 4) {
@@ -58,7 +60,7 @@ QKV_INLINE void turn_first(vi r[W], const size_t used) {
     }
 }
 
-/* Columns of words to a tile of rows of 4 words, or of 8. */
+/* Turns columns of words into a tile whose rows have 4 words, or 8. */
 QKV_INLINE void turn_narrow(float *tile, const vi r[W], const size_t words) {
     vf t[W / 2];
     turn_quarters(t, r, words);
@@ -76,14 +78,15 @@ QKV_INLINE void turn_narrow(float *tile, const vi r[W], const size_t words) {
     }
 }
 
-/* A part of a matrix that lies across, for one tile: 16 rows from m on, of which `rows` are there, terms from k on. */
+/* A part of a matrix that is contiguous across the terms, for one tile: 16 rows from m on, of which `rows` exist, terms
+ * from k on. */
 struct across {
     const struct lines *x;
     size_t m, rows, k, terms;
 };
 
-/* Its words, zeros behind the last term. The lines of as many terms behind them are fetched: they are packed when the other rows have
- * been, and no pattern leads there that the machine finds by itself. */
+/* Its words, with zeros after the last term. Prefetches as many terms after them: they are packed when the other rows
+ * have been, and the hardware does not predict them. */
 QKV_INLINE void across_words(vi r[W], const struct across *t, const size_t words) {
     const struct lines *x = t->x;
     const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float), stride = x->k_stride * size;
@@ -96,7 +99,7 @@ QKV_INLINE void across_words(vi r[W], const struct across *t, const size_t words
     }
 }
 
-/* The tile, of rows of `wide` words. */
+/* Packs the tile, transposed, in rows of `wide` words. */
 static void pack_turned(uint32_t *tile, const struct across *t, size_t wide) {
     vi r[W];
     if (wide == 4) {
@@ -163,7 +166,7 @@ static struct tile_source group_at(const struct qkv_bf16_block *b, size_t m, siz
         const char *at = (const char *)(b->rows_in_place + m * b->lda);
         return (struct tile_source){at, b->lda * sizeof(uint16_t), TILE_BYTES};
     }
-    const size_t packed = b->rows_in_place ? 0 : m; /* in place, only the last group is packed */
+    const size_t packed = b->rows_in_place ? 0 : m; /* without packing, only the last group is packed */
     const char *at = (const char *)((const uint32_t *)b->a + packed * pairs);
     const size_t bytes = tile_words(b) * sizeof(uint32_t);
     return (struct tile_source){at, bytes, TILE_ROWS * bytes};
@@ -223,15 +226,16 @@ static void copy_sums(float *to, size_t ld_to, const float *from, size_t ld_from
         QKV_EACH(j, m, columns, { vf_store_n(to + i * ld_to + j, vf_load_n(from + i * ld_from + j, m), m); });
 }
 
-/* ---- small blocks: the same sums by vectors ----------------------------------------------------------------------------
- * What a tile stores can be read some 300 cycles later, and what is stored as late by a tile: several times as long as a small
- * product takes. TDPBF16PS adds a row's 16 products of even terms and those of odd terms as two chains of fused multiply-adds
- * from zero, then the two, then to the sum; subnormal numbers are 0 everywhere. Vectors do the same. */
+/* ---- small blocks: the same sums by vectors --------------------------------------------------------------------
+ * A load of what a tile has stored, or a tile load of what was just stored, waits some 300 cycles: several times as
+ * long as a small product takes. TDPBF16PS adds a row's 16 products of even terms and those of odd terms as two chains
+ * of fused multiply-adds from zero, then the two, then to the sum; subnormal numbers are 0 everywhere. Vectors do the
+ * same. */
 
-enum { SMALL = 512, SMALL_ROWS = 4, SMALL_VECTORS = 4 }; /* SMALL: most of rows × pairs × vectors */
+enum { SMALL = 512, SMALL_ROWS = 4, SMALL_VECTORS = 4 }; /* SMALL: maximum of rows × pairs × vectors */
 enum { FLUSH = 0x8040 };                                 /* of MXCSR: subnormal inputs and results are 0 */
 
-/* `rows` rows against `vectors` vectors of columns, two a panel; panels are `panel` words apart. */
+/* `rows` rows with `vectors` vectors of columns, two a panel; panels are `panel` words apart. */
 QKV_INLINE void small_rows(const size_t rows, const size_t vectors, const char *a, size_t stride, size_t step,
                            const uint32_t *b, size_t panel, size_t pairs, bool resume, float *c, size_t ldc) {
     const vi upper = vi_set(0xffff0000u);
@@ -315,7 +319,7 @@ static void small_block(const struct qkv_bf16_block *b) {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | FLUSH);
     size_t n = 0;
-    /* A row alone has two chains a vector: two panels hide what an addition takes. */
+    /* A single row has two chains a vector: two panels hide the latency of an addition. */
     for (; rows == 1 && b->columns - n >= 2 * NR; n += 2 * NR)
         small_panel(4, b, 1, b->b + n * all, all, pairs, b->c + n);
     for (; n < b->columns; n += NR) {
@@ -327,9 +331,10 @@ static void small_block(const struct qkv_bf16_block *b) {
     _mm_setcsr(before);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------------------------- */
 
-/* 32 × 32 sums at most. Those that fill no tile, and those to be finished, go by way of the first cache: `apart`. */
+/* At most 32 × 32 sums. Those that fill no tile, and those that need an epilogue, are stored in `apart` first, in the
+ * first cache. */
 struct corner {
     const struct qkv_bf16_block *block;
     size_t m, n, rows, columns;
@@ -369,8 +374,9 @@ static void corner_finish(const struct corner *x) {
         copy_sums(b->c + x->m * b->ldc + x->n, b->ldc, x->apart, NR, x->rows, x->columns);
 }
 
-/* What tiles have stored is finished when the next ones are at work, those of the next block too (see above), unless these are of the
- * same corner: they may go on from it, or overwrite what it waits for. */
+/* The sums that tiles have stored are finished while the next tiles are computed, also those of the next block (see
+ * above); but not if the next ones are of the same corner: they may resume its sums, or overwrite what it has not
+ * finished. */
 static void blocks(const struct qkv_bf16_block *list, size_t count) {
     _Alignas(64) float apart[2][2 * MR * NR];
     struct corner before = {0};
@@ -400,9 +406,9 @@ static void block(const struct qkv_bf16_block *b) {
     blocks(b, 1);
 }
 
-/* ---- few rows: the same sums in tiles of fewer rows ------------------------------------------------------------------ */
+/* ---- few rows: the same sums in tiles of fewer rows ------------------------------------------------------------ */
 
-/* Two panels, or one, run over once: B streams. */
+/* One pass over two panels, or one: B streams. */
 QKV_INLINE void few_tiles(const bool two, const struct qkv_bf16_few *f, const uint32_t *b, size_t pairs, float *c,
                           size_t ldc) {
     const size_t stride = ldc * sizeof *c;

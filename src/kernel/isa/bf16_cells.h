@@ -1,5 +1,5 @@
-/* bf16_cells.h: reading and writing bf16, the upper half of a binary32 (Kalamkar et al. 2019): reading appends zeros, writing
- * rounds to nearest even and keeps NaN a NaN, as qkv_from_float does. Part of the vocabulary of simd.h. */
+/* bf16_cells.h: reading and writing bf16, the upper half of a binary32 (Kalamkar et al. 2019): reading appends zeros,
+ * writing rounds to nearest even; a NaN stays a NaN, as in qkv_from_float. Part of the vocabulary of simd.h. */
 #ifndef QKV_ISA_BF16_CELLS_H
 #define QKV_ISA_BF16_CELLS_H
 
@@ -36,14 +36,14 @@ QKV_INLINE vf bf16_odd(vi words) {
     return vf_from_bits(vi_and(words, vi_set(0xffff0000u)));
 }
 
-/* ---- for products of bf16 ---------------------------------------------------------------------------------------------
- * Tables that have such products round by the instruction that comes with them, which takes subnormal numbers as 0, as the
- * products do. */
+/* ---- for products of bf16 --------------------------------------------------------------------------------------
+ * Tables with instructions for such products round with the instruction that comes with them. It reads subnormal
+ * numbers as 0, as the products do. */
 #if defined(QKV_TABLE_amx) || defined(QKV_TABLE_avx512bf16)
 #define QKV_BF16_NATIVE 1
 #endif
 
-/* 2W numbers, rounded, side by side: W words. */
+/* 2W numbers, rounded, in order: W words. */
 QKV_INLINE vi rounded_words(vf a, vf b) {
 #if defined(QKV_BF16_NATIVE)
     return (vi)_mm512_cvtne2ps_pbh(b, a);

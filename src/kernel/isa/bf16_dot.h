@@ -1,7 +1,7 @@
-/* bf16_dot.h: products of bf16 with AVX-512 BF16: a lane of VDPBF16PS adds the two products of a word. It flushes subnormal
- * inputs and results to zero and rounds sums to nearest, whatever the program has set.
+/* bf16_dot.h: products of bf16 with AVX-512 BF16: a lane of VDPBF16PS adds the two products of a word. It flushes
+ * subnormal inputs and results to zero and rounds sums to nearest, whatever the program has set.
  *
- * A is packed in groups of rows: word [pair][row], the last group as high as it is. */
+ * A is packed in groups of rows: word [pair][row]; the last group has only its own rows. */
 #ifndef QKV_ISA_BF16_DOT_H
 #define QKV_ISA_BF16_DOT_H
 

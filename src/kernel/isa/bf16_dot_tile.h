@@ -8,7 +8,7 @@
 enum { MR = 14, RUN = 384 };
 _Static_assert(MR <= W, "a panel of A is a vector wide");
 
-/* Pairs of `height` lines, those of a pair side by side, by way of a square of them. */
+/* Packs pairs of `height` lines, the words of a pair adjacent; transposes a square of words at a time. */
 QKV_INLINE void pack_a_lines(uint32_t *to, const size_t height, const struct lines *x, size_t m, size_t K,
                              size_t pairs) {
     uint32_t square[W * W];
@@ -22,8 +22,8 @@ QKV_INLINE void pack_a_lines(uint32_t *to, const size_t height, const struct lin
     }
 }
 
-/* Whole squares of MR lines that lie along, whose terms all exist. What a whole vector writes behind a pair the next pair writes over.
- * `halves` is a constant where this is expanded. */
+/* Packs whole squares of MR lines that are contiguous along k, all of whose terms exist. A whole vector writes past the
+ * end of a pair; the next pair overwrites that. `halves` is a constant where this is expanded. */
 QKV_INLINE void pack_a_squares(uint32_t *to, const bool halves, const struct lines *x, size_t m, size_t pairs) {
     for (size_t p = 0; p < pairs; p += W, to += W * MR) {
         vi r[W];
@@ -44,7 +44,7 @@ QKV_INLINE void pack_a_squares(uint32_t *to, const bool halves, const struct lin
     }
 }
 
-/* MR lines that lie along. */
+/* Packs MR lines that are contiguous along k. */
 static void pack_a_along(uint32_t *to, const struct lines *x, size_t m, size_t K, size_t pairs) {
     const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float), whole = K / (2 * W) * W;
     struct lines rest = *x;
@@ -56,8 +56,8 @@ static void pack_a_along(uint32_t *to, const struct lines *x, size_t m, size_t K
     pack_a_lines(to + whole * MR, MR, &rest, m, K - 2 * whole, pairs - whole);
 }
 
-/* Panels of MR lines that lie side by side: a pair of terms of all of them at a time, as they follow each other in memory. Vectors write over
- * what is behind a pair, as above. */
+/* Packs panels of MR lines that are contiguous across: a pair of terms of all lines at a time, as they follow each
+ * other in memory. Vectors write past the end of a pair, as above. */
 static void pack_a_across(uint32_t *out, size_t all, const struct lines *x, size_t lines, size_t K, size_t pairs) {
     for (size_t p = 0; p < pairs; p++) {
         for (size_t m = 0; m < lines; m += MR) {
@@ -88,7 +88,7 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
     pack_a_at(out, bf16_pairs(K, STEP), 0, a, rows, K, STEP);
 }
 
-/* The sums of a whole tile go on from registers: earlier groups are added, one after the other. */
+/* The sums of a whole tile stay in registers: earlier groups are added, one after the other. */
 QKV_INLINE void tile_out(const size_t rows, vf sum[MR][2], const struct qkv_bf16_out *out, size_t m, size_t n) {
     for (size_t e = 0; e < out->earlier_count; e++) {
         const float *earlier = out->earlier[e] + m * out->earlier_ld + n;
@@ -168,7 +168,7 @@ static void block(const struct qkv_bf16_block *b) {
         for (size_t m = 0; m < b->rows; m += MR) tiles[(b->rows - m < MR ? b->rows - m : MR) - 1](b, m, n, pairs);
 }
 
-/* ---- few rows: each sum is one chain, as in a tile; several panels beside one another hide its latency ------------- */
+/* ---- few rows: each sum is one chain, as in a tile; several panels at a time hide its latency ------------------ */
 
 enum { FEW_MOST = 4 };
 

@@ -1,5 +1,5 @@
-/* bf16_few.h: the walk over a product of few rows, for tables whose few_tile makes sums of `rows` rows and `panels` panels beside one
- * another. Rows are taken as many at a time as sums fit into registers (FEW_MOST, 2 or 4). */
+/* bf16_few.h: the loop of a product of few rows, for tables whose few_tile computes the sums of `rows` rows and
+ * `panels` panels at a time. At most FEW_MOST (2 or 4) rows go together, because their sums must fit in registers. */
 #ifndef QKV_ISA_BF16_FEW_H
 #define QKV_ISA_BF16_FEW_H
 
@@ -11,7 +11,7 @@ QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct
 
 static void few(const struct qkv_bf16_few *f) {
     const size_t pairs = bf16_pairs(f->K, STEP);
-    enum { COLUMNS = 4 * NR }; /* so many stay in the cache for the other rows */
+    enum { COLUMNS = 4 * NR }; /* so many columns stay in the cache for the other rows */
     for (size_t n = 0; n < f->columns; n += COLUMNS) {
         struct qkv_bf16_few part = *f;
         part.columns = f->columns - n < COLUMNS ? f->columns - n : COLUMNS;

@@ -1,4 +1,4 @@
-/* bf16_pack.h: operands of any layout, fp32 or bf16, packed as words of two terms, and where sums go. */
+/* bf16_pack.h: operands of any layout, fp32 or bf16, packed as words of two terms; and the stores of sums. */
 #ifndef QKV_ISA_BF16_PACK_H
 #define QKV_ISA_BF16_PACK_H
 
@@ -7,9 +7,10 @@
 
 enum { PACK_AHEAD = 8 }; /* terms */
 
-enum { PACK_SOON = 16 }; /* terms that it takes until one has come from memory */
+enum { PACK_SOON = 16 }; /* terms that are packed in the time that a term takes to come from memory */
 
-/* Asks for terms k and k + 1 of the lines from `line` on, which need not exist: packed next or, past the last term, with what is behind. */
+/* Prefetches terms k and k + 1 of the lines from `line` on, which need not exist: the terms to pack next or, after the
+ * last term, the memory behind it. */
 QKV_INLINE void ask_across(const struct lines *x, size_t line, size_t k) {
     const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
     const uintptr_t at = (uintptr_t)x->data + (line + k * x->k_stride) * size;
@@ -41,8 +42,8 @@ static inline size_t bf16_pairs(size_t K, size_t step) {
     return (K + step - 1) / step * step / 2;
 }
 
-/* Panels of lines that lie side by side: a pair of terms of all of them at a time, as they follow each other in memory, and those of terms
- * to come fetched, as no machine finds the way from one to the next by itself. */
+/* Packs panels of lines that are contiguous across: a pair of terms of all lines at a time, as they follow each other
+ * in memory. Prefetches later terms, because the hardware does not predict the next one. */
 QKV_INLINE void pack_across(uint32_t *out, const size_t width, size_t all, const struct lines *x, size_t K,
                             size_t columns, size_t pairs) {
     const size_t size = x->dtype == QKV_BF16 ? sizeof(uint16_t) : sizeof(float);
@@ -76,7 +77,7 @@ QKV_INLINE void pack_b_panels(uint32_t *out, const size_t width, const size_t st
     }
 }
 
-/* Whether `out` is nothing but sums and those of earlier groups. */
+/* Whether `out` stores sums and earlier groups only: no bias, no accumulation. */
 QKV_INLINE bool only_groups(const struct qkv_bf16_out *out) {
     return out->data && out->dtype == QKV_F32 && !out->accumulate && !out->bias;
 }
@@ -96,7 +97,7 @@ QKV_INLINE void put_groups(const size_t count, const struct qkv_bf16_out *out, s
     }
 }
 
-/* Most sums of groups in a defined order are of this kind; whether it was one. */
+/* The common case of sums of groups in a defined order; returns whether it is this case. */
 QKV_INLINE bool put_plain(const struct qkv_bf16_out *out, size_t row, size_t column, const float *sums, size_t ld,
                           size_t rows, size_t columns) {
     if (!only_groups(out) || columns % W || !out->earlier_count || out->earlier_count > 3) return false;

@@ -1,6 +1,6 @@
-/* bf16_widened.h: products of bf16 on a machine that has none: numbers are rounded to bf16 where they are packed, and
- * multiplied and added as fp32 by the tiles of gemm.c. A product of two bf16 is exact in fp32, so what such a machine gives
- * differs from one with bf16 only in the order and rounding of the sums. */
+/* bf16_widened.h: products of bf16 on a machine without instructions for them: numbers are rounded to bf16 when they
+ * are packed, and multiplied and added as fp32 by the tiles of gemm_tiles.c. A product of two bf16 is exact in fp32, so
+ * the results differ from those of a machine with bf16 only in the order and rounding of the sums. */
 #ifndef QKV_ISA_BF16_WIDENED_H
 #define QKV_ISA_BF16_WIDENED_H
 
@@ -33,7 +33,7 @@ static void round_floats(float *x, size_t n) {
     QKV_EACH(i, m, n, { vf_store_n(x + i, rounded(vf_load_n(x + i, m)), m); });
 }
 
-/* bf16 is widened to the layout that it has, then packed as fp32 is. */
+/* Widens bf16 in its own layout, then packs it as fp32. */
 static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float *staging) {
     struct qkv_matrix wide = {a.data, a.row_stride, a.column_stride};
     const bool along = a.column_stride == 1;
@@ -50,7 +50,7 @@ static void pack_a(void *out, struct qkv_operand a, size_t rows, size_t K, float
     if (a.dtype != QKV_BF16) round_floats(out, rows * K);
 }
 
-/* Of fp32 only. */
+/* For fp32 only. */
 static void pack_a_at(void *out, size_t pairs, size_t before, struct qkv_operand a, size_t rows, size_t K,
                       size_t unit) {
     (void)pairs, (void)before, (void)unit;
@@ -101,7 +101,7 @@ static void few_a(void *out, struct qkv_operand row, size_t K) {
 
 enum { FEW_MOST = 2 };
 
-/* `rows` rows against `panels` panels beside one another: each sum is one chain, as in a tile of gemm_tiles.c. */
+/* `rows` rows with `panels` panels at a time: each sum is one chain, as in a tile of gemm_tiles.c. */
 QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
     enum { WIDE = NR / W };
     vf sum[FEW_MOST][4 * WIDE];

@@ -1,5 +1,5 @@
-/* bf16_words.h: words of two terms, the even one in the lower half, from operands of any layout, fp32 or bf16. A line is a row of A or a column
- * of B. */
+/* bf16_words.h: words of two terms, the even one in the lower half, from operands of any layout, fp32 or bf16. A line
+ * is a row of A or a column of B. */
 #ifndef QKV_ISA_BF16_WORDS_H
 #define QKV_ISA_BF16_WORDS_H
 
@@ -11,19 +11,19 @@ struct lines { /* element (line, k) */
     size_t line_stride, k_stride;
 };
 
-/* Up to W elements in a row from `at` on, the first n of which exist. */
+/* Up to W consecutive elements from `at` on, the first n of which exist. */
 QKV_INLINE vf read_line(const struct lines *x, size_t at, size_t n) {
     if (x->dtype == QKV_BF16) return load_bf16((const uint16_t *)x->data + at, n);
     const float *from = (const float *)x->data + at;
     return n >= W ? vf_load(from) : vf_load_n(from, n);
 }
 
-/* The bits of up to W elements of bf16 in a row, the first n of which exist. */
+/* The bits of up to W consecutive elements of bf16, the first n of which exist. */
 QKV_INLINE vi read_halves(const uint16_t *x, size_t n) {
     return n < W ? vi_load_halves_n(x, n) : vi_load_halves(x);
 }
 
-/* W words of two bf16 that lie side by side; n halves exist. */
+/* W words of two consecutive bf16; n halves exist. */
 QKV_INLINE vi read_words(const uint16_t *x, size_t n) {
     return n < 2 * W ? vi_load_words_n(x, n) : vi_load_words(x);
 }
@@ -36,7 +36,7 @@ QKV_INLINE vi words_along(const struct lines *x, size_t line, size_t k, size_t K
                          left > W ? read_line(x, at + W, left - W) : vf_zero());
 }
 
-/* The words of one pair of terms, k and k + 1, of `count` lines that lie side by side. */
+/* The words of one pair of terms, k and k + 1, of `count` consecutive lines. */
 QKV_INLINE vi words_across(const struct lines *x, size_t line, size_t count, size_t k, size_t K) {
     if (x->dtype == QKV_BF16) {
         const uint16_t *halves = (const uint16_t *)x->data + line;

@@ -1,12 +1,13 @@
-/* dropout.c: dropout (Srivastava et al. 2014) with the mask of mask.h: kept elements are divided by 1 − p. What was kept is written as
- * bits, which backward reads: the random numbers are some twenty times the work of reading them. */
+/* dropout.c: dropout (Srivastava et al. 2014) with the mask of mask.h: elements that are not dropped are divided by 1 −
+ * p. The mask is written as bits, which backward reads: computing the random numbers is some twenty times the work of
+ * reading the bits. */
 #include "kernel/isa/isa.h"
 #include "kernel/isa/mask.h"
 
-/* The bits of the n first lanes, which are elements i … of a run; i is a multiple of W. */
+/* Writes the bits of the first n lanes, which are elements i … of a run; i is a multiple of W. */
 QKV_INLINE void put_bits(uint8_t *kept, size_t i, vm keep, size_t n) {
     const uint32_t bits = QKV_WHOLE(n) ? vm_bits(keep) : vm_bits(keep) & ((1u << (n < W ? n : W)) - 1);
-    if (W < 8) { /* several vectors have a byte */
+    if (W < 8) { /* several vectors share a byte */
         kept[i / 8] = (uint8_t)((i % 8 ? kept[i / 8] : 0u) | bits << i % 8);
         return;
     }
@@ -19,12 +20,12 @@ QKV_INLINE vm get_bits(const uint8_t *kept, size_t i, size_t n) {
     return vm_from_bits(bits);
 }
 
-/* The n first lanes from x where `keep` holds, else 0. */
+/* The first n lanes of x, scaled, where `keep` holds, else 0. */
 QKV_INLINE vf dropped(const float *x, vm keep, vf scale, size_t n) {
     return vf_select(keep, vf_mul(vf_load_n(x, n), scale), vf_zero());
 }
 
-/* A run of elements, whose numbers in the mask begin with `first`. */
+/* A run of elements; its first element has number `first` in the mask. */
 struct drop {
     float *y;
     uint8_t *kept;
@@ -39,7 +40,7 @@ QKV_INLINE void drop_vector(const struct drop *d, bool keeps, size_t i, vm keep,
     if (keeps) put_bits(d->kept, i, keep, n);
 }
 
-/* From i on whole pairs of vectors while there are enough of them for so many streams of words; returns where the others begin. */
+/* Processes whole pairs of vectors from i on, `streams` pairs at a time; returns where the rest begins. */
 QKV_INLINE size_t drop_streams(const struct drop *d, bool keeps, const size_t streams, size_t i) {
     const size_t step = streams * 2 * W;
     for (; d->n - i >= step; i += step) {
@@ -63,7 +64,8 @@ QKV_INLINE void drop_even(const struct drop *d, bool keeps) {
     }
 }
 
-/* The pair of the first element begins before the run: no vector of the mask is one of x, as in rows of an odd width. */
+/* `first` is odd: the first element is the second of its pair, so vectors of the mask and of x do not align. Rows of an
+ * odd width have this case. */
 static void drop_odd(const struct drop *d) {
     enum { PART = 256 };
     float factors[PART];

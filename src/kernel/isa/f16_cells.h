@@ -1,5 +1,5 @@
-/* f16_cells.h: reading and writing f16, IEEE 754 binary16: reading is exact, writing rounds to nearest even, with infinity past
- * 65504, and keeps NaN a NaN, as qkv_from_float does. Part of the vocabulary of simd.h. */
+/* f16_cells.h: reading and writing f16, IEEE 754 binary16: reading is exact, writing rounds to nearest even, with
+ * infinity past 65504; a NaN stays a NaN, as in qkv_from_float. Part of the vocabulary of simd.h. */
 #ifndef QKV_ISA_F16_CELLS_H
 #define QKV_ISA_F16_CELLS_H
 
@@ -18,8 +18,8 @@ QKV_INLINE void f16_halves(uint16_t *x, vf v) {
     _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #else
-/* The steps of base/dtype.c: the exponent's bias changes by an addition, twice for infinities and NaN, and a floating-point
- * subtraction puts subnormals in order; the other way an addition rounds them. */
+/* The steps of base/dtype.c: an addition changes the exponent's bias, twice for infinities and NaN, and a
+ * floating-point subtraction normalizes subnormals; in the other direction an addition rounds them. */
 QKV_INLINE vf f16_floats(const uint16_t *x) {
     const vi half = vi_load_halves(x), rebias = vi_set((127u - 15u) << 23);
     const vi magnitude = vi_shl(vi_and(half, vi_set(0x7fff)), 13), exponent = vi_and(magnitude, vi_set(0x0f800000));

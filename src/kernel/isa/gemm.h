@@ -1,46 +1,48 @@
-/* gemm.h: what the driver of the matrix product (kernel/gemm.c) and its kernels (gemm.c here, once per ISA) agree on.
+/* gemm.h: the interface between the driver of the matrix product (kernel/gemm.c) and its kernels (gemm_tiles.c here,
+ * once for each ISA).
  *
- * C is made tile by tile, `mr` rows by `nr` columns in registers. B is repacked into panels of nr columns: panel p holds
- * B[k][p·nr + j] at [k·nr + j], zero past the last column, panels K·nr apart. A is read in place where its rows
- * are contiguous, or repacked into panels of `height` <= mr rows: A[p·height + i][k] at [k·height + i], panels K·height apart; the last
- * panel is as high as what is left. Where both are contiguous across the terms and near, neither is repacked ahead. */
+ * C is computed tile by tile, `mr` rows by `nr` columns in registers. B is packed into panels of nr columns: panel p
+ * holds B[k][p·nr + j] at [k·nr + j], zero past the last column, panels K·nr apart. A is read without packing if its
+ * rows are contiguous, or packed into panels of `height` <= mr rows: A[p·height + i][k] at [k·height + i], panels
+ * K·height apart; the last panel has only its own rows. If both are contiguous across the terms and small enough for
+ * the cache, neither is packed before. */
 #ifndef QKV_ISA_GEMM_H
 #define QKV_ISA_GEMM_H
 
 #include "kernel/kernel.h"
 
-enum { QKV_GEMM_RUN_MAX = 256 }; /* terms a run, at most: a panel of B of 16 KB stays in the first cache */
+enum { QKV_GEMM_RUN_MAX = 256 }; /* maximum of terms in a run: a panel of B of 16 KB stays in the first cache */
 
-/* One block of C: rows × columns, over K of the products' terms. */
+/* One block of C: rows × columns, over K terms. */
 struct qkv_gemm_block {
     size_t rows, columns, K;
-    const float *a; /* element (i, k) at a[i·a_stride + k], or packed in panels of `height` rows when a_stride is 0 */
+    const float *a; /* element (i, k) at a[i·a_stride + k], or packed in panels of `height` rows if a_stride is 0 */
     size_t a_stride, height;
-    /* Not 0: neither is packed, but both lie across the terms: elements (i, k) and (k, j) at a[k·a_across + i] and
-     * b[k·b_across + j]. All panels of B are then whole. */
+    /* Not 0: neither is packed, and both are contiguous across the terms: elements (i, k) and (k, j) at a[k·a_across +
+     * i] and b[k·b_across + j]. All panels of B are then whole. */
     size_t a_across, b_across;
-    /* or NULL. Then the first tile of each panel of B packs it here, K rows of one panel, for the other tiles */
+    /* or NULL. The first tile of each panel of B packs it here, K rows of one panel, for the other tiles */
     float *panel;
-    const float *next_panel; /* the panel of B that is wanted after those of the block */
-    bool row_by_row;         /* the tiles of some rows one after the other, else those of some columns */
+    const float *next_panel; /* the panel of B that is needed after those of the block */
+    bool row_by_row;         /* order of tiles: those of some rows first, else those of some columns */
     const float *b;          /* packed panels */
     float *c;
     size_t ldc;
-    bool resume;          /* the run's sums are added to what C holds; else they overwrite it */
-    bool chain;           /* instead: each chain of additions begins with what C holds */
+    bool resume;          /* adds the run's sums to C; else overwrites C */
+    bool chain;           /* instead: each chain of additions begins with C's old value */
     const float *bias;    /* added after the last run, or NULL */
     size_t earlier_count; /* sums of earlier groups, of packed A: added last, one after the other */
     const float *const *earlier;
     size_t earlier_ld;
 };
 
-/* A few rows of C (as in decoding) where A's rows and B's columns are contiguous along k: B is turned in registers. */
+/* A few rows of C (as in decoding) if A's rows and B's columns are contiguous along k: B is transposed in registers. */
 enum { QKV_FEW_ROWS = 2 };
 struct qkv_gemm_few {
     size_t rows, columns, K; /* rows <= QKV_FEW_ROWS */
-    size_t run;              /* terms a run, <= QKV_GEMM_RUN_MAX; the last may be shorter */
+    size_t run;              /* terms of a run, <= QKV_GEMM_RUN_MAX; the last may be shorter */
     struct qkv_matrix a;
-    const void *b;   /* floats; in a format's own kernel as the format stores them, unaligned perhaps */
+    const void *b;   /* floats; in a format's own kernel in that format, perhaps unaligned */
     size_t b_stride; /* numbers between columns */
     float *c;
     size_t ldc;

@@ -1,45 +1,47 @@
-/* gemm_few.h: products with one or two rows, where reading B is all the work: squares of B are turned in registers and used at
- * once, nothing is packed. B is fp32, or as a format of 16 bits stores it: then a square is W lines of W words, which hold two
- * terms each. Every element is summed in the same runs and order as in gemm.c, so the format changes no bit.
+/* gemm_few.h: products with one or two rows, whose time is that of reading B: squares of B are transposed in registers
+ * and used at once; nothing is packed. B is fp32, or in a format of 16 bits: then a square is W lines of W words, which
+ * hold two terms each. Every element is summed in the same runs and order as in gemm.c, so the format changes no bit.
  *
- * A lane of the vectors is a line: one run of one column. LINES of them are in work together: where a column has up to GROUP runs, and all
- * are equally long, those of few_count(kind) / runs columns, else one run of LINES columns. Memory is then read in short blocks, one after the
- * other: columns of one run each are as many places in memory, and a block of them more than the first cache holds. The sums of a column's
- * runs are added in order. */
+ * A lane of the vectors is a line: one run of one column. LINES of them are processed together: if a column has up to
+ * GROUP runs of equal length, those of few_count(kind) / runs columns, else one run of LINES columns. So memory is read
+ * in short blocks, one after the other: columns with one run each would be as many places in memory, and a block of
+ * them larger than the first cache. The sums of a column's runs are added in order. */
 #ifndef QKV_ISA_GEMM_FEW_H
 #define QKV_ISA_GEMM_FEW_H
 
 #include "kernel/isa/gemm.h"
 #include "kernel/isa/simd.h"
 
-/* How B is stored. */
+/* The type of B. */
 enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
 
-/* What a block of lines is, constant wherever it is asked for: `lines` of `runs` runs a column, for `rows` rows. */
+/* The shape of a block of lines, constant wherever it is used: `lines` lines with `runs` runs a column, for `rows`
+ * rows. */
 struct few_shape {
     enum few_kind kind;
     size_t runs, rows, lines;
 };
 
 enum {
-    GROUP = 4, /* runs of a column in work together, at most */
+    GROUP = 4, /* maximum of runs of a column that are processed together */
     LINES = 16,
     LINES_MAX = 2 * LINES,
     NEAR =
-        64 * 1024, /* bytes of a block of columns with runs one after the other, at most, that are asked for in order */
-    NEAR_OTHERS = 128 * 1024,       /* of less than LINES columns of floats, and of 16 bits */
-    PIECE = 256 * sizeof(uint16_t), /* bytes of a run, at least, but where runs are shorter than 256 terms */
-    SHORT = 32 * 1024               /* bytes of LINES_MAX columns, at most, that are in work together */
+        /* maximum of bytes of a block of columns, with runs one after the other, that are prefetched in order */
+    64 * 1024,
+    NEAR_OTHERS = 128 * 1024,       /* the same for fewer than LINES columns of floats, and for 16 bits */
+    PIECE = 256 * sizeof(uint16_t), /* minimum of bytes of a run, unless runs have fewer than 256 terms */
+    SHORT = 32 * 1024               /* maximum of bytes of LINES_MAX columns that are processed together */
 };
 
-/* Keeps the compiler from making a pointer of its own for every row of every square, which would leave no registers. */
+/* Keeps the compiler from computing a pointer for every row of every square, which would leave no registers. */
 #if defined(__GNUC__)
 #define FEW_ONE_POINTER(p) __asm__("" : "+r"(p))
 #else
 #define FEW_ONE_POINTER(p) ((void)0)
 #endif
 
-/* Asks for a line of the first cache that is needed soon. */
+/* Prefetches a line into the first cache. */
 #if defined(__GNUC__)
 #define FEW_ASK(address) __builtin_prefetch((const void *)(address), 0, 3)
 #else
@@ -80,17 +82,17 @@ QKV_INLINE vf few_odd(const enum few_kind kind, vi words) {
     return kind == FEW_KIND_F16 ? few_from_f16(vi_shr(words, 16)) : bf16_odd(words);
 }
 
-/* ---- A ------------------------------------------------------------------------------------------------------------- */
+/* ---- A --------------------------------------------------------------------------------------------------------- */
 
-/* Where the terms of A lie for `runs` runs together: with one, as they are; else term k of all runs together, as
- * four numbers. */
+/* The terms of A for `runs` runs together: with one run, as they are; else term k of all runs together, as four
+ * numbers. */
 struct few_left {
     const float *row[QKV_FEW_ROWS];
     vi run_of_lane[LINES_MAX / W];
 };
 
 #if defined(QKV_ISA_avx512)
-/* Lane by lane one of the four numbers that `each` repeats. */
+/* Selects lane by lane one of the four numbers that `each` repeats. */
 QKV_INLINE vf few_choose(vf each, vi run) {
 #if defined(QKV_EMULATE_X86) /* SIMDe has no other */
     return _mm512_permutexvar_ps(run, each);
@@ -119,7 +121,7 @@ QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_
 #endif
 }
 
-/* All runs together; the four numbers repeat where there are fewer runs. */
+/* All runs together; the four numbers repeat if there are fewer runs. */
 QKV_INLINE struct few_left few_together(const struct few_shape s, const struct qkv_gemm_few *f,
                                         float four[QKV_FEW_ROWS][GROUP * QKV_GEMM_RUN_MAX]) {
     struct few_left a;
@@ -136,7 +138,7 @@ QKV_INLINE struct few_left few_together(const struct few_shape s, const struct q
     return a;
 }
 
-/* ---- squares ------------------------------------------------------------------------------------------------------- */
+/* ---- squares --------------------------------------------------------------------------------------------------- */
 
 QKV_INLINE size_t few_size(const enum few_kind kind) {
     return kind == FEW_KIND_F32 ? sizeof(float) : sizeof(uint16_t);
@@ -147,31 +149,32 @@ QKV_INLINE size_t few_terms(const enum few_kind kind) {
     return kind == FEW_KIND_F32 ? W : 2 * W;
 }
 
-/* Where the lines of a block lie: `runs` runs of a column side by side, then those of the next column. */
+/* The places of the lines of a block: `runs` runs of a column, then those of the next column. */
 struct few_lines {
     size_t run, column; /* bytes from one to the next */
-    size_t columns;     /* which exist */
+    size_t columns;     /* columns that exist */
 };
 
-/* Line l of a block, the first of which is at b; lines that three runs leave over are of no column, and read as the first. */
+/* Line l of a block, the first of which is at b. With three runs some lines belong to no column; they read the
+ * first. */
 QKV_INLINE const unsigned char *few_line(const struct few_shape s, const unsigned char *b,
                                          const struct few_lines *lines, const size_t l) {
     return l < s.lines / s.runs * s.runs ? b + l / s.runs * lines->column + l % s.runs * lines->run : b;
 }
 
-/* What is read next, in the order of memory: pieces of `piece` bytes, `step` from one to the next. */
+/* The memory to read next, in order: pieces of `piece` bytes, `step` from one to the next. */
 struct few_next {
     uintptr_t at; /* `done` bytes into a piece */
     size_t done, piece, step;
 };
 
-/* Asks for a line of the first cache, `bytes` from where `next` is; those of a square may go over into the next piece. */
+/* Prefetches a line of the cache, `bytes` from the position of `next`; those of a square may go into the next piece. */
 QKV_INLINE void few_ask(const struct few_next *next, const size_t bytes) {
     const bool over = bytes >= PIECE && next->done + bytes >= next->piece;
     FEW_ASK(next->at + bytes + (over ? next->step - next->piece : 0));
 }
 
-/* A square has asked for as many bytes as it reads. */
+/* Moves `next` on by the bytes that a square reads. */
 QKV_INLINE void few_asked(struct few_next *next) {
     const size_t bytes = W * W * sizeof(float);
     next->at += bytes;
@@ -179,8 +182,8 @@ QKV_INLINE void few_asked(struct few_next *next) {
         next->at += next->step - next->piece;
 }
 
-/* W words of the lines of vector v, turned. Between the loads as many bytes are asked for as they read: all at once they would fill what the processor has for reads on their
- * way. */
+/* W words of the lines of vector v, transposed. Prefetches as many bytes as it reads, in between: all at once would
+ * fill the processor's queue of pending reads. */
 QKV_INLINE void few_turned(const struct few_shape s, vf turned[W], const unsigned char *b,
                            const struct few_lines *lines, const size_t v, const struct few_next *next) {
     QKV_UNROLL
@@ -230,7 +233,7 @@ QKV_INLINE vf few_load_n(const enum few_kind kind, const unsigned char *b, size_
     return few_even(kind, vi_load_halves(lanes));
 }
 
-/* n <= W terms, where they or the columns are fewer than a square has. */
+/* n <= W terms, if terms or columns do not fill a square. */
 QKV_INLINE void few_rest(const struct few_shape s, vf sum[QKV_FEW_ROWS], const struct few_left *a, size_t v, size_t k,
                          size_t n, const unsigned char *b, const struct few_lines *lines) {
     vf turned[W];
@@ -243,7 +246,7 @@ QKV_INLINE void few_rest(const struct few_shape s, vf sum[QKV_FEW_ROWS], const s
     for (size_t i = 0; i < n; i++) few_term(s, sum, a, v, k + i, turned[i]);
 }
 
-/* ---- blocks of lines ----------------------------------------------------------------------------------------------- */
+/* ---- blocks of lines ------------------------------------------------------------------------------------------- */
 
 /* The sums of `rows` rows over `terms` terms of a block of lines, the first of which begins at b. */
 QKV_INLINE void few_block(const struct few_shape s, const struct few_left *a, const unsigned char *b,
@@ -275,7 +278,7 @@ QKV_INLINE void few_block(const struct few_shape s, const struct few_left *a, co
     }
 }
 
-/* The sums of the runs of columns [n, end), those of n first in `out`, into C. */
+/* Writes the sums of the runs of columns [n, end), those of n first in `out`, to C. */
 QKV_INLINE void few_give(const struct few_shape s, const struct qkv_gemm_few *f, size_t n, size_t end, bool resume,
                          bool last, const float *out) {
     for (size_t m = 0; m < s.rows; m++, out += LINES_MAX) {
@@ -289,8 +292,8 @@ QKV_INLINE void few_give(const struct few_shape s, const struct qkv_gemm_few *f,
     }
 }
 
-/* All columns, in blocks of `wide`; `runs` runs of each are in work together: all there are, equally long, or one after the other.
- * Where too few columns are left for a block, those before them are read again. */
+/* All columns, in blocks of `wide`. `runs` runs of each are processed together: all of them, of equal length, or one
+ * after the other. If too few columns remain for a block, the block begins earlier and reads some columns again. */
 QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few *f) {
     const size_t size = few_size(s.kind), column = f->b_stride * size, wide = s.lines / s.runs;
     const struct few_lines lines = {f->run * size, column, f->columns < wide ? f->columns : wide};
@@ -318,7 +321,8 @@ QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few 
     }
 }
 
-/* 16 bits are more work than memory takes, so LINES that are one vector only go two vectors at a time while columns are short. */
+/* 16 bits are more work than memory takes. So if LINES are a single vector, two vectors go together while columns are
+ * short. */
 QKV_INLINE void few_halves(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f) {
     if (W == LINES && LINES_MAX * f->b_stride * few_size(kind) <= SHORT)
         few_columns((struct few_shape){kind, 1, rows, LINES_MAX}, f);
@@ -326,8 +330,8 @@ QKV_INLINE void few_halves(const enum few_kind kind, const size_t rows, const st
         few_columns((struct few_shape){kind, 1, rows, LINES}, f);
 }
 
-/* More than GROUP runs go on as one after the other, of one vector of columns; where that is less than LINES, more than APART of them GROUP by
- * GROUP through all columns. */
+/* More than GROUP runs are processed one after the other, one vector of columns at a time. If a vector has fewer than
+ * LINES, more than APART runs are processed GROUP by GROUP through all columns. */
 QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
     enum { APART = 16 };
     struct qkv_gemm_few part = *f;

@@ -1,5 +1,5 @@
-/* gemm.c: the innermost loops of the matrix product: a tile of C in registers, and the packing that feeds it
- * (Goto & van de Geijn 2008, "Anatomy of high-performance matrix multiplication"; Van Zee & van de Geijn 2015, BLIS).
+/* gemm_tiles.c: the innermost loops of the matrix product: a tile of C in registers, and packing (Goto & van de Geijn
+ * 2008, "Anatomy of high-performance matrix multiplication"; Van Zee & van de Geijn 2015, BLIS).
  *
  * Every element of a tile is one chain of fused multiply-adds over k in rising order, whatever the tile's size, so all
  * tile sizes and both ways of reading A give the same bits. */
@@ -26,7 +26,7 @@ enum { LINE = QKV_CACHE_LINE / sizeof(float) };
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------ */
 
-/* C's part of a tile, `columns` of whose vectors exist; the test is outside the loops, since most tiles are whole.
+/* C's part of a tile, of which `columns` vectors exist. The test is outside the loops, because most tiles are whole.
  * All loops must unroll, or the sums cannot stay in registers. */
 QKV_INLINE void add_tile(const size_t rows, const size_t vectors, vf sum[MR][NV], const float *c, size_t ldc,
                          size_t columns) {
@@ -72,20 +72,20 @@ QKV_INLINE void add_bias(const size_t rows, const size_t vectors, vf sum[MR][NV]
     }
 }
 
-/* Rows of A in place that share a pointer: then there are registers enough for those of the highest tile. */
+/* Rows of A that share a pointer when A is not packed: this leaves enough registers for those of the highest tile. */
 enum { SHARED_ROWS = 3 };
 #define ROW_POINTERS ((MR + SHARED_ROWS - 1) / SHARED_ROWS)
 
-/* What a tile asks memory for while it multiplies: before every `step` terms `count` lines, `apart` bytes apart; then those `along` bytes
- * further. */
+/* Prefetches of a tile while it multiplies: before every `step` terms, `count` lines, `apart` bytes apart; then the
+ * lines `along` bytes further. */
 struct gemm_ask {
     uintptr_t at;
     size_t step, count, apart, along;
 };
 
-/* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded. `columns` of them are wanted.
- * Packed A: element (i, k) at a[k·rows + i], or where A lies across; else at a[i·stride + k]. Row k of B is at b[k·ldb], and is stored
- * in block->panel where the tile packs. */
+/* One tile: `rows` × `vectors` vectors of C, both constants where this is expanded; `columns` of the vectors are
+ * wanted. Element (i, k) of packed A is at a[k·rows + i], as it is if A is contiguous across; else at a[i·stride + k].
+ * Row k of B is at b[k·ldb]; the tile stores it in block->panel if it `packs`. */
 QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed, const bool packs,
                      const struct qkv_gemm_block *block, const struct gemm_ask *ask, const float *a, const float *b,
                      size_t ldb, size_t m, size_t n, size_t columns) {
@@ -131,7 +131,8 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
 typedef void tile_function(const struct qkv_gemm_block *block, const struct gemm_ask *ask, const float *a,
                            const float *b, size_t ldb, size_t m, size_t n, size_t columns);
 
-/* Tiles of each height, NV vectors wide and one vector wide, for packed A and for A in place; and those that pack B. */
+/* Tiles of each height, NV vectors wide and one vector wide, for packed A and for A without packing; and those that
+ * pack B. */
 #define TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) TILE_HEIGHTS_6(X) TILE_HEIGHTS_14(X)
 #if MR >= 6
 #define TILE_HEIGHTS_6(X) X(5) X(6)
@@ -179,7 +180,7 @@ QKV_INLINE void gemm_tile(const struct qkv_gemm_block *block, const struct gemm_
 
 static const struct gemm_ask ask_nothing = {.step = SIZE_MAX};
 
-/* All tiles of a block some rows at a time. Each asks for a share of the rows of the panel of A behind its own. */
+/* All tiles of a block, some rows at a time. Each prefetches a share of the rows of the next panel of A. */
 static void gemm_row_by_row(const struct qkv_gemm_block *block) {
     const size_t panels = (block->columns + NR - 1) / NR, stride = block->a_stride * sizeof(float);
     struct gemm_ask ask = {.step = LINE, .apart = panels * stride, .along = QKV_CACHE_LINE};
@@ -195,7 +196,8 @@ static void gemm_row_by_row(const struct qkv_gemm_block *block) {
     }
 }
 
-/* Asks for share t of `shares` of as many terms behind those of a block that lies across, which come next and may be past the end. */
+/* Prefetches share t of `shares` of the terms after those of a block that is contiguous across; they may be past the
+ * end. */
 QKV_INLINE void gemm_next_terms(const struct qkv_gemm_block *block, size_t t, size_t shares) {
     const size_t begin = block->K + block->K * t / shares, end = block->K + block->K * (t + 1) / shares;
     for (size_t k = begin; k < end; k++) {
@@ -206,7 +208,7 @@ QKV_INLINE void gemm_next_terms(const struct qkv_gemm_block *block, size_t t, si
     }
 }
 
-/* All tiles of a block that lies across, those of some rows one after the other. */
+/* All tiles of a block that is contiguous across, those of some rows one after the other. */
 static void gemm_across(const struct qkv_gemm_block *block) {
     const size_t panels = (block->columns + NR - 1) / NR;
     const size_t count = (block->rows + block->height - 1) / block->height * panels;
@@ -216,8 +218,8 @@ static void gemm_across(const struct qkv_gemm_block *block) {
     }
 }
 
-/* All tiles of a block whose B lies across and is packed by the first tile of each panel. Each of the others asks for a share of the panel
- * that comes next. */
+/* All tiles of a block whose B is contiguous across and is packed by the first tile of each panel. Each of the others
+ * prefetches a share of the next panel. */
 static void gemm_packing(const struct qkv_gemm_block *block) {
     const size_t row = block->b_across * sizeof(float), others = (block->rows - 1) / block->height;
     struct gemm_ask ask = {.step = others, .count = NR / LINE, .apart = QKV_CACHE_LINE, .along = others * row};
@@ -233,7 +235,7 @@ static void gemm_packing(const struct qkv_gemm_block *block) {
     }
 }
 
-/* A panel of B stays in the first cache while the panels of A go by, or the other way round. */
+/* A panel of B stays in the first cache while the panels of A pass by, or the reverse. */
 static void gemm_block(const struct qkv_gemm_block *block) {
     if (block->panel) {
         gemm_packing(block);
@@ -253,7 +255,7 @@ static void gemm_block(const struct qkv_gemm_block *block) {
 
 /* ---- packing ---------------------------------------------------------------------------------------------------- */
 
-/* W columns of B that are contiguous along k, turned W × W at a time; `columns` of them exist. */
+/* W columns of B that are contiguous along k, transposed W × W at a time; `columns` of them exist. */
 static void pack_columns(float *out, const float *b, size_t column_stride, size_t K, size_t columns) {
     size_t k = 0;
     vf block[W];
@@ -287,7 +289,7 @@ static void pack_along(float *out, const float *b, size_t row_stride, size_t k, 
     }
 }
 
-/* Rows are taken a few at a time through all panels, as memory gives whole rows fastest. */
+/* Packs a few rows at a time through all panels, because memory reads whole rows fastest. */
 static void pack_b(float *out, struct qkv_matrix b, size_t K, size_t columns) {
     enum { ROWS = 16 };
     for (size_t k = 0; k < K && b.row_stride != 1; k += ROWS) {
@@ -303,8 +305,9 @@ static void pack_b(float *out, struct qkv_matrix b, size_t K, size_t columns) {
     }
 }
 
-/* Vectors that hold one column of a panel of A. Whole vectors are stored in rising order of k, so what runs over is
- * overwritten by the next column or the next panel; which must exist, as must the rows that whole loads run into. */
+/* Vectors that hold one column of a panel of A. Whole vectors are stored in rising order of k: lanes past the end
+ * are overwritten by the next column or the next panel. That memory must exist, and so must the rows that whole
+ * loads read. */
 #define GROUPS ((MR + W - 1) / W)
 
 /* One panel of A whose rows are contiguous along k; `rows` >= height of them exist. */
@@ -338,13 +341,13 @@ static void pack_rows(float *out, const float *a, size_t row_stride, size_t rows
     }
 }
 
-enum { PACK_COLUMNS = 16 }; /* of A that go through all panels together */
+enum { PACK_COLUMNS = 16 }; /* columns of A that go through all panels together */
 
 /* Columns [k, end) of a panel of A that are contiguous along the rows. */
 static void pack_across(float *out, const float *a, size_t column_stride, size_t rows, size_t k, size_t end, size_t K,
                         size_t height) {
     if (rows >= GROUPS * W) {
-        for (; k < end && k + 1 < K; k++) { /* the last column of all must not run over into the next panel */
+        for (; k < end && k + 1 < K; k++) { /* the last column of all must not write into the next panel */
             if (k + PACK_COLUMNS < K) QKV_PREFETCH(a + (k + PACK_COLUMNS) * column_stride);
             QKV_UNROLL
             for (size_t g = 0; g < GROUPS; g++)
@@ -354,8 +357,8 @@ static void pack_across(float *out, const float *a, size_t column_stride, size_t
     for (; k < end; k++) memcpy(out + k * height, a + k * column_stride, height * sizeof(float));
 }
 
-/* The last panel is packed as high as it is. Columns that lie along the rows are taken a few at a time through all
- * panels, so that their cache lines are used up while they are near. */
+/* The last panel has only its own rows. Columns that are contiguous across the rows are packed a few at a time through
+ * all panels, so that their cache lines are used completely while they are in cache. */
 static void pack_a(float *out, struct qkv_matrix a, size_t rows, size_t K, size_t height) {
     const size_t step = a.column_stride == 1 ? K : PACK_COLUMNS;
     for (size_t k = 0; k < K; k += step) {

@@ -1,11 +1,12 @@
-/* isa.h: what the files of this folder offer the kernel table of the ISA being compiled, and each other. */
+/* isa.h: declares what the files of this folder define for the kernel table of the current ISA, and for each other. */
 #ifndef QKV_ISA_H
 #define QKV_ISA_H
 
 #include "kernel/kernel.h"
 #include "kernel/isa/simd.h"
 
-/* One instruction set may serve several tables, which differ in how they multiply bf16: QKV_T(bf16_kernels) is of the table. */
+/* One instruction set may have several tables, which differ in how they multiply bf16: QKV_T(bf16_kernels) is that of
+ * the table. */
 #define QKV_T(name) QKV_JOIN(qkv_, name, QKV_TABLE_NAME)
 
 #define QKV_KERNEL_PROTOTYPE(type, name, parameters) type QKV_K(name) parameters;

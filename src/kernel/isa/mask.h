@@ -1,8 +1,8 @@
 /* mask.h: the dropout mask, shared by the dropout kernel and attention.
  *
- * Element e of the mask that `key` names is word e % 2 of Threefry-2x32-20 (Salmon et al. 2011, "Parallel random numbers:
- * as easy as 1, 2, 3") on the counter {low, high half of e / 2}; it is kept when the word >= p·2^32. A pure function of
- * (key, e): the same whatever range it is asked for in, in every ISA. */
+ * Element e of the mask of `key` is word e % 2 of Threefry-2x32-20 (Salmon et al. 2011, "Parallel random numbers: as
+ * easy as 1, 2, 3") on the counter {low, high half of e / 2}; the element is dropped if the word < p·2^32. This is a
+ * pure function of (key, e): the same for every range and every ISA. */
 #ifndef QKV_ISA_MASK_H
 #define QKV_ISA_MASK_H
 
@@ -19,7 +19,7 @@ QKV_INLINE struct mask_rule mask_rule(const uint32_t key[2], float p) {
     return (struct mask_rule){{vi_set(key[0]), vi_set(key[1]), vi_set(0x1bd11bdau ^ key[0] ^ key[1])},
                               vi_set(threshold)};
 }
-/* What a kept element is multiplied by: 1/(1 − p); 0 when everything is dropped. */
+/* The factor of elements that are not dropped: 1/(1 − p); 0 if all are dropped. */
 QKV_INLINE float mask_scale(float p) {
     return p < 1.0f ? 1.0f / (1.0f - p) : 0.0f;
 }
@@ -46,9 +46,12 @@ QKV_INLINE float mask_scale(float p) {
         }                                                                                                              \
     } while (0)
 
-/* The words of the counters low + step, with the carry into high, those of a counter side by side: the first W in x, the others in y. The
- * words of one vector are one chain of instructions, so several streams hide each other's latency. On entry low is in x and high in y. */
-enum { MASK_STREAMS = 4, MASK_ROW_STREAMS = 5 }; /* of long runs, where stores take their share; of rows of a vector each */
+/* The words of the counters low + step, with the carry into high; the two words of a counter are adjacent: the first W
+ * in x, the others in y. The words of one vector are one chain of instructions, so several streams hide each other's
+ * latency. On entry low is in x and high in y. */
+/* MASK_STREAMS: streams of long runs, where stores take time too. MASK_ROW_STREAMS: streams of rows of one vector
+ * each. */
+enum { MASK_STREAMS = 4, MASK_ROW_STREAMS = 5 };
 QKV_INLINE void mask_words(const struct mask_rule *r, const size_t streams, vi step, vi *x, vi *y) {
     QKV_UNROLL
     for (size_t s = 0; s < streams; s++) {
@@ -66,7 +69,7 @@ QKV_INLINE void mask_words(const struct mask_rule *r, const size_t streams, vi s
     QKV_UNROLL
     for (size_t s = 0; s < streams; s++) vi_zip(&x[s], &y[s]);
 }
-/* Whether the elements from e on are kept, W in each of 2·streams vectors of lanes; e is even. */
+/* Whether the elements from e on are kept (not dropped), W in each of 2·streams vectors of lanes; e is even. */
 QKV_INLINE void mask_keep(const struct mask_rule *r, const size_t streams, uint64_t e, vm *keep) {
     vi x[MASK_STREAMS], y[MASK_STREAMS];
     QKV_UNROLL
@@ -83,7 +86,7 @@ QKV_INLINE void mask_keep(const struct mask_rule *r, const size_t streams, uint6
     }
 }
 
-/* As mask_fill, of whole pairs of vectors while there are enough of them for so many streams; returns how many elements those are. */
+/* As mask_fill, for whole pairs of vectors, `streams` pairs at a time; returns how many elements those are. */
 QKV_INLINE size_t mask_fill_streams(float *out, const struct mask_rule *r, const size_t streams, uint64_t e, size_t n,
                                     vf scale) {
     const size_t step = streams * 2 * W;
@@ -97,8 +100,8 @@ QKV_INLINE size_t mask_fill_streams(float *out, const struct mask_rule *r, const
     return i;
 }
 
-/* out[j·ld + i] = kept if element at[j] + i is kept, else 0, for 2·streams rows j of W elements: two rows have one vector of counters. All
- * at[j] are even, W is more than 1. */
+/* out[j·ld + i] = kept if element at[j] + i is kept, else 0, for 2·streams rows j of W elements: two rows have one
+ * vector of counters. All at[j] are even, W is more than 1. */
 QKV_INLINE void mask_rows(float *out, size_t ld, const struct mask_rule *r, const size_t streams, const uint64_t *at,
                           float kept) {
     const vf scale = vf_set(kept), zero = vf_zero();
@@ -142,7 +145,7 @@ QKV_INLINE void mask_rows_apart(float *out, size_t ld, const struct mask_rule *r
 static inline void mask_fill(float *out, const struct mask_rule *r, uint64_t e, size_t n, float kept) {
     vf scale = vf_set(kept), zero = vf_zero();
     vm keep[2];
-    if (n && e % 2) { /* the first pair's first element lies before the range */
+    if (n && e % 2) { /* the range begins with the second element of a pair */
         const size_t here = n < 2 * W - 1 ? n : 2 * W - 1;
         float pairs[2 * W];
         mask_fill_streams(pairs, r, 1, e - 1, 2 * W, scale);

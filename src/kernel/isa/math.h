@@ -1,5 +1,5 @@
 /* math.h: exp, tanh, erf and the row reductions, built from the primitives of simd.h, the same in every ISA.
- * Polynomials are minimax fits (Lawson's iteration on Chebyshev nodes) made for these intervals. */
+ * Polynomials are minimax fits (Lawson's iteration on Chebyshev nodes) computed for these intervals. */
 #ifndef QKV_SIMD_MATH_H
 #define QKV_SIMD_MATH_H
 
@@ -19,7 +19,8 @@ QKV_INLINE vf vf_copysign(vf a, vf b) {
 }
 
 #if !defined(QKV_SCALE_POWER)
-/* p·2^n, rounded once, for p near 1 and shifted = n + 1.5·2^23: 2^n in two factors, so that subnormal results and n = 128 come out right. */
+/* p·2^n, rounded once, for p near 1 and shifted = n + 1.5·2^23. 2^n has two factors, so that subnormal results and n =
+ * 128 are right. */
 QKV_INLINE vf vf_scale_power(vf p, vf shifted) {
     vi n = vi_sub(vi_from_bits(shifted), vi_from_bits(vf_set(12582912.0f)));
     vi half = vi_sar(n, 1), one = vi_set(127);
@@ -29,12 +30,12 @@ QKV_INLINE vf vf_scale_power(vf p, vf shifted) {
 }
 #endif
 
-/* exp(x) = 2^n·exp(r), n = round(x/ln 2), |r| <= ln 2/2. ln 2 is split so that n times its first part is exact without a
- * fused multiply-add too.
- * Relative error <= 2e-7 where the result is normal; exp(0) = 1 and exp(x < -104) = 0 exactly; NaN stays NaN. */
+/* exp(x) = 2^n·exp(r), n = round(x/ln 2), |r| <= ln 2/2. ln 2 is split so that n times its first part is exact, also
+ * without a fused multiply-add.
+ * Relative error <= 2e-7 if the result is normal; exp(0) = 1 and exp(x < -104) = 0 exactly; NaN stays NaN. */
 QKV_INLINE vf vf_exp(vf x) {
     x = vf_min(vf_set(89.0f), vf_max(vf_set(-105.0f), x));
-    vf magic = vf_set(12582912.0f); /* 1.5·2^23: adding it rounds to an integer, found in the low bits */
+    vf magic = vf_set(12582912.0f); /* 1.5·2^23: adding it rounds to an integer, which is then in the low bits */
     vf shifted = vf_fma(x, vf_set(1.44269504f), magic), t = vf_sub(shifted, magic);
     vf r = vf_fnma(t, vf_set(0.693359375f), x);
     r = vf_fma(t, vf_set(2.12194440e-4f), r);

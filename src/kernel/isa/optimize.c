@@ -1,5 +1,5 @@
-/* optimize.c: the update rules of the optimizers, elementwise. One pass reads and writes everything: the gradient is set to zero
- * where it was just read, for the step that comes. */
+/* optimize.c: the update rules of the optimizers, elementwise. One pass reads and writes everything, and sets the
+ * gradient to zero for the next step. */
 #include "kernel/isa/isa.h"
 
 /* Adam (Kingma & Ba 2015) with weight decay coupled (L2) or decoupled (AdamW, Loshchilov & Hutter 2019). */

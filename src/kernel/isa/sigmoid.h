@@ -11,8 +11,8 @@ QKV_INLINE vf sigmoid_of(vf e) {
 QKV_INLINE vf clamp(vf x, float size) { /* NaN stays */
     return vf_min(vf_set(size), vf_max(vf_set(-size), x));
 }
-/* z·σ(z), and its derivative. The sigmoid of the latter takes a clamped z, past which it is constant in float: its 1 − σ is e·σ,
- * exact where σ is near 1, and e must not overflow. */
+/* z·σ(z), and its derivative. The sigmoid of the derivative gets a clamped z: beyond the clamp the derivative is
+ * constant in fp32. 1 − σ is computed as e·σ, which is exact if σ is near 1, so e must not overflow. */
 QKV_INLINE vf swish(vf z) {
     return vf_mul(z, sigmoid_of(vf_exp(vf_neg(z))));
 }

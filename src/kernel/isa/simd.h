@@ -1,14 +1,15 @@
-/* simd.h: the vector vocabulary that every kernel is written in, defined for the ISA being compiled.
+/* simd.h: the vector vocabulary of all kernels, defined for the current ISA.
  *
  *   vf   W floats            vi   W 32-bit integers (unsigned arithmetic)
  *   vm   W truth values      vd   W doubles (for sums that must not lose bits)
  *
  * Loads and stores need no alignment. The ..._n forms touch the first n lanes of memory only (n >= W: all), other lanes
- * load as 0; since they use the same vector arithmetic, a tail gives the same bits as the body. min, max and the
- * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned when either is NaN.
- * The scalar version has no fused multiply-add: there fma rounds twice.
+ * load as 0; they use the same vector arithmetic, so a tail gives the same bits as the body. min, max and the
+ * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned if either is NaN. The scalar
+ * version has no fused multiply-add: its fma rounds twice.
  *
- * One file per ISA defines the primitives; what is built from them (reductions, exp, tanh, erf) is in math.h. */
+ * One file for each ISA defines the primitives; functions built from them (reductions, exp, tanh, erf) are in
+ * math.h. */
 #ifndef QKV_SIMD_H
 #define QKV_SIMD_H
 
@@ -21,7 +22,7 @@
 
 #define QKV_JOIN3(a, b, c)     a##b##_##c
 #define QKV_JOIN(a, name, isa) QKV_JOIN3(a, name, isa)
-/* QKV_K(add) is qkv_add_avx2 where the ISA is avx2. */
+/* QKV_K(add) is qkv_add_avx2 if the ISA is avx2. */
 #define QKV_K(name) QKV_JOIN(qkv_, name, QKV_ISA_NAME)
 /* The ISA's name as a string. */
 #define QKV_TEXT2(a) #a
@@ -43,8 +44,8 @@
 #define QKV_UNROLL QKV_UNROLL_LOOP
 #endif
 
-/* Runs the block for every vector of [0, n): `i` is its first element and `m` how many it has: W (a constant, so that the
- * ..._n forms become whole loads and stores), and fewer in a last run for the rest. */
+/* Runs the block for every vector of [0, n): `i` is its first element and `m` its number of elements: W (a constant, so
+ * that the ..._n forms become whole loads and stores), and fewer in a last iteration for the rest. */
 #define QKV_EACH(i, m, n, ...)                                                                                         \
     do {                                                                                                               \
         size_t i = 0;                                                                                                  \
@@ -63,7 +64,7 @@
 #define QKV_WHOLE(n) false
 #endif
 
-/* Asks for what will be read soon. */
+/* Prefetches memory that will be read soon. */
 #if defined(__GNUC__)
 #define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
 #else
@@ -83,7 +84,7 @@
 #endif
 
 #if !defined(QKV_HALVES_N) /* no masks for 16 bits */
-/* n < W of them; the others are 0. */
+/* n < W halves; the others are 0. */
 QKV_INLINE vi vi_load_halves_n(const uint16_t *p, size_t n) {
     uint16_t lanes[W];
     for (size_t i = 0; i < W; i++) lanes[i] = i < n ? p[i] : 0;
@@ -94,7 +95,7 @@ QKV_INLINE void vi_store_halves_n(uint16_t *p, vi a, size_t n) {
     vi_store_halves(lanes, a);
     for (size_t i = 0; i < n; i++) p[i] = lanes[i];
 }
-/* W words of two halves, of which n < 2W are there. */
+/* W words of two halves, of which n < 2W exist. */
 QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
     uint32_t lanes[W] = {0};
     memcpy(lanes, p, n * sizeof *p);

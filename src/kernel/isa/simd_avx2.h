@@ -25,7 +25,7 @@ QKV_INLINE vi vi_iota(void) {
 QKV_INLINE vm vm_first(size_t n) {
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n < W ? (int)n : W), vi_iota()));
 }
-/* True where the byte is not 0. */
+/* True if the byte is not 0. */
 QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     vi bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(bytes, _mm256_setzero_si256()));
@@ -44,7 +44,7 @@ QKV_INLINE vf vf_load(const float *p) {
 QKV_INLINE void vf_store(float *p, vf a) {
     _mm256_storeu_ps(p, a);
 }
-/* Past the caches, where p is a whole vector's; vf_stores_end is called once after such stores. */
+/* Stores past the caches if p is aligned to a vector; vf_stores_end is called once after such stores. */
 QKV_INLINE void vf_store_away(float *p, vf a) {
     if ((uintptr_t)p & 0x1f)
         vf_store(p, a);
@@ -134,7 +134,7 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     _mm256_storeu_si256((__m256i *)(void *)p, a);
 }
-/* W 16-bit numbers, each in the lower half of a lane; and back, what is in the upper halves being 0. */
+/* W 16-bit numbers, each in the lower half of a lane, with 0 in the upper halves; and back. */
 QKV_INLINE vi vi_load_halves(const uint16_t *p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
@@ -210,8 +210,8 @@ QKV_INLINE void vf_transpose(vf r[W]) {
         r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
     }
 }
-/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. Rows i and i + 4 meet in one vector as they
- * are loaded, which leaves two thirds of the shuffles. */
+/* The W × W floats whose rows are `stride` apart, transposed: r[i] is column i. A load combines rows i and i + 4 in one
+ * vector, which saves a third of the shuffles. */
 QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
     QKV_UNROLL
     for (size_t half = 0; half < W; half += 4) {

@@ -29,7 +29,7 @@ QKV_INLINE vi vi_iota(void) {
 QKV_INLINE vm vm_first(size_t n) {
     return (vm)(n < W ? (1u << n) - 1 : 0xffffu);
 }
-/* True where the byte is not 0. */
+/* True if the byte is not 0. */
 QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
     return _mm_test_epi8_mask(bytes, bytes);
@@ -47,9 +47,9 @@ QKV_INLINE vf vf_load(const float *p) {
 QKV_INLINE void vf_store(float *p, vf a) {
     _mm512_storeu_ps(p, a);
 }
-/* Past the caches, where p is a whole vector's; vf_stores_end is called once after such stores. */
+/* Stores past the caches if p is aligned to a vector; vf_stores_end is called once after such stores. */
 QKV_INLINE void vf_store_away(float *p, vf a) {
-#ifdef __AVX512F__ /* not where it is emulated */
+#ifdef __AVX512F__ /* not in emulation */
     if (!((uintptr_t)p & 0x3f)) {
         _mm512_stream_ps(p, a);
         return;
@@ -147,7 +147,7 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     _mm512_storeu_si512(p, a);
 }
-/* W 16-bit numbers, each in the lower half of a lane; and back, what is in the upper halves being 0. */
+/* W 16-bit numbers, each in the lower half of a lane, with 0 in the upper halves; and back. */
 QKV_INLINE vi vi_load_halves(const uint16_t *p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
@@ -156,14 +156,14 @@ QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
 }
 #if !defined(QKV_EMULATE_X86)
 #define QKV_HALVES_N
-/* n < W of them; the others are 0. */
+/* n < W halves; the others are 0. */
 QKV_INLINE vi vi_load_halves_n(const uint16_t *p, size_t n) {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vm_first(n), p));
 }
 QKV_INLINE void vi_store_halves_n(uint16_t *p, vi a, size_t n) {
     _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtepi32_epi16(a));
 }
-/* W words of two halves, of which n < 2W are there. */
+/* W words of two halves, of which n < 2W exist. */
 QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
     return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 }
@@ -245,7 +245,7 @@ QKV_INLINE void vf_transpose(vf r[W]) {
         r[j + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
     }
 }
-/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. */
+/* The W × W floats whose rows are `stride` apart, transposed: r[i] is column i. */
 QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) r[i] = vf_load(p + i * stride);

@@ -26,7 +26,7 @@ QKV_INLINE vi vi_iota(void) {
 QKV_INLINE vm vm_first(size_t n) {
     return vcgtq_u32(vdupq_n_u32(n < W ? (uint32_t)n : W), vi_iota());
 }
-/* True where the byte is not 0. */
+/* True if the byte is not 0. */
 QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     uint32_t four;
     memcpy(&four, p, sizeof four);
@@ -50,7 +50,7 @@ QKV_INLINE vf vf_load(const float *p) {
 QKV_INLINE void vf_store(float *p, vf a) {
     vst1q_f32(p, a);
 }
-/* Past the caches, where there is a way. */
+/* Stores past the caches, if the ISA can. */
 QKV_INLINE void vf_store_away(float *p, vf a) {
     vf_store(p, a);
 }
@@ -90,7 +90,7 @@ QKV_INLINE vf vf_fma(vf a, vf b, vf c) {
 QKV_INLINE vf vf_fnma(vf a, vf b, vf c) {
     return vfmsq_f32(c, a, b);
 }
-/* The instructions of the same names would return NaN when either is NaN. */
+/* The instructions of the same names would return NaN if either is NaN. */
 QKV_INLINE vf vf_min(vf a, vf b) {
     return vbslq_f32(vcltq_f32(a, b), a, b);
 }
@@ -142,7 +142,7 @@ QKV_INLINE vi vi_load(const uint32_t *p) {
 QKV_INLINE void vi_store(uint32_t *p, vi a) {
     vst1q_u32(p, a);
 }
-/* W 16-bit numbers, each in the lower half of a lane; and back, what is in the upper halves being 0. */
+/* W 16-bit numbers, each in the lower half of a lane, with 0 in the upper halves; and back. */
 QKV_INLINE vi vi_load_halves(const uint16_t *p) {
     return vmovl_u16(vld1_u16(p));
 }
@@ -202,7 +202,7 @@ QKV_INLINE void vf_transpose(vf r[W]) {
     r[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
     r[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
 }
-/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. */
+/* The W × W floats whose rows are `stride` apart, transposed: r[i] is column i. */
 QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) r[i] = vf_load(p + i * stride);

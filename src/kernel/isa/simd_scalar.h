@@ -1,4 +1,4 @@
-/* simd_scalar.h: the vocabulary of simd.h in plain C, one lane wide. The oracle of every other table. */
+/* simd_scalar.h: the vocabulary of simd.h in plain C, one lane wide. Tests compare every other table with it. */
 #ifndef QKV_SIMD_SCALAR_H
 #define QKV_SIMD_SCALAR_H
 
@@ -12,7 +12,7 @@ typedef double vd;
 QKV_INLINE vf vf_set(float s) {
     return s;
 }
-/* True where the byte is not 0. */
+/* True if the byte is not 0. */
 QKV_INLINE vm vm_load_bytes(const uint8_t *p) {
     return *p != 0;
 }
@@ -29,7 +29,7 @@ QKV_INLINE vf vf_load(const float *p) {
 QKV_INLINE void vf_store(float *p, vf a) {
     *p = a;
 }
-/* Past the caches, where there is a way. */
+/* Stores past the caches, if the ISA can. */
 QKV_INLINE void vf_store_away(float *p, vf a) {
     vf_store(p, a);
 }
@@ -174,7 +174,7 @@ QKV_INLINE float vf_first(vf a) {
 QKV_INLINE void vf_transpose(vf r[W]) {
     (void)r;
 }
-/* The W × W floats whose rows lie `stride` apart, turned: r[i] is column i. */
+/* The W × W floats whose rows are `stride` apart, transposed: r[i] is column i. */
 QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) r[i] = vf_load(p + i * stride);

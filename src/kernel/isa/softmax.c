@@ -1,8 +1,8 @@
 /* softmax.c: log Σ exp(x) of a row, and softmax from it. */
 #include "kernel/isa/isa.h"
 
-/* The largest element is subtracted first, so nothing overflows. A row of −inf gives −inf, and NaN or +inf come through
- * because such a row is not shifted. */
+/* The largest element is subtracted first, so nothing overflows. A row of −inf gives −inf. Rows with NaN or +inf are
+ * not shifted, so these stay in the result. */
 float QKV_K(log_sum_exp)(const float *x, size_t n) {
     vf largest = vf_set(-INFINITY), lowest = vf_set(-INFINITY);
     QKV_EACH(i, m, n, { largest = vf_max(vf_select(vm_first(m), vf_load_n(x + i, m), lowest), largest); });

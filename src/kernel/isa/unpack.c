@@ -1,5 +1,5 @@
-/* unpack: what formats have of their own in this table: numbers as stored, from unaligned memory, to fp32, and products of a few rows
- * with them. A format without a line here is converted by its own file, a piece at a time. */
+/* unpack: the kernels of this table for formats: conversion of stored numbers, in unaligned memory, to fp32, and
+ * products of a few rows with them. A format without a line here is converted by its own file, a piece at a time. */
 #include "kernel/isa/gemm_few.h"
 #include "kernel/isa/isa.h"
 

@@ -56,7 +56,7 @@ double QKV_K(sum_squares)(const float *x, size_t n) {
 
 void QKV_K(column_sums)(float *out, const float *x, size_t ldx, size_t rows, size_t C) {
     size_t i = 0;
-    for (; C - i >= 4 * W; i += 4 * W) { /* four vectors wide, so that a row brings whole cache lines */
+    for (; C - i >= 4 * W; i += 4 * W) { /* four vectors wide, so that a row reads whole cache lines */
         vf sum[4];
         QKV_UNROLL
         for (size_t j = 0; j < 4; j++) sum[j] = vf_load(out + i + j * W);
@@ -78,8 +78,8 @@ void QKV_K(exp)(float *y, const float *x, size_t n) {
     QKV_EACH(i, m, n, { vf_store_n(y + i, vf_exp(vf_load_n(x + i, m)), m); });
 }
 
-/* Twelve independent chains: more than any of these machines needs to keep its units busy. In plain C the compiler has
- * to find the vectors, which it does in chains of four neighbours. */
+/* Twelve independent chains: more than any of these machines needs to keep its units busy. In plain C the compiler must
+ * vectorize, which it does for chains of four neighbours. */
 #define PEAK_LANES (W == 1 ? 4 : 1)
 double QKV_K(fma_peak)(size_t iterations) {
     enum { CHAINS = 12 };

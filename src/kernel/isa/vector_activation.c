@@ -1,5 +1,5 @@
-/* vector_activation.c: the activations of feed-forward layers, each a file activation_NAME.c; gated: act(gate)·up (Shazeer 2020, "GLU
- * variants improve transformer"). */
+/* vector_activation.c: the activations of feed-forward layers, one file activation_NAME.c each; gated: act(gate)·up
+ * (Shazeer 2020, "GLU variants improve transformer"). */
 #include "kernel/isa/activation.h"
 
 #define ACTIVATION_ENTRY(name, text, help, activation, gated) [QKV_FFN_##name] = &QKV_K(activation_##activation),

@@ -1,13 +1,15 @@
-/* norm.c: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019), several rows at a time forward.
+/* vector_norm.c: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019); forward processes several rows at a
+ * time.
  *   y = xhat·w + b,  xhat = (x − mean)·rstd (RMSNorm: x·rstd, no b)
  *   dx = rstd·(g − mean(g) − xhat·mean(g·xhat)),  g = dy·w (RMSNorm: without mean(g));  dw = Σ dy·xhat;  db = Σ dy
- * What multiplies xhat may also be 1 + w (Gemma), or nothing (OLMo): each way is compiled for itself.
- * Sums over a row are kept in double, so they are right at any C; the variance takes a second pass. */
+ * The factor of xhat may also be 1 + w (Gemma), or there is none (OLMo): each variant is compiled separately. Sums over
+ * a row are double, so they are right at any C; the variance takes a second pass. */
 #include "kernel/isa/isa.h"
 
-/* So many rows go side by side forward, as the sums of one are chains of instructions that wait for each other; the last ones of a
- * call, and rows too long for the caches to hold several, go alone. So do all rows backward: they come from memory then, which is
- * read ahead row after row only. A row's sums have one order everywhere. */
+/* Forward processes ROWS rows at a time, because the sums of one row are chains of instructions that wait for each
+ * other. The last rows of a call, and rows of which the caches cannot hold several, are processed one by one. So are
+ * all rows in backward: they come from memory, which is prefetched well only row after row. A row's sums have one order
+ * in all cases. */
 enum { ROWS = 4, FORWARD_MOST = 8192 };
 
 QKV_INLINE void rows_sums(double *sums, const size_t R, const float *x, size_t C) {
@@ -39,7 +41,7 @@ QKV_INLINE void rows_rstd(float *rstd, const size_t R, const float *x, const flo
     for (size_t r = 0; r < R; r++) rstd[r] = (float)(1.0 / sqrt(vd_sum(sum[r]) / (double)C + (double)eps));
 }
 
-/* What multiplies the normalised row. */
+/* The factor of the normalised row. */
 enum gain { GAIN_NONE, GAIN_WEIGHT, GAIN_PLUS_ONE };
 
 /* a·gain of the columns from i on. */

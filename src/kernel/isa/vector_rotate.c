@@ -1,4 +1,4 @@
-/* rotate.c: rotary position embedding (Su et al. 2021, "RoFormer") of one row.
+/* vector_rotate.c: rotary position embedding (Su et al. 2021, "RoFormer") of one row.
  *   (a, b) → (a·cos − b·sin, b·cos + a·sin), the pair being channels i and i + pairs, or 2i and 2i + 1. */
 #include "kernel/isa/isa.h"
 
