@@ -1,7 +1,7 @@
-/* peers: OpenBLAS and oneDNN, where they are installed, as "qkv bench" measures them beside this library's matrix product.
+/* peers: OpenBLAS and oneDNN, if they are installed: "qkv bench" measures them and this library's matrix product.
  *
- * OpenBLAS: cblas_sgemm, fp32. oneDNN: its matmul primitive, fp32 and bf16, C in fp32; constant weights lie in the layout that
- * it asks for, packed ahead. It has no bf16 on processors without AVX-512: then it takes no part. */
+ * OpenBLAS: cblas_sgemm, fp32. oneDNN: its matmul primitive, fp32 and bf16, C in fp32; constant weights are packed
+ * before, in the layout that the primitive requests. Its bf16 needs AVX-512: without it oneDNN has no bf16 row. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,11 +58,11 @@ static void onednn_release(void *prepared) {
     free(d);
 }
 
-/* A row-major matrix; `turned`: its transpose lies in memory. */
-static dnnl_memory_desc_t matrix(size_t rows, size_t columns, dnnl_data_type_t type, bool turned) {
+/* A row-major matrix; `transposed`: memory holds its transpose. */
+static dnnl_memory_desc_t matrix(size_t rows, size_t columns, dnnl_data_type_t type, bool transposed) {
     dnnl_memory_desc_t m;
     const dnnl_dims_t sizes = {(dnnl_dim_t)rows, (dnnl_dim_t)columns};
-    dnnl_memory_desc_init_by_tag(&m, 2, sizes, type, turned ? dnnl_ba : dnnl_ab);
+    dnnl_memory_desc_init_by_tag(&m, 2, sizes, type, transposed ? dnnl_ba : dnnl_ab);
     return m;
 }
 
@@ -73,7 +73,7 @@ static dnnl_memory_desc_t any_layout(size_t rows, size_t columns, dnnl_data_type
     return m;
 }
 
-/* One B in memory of its own, in the layout that the primitive asks for. */
+/* One B in memory of its own, in the layout that the primitive requests. */
 static bool pack(struct onednn *d, const dnnl_memory_desc_t *plain, const void *data, dnnl_memory_t *packed) {
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(d->descriptor, dnnl_query_weights_md, 0);
     dnnl_memory_t from = NULL;
@@ -124,7 +124,7 @@ static void *onednn_prepare(const struct qkv_bench_product *product) {
     struct onednn *d = calloc(1, sizeof *d);
     if (!d) return NULL;
     d->product = product;
-    omp_set_num_threads(product->threads); /* this library says how many at each call */
+    omp_set_num_threads(product->threads); /* each call sets the number of threads */
     if (onednn_make(d)) return d;
     onednn_release(d);
     return NULL;
@@ -139,7 +139,7 @@ static void onednn_run(void *prepared, size_t turn) {
 }
 #endif
 
-/* The last entry is none: an array has at least one. */
+/* The last entry is empty: an array has at least one. */
 static const struct qkv_bench_peer peers[] = {
 #ifdef BENCH_OPENBLAS
     {"openblas", openblas_prepare, openblas_run, openblas_release},

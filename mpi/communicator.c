@@ -1,6 +1,7 @@
-/* communicator: ranks over Open MPI. Everything goes from one rank to another as bytes, in messages that are not too long for an int.
- * Who waits looks from time to time, gives the CPU away between, and after a while says whom it waits for. The thread that has joined is
- * the one that computes: while another one waits, that one needs the CPU, so the other sleeps at once, and longer each time. */
+/* communicator: ranks over Open MPI. All data goes from one rank to another as bytes, in messages whose length fits in
+ * an int. A waiting rank polls with pauses, and after a while reports whom it waits for. The thread that has joined
+ * computes. If another thread waits, the computing thread needs the CPU, so the waiting thread sleeps at once, and
+ * longer each time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,16 +14,17 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MESSAGE = 1 << 28, TAG = 71, TAG_ALIVE = 72, ENDING_SECONDS = 2, STOPPED_SECONDS = 2 };
-enum { SPINS = 2000, SPINS_BESIDE = 4 };              /* looks before the first pause */
+enum { SPINS = 2000, SPINS_BESIDE = 4 };              /* polls before the first pause */
 enum { PAUSE_FIRST = 20000, PAUSE_LONGEST = 500000 }; /* ns */
-#define HEAR_SECONDS 0.05                             /* between two looks for ranks that say that they work */
+#define HEAR_SECONDS 0.05                             /* between two polls for messages of ranks that work */
 
 static struct {
     int rank, ranks;
     pthread_t computes; /* the thread that has joined */
     double seconds;
-    double listened, heard;           /* when this rank looked for those that say that they work, and heard one */
-    MPI_Request told[QKV_RANKS_MOST]; /* what it has said itself, to each; all MPI_REQUEST_NULL at first */
+    double listened, heard; /* when this rank last polled for such messages, and last got one */
+    /* such messages of this rank, to each other rank; all MPI_REQUEST_NULL at first */
+    MPI_Request told[QKV_RANKS_MOST];
     char reason[256];
 } mpi;
 
@@ -41,7 +43,8 @@ static int mpi_failed(int error, int with) {
     return error;
 }
 
-/* Takes what other ranks have said while they worked. It is no matter which: whoever this rank waits for may itself wait for that one. */
+/* Receives the messages of ranks that work. A message of any rank counts: the rank that this rank waits for may itself
+ * wait for that one. */
 static void mpi_listen(double now) {
     MPI_Status status;
     int there = 1;
@@ -53,7 +56,7 @@ static void mpi_listen(double now) {
     }
 }
 
-/* Says so to all; who has not taken it yet is not told again. */
+/* Tells all ranks that this one works. A rank that has not received the previous message gets no new one. */
 static void mpi_alive(void *state) {
     (void)state;
     for (int r = 0; r < mpi.ranks && r < QKV_RANKS_MOST; r++) {
@@ -64,7 +67,8 @@ static void mpi_alive(void *state) {
     mpi_listen(mpi_clock());
 }
 
-/* How long a rank has waited, but for times when it stood still itself, since it heard last that another one works. */
+/* How long a rank has waited since it last heard that another rank works; times when this process was stopped do not
+ * count. */
 struct waiting {
     double seconds, last;
 };
@@ -78,7 +82,7 @@ static bool mpi_patient(struct waiting *w) {
     return mpi.seconds <= 0 || w->seconds < mpi.seconds;
 }
 
-/* Until a message to or from a rank has gone; MPI_REQUEST_NULL is there at once. */
+/* Waits until a message to or from a rank has gone; MPI_REQUEST_NULL is done at once. */
 static int mpi_wait(MPI_Request *request, int with) {
     const bool beside = !pthread_equal(pthread_self(), mpi.computes);
     const long looks = beside ? SPINS_BESIDE : SPINS;
@@ -138,7 +142,7 @@ static int mpi_gather(void *state, int root, const void *own, size_t bytes, void
     return error;
 }
 
-/* From whoever has it to who has not, twice as many each time. */
+/* Each rank that has the data sends it to one that has not, so the number doubles each time. */
 static int mpi_broadcast(void *state, int root, void *data, size_t bytes) {
     const int place = (mpi.rank - root + mpi.ranks) % mpi.ranks;
     int error = 0;
@@ -200,7 +204,7 @@ bool qkv_mpi_ending(bool failed) {
         return false;
     }
     mpi.listened = 0;
-    mpi_listen(mpi_clock()); /* nobody says more */
+    mpi_listen(mpi_clock()); /* no rank sends any more */
     return true;
 }
 

@@ -1,7 +1,8 @@
-/* links: where a rank is the only one of its host, nobody there can watch its process. Such a rank and rank 0 hold a TCP connection of
- * their own, over which nothing is said but that a rank leaves: the system closes it when the process ends, before the launcher hears of
- * that. Rank 0 listens, the first rank of every other host connects. Where that does not succeed within a second for each address of rank
- * 0's host (IPv4), there is no link, and the launcher alone names a rank that dies there. */
+/* links: a rank that is alone on its host has no neighbour that can watch its process. Such a rank and rank 0 hold a
+ * TCP connection, whose only message is that a rank leaves: the system closes the connection when the process ends,
+ * before the launcher notices. Rank 0 listens, the first rank of every other host connects. If that does not succeed
+ * within a second for each address of rank 0's host (IPv4), there is no link, and only the launcher reports when a rank
+ * dies there. */
 #include "links.h"
 
 #include <arpa/inet.h>
@@ -24,17 +25,17 @@ struct card { /* of a rank */
     int first, alone; /* of its host */
     char host[64], machine[40];
 };
-struct place { /* where rank 0 listens; count 0: nowhere */
+struct place { /* the addresses of rank 0; count 0: none */
     uint64_t token;
     uint16_t port;
     int count;
     uint32_t addresses[ADDRESSES]; /* as in struct in_addr */
 };
-struct hello { /* from who connects, and back */
+struct hello { /* from the rank that connects, and back */
     uint64_t token, rank;
 };
 
-/* The same on hosts that are one machine under several names. */
+/* The same on hosts that are one machine with several names. */
 static void links_machine(char machine[40]) {
     const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     memset(machine, 0, 40);
@@ -84,7 +85,7 @@ static bool links_send(int file, const struct hello *hello) {
     return send(file, hello, sizeof *hello, MSG_NOSIGNAL) == (ssize_t)sizeof *hello;
 }
 
-/* A connection to one address of rank 0's, which has been greeted; −1: none. */
+/* A connection to one address of rank 0, after the greeting; −1: none. */
 static int links_connect(const struct place *place, uint32_t address, int rank) {
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = place->port, .sin_addr.s_addr = address};
     const struct hello hello = {place->token, (uint64_t)rank};
@@ -96,7 +97,7 @@ static int links_connect(const struct place *place, uint32_t address, int rank) 
     return -1;
 }
 
-/* All that have connected, once all have tried. */
+/* Accepts the connections, once all ranks have tried. */
 static void links_accept(int listening, const struct place *place, const struct card *cards, int ranks,
                          struct mpi_links *links) {
     int file;
@@ -140,7 +141,7 @@ void mpi_links_make(int here_rank, int here_count, struct mpi_links *links) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     cards = calloc((size_t)ranks, sizeof *cards);
-    if (!cards) MPI_Abort(MPI_COMM_WORLD, 1); /* the others would wait for it */
+    if (!cards) MPI_Abort(MPI_COMM_WORLD, 1); /* the other ranks would wait for it */
     gethostname(own.host, sizeof own.host - 1);
     links_machine(own.machine);
     MPI_Allgather(&own, sizeof own, MPI_BYTE, cards, sizeof own, MPI_BYTE, MPI_COMM_WORLD);

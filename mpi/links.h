@@ -1,4 +1,5 @@
-/* links.h: connections between hosts that close when a rank dies which is the only one of its host. */
+/* links.h: connections between hosts, for ranks that are alone on their host. A connection closes when such a rank
+ * dies. */
 #ifndef QKV_MPI_LINKS_H
 #define QKV_MPI_LINKS_H
 
@@ -12,23 +13,25 @@ struct mpi_link { /* to another rank */
     int file, rank;
     long pid;
     char host[64];
-    bool watched; /* nobody else sees it die */
-    bool says;    /* who says so is this rank */
-    bool left;    /* it has said that it will end, so its end is no news */
-    bool told;    /* as another rank has died */
+    bool watched; /* no other rank sees it die */
+    bool says;    /* this rank reports it */
+    bool left;    /* it has said that it ends, so its end is not reported */
+    bool told;    /* it ends because another rank has died */
 };
 struct mpi_links {
     int count;
     struct mpi_link items[QKV_RANKS_MOST];
 };
-/* Called by all ranks; here_rank, here_count: which one of how many ranks of its host. */
+/* Called by all ranks; here_rank, here_count: this rank's number among the ranks of its host, and their number. */
 void mpi_links_make(int here_rank, int here_count, struct mpi_links *links);
-/* There is something to read: whether that is the end of a rank that has not said that it leaves. The connection stays open. */
+/* Reads from a link that has data: returns whether the rank has died without saying that it leaves. The connection
+ * stays open. */
 bool mpi_link_dead(struct mpi_link *link);
-/* This rank will end, as it leaves, or as another one has died, which it says itself. */
+/* Tells the other side that this rank will end: because it leaves, or because another rank has died, which it reports
+ * itself. */
 enum { MPI_LINK_LEAVES = 'l', MPI_LINK_DIED = 'd' };
 void mpi_links_say(const struct mpi_links *links, char what);
-/* It leaves, and closes them. */
+/* Sends that this rank leaves, and closes the links. */
 void mpi_links_leave(struct mpi_links *links);
 
 #endif

@@ -1,5 +1,5 @@
-/* watch: a thread of each rank waits for the processes of the other ranks of its machine to end (pidfd_open, Linux 5.3). What ranks tell
- * one another about it lies in memory that they share. */
+/* watch: a thread of each rank waits for the processes of the other ranks of its machine to end (pidfd_open, Linux
+ * 5.3). Ranks exchange what they know about it in shared memory. */
 #include "watch.h"
 
 #include <poll.h>
@@ -14,13 +14,13 @@
 
 enum { WATCHED = QKV_RANKS_MOST };
 
-struct place { /* of a rank, in memory shared by those of a machine */
+struct place { /* of a rank, in memory shared by the ranks of a machine */
     int rank;
     long pid;
     atomic_bool leaving;
 };
 struct board {
-    atomic_bool ending, said; /* all leave; somebody has said who died */
+    atomic_bool ending, said; /* all ranks leave; some rank has reported the death */
     struct place places[WATCHED];
 };
 static struct {
@@ -31,7 +31,7 @@ static struct {
     atomic_int dead;
     pthread_t thread;
     bool running;
-    int wake[2];                          /* a pipe: the thread ends when this end of it is closed */
+    int wake[2];                          /* a pipe: the thread ends when the other end is closed */
     struct pollfd peers[2 * WATCHED + 1]; /* ranks of this machine, the pipe, links to other hosts */
     struct mpi_links links;
 } watch = {.dead = -1};
@@ -48,7 +48,7 @@ static int watch_open(long pid) {
 static void watch_look(int i) {
     struct place *place = &watch.board->places[i];
     bool nobody = false;
-    watch.peers[i].fd = -1; /* poll passes over it from here on */
+    watch.peers[i].fd = -1; /* poll ignores it from here on */
     if (atomic_load(&place->leaving) || atomic_load(&watch.board->ending)) return;
     mpi_links_say(&watch.links, MPI_LINK_DIED);
     const bool first = atomic_compare_exchange_strong(&watch.board->said, &nobody, true);
@@ -59,12 +59,12 @@ static void watch_look(int i) {
 static void watch_look_link(int i) {
     struct mpi_link *link = &watch.links.items[i];
     const bool left = link->left, dead = mpi_link_dead(link);
-    if (link->left != left && link->told) { /* whoever has told that says it */
+    if (link->left != left && link->told) { /* the rank that has told this one reports it */
         watch.died(link->rank, link->pid, link->host, false);
         atomic_store(&watch.dead, link->rank);
     }
-    if (link->left != left) return;           /* the end is to come */
-    watch.peers[watch.count + 1 + i].fd = -1; /* poll passes over it from here on */
+    if (link->left != left) return;           /* the end is expected */
+    watch.peers[watch.count + 1 + i].fd = -1; /* poll ignores it from here on */
     if (!dead || (watch.board && atomic_load(&watch.board->ending))) return;
     mpi_links_say(&watch.links, MPI_LINK_DIED);
     watch.died(link->rank, link->pid, link->host, link->says);
@@ -97,7 +97,7 @@ static void watch_begin_thread(void) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* The ranks of this machine; how many of them can be watched. */
+/* The ranks of this machine; returns how many of them can be watched. */
 static int watch_processes(MPI_Comm here, int rank) {
     MPI_Aint bytes;
     int unit, opened = 0;

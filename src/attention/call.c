@@ -1,7 +1,7 @@
-/* call: attention on plain buffers, without a model: checks a call, turns its masks into intervals and ALiBi into a table,
- * and runs the fused kernels (kernel/attend.c) in scratch memory of the context.
+/* call: attention on plain buffers, without a model: checks a call, converts its masks into intervals and ALiBi into a
+ * table, and runs the fused kernels (kernel/attend.c) in scratch memory of the context.
  *
- * Every call is planned by itself on a measuring arena, so that what it needs is known before anything is written. */
+ * Every call is first planned on a measuring arena, so its memory is known before anything is written. */
 #include "attention/attention.h"
 
 #include <math.h>
@@ -14,23 +14,23 @@ struct request {
     enum task task;
     struct qkv_attend a;
     struct qkv_attend_gradients g;
-    const struct qkv_attention_gradients *gradients; /* backward: what the caller wants */
+    const struct qkv_attention_gradients *gradients; /* backward: the gradients that the caller wants */
     struct qkv_mask mask;
-    size_t B, queries, keys; /* of the views: batch rows (1 when sequences are packed), and rows of q and of k */
-    int64_t nearest;         /* ALiBi: the least position of a query, */
-    size_t spread;           /* and how far above it the others reach */
+    size_t B, queries, keys; /* of the views: batch rows (1 if sequences are packed), and rows of q and of k */
+    int64_t nearest;         /* ALiBi: the smallest position of a query, */
+    size_t spread;           /* and the largest minus the smallest */
     enum qkv_attention_stage stage;
     size_t b, h, first, rows;
     float *out;
 };
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------------------------- */
 
 static bool call_is_packed(const struct qkv_attention_call *c) {
     return c->mask.cu_q || c->mask.cu_k;
 }
 
-/* The table of pages of B sequences. */
+/* Checks the page table of B sequences. */
 static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attention_call *c, size_t B) {
     size_t numbers;
     if (!c->pages) return QKV_OK;
@@ -44,7 +44,7 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
     return qkv_aligned(ctx, "pages", c->pages, sizeof *c->pages);
 }
 
-/* How many keys a past has at most, and that there is room for those of each sequence. */
+/* Sets the maximum of keys of a past, and checks that each sequence has room for its own. */
 static enum qkv_status measure_past(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attention_call *c = r->call;
     const size_t B = call_is_packed(c) ? c->mask.B : c->q.B, positions = c->past_k.T;
@@ -86,7 +86,7 @@ static enum qkv_status check_past(struct qkv_context *ctx, struct request *r) {
     return status;
 }
 
-/* Sequences one behind the other in a single batch row of the views. */
+/* Packed sequences: a single batch row of the views has all of them. */
 static enum qkv_status check_packed(struct qkv_context *ctx, struct request *r) {
     struct qkv_attend *a = &r->a;
     enum qkv_status status = qkv_mask_pack(ctx, &r->mask, r->queries, r->keys);
@@ -96,7 +96,7 @@ static enum qkv_status check_packed(struct qkv_context *ctx, struct request *r) 
     return status;
 }
 
-/* All keys there are lie in the past: k and v that are not given have its heads and channels. */
+/* If all keys are in the past, k and v may be missing: they get its heads and channels. */
 static struct qkv_view keys_or_none(const struct qkv_view *keys, const struct qkv_view *past, size_t B) {
     struct qkv_view none = *past;
     if (keys->data || keys->B || keys->H || keys->T || keys->D || !past->H) return *keys;
@@ -127,7 +127,7 @@ static enum qkv_status check_views(struct qkv_context *ctx, struct request *r) {
     return status;
 }
 
-/* What the public call and the kernel's say alike. */
+/* Copies the fields that the public call and the kernel's call have in common. */
 static enum qkv_status call_convert(struct qkv_context *ctx, const struct qkv_attention_call *c, struct qkv_attend *a) {
     a->scale = (float)(c->scale == 0 ? 1 / sqrt((double)a->D) : c->scale);
     a->softcap = (float)c->softcap;
@@ -217,7 +217,7 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
     return QKV_OK;
 }
 
-/* How far apart the queries stand: the ALiBi table covers their distances to all keys. */
+/* Finds the smallest and largest position of queries: the ALiBi table covers their distances to all keys. */
 static enum qkv_status measure_positions(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     if (!call_has_positions(r->call) || !a->B || !a->Tq) return QKV_OK;
@@ -264,7 +264,7 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
     return !status && r->task == BACKWARD ? check_gradients(ctx, r, g) : status;
 }
 
-/* ---- doing it ---------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------------------------- */
 
 static int32_t *make_positions(struct qkv_arena *arena, const struct request *r, int64_t first) {
     const struct qkv_attend *a = &r->a;
@@ -275,7 +275,7 @@ static int32_t *make_positions(struct qkv_arena *arena, const struct request *r,
     return position;
 }
 
-/* The caller's table, by positions as they are. */
+/* Uses the caller's table, with the positions of the call. */
 static enum qkv_status use_distances(struct qkv_arena *arena, struct request *r) {
     const struct qkv_attention_call *c = r->call;
     r->a.position = make_positions(arena, r, 0);
@@ -284,7 +284,7 @@ static enum qkv_status use_distances(struct qkv_arena *arena, struct request *r)
     return r->a.position ? QKV_OK : QKV_MEMORY;
 }
 
-/* The table holds −slope·|j − i| by the distance of key j from a query counted from the nearest one. */
+/* The table holds −slope·|j − i|, indexed by the distance of key j from the query with the smallest position. */
 static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
     struct qkv_attend *a = &r->a;
     struct qkv_distance_bias *bias = &a->distance_bias;
@@ -313,7 +313,7 @@ static bool list_pages(struct qkv_arena *arena, struct request *r) {
     return lists;
 }
 
-/* What each sequence gives, (B,columns), in order, to a gradient of all. */
+/* Adds the gradients of all sequences, (B,columns), in order, to one gradient. */
 static void add_sequences(struct qkv_context *ctx, float *out, bool accumulate, const float *x, size_t B,
                           size_t columns) {
     if (!accumulate) memset(out, 0, columns * sizeof *out);
@@ -407,7 +407,7 @@ enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_
     return status ? status : call_perform(ctx, &r);
 }
 
-/* A bias that is broadcast has a gradient, 0, also where there are no queries. */
+/* The gradient of a broadcast bias is 0 if there are no queries. */
 static void clear_pairs(float *x, const struct qkv_pair_shape *s, const struct qkv_pairs *strides) {
     for (size_t b = 0; b < s->B; b++)
         for (size_t h = 0; h < s->H; h++)

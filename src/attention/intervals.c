@@ -1,5 +1,5 @@
-/* intervals: what a call of attention is filled with before it begins: the part that the spec gives, the positions of its queries,
- * and the keys that each may attend to. */
+/* intervals: fills a call of attention before it runs: the part that the spec decides, the positions of its queries,
+ * and the keys that each query attends to. */
 #include "attention/attention.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ struct qkv_attend qkv_attend_start(const struct qkv_attention_spec *spec, const 
     return a;
 }
 
-/* Of two sides of windows, -1 being all keys, the one with fewer. */
+/* The smaller of two sides of windows; -1 means all keys. */
 static int64_t intervals_nearer(int64_t a, int64_t b) {
     if (a < 0 || b < 0) return a < 0 ? b : a;
     return a < b ? a : b;
@@ -46,7 +46,7 @@ const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T,
     return positions;
 }
 
-/* In a dry run no length is known, so all rows are full, and alike. */
+/* In a dry run lengths are unknown, so all rows are assumed to be full. */
 static double intervals_planned_pairs(const struct qkv_mask *mask) {
     struct qkv_mask row = *mask;
     row.B = 1;

@@ -1,22 +1,23 @@
-/* key_values: new keys and values go into the pages of a cache: rows as they are, or packed as kernels read them. */
+/* key_values: writes new keys and values into the pages of a cache: rows as they are, or packed in the kernels'
+ * format. */
 #include "attention/attention.h"
 
 #include <string.h>
 
-enum { APPEND_ROWS = 8 }; /* of a sequence, that heads are shared out for */
+enum { APPEND_ROWS = 8 }; /* minimum of a sequence's rows for which heads are shared between threads */
 
 struct append {
     const struct qkv_context *ctx;
     const struct qkv_attend *call;
     const struct qkv_key_values *cache;
-    const void *rows; /* (N, columns): k and v side by side from k_column on */
+    const void *rows; /* (N, columns): k, then v, from k_column on */
     enum qkv_dtype dtype;
-    bool whole;           /* a sequence's first positions, as far as it has them; else its last */
+    bool whole;           /* writes a sequence's first positions, as many as it has; else its last ones */
     const int32_t *start; /* (B + 1): its first row; NULL: T rows each */
     size_t T, columns, k_column, k_width, v_width;
 };
 
-/* Rounded once, where the cache is bf16 and they are not. */
+/* Rounds once, if the cache is bf16 and the rows are not. */
 static void append_cells(void *to, enum qkv_dtype dtype, const char *from, enum qkv_dtype from_dtype, size_t width) {
     if (dtype == from_dtype)
         memcpy(to, from, width * qkv_dtype_size(dtype));
@@ -26,7 +27,7 @@ static void append_cells(void *to, enum qkv_dtype dtype, const char *from, enum 
         qkv_from_float(to, (const float *)(const void *)from, dtype, width);
 }
 
-/* New rows of sequence b: the first, how many, and the position of the first in its pages. */
+/* New rows of sequence b: the first, their number, and the position of the first in its pages. */
 struct append_part {
     size_t row, count, at;
 };
@@ -55,7 +56,8 @@ static void append_row(void *argument, size_t n, int thread) {
                  a->v_width);
 }
 
-/* All new rows of a sequence on its page-th page, of one head; they are bf16, as all results of products that are kept in mixed precision. */
+/* Writes all new rows of a sequence on its page number `page`, for one head. The rows are bf16, like all saved results
+ * of products in mixed precision. */
 static void append_page(const struct append *a, size_t b, size_t page, size_t head) {
     const struct qkv_page_table *pages = &a->call->pages;
     const size_t Hkv = a->call->Hkv, packed = a->cache->packed;
@@ -79,7 +81,7 @@ static void append_page(const struct append *a, size_t b, size_t page, size_t he
     qkv_attend_put(a->ctx, &put);
 }
 
-/* Of one sequence and head: (B,Hkv). */
+/* One sequence and head: (B,Hkv). */
 static void append_head(void *argument, size_t n, int thread) {
     (void)thread;
     const struct append *a = argument;
@@ -89,7 +91,7 @@ static void append_head(void *argument, size_t n, int thread) {
         append_page(a, b, page, n % a->call->Hkv);
 }
 
-/* Of one sequence: few rows are not worth waking threads for. */
+/* One sequence: waking threads for a few rows is not worth it. */
 static void append_heads(void *argument, size_t b, int thread) {
     const struct append *a = argument;
     for (size_t head = 0; head < a->call->Hkv; head++) append_head(argument, b * a->call->Hkv + head, thread);

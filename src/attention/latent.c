@@ -1,16 +1,20 @@
-/* latent: multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): keys and values are made of a latent that is much
- * narrower than they are, and the cache keeps that and the rotated channels of a key, which all heads share.
+/* latent: multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1). Keys and values are computed from
+ * a latent of much smaller width. The cache stores the latent, and the rotated channels of a key, which all heads
+ * share.
  *
- * c = norm(x·kv_aᵀ), r = rotated(x·k_ropeᵀ); head h: k_h = [c·k_bₕᵀ | r], v_h = c·v_bₕᵀ; q = x·qᵀ, or norm(x·q_aᵀ)·q_bᵀ, of heads [nope | rope]
- * whose rope part is rotated. Scores are q_h·k_h = (q_h.nope·k_bₕ)·c + q_h.rope·r, and what a head gives is (Σ w·c)·v_bₕᵀ: so over a cache
- * of rows [c | r] attention is that of one key head, rank + rope_dim wide, whose values are its first rank channels, and the
- * projections of keys and values are absorbed into queries and outputs. A pass without a cache makes the keys and values of the heads,
- * which is less work where all positions are new and can be learned; a call with one takes the absorbed form, however many rows it has. */
+ * c = norm(x·kv_aᵀ), r = rotated(x·k_ropeᵀ); head h: k_h = [c·k_bₕᵀ | r], v_h = c·v_bₕᵀ; q = x·qᵀ, or
+ * norm(x·q_aᵀ)·q_bᵀ, of heads [nope | rope] whose rope part is rotated.
+ *
+ * Scores are q_h·k_h = (q_h.nope·k_bₕ)·c + q_h.rope·r, and the output of a head is (Σ w·c)·v_bₕᵀ. So attention over a
+ * cache of rows [c | r] is attention with one key head, rank + rope_dim wide, whose values are its first rank channels;
+ * queries and outputs absorb the projections of keys and values. A pass without a cache computes the keys and values of
+ * the heads, which is less work if all positions are new, and can be trained. A call with a cache takes the absorbed
+ * form, whatever its number of rows. */
 #include "attention/attention.h"
 
 #include <math.h>
 
-/* ---- what a spec says ------------------------------------------------------------------------------------------------- */
+/* ---- the spec -------------------------------------------------------------------------------------------------- */
 
 int qkv_attention_turned(const struct qkv_attention_spec *spec) {
     return spec->latent.given ? spec->latent.rope_dim : spec->head_dim;
@@ -35,9 +39,10 @@ size_t qkv_cache_v_width(const struct qkv_attention_spec *spec) {
     return spec->latent.given ? 0 : (size_t)spec->kv_heads * (size_t)spec->value_dim;
 }
 
-/* ---- checking ---------------------------------------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------------------------- */
 
-/* What goes on between projections and scores goes on with the keys of heads, which the absorbed form never has. */
+/* Refuses operations on the keys of heads between projections and scores: the absorbed form never computes these
+ * keys. */
 static enum qkv_status latent_check_beside(struct qkv_context *ctx, const char *name, const char *where,
                                            const struct qkv_attention_spec *a) {
     char shown[QKV_REAL_TEXT];
@@ -89,7 +94,7 @@ enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, cons
     return latent_check_beside(ctx, name, where, a);
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------------------------- */
 
 static struct qkv_tensor *latent_linear(const struct qkv_attention_args *f, struct qkv_linear *l,
                                         struct qkv_tensor *x) {
@@ -104,7 +109,7 @@ static struct qkv_tensor *latent_compress(const struct qkv_attention_args *f, st
                             NULL, (float)f->spec->latent.eps);
 }
 
-/* The channels that a rotation turns, from `column` on, of so many heads. */
+/* Rotates the channels from `column` on of `heads` heads. */
 static struct qkv_tensor *latent_rotate(const struct qkv_attention_args *f, struct qkv_tensor *x, size_t column,
                                         size_t heads, size_t D) {
     const struct qkv_position_tables *tables = f->tables;

@@ -1,12 +1,13 @@
-/* mask: causal, window, padding, prefix and document masks as one interval [lo, hi) of keys for each query, in O(T) memory.
+/* mask: causal, window, padding, prefix and document masks as one interval [lo, hi) of keys for each query, in O(T)
+ * memory.
  *
- * causal: j <= i, or j < prefix. window w: |i − j| < w. sides: i − left <= j <= i + right. padding: start <= j < length.
- * documents: the run of keys with the query's number. Each is an interval, so their intersection is one too. */
+ * causal: j <= i, or j < prefix. window w: |i − j| < w. sides: i − left <= j <= i + right. padding: start <= j <
+ * length. documents: the run of keys with the query's number. Each is an interval, so their intersection is one too. */
 #include "attention/attention.h"
 
 #include <string.h>
 
-/* A distance past all positions: no further one needs to be told apart. */
+/* A distance larger than any between two positions. */
 #define FAR ((int64_t)1 << 40)
 
 /* One side of a window: a number of keys, or −1 for all of them. */
@@ -50,13 +51,13 @@ size_t qkv_mask_queries(const struct qkv_mask *m, size_t b) {
     return m->cu_q ? (size_t)(m->cu_q[b + 1] - m->cu_q[b]) : m->Tq;
 }
 
-/* Those of the past, and the others. */
+/* The number of keys of the past and of the others. */
 static size_t mask_keys(const struct qkv_mask *m, size_t b) {
     const size_t others = m->cu_k ? (size_t)(m->cu_k[b + 1] - m->cu_k[b]) : m->Tk - m->past;
     return others + (m->pasts ? (size_t)m->pasts[b] : m->past);
 }
 
-/* Cumulative lengths of sequences; `most` is how many rows each may have, 0: that is not said. */
+/* Checks cumulative lengths of sequences; `most` is the maximum of rows of each, 0: unknown. */
 static enum qkv_status check_cumulative(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
                                         const int32_t *cu, const char *Tname, size_t most) {
     if (cu[0]) return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[0] is %d; the first sequence begins at row 0", name, cu[0]);
@@ -124,7 +125,7 @@ enum qkv_status qkv_mask_set_past(struct qkv_context *ctx, struct qkv_mask *m, s
     return QKV_OK;
 }
 
-/* The mask of packed sequences with the most queries and keys of any, where these are not given. */
+/* The mask of packed sequences, with Tq and Tk set to the maximum of all sequences if they are 0. */
 static struct qkv_mask mask_filled(const struct qkv_mask *m) {
     struct qkv_mask out = *m;
     if (m->cu_q && !m->Tk) out.Tk = m->past;
@@ -148,7 +149,8 @@ int64_t qkv_mask_position(const struct qkv_mask *m, size_t b, size_t t) {
     return m->offset + (m->offsets ? m->offsets[b] : 0) + (int64_t)t;
 }
 
-/* The first of the numbers that is not below `number`; the documents' numbers rise, padding (negative) counts as last. */
+/* The index of the first number that is not below `number`. Document numbers do not fall; padding (negative) comes
+ * last. */
 static int64_t lower_bound(const int32_t *numbers, size_t count, int64_t number) {
     size_t from = 0, to = count;
     while (from < to) {
@@ -165,7 +167,7 @@ struct interval {
     int64_t lo, hi;
 };
 
-/* The keys of the document with that number, none being an empty interval. */
+/* The keys of the document with that number; an empty interval if there are none. */
 static struct interval document_keys(const struct qkv_mask *m, size_t b, int64_t number) {
     const int32_t *numbers = m->key_documents + b * m->Tk;
     return (struct interval){lower_bound(numbers, m->Tk, number), lower_bound(numbers, m->Tk, number + 1)};
@@ -283,7 +285,7 @@ static void mask_keep(struct interval *keys, int64_t lo, int64_t hi) {
     if (keys->hi > hi) keys->hi = hi;
 }
 
-/* How far one side of a window goes. */
+/* The number of keys on one side of a window. */
 static int64_t mask_reach(int64_t keys) {
     return keys < 0 || keys > FAR ? FAR : keys;
 }
@@ -326,7 +328,7 @@ struct qkv_mask qkv_mask_defaults(void) {
     return (struct qkv_mask){0};
 }
 
-/* The mask of a caller, checked, with the most keys of a past. */
+/* Copies and checks a caller's mask, and sets its maximum of keys of a past. */
 static enum qkv_status mask_take(struct qkv_context *ctx, const struct qkv_mask *m, struct qkv_mask *own) {
     if (!m) return qkv_mask_check(ctx, m);
     *own = *m;

@@ -1,16 +1,15 @@
-/* overlap: what a call writes shares no element with what it reads, nor with what else it writes. Views may well lie
- * between each other, as q, k and v in (B,T,3,H,D) do, so that it is rows that are compared and not the memory from
- * first to last.
+/* overlap: checks that the arrays that a call writes share no element with those it reads, nor with each other. Views
+ * may interleave, as q, k and v in (B,T,3,H,D) do, so rows are compared and not the memory from first to last.
  *
- * A row of one view begins `off` + Σ Δ·stride bytes behind a row of the other; they share bytes where that is less than
- * the one is long, and more than the other is long before it. Where strides are those of both, Δ are differences of
- * indices; else rows of one view are gone through, and Δ are the other's indices. Strides are taken from the largest
- * on: a few Δ of each come near enough. */
+ * A row of one view begins `off` + Σ Δ·stride bytes after a row of the other. They share bytes if that is less than the
+ * length of the one and more than minus the length of the other. If both views have the same strides, Δ are differences
+ * of indices. Else the rows of one view are enumerated, and Δ are the other's indices. Strides are tried from the
+ * largest on: only a few Δ of each bring rows near enough. */
 #include "attention/attention.h"
 
 enum { DIMENSIONS = 3 };
 
-struct overlap_box { /* Δ from low to high, and how far apart rows may begin */
+struct overlap_box { /* Δ from low to high, and the limits of `off` at which rows overlap */
     ptrdiff_t low[DIMENSIONS], high[DIMENSIONS], stride[DIMENSIONS];
     ptrdiff_t before, behind;
 };
@@ -35,7 +34,7 @@ static bool overlap_is_empty(const struct overlap_view *x) {
     return !x->begin || !x->row || !x->count[0] || !x->count[1] || !x->count[2];
 }
 
-/* Bytes from the first row's begin to the last one's end. */
+/* Bytes from the first row's beginning to the last row's end. */
 static size_t overlap_extent(const struct overlap_view *x) {
     size_t bytes = (size_t)x->row;
     for (int i = 0; i < DIMENSIONS; i++) bytes += (x->count[i] - 1) * (size_t)x->stride[i];
@@ -58,7 +57,7 @@ static ptrdiff_t overlap_floor(ptrdiff_t a, ptrdiff_t b) {
     return a / b - (a % b < 0);
 }
 
-/* Whether some Δ of the dimensions from `at` on bring rows `off` apart together. */
+/* Whether some Δ of the dimensions from `at` on let rows that begin `off` apart overlap. */
 static bool overlap_meets(const struct overlap_box *box, int at, ptrdiff_t off) {
     if (at == DIMENSIONS) return off > -box->before && off < box->behind;
     ptrdiff_t least = 0, most = 0;
@@ -75,7 +74,7 @@ static bool overlap_meets(const struct overlap_box *box, int at, ptrdiff_t off) 
     return false;
 }
 
-/* Rows of x against all of y's at once, where strides are the same; those of dimensions with one index do not
+/* Compares all rows of x with all rows of y at once, if strides are the same; dimensions with one index do not
  * matter. */
 static bool overlap_same(const struct overlap_view *x, const struct overlap_view *y, struct overlap_box *box) {
     *box = (struct overlap_box){.before = y->row, .behind = x->row};

@@ -1,4 +1,5 @@
-/* parameters: the weights of an attention sublayer, in operands. Weights that are always used together lie side by side in one. */
+/* parameters: the weights of an attention sublayer, in operands. Weights that are always used together are in one
+ * operand. */
 #include "attention/attention.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ bool qkv_bias_has(enum qkv_bias_kind kind, char projection) {
     return strchr(biases[kind], projection) != NULL;
 }
 
-/* A product with the projections of those letters. */
+/* An operand with the projections of those letters. */
 static void parameters_linear(struct qkv_weights *weights, const struct qkv_weight_place *place,
                               struct qkv_linear *linear, const enum qkv_role *roles, const char *letters,
                               enum qkv_bias_kind kind) {
@@ -22,7 +23,7 @@ static void parameters_linear(struct qkv_weights *weights, const struct qkv_weig
     qkv_weights_bias(weights, place, &linear->bias, roles, has, count);
 }
 
-/* The norms of queries and keys, whose weights are as wide as what they have in common. */
+/* The norms of queries and keys. Their weights are as wide as the channels that share a norm. */
 static void parameters_norms(struct qkv_weights *weights, const struct qkv_weight_place *place,
                              const struct qkv_qk_norm_spec *spec, bool cross,
                              struct qkv_attention_parameters *parameters) {
@@ -49,7 +50,7 @@ static void parameters_one(struct qkv_weights *weights, const struct qkv_weight_
     qkv_weights_linear(weights, place, linear, &role, 1, bias);
 }
 
-/* Those of latent attention but for the output's. */
+/* The weights of latent attention, except the output's. */
 static void parameters_latent(struct qkv_weights *weights, const struct qkv_weight_place *place,
                               const struct qkv_attention_spec *spec, struct qkv_latent *p) {
     const struct qkv_norm_spec norm = parameters_latent_norm(&spec->latent);

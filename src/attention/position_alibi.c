@@ -1,7 +1,8 @@
-/* ALiBi (Press et al. 2022): −slope[h]·|i − j| is added to the scores. Slopes are 2^(−8k/H), k = 1…H, for H a power of two;
- * otherwise those of the power of two below, then every other one of the power of two above. MPT has 2^(−max·k/P) of the power of two P
- * from H on, and where that is not H every second of them first; Falcon has the paper's as bf16 holds them, and multiplies the bias
- * by 1/sqrt(D) as the scores. Slopes that learn begin with these. */
+/* ALiBi (Press et al. 2022): −slope[h]·|i − j| is added to the scores. Slopes are 2^(−8k/H), k = 1…H, if H is a power
+ * of two; otherwise those of the power of two below H, then every other one of the power of two above. MPT has
+ * 2^(−max·k/P) with P the power of two at or above H; if P is not H, every second of them comes first. Falcon has the
+ * paper's slopes, rounded to bf16, and multiplies the bias by 1/sqrt(D), as it does scores. Trainable slopes begin with
+ * these. */
 #include "attention/attention.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t
     return slope;
 }
 
-/* What a distance counts. */
+/* The factor of distances. */
 static float alibi_factor(const struct qkv_position_fill *fill) {
     if (fill->position->form != QKV_ALIBI_FALCON) return 1;
     return (float)(1 / sqrt((double)fill->attention->head_dim));
@@ -73,7 +74,7 @@ enum qkv_status qkv_position_alibi(const struct qkv_position_fill *fill, struct 
     if (!a.bias) return QKV_MEMORY;
     if (fill->position->learn) {
         int32_t *rows =
-            qkv_arena_take(fill->arena, a.row, sizeof *rows); /* fresh memory is zero: all are of the one row */
+            qkv_arena_take(fill->arena, a.row, sizeof *rows); /* fresh memory is zero: all heads use the one row */
         if (!rows) return QKV_MEMORY;
         qkv_parallel(fill->ctx, a.row, fill_factors, &a);
         tables->map = (struct qkv_distance_map){.rows = rows, .factors = a.bias};

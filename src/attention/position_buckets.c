@@ -1,7 +1,7 @@
-/* Buckets of distances (Raffel et al. 2020): the bias of a head depends on which bucket the distance j − i of a key is in. Half of the
- * buckets hold one distance each, the others parts of a logarithmic scale that ends at max_distance; where attention is not causal
- * half of all are of keys behind the query. The logarithm is fp32 and what is behind the point is cut off, as where models were
- * trained. */
+/* Buckets of distances (Raffel et al. 2020): the bias of a head depends on the bucket of a key's distance j − i. Half
+ * of the buckets hold one distance each, the others parts of a logarithmic scale that ends at max_distance. If
+ * attention is not causal, half of all buckets are for keys after the query. The logarithm is fp32 and truncated, as in
+ * published models. */
 #include "attention/attention.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ struct buckets {
     bool causal;
 };
 
-/* Of how many each side has those with one distance. */
+/* The number of buckets with one distance, on each side. */
 static int buckets_exact(int count, bool causal) {
     return (causal ? count : count / 2) / 2;
 }

@@ -1,5 +1,5 @@
-/* A learned bias for each distance j − i from −max_distance to max_distance; what is farther has that of the last (after Shaw et al. 2018,
- * as a number on the scores). */
+/* A learned bias for each distance j − i from −max_distance to max_distance; larger distances use the last one (after
+ * Shaw et al. 2018, as a number added to the scores). */
 #include "attention/attention.h"
 
 struct relative {

@@ -1,6 +1,6 @@
-/* Rotary positions (Su et al. 2021): pair p of a head turns by t·theta^(−2p/R) at position t, R = the rotated channels
- * 2·⌊D·fraction/2⌋ (a fraction below 1 as in GPT-NeoX), or as a scaling says (position_scaling.c). The table (context, R/2, 2) holds
- * cosine and sine. */
+/* Rotary positions (Su et al. 2021): pair p of a head is rotated by t·theta^(−2p/R) at position t, R = the rotated
+ * channels 2·⌊D·fraction/2⌋ (a fraction below 1 as in GPT-NeoX), or by the angle of a scaling (position_scaling.c). The
+ * table (context, R/2, 2) holds cosine and sine. */
 #include "attention/attention.h"
 
 struct rope {
@@ -15,7 +15,7 @@ static void fill_position(void *argument, size_t t, int thread) {
     qkv_rotation_row(&r->rule, t, r->pairs, r->table + t * r->pairs * 2);
 }
 
-/* For sequences decided for `length` positions. */
+/* For sequences of `length` positions. */
 static enum qkv_status rope_fill(const struct qkv_position_fill *fill, size_t length, struct rope *r) {
     const struct qkv_position_spec *spec = fill->position;
     double *frequencies = NULL;

@@ -1,8 +1,8 @@
-/* Scalings of rotations (QKV_SCALING_LIST; formulas at struct qkv_scaling_spec in qkv/spec.h): what each pair turns by in a position, and
- * the factor of cosines and sines. All in double; tables are rounded to float once.
+/* Scalings of rotations (QKV_SCALING_LIST; formulas at struct qkv_scaling_spec in qkv/spec.h): the angle of each pair
+ * for one position, and the factor of cosines and sines. All in double; tables are rounded to float once.
  *
- * Chen et al. 2023 (position interpolation), Peng et al. 2023 (YaRN, with NTK-aware and dynamic scaling in its section 3), Ding et al. 2024
- * (LongRoPE), and Llama 3.1's rule, as in modeling_rope_utils.py of Hugging Face transformers. */
+ * Chen et al. 2023 (position interpolation), Peng et al. 2023 (YaRN, with NTK-aware and dynamic scaling in its section
+ * 3), Ding et al. 2024 (LongRoPE), and Llama 3.1's rule, as in modeling_rope_utils.py of Hugging Face transformers. */
 #include "attention/attention.h"
 
 #include <math.h>
@@ -40,14 +40,15 @@ bool qkv_scaling_same(const struct qkv_scaling_spec *a, const struct qkv_scaling
            scaling_same_list(&a->long_factors, &b->long_factors);
 }
 
-/* ---- what pairs turn by --------------------------------------------------------------------------------------------- */
+/* ---- angles of pairs ------------------------------------------------------------------------------------------- */
 
 /* theta·growth^(d/(d − 2)). */
 static double scaling_base(const struct qkv_position_spec *p, double growth, size_t pairs) {
     return p->theta * pow(growth, (double)pairs / ((double)pairs - 1));
 }
 
-/* Where yarn's ramp begins or ends: the pair, as a real number, that turns `beta` times within the original context. */
+/* The beginning or end of yarn's ramp: the pair, as a real number, that makes `beta` full rotations within the original
+ * context. */
 static double scaling_yarn_end(const struct qkv_position_spec *p, double beta, size_t pairs) {
     const double d = 2 * (double)pairs;
     return d * log(p->scaling.original_context / (beta * 2 * PI)) / (2 * log(p->theta));
@@ -126,9 +127,9 @@ double qkv_rotation_factor(const struct qkv_position_spec *p, size_t context) {
     return scaling_mscale(factor, s->mscale) / scaling_mscale(factor, s->mscale_all_dim);
 }
 
-/* ---- checks --------------------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------------------------- */
 
-/* What a message is about: its `name`, and where the keys of the scaling are. */
+/* The subject of a message: its `name`, and the keys of the scaling. */
 struct scaling_checker {
     struct qkv_context *ctx;
     const char *name, *where, *kind;
@@ -170,7 +171,7 @@ static enum qkv_status scaling_check_order(const struct scaling_checker *c, cons
                     c->where, high_key, qkv_real_text(shown[0], high), low_key, qkv_real_text(shown[1], low), high_key);
 }
 
-/* The two kinds that take a power d/(d − 2), and yarn, which takes a logarithm of theta. */
+/* Checks the two kinds with a power d/(d − 2), and yarn, which takes a logarithm of theta. */
 static enum qkv_status scaling_check_rotation(const struct scaling_checker *c) {
     const enum qkv_scaling_kind kind = c->position->scaling.kind;
     char shown[QKV_REAL_TEXT];
@@ -186,7 +187,7 @@ static enum qkv_status scaling_check_rotation(const struct scaling_checker *c) {
     return QKV_OK;
 }
 
-/* The numbers that each kind needs. */
+/* Checks the numbers that each kind needs. */
 static enum qkv_status scaling_check_numbers(const struct scaling_checker *c) {
     const struct qkv_scaling_spec *s = &c->position->scaling;
     const bool listed = s->kind == QKV_SCALING_LONGROPE, yarn = s->kind == QKV_SCALING_YARN;

@@ -1,5 +1,6 @@
-/* position_tables: the tables of the kinds of positions that are a part of attention, each a file position_NAME.c; and what of them
- * learns: weights that the layers of a stack share, and the table that every pass makes of them. */
+/* position_tables: the tables of the kinds of positions that are a part of attention (each kind is a file
+ * position_NAME.c); and their trainable weights, which the layers of a stack share, with the table that every pass
+ * computes from them. */
 #include "attention/attention.h"
 
 enum qkv_status qkv_position_fill_attention(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
@@ -36,7 +37,7 @@ struct qkv_tensor *qkv_distance_weight(struct qkv_distance_weights *weights, con
     return position->kind == QKV_POSITION_ALIBI && position->learn ? &weights->slopes : NULL;
 }
 
-/* What slopes start from; in a plan there is nothing to read. */
+/* The initial slopes; a plan does not read them. */
 static const float *distance_slopes(struct qkv_weights *weights, const struct qkv_attention_spec *spec) {
     float *slopes = qkv_arena_take(weights->arena, (size_t)spec->heads, sizeof *slopes);
     if (!slopes) weights->status = QKV_MEMORY;

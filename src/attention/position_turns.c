@@ -1,5 +1,5 @@
-/* turns: which row of which table turns each row of a call. Rotations whose scaling depends on the length that a sequence is decided for
- * (dynamic, longrope) have more than one angle for a position. */
+/* turns: the row of the table that rotates each row of a call. Rotations whose scaling depends on the length of the
+ * sequence (dynamic, longrope) have more than one angle for a position. */
 #include "attention/attention.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ struct turns {
     int32_t *rows;
 };
 
-/* longrope has two tables, one behind the other. */
+/* longrope has two tables, one after the other. */
 static void turns_choose(void *argument, size_t n, int thread) {
     (void)thread;
     const struct turns *t = argument;
@@ -19,7 +19,7 @@ static void turns_choose(void *argument, size_t n, int thread) {
     t->rows[n] = t->positions[n] + (longer ? (int32_t)t->tables->context : 0);
 }
 
-/* dynamic has one for sequences within the original context, and any base beyond it. */
+/* dynamic has a table for sequences within the original context; longer ones have bases of their own. */
 static void turns_make(void *argument, size_t n, int thread) {
     (void)thread;
     const struct turns *t = argument;

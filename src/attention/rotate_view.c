@@ -1,4 +1,4 @@
-/* rotate: rotary positions (RoPE; Su et al. 2021) on plain buffers, in place; and the tables that go with them.
+/* rotate: rotary positions (RoPE; Su et al. 2021) on plain buffers, in place; and their tables.
  *
  * (x, y) of a pair become (x·cos − y·sin, x·sin + y·cos). A rotation's gradient is the inverse rotation. */
 #include "attention/attention.h"
@@ -9,7 +9,7 @@ struct turn {
     const struct qkv_kernels *kernels;
     const struct qkv_view *x;
     const struct qkv_rotation *r;
-    float *scratch; /* a row for every thread */
+    float *scratch; /* one row for every thread */
 };
 
 static void turn_row(void *argument, size_t row, int thread) {

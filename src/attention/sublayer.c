@@ -1,12 +1,12 @@
-/* sublayer: multi-head attention with its projections (Vaswani et al. 2017), grouped-query (Ainslie et al. 2023) and
- * multi-query (Shazeer 2019) alike: head h reads key/value head h / (H / Hkv).
+/* sublayer: multi-head attention with its projections (Vaswani et al. 2017), also grouped-query (Ainslie et al. 2023)
+ * and multi-query (Shazeer 2019): head h reads key/value head h / (H / Hkv).
  *
- * Self attention: [q k v] = x·Wᵀ + b in one product; q and k normed, q, k and v clipped, q and k rotated where the spec says so; new keys
- * and values appended to the cache where there is one; y = attend(q, k, v)·Woᵀ + bo. Cross attention takes k and v from a memory. Where keys and
- * values are made of a latent, latent.c says what attention reads. */
+ * Self attention: [q k v] = x·Wᵀ + b in one product; then, if the spec says so, q and k are normed, q, k and v are
+ * clipped, q and k are rotated; new keys and values are appended to the cache, if there is one; y = attend(q, k, v)·Woᵀ
+ * + bo. Cross attention computes k and v from a source. For latent attention, latent.c computes attention's inputs. */
 #include "attention/attention.h"
 
-/* A norm of some heads of x, from `column` on. */
+/* Norms heads of x, from `column` on. */
 static struct qkv_tensor *sublayer_norm(const struct qkv_attention_args *f, struct qkv_norm *norm, struct qkv_tensor *x,
                                         size_t column, size_t heads) {
     const struct qkv_qk_norm_spec *spec = &f->spec->qk_norm;
@@ -19,7 +19,8 @@ static struct qkv_tensor *sublayer_norm(const struct qkv_attention_args *f, stru
                             qkv_tensor_or_null(&norm->bias), (float)spec->norm.eps);
 }
 
-/* A product of x: so many heads of queries, then so many of keys, then what else it has, ready to meet but for the rotation. */
+/* A product of x: `queries` heads of queries, then `keys` heads of keys, then the rest; normed and clipped, but not
+ * rotated. */
 static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, struct qkv_linear *linear,
                                            struct qkv_tensor *x, size_t queries, size_t keys) {
     struct qkv_attention_parameters *p = f->parameters;
@@ -37,8 +38,8 @@ static void sublayer_append(const struct qkv_attention_args *f, struct qkv_colum
     qkv_attention_append(f, kv, call->Hkv * call->D, call->Hkv * call->Dv, T, whole);
 }
 
-/* One weight of an operand, which begins at row `first`, or of a bias at that column, as an operand of its own; no tensor where it has
- * none. */
+/* One weight of an operand, which begins at row `first`, or a bias at that column, as an operand of its own; zero if it
+ * has none. */
 static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t first, size_t rows, size_t columns) {
     size_t which = 0;
     while (which < whole->weight_count && whole->weights[which].first_row != first) which++;
@@ -52,7 +53,7 @@ static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t fi
                                .gradient = learns ? whole->gradient + place : NULL};
 }
 
-/* The same of a product: the weight whose rows begin at `first`. */
+/* The same for a linear: the weight whose rows begin at `first`. */
 static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_linear *l, size_t first, size_t rows) {
     struct qkv_linear *part = qkv_tape_take_graph(tape, sizeof *part);
     if (!part) return NULL;
@@ -61,13 +62,13 @@ static struct qkv_linear *sublayer_rows(struct qkv_tape *tape, const struct qkv_
     return part;
 }
 
-/* Queries, keys and values of x; *kv: where k and then v lie side by side. */
+/* Queries, keys and values of x; *kv: the columns with k, then v. */
 static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struct qkv_tensor *x,
                                        struct qkv_columns *kv) {
     const struct qkv_position_tables *tables = f->tables;
     const struct qkv_attend *a = f->attend;
     struct qkv_tensor *qkv = sublayer_project(f, &f->parameters->qkv, x, a->H, a->Hkv);
-    if (tables && tables->rotate) { /* queries and keys lie side by side, so their heads turn in one go */
+    if (tables && tables->rotate) { /* queries and keys are adjacent, so one call rotates the heads of both */
         const struct qkv_turns t = f->turns ? *f->turns : (struct qkv_turns){tables->rotate, a->position};
         qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, t.table, t.rows);
     }
@@ -78,7 +79,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
     return qkv;
 }
 
-/* Keys and values of the memory, which go into the cache too where there is one. */
+/* Keys and values of the source; also writes them to the cache, if there is one. */
 static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
     struct qkv_columns kv = {f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, 0, f->attend->Hkv) : NULL,
                              0};
@@ -92,7 +93,8 @@ void qkv_attention_cache_memory(const struct qkv_attention_args *f) {
     read_memory(f);
 }
 
-/* The same of the memory, or keys of the memory and *v, values of f->values; NULL without room. */
+/* The same for cross attention: keys and values of the source, or keys of the source and *v, values of f->values; NULL
+ * if there is no memory. */
 static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, struct qkv_tensor *x,
                                         struct qkv_columns *kv, struct qkv_columns *v) {
     const size_t k_width = f->attend->Hkv * f->attend->D, v_width = f->attend->Hkv * f->attend->Dv;
@@ -112,7 +114,7 @@ static struct qkv_tensor *cross_project(const struct qkv_attention_args *f, stru
     return kv->x && v->x ? q : NULL;
 }
 
-/* What attention gives. */
+/* Attention's result before the output projection. */
 static struct qkv_tensor *sublayer_attend(const struct qkv_attention_args *f, struct qkv_tensor *q,
                                           struct qkv_columns k, struct qkv_columns v, const struct qkv_attend *a) {
     const struct qkv_attend_learned learned = {f->distance_bias, qkv_tensor_or_null(&f->parameters->sinks)};

@@ -1,5 +1,5 @@
-/* view: heads anywhere in memory, and arrays over pairs of query and key: constructors, and the checks that every stride and
- * size goes through before it is believed. */
+/* view: heads anywhere in memory, and arrays over pairs of query and key: constructors, and the checks of every stride
+ * and size. */
 #include "attention/attention.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const voi
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* One dimension of an array: how many, how far apart. */
+/* One dimension of an array: its size and stride. */
 struct dimension {
     size_t count, stride;
 };
@@ -62,8 +62,8 @@ static void sort_by_stride(struct dimension d[3]) {
             }
 }
 
-/* The elements from the first to the last one of an array whose innermost `inner` elements lie side by side; false when no
- * machine can address them. *apart: no two elements share a place. */
+/* The number of elements from the first to the last one of an array whose innermost `inner` elements are contiguous;
+ * false if no machine can address them. *apart: no two elements share memory. */
 static bool view_extent(struct dimension d[3], size_t inner, size_t size, bool *apart) {
     size_t elements = inner;
     *apart = true;
@@ -117,7 +117,8 @@ struct qkv_heads qkv_view_for_kernel(const struct qkv_view *v) {
         .data = v->data, .batch_stride = v->batch, .row_stride = v->row, .head_stride = v->head, .dtype = v->dtype};
 }
 
-/* The array called `name` (its elements have `size` bytes) fits (B,H,Tq,Tk); *out are its strides, 0 where it is broadcast. */
+/* Checks that the array called `name` (its elements have `size` bytes) fits (B,H,Tq,Tk); *out are its strides, 0 for
+ * broadcast dimensions. */
 static enum qkv_status view_pair_strides(struct qkv_context *ctx, const char *name, const struct qkv_pair_shape *s,
                                          size_t B, size_t H, size_t Tq, size_t Tk, size_t size, bool written,
                                          struct qkv_pairs *out) {
@@ -130,7 +131,7 @@ static enum qkv_status view_pair_strides(struct qkv_context *ctx, const char *na
             name, s->B, s->H, s->Tq, s->Tk, B, H, Tq, Tk);
     struct qkv_pair_shape p = *s;
     if (!p.batch && !p.head && !p.row && (!qkv_multiply(p.Tq, p.Tk, &p.head) || !qkv_multiply(p.head, p.H, &p.batch)))
-        p.batch = p.head = SIZE_MAX; /* found out below */
+        p.batch = p.head = SIZE_MAX; /* set below */
     if (!s->batch && !s->head && !s->row) p.row = p.Tk;
     struct dimension d[3] = {{p.B, p.batch}, {p.H, p.head}, {p.Tq, p.row}};
     bool apart;

@@ -1,4 +1,4 @@
-/* page_list: sequences as lists of pages: growing, sharing, forgetting. */
+/* page_list: sequences as lists of pages: growing, sharing, truncating. */
 #include "sequence/pages.h"
 
 #include <string.h>
@@ -7,10 +7,10 @@ static int32_t *list_last(const struct qkv_page_list *list) {
     return &list->pages[list->count - 1];
 }
 
-/* ---- counting -------------------------------------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------------------------- */
 
-/* Lists that go on in a page which others hold too let go of it; returns the pages that all need. Of lists that share a page with nobody
- * but one another, the last one keeps it. */
+/* Each list that grows into a page that it shares drops its reference to it; returns the number of pages that all lists
+ * need. If only these lists share a page, the last of them keeps it. */
 static size_t lists_count(struct qkv_page_pool *pool, struct qkv_page_list *lists, const size_t *more, size_t count) {
     size_t needed = 0;
     for (size_t i = 0; i < count; i++) {
@@ -26,7 +26,7 @@ static size_t lists_count(struct qkv_page_pool *pool, struct qkv_page_list *list
     return needed;
 }
 
-/* Takes that back. */
+/* Undoes lists_count. */
 static void lists_restore(struct qkv_page_pool *pool, struct qkv_page_list *lists, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (lists[i].copied >= 0) pool->references[lists[i].copied]++;
@@ -34,7 +34,7 @@ static void lists_restore(struct qkv_page_pool *pool, struct qkv_page_list *list
     }
 }
 
-/* ---- growing --------------------------------------------------------------------------------------------------------------- */
+/* ---- growing --------------------------------------------------------------------------------------------------- */
 
 struct list_copies {
     const struct qkv_page_pool *pool;
@@ -47,7 +47,7 @@ static void list_copy_rows(void *data, size_t width, const struct qkv_page_pool 
     memcpy((char *)data + (size_t)to * page, (const char *)data + (size_t)from * page, rows * row);
 }
 
-/* A packed page, which has what stands behind its rows too: nothing reads that. */
+/* Copies a whole packed page. Positions after the list's length are copied too, but never read. */
 static void list_copy_packed(const struct qkv_key_values *kv, size_t count, size_t heads, int32_t to, int32_t from) {
     const size_t page = heads * kv->packed;
     char *data = kv->k, *spoilt = data + count * page;
@@ -55,7 +55,7 @@ static void list_copy_packed(const struct qkv_key_values *kv, size_t count, size
     memcpy(spoilt + (size_t)to * heads, spoilt + (size_t)from * heads, heads);
 }
 
-/* One attention's part of a page that two lists part in: as far as the list has it, which is still as long as before. */
+/* Copies one attention's part of a shared page: the positions that the list has, whose length is still the old one. */
 static void list_copy(void *argument, size_t item, int thread) {
     (void)thread;
     const struct list_copies *c = argument;
@@ -103,7 +103,7 @@ enum qkv_status qkv_page_lists_grow(struct qkv_page_pool *pool, struct qkv_page_
     return QKV_OK;
 }
 
-/* ---- sharing and forgetting ------------------------------------------------------------------------------------------------ */
+/* ---- sharing and truncating ------------------------------------------------------------------------------------ */
 
 void qkv_page_list_fork(struct qkv_page_pool *pool, struct qkv_page_list *to, const struct qkv_page_list *from) {
     to->count = from->count;

@@ -1,4 +1,5 @@
-/* page_pool: the memory of pages: for each attention all keys of all pages, then all values, so that a page is a run of rows of each. */
+/* page_pool: the memory of pages: for each attention all keys of all pages, then all values, so that a page is a range
+ * of rows of each. */
 #include "sequence/pages.h"
 
 #include <stdlib.h>
@@ -41,7 +42,8 @@ size_t qkv_page_count(size_t positions, size_t length) {
     return length / positions + (length % positions != 0);
 }
 
-/* Bytes of a head on a page, packed; 0: rows, as where values are channels of the keys, which would lie packed twice. */
+/* Bytes of a packed head on a page; 0: rows are not packed, also if values are channels of the keys, which packing
+ * would store twice. */
 static size_t pool_packed(const struct qkv_page_pool *pool, size_t i, const struct qkv_page_shape *shape) {
     const size_t heads = pool->heads[i];
     if (shape->dtype != QKV_BF16 || !heads || !pool->v_width[i]) return 0;
@@ -64,7 +66,7 @@ struct pool_plan {
     const struct qkv_page_shape *shape;
 };
 
-/* Everything of a pool from its arena, which may be measuring. */
+/* Takes all memory of a pool from its arena, which may be measuring. */
 static enum qkv_status pool_take(void *argument) {
     const struct pool_plan *plan = argument;
     const struct qkv_page_shape *shape = plan->shape;
