@@ -24,9 +24,9 @@ static void *openblas_prepare(const struct qkv_bench_product *p) {
 
 static void openblas_run(void *prepared, size_t turn) {
     const struct qkv_bench_product *p = prepared;
-    cblas_sgemm(CblasRowMajor, p->a_turned ? CblasTrans : CblasNoTrans, p->b_turned ? CblasTrans : CblasNoTrans,
-                (int)p->M, (int)p->N, (int)p->K, 1, p->a, (int)(p->a_turned ? p->M : p->K), p->b[turn % p->count],
-                (int)(p->b_turned ? p->K : p->N), 0, p->c[turn % p->count], (int)p->N);
+    cblas_sgemm(CblasRowMajor, p->a_transposed ? CblasTrans : CblasNoTrans, p->b_transposed ? CblasTrans : CblasNoTrans,
+                (int)p->M, (int)p->N, (int)p->K, 1, p->a, (int)(p->a_transposed ? p->M : p->K), p->b[turn % p->count],
+                (int)(p->b_transposed ? p->K : p->N), 0, p->c[turn % p->count], (int)p->N);
 }
 
 static void openblas_release(void *prepared) {
@@ -98,8 +98,9 @@ static bool pack(struct onednn *d, const dnnl_memory_desc_t *plain, const void *
 static bool onednn_make(struct onednn *d) {
     const struct qkv_bench_product *p = d->product;
     const dnnl_data_type_t type = p->bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_memory_desc_t a = matrix(p->M, p->K, type, p->a_turned), b = matrix(p->K, p->N, type, p->b_turned),
-                             c = matrix(p->M, p->N, dnnl_f32, false), free_b = any_layout(p->K, p->N, type);
+    const dnnl_memory_desc_t a = matrix(p->M, p->K, type, p->a_transposed),
+                             b = matrix(p->K, p->N, type, p->b_transposed), c = matrix(p->M, p->N, dnnl_f32, false),
+                             free_b = any_layout(p->K, p->N, type);
     dnnl_matmul_desc_t operation;
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags) != dnnl_success ||

@@ -109,7 +109,7 @@ static void print_model(const struct qkv_inspection *in, const char *name) {
         snprintf(broken, sizeof broken, row->values.broken > 0 ? "%.3g %%" : "none", 100 * row->values.broken);
         printf("  %-28s %10s %10s %10s %10s %10s %10s\n", place_of(row, is_pair(in), place, sizeof place),
                inspect_number(row->values.mean, text[0]), inspect_number(row->values.deviation, text[1]),
-               inspect_number(row->values.least, text[2]), inspect_number(row->values.most, text[3]), broken,
+               inspect_number(row->values.min, text[2]), inspect_number(row->values.max, text[3]), broken,
                inspect_number(row->gradient, text[4]));
     }
     print_experts(in);

@@ -17,7 +17,7 @@ struct qkv_bench_machine {
     double read_bytes; /* a second, all threads together, from memory */
 };
 
-enum { QKV_BENCH_PEERS_MOST = 4, QKV_BENCH_TEXT = 64 };
+enum { QKV_BENCH_MAX_PEERS = 4, QKV_BENCH_TEXT = 64 };
 
 struct qkv_bench_row {
     /* The label of a row is these four words with spaces between: "products 4096x768x768 x.wT fp32". */
@@ -37,16 +37,16 @@ struct qkv_bench_row {
     struct {
         const char *name;
         double seconds;
-    } peers[QKV_BENCH_PEERS_MOST];
+    } peers[QKV_BENCH_MAX_PEERS];
     size_t peer_count;
 };
 
 /* A matrix product C (M,N) = A (M,K) · B (K,N) for a peer: row-major, C in fp32. */
 struct qkv_bench_product {
     size_t M, N, K;
-    bool a_turned, b_turned; /* A is stored as (K,M), B as (N,K) */
-    bool weights;            /* B is constant: it may be packed ahead */
-    bool bf16;               /* A and B are bf16; else fp32 */
+    bool a_transposed, b_transposed; /* A is stored as (K,M), B as (N,K) */
+    bool weights;                    /* B is constant: it may be packed ahead */
+    bool bf16;                       /* A and B are bf16; else fp32 */
     int threads;
     const void *a;
     /* Turn t uses b[t % count] and c[t % count]: together they are larger than the caches. */

@@ -115,8 +115,8 @@ struct qkv_inspect_options {
 };
 struct qkv_statistics { /* of many numbers */
     size_t count;
-    double broken;                       /* share of the numbers that are not finite */
-    double mean, deviation, least, most; /* of the finite ones; NaN if there are none */
+    double broken;                    /* share of the numbers that are not finite */
+    double mean, deviation, min, max; /* of the finite ones; NaN if there are none */
 };
 struct qkv_inspect_row { /* of one point of the pass (qkv_pass_options.hook) */
     enum qkv_hook_kind kind;

@@ -9,7 +9,7 @@
 
 struct bf16_case {
     size_t M, N, K, ldc;
-    bool a_turned, b_turned, a_half, b_half, c_half, accumulate, bias, packed;
+    bool a_transposed, b_transposed, a_half, b_half, c_half, accumulate, bias, packed;
 };
 
 struct bf16_data {
@@ -66,15 +66,15 @@ static void bf16_check_element(const struct bf16_data *d, const float *c, size_t
     const double got = (double)bf16_at(s, c, at);
     CHECK(fabs(got - sum) <= bound,
           "%zu×%zu×%zu a%d%d b%d%d c%d acc%d bias%d panels%d: (%zu,%zu) is %g, not %g within %g", s->M, s->N, s->K,
-          s->a_turned, s->a_half, s->b_turned, s->b_half, s->c_half, s->accumulate, s->bias, s->packed, m, n, got, sum,
-          bound);
+          s->a_transposed, s->a_half, s->b_transposed, s->b_half, s->c_half, s->accumulate, s->bias, s->packed, m, n,
+          got, sum, bound);
 }
 
 static struct bf16_data bf16_data(struct qkv_context *ctx, struct qkv_random *random, const struct bf16_case *s) {
     struct bf16_data d = {.shape = *s, .a_count = s->M * s->K, .b_count = s->K * s->N};
     float *a = random_floats(random, d.a_count, 1), *b = random_floats(random, d.b_count, 1);
-    d.a = bf16_operand(a, d.a_count, s->M, s->K, s->a_turned, s->a_half, &d.a_halves, &d.a_floats);
-    d.b = bf16_operand(b, d.b_count, s->K, s->N, s->b_turned, s->b_half, &d.b_halves, &d.b_floats);
+    d.a = bf16_operand(a, d.a_count, s->M, s->K, s->a_transposed, s->a_half, &d.a_halves, &d.a_floats);
+    d.b = bf16_operand(b, d.b_count, s->K, s->N, s->b_transposed, s->b_half, &d.b_halves, &d.b_floats);
     const size_t cells = (s->M - 1) * s->ldc + s->N;
     d.c_floats = s->c_half ? (cells + 1) / 2 : cells;
     d.c = guarded_new(d.c_floats);
@@ -131,7 +131,8 @@ static void bf16_check(struct qkv_context *ctx, struct qkv_arena *scratch, struc
 static struct bf16_case bf16_any(struct qkv_random *random, size_t M, size_t N, size_t K) {
     const uint64_t bits = qkv_random_bits(random);
     struct bf16_case s = {.M = M, .N = N, .K = K, .ldc = N};
-    s.a_turned = bits & 1, s.b_turned = bits & 2, s.a_half = bits & 4, s.b_half = bits & 8, s.c_half = bits & 16;
+    s.a_transposed = bits & 1, s.b_transposed = bits & 2, s.a_half = bits & 4, s.b_half = bits & 8,
+    s.c_half = bits & 16;
     s.accumulate = bits & 32, s.bias = bits & 64, s.packed = bits & 128;
     if (bits & 256) s.ldc = N + between(random, 1, 40);
     return s;
@@ -155,7 +156,7 @@ static void check_bf16_large(struct qkv_context *ctx, struct qkv_arena *scratch,
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int form = 0; form < 4; form++) {
             struct bf16_case s = bf16_any(random, shapes[i][0], shapes[i][1], shapes[i][2]);
-            s.a_turned = form & 1, s.b_turned = form & 2;
+            s.a_transposed = form & 1, s.b_transposed = form & 2;
             if (form == 0) s.a_half = true;
             bf16_check(ctx, scratch, random, &s);
         }
@@ -189,7 +190,7 @@ static void check_bf16_rows(struct qkv_context *ctx, struct qkv_arena *scratch, 
         const size_t M = between(random, 2, 60), rows = between(random, 1, M < 20 ? M : 20),
                      first = between(random, 0, M - rows);
         struct bf16_case s = bf16_any(random, M, between(random, 1, 300), between(random, 1, 1300));
-        s.a_turned = false, s.packed = round % 4 > 0;
+        s.a_transposed = false, s.packed = round % 4 > 0;
         struct bf16_data d = bf16_data(ctx, random, &s);
         float *whole = copied(d.c, d.c_floats), *part = copied(d.c, d.c_floats);
         CHECK(bf16_run(ctx, scratch, &d, whole) == QKV_OK, "%s", qkv_message(ctx));

@@ -7,8 +7,8 @@
 
 struct gemm_case {
     size_t M, N, K, ldc;
-    bool a_turned, b_turned; /* A contiguous along M, B contiguous along K */
-    size_t a_pad, b_pad;     /* distance between rows beyond what they hold */
+    bool a_transposed, b_transposed; /* A contiguous along M, B contiguous along K */
+    size_t a_pad, b_pad;             /* distance between rows beyond what they hold */
     bool accumulate, bias;
 };
 
@@ -30,15 +30,15 @@ static size_t span(size_t rows, size_t columns, bool turned, size_t pad) {
 
 static struct gemm_data gemm_data(struct qkv_random *random, const struct gemm_case *s) {
     struct gemm_data d = {.shape = *s};
-    d.a_floats = span(s->M, s->K, s->a_turned, s->a_pad);
-    d.b_floats = span(s->K, s->N, s->b_turned, s->b_pad);
+    d.a_floats = span(s->M, s->K, s->a_transposed, s->a_pad);
+    d.b_floats = span(s->K, s->N, s->b_transposed, s->b_pad);
     d.c_floats = s->M ? (s->M - 1) * s->ldc + s->N : 0;
     d.a_data = random_floats(random, d.a_floats, 1);
     d.b_data = random_floats(random, d.b_floats, 1);
     d.c = random_floats(random, d.c_floats, 1);
     d.bias = random_floats(random, s->N, 1);
-    d.a = strided(d.a_data, s->M, s->K, s->a_turned, s->a_pad);
-    d.b = strided(d.b_data, s->K, s->N, s->b_turned, s->b_pad);
+    d.a = strided(d.a_data, s->M, s->K, s->a_transposed, s->a_pad);
+    d.b = strided(d.b_data, s->K, s->N, s->b_transposed, s->b_pad);
     return d;
 }
 static void gemm_data_free(struct gemm_data *d) {
@@ -91,7 +91,7 @@ static void gemm_check(struct qkv_context *ctx, struct qkv_arena *scratch, struc
         const size_t m = at / s->N, n = at % s->N, i = m * s->ldc + n;
         float want = chain(&d, fused, d.c[i], m, n);
         CHECK(same_bits(c + i, &want, 1), "%zu×%zu×%zu a%d b%d acc%d bias%d: (%zu,%zu) is %a, not %a", s->M, s->N, s->K,
-              s->a_turned, s->b_turned, s->accumulate, s->bias, m, n, (double)c[i], (double)want);
+              s->a_transposed, s->b_transposed, s->accumulate, s->bias, m, n, (double)c[i], (double)want);
     }
     for (size_t m = 0; m + 1 < s->M; m++)
         CHECK(same_bits(c + m * s->ldc + s->N, d.c + m * s->ldc + s->N, s->ldc - s->N), "gemm wrote between rows");
@@ -101,7 +101,7 @@ static void gemm_check(struct qkv_context *ctx, struct qkv_arena *scratch, struc
 
 static struct gemm_case any_case(struct qkv_random *random, size_t M, size_t N, size_t K) {
     const uint64_t bits = qkv_random_bits(random);
-    struct gemm_case s = {.M = M, .N = N, .K = K, .ldc = N, .a_turned = bits & 1, .b_turned = bits & 2};
+    struct gemm_case s = {.M = M, .N = N, .K = K, .ldc = N, .a_transposed = bits & 1, .b_transposed = bits & 2};
     s.accumulate = bits & 4;
     s.bias = bits & 8;
     if (bits & 16) s.ldc = N + between(random, 1, 40);
@@ -135,8 +135,8 @@ static void check_gemm_few(struct qkv_context *ctx, struct qkv_arena *scratch, s
     for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) {
         for (size_t N = 1; N <= 35; N += N < 18 ? 1 : 4) {
             struct gemm_case s = any_case(random, 1 + (i + N) % 2, N, terms[i]);
-            s.a_turned = false;
-            s.b_turned = true;
+            s.a_transposed = false;
+            s.b_transposed = true;
             gemm_check(ctx, scratch, random, &s);
         }
     }
@@ -151,8 +151,8 @@ static void check_gemm_large(struct qkv_context *ctx, struct qkv_arena *scratch,
         for (int form = 0; form < 4; form++) {
             if (ctx->threads > 1 && (size_t)form % 2 != i % 2) continue; /* half of them: one thread does all */
             struct gemm_case s = any_case(random, shapes[i][0], shapes[i][1], shapes[i][2]);
-            s.a_turned = form & 1;
-            s.b_turned = form & 2;
+            s.a_transposed = form & 1;
+            s.b_transposed = form & 2;
             gemm_check(ctx, scratch, random, &s);
         }
     }
@@ -168,7 +168,7 @@ static void check_gemm_rows(struct qkv_context *ctx, struct qkv_arena *scratch, 
     for (int round = 0; round < 12; round++) {
         struct gemm_case s =
             any_case(random, between(random, 1, 300), between(random, 1, 200), between(random, 0, 600));
-        s.a_pad = s.a_turned ? s.a_pad : 0;
+        s.a_pad = s.a_transposed ? s.a_pad : 0;
         struct gemm_data d = gemm_data(random, &s);
         float *all = copied(d.c, d.c_floats), *some = copied(d.c, d.c_floats);
         CHECK(gemm_run(ctx, scratch, &d, all) == QKV_OK, "%s", qkv_message(ctx));

@@ -93,8 +93,8 @@ static void peer_run(void *prepared, size_t turn) {
         for (size_t n = 0; n < p->N; n++) {
             double sum = 0;
             for (size_t k = 0; k < p->K; k++)
-                sum += (double)(p->a_turned ? a[k * p->M + m] : a[m * p->K + k]) *
-                       (double)(p->b_turned ? b[n * p->K + k] : b[k * p->N + n]);
+                sum += (double)(p->a_transposed ? a[k * p->M + m] : a[m * p->K + k]) *
+                       (double)(p->b_transposed ? b[n * p->K + k] : b[k * p->N + n]);
             worst = fmax(worst, fabs(sum - (double)c[m * p->N + n]));
             size = fmax(size, fabs(sum));
         }
@@ -217,7 +217,7 @@ static void refusals(void **state) {
     o = good, o.precision = "fp8";
     assert_int_equal(qkv_bench(ctx, &o), QKV_ARGUMENT);
     assert_message(ctx, "\"fp8\"; known: fp32");
-    o = good, o.peer_count = QKV_BENCH_PEERS_MOST + 1;
+    o = good, o.peer_count = QKV_BENCH_MAX_PEERS + 1;
     assert_int_equal(qkv_bench(ctx, &o), QKV_ARGUMENT);
     o = good, o.json = test_path("missing/results.json");
     assert_int_equal(qkv_bench(ctx, &o), QKV_FILE);

@@ -246,20 +246,20 @@ static void what_makes_no_sense_is_refused(void **state) {
     const char *axis = "kv=mha,mqa", *data = "data=/nowhere", *specs[] = {"a.json"};
     struct qkv_compare_options o = {.axes = &axis, .axis_count = 1};
     (void)state;
-    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "say which text to train on");
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "name a text to train on");
     o.training = &data;
     o.training_count = 1;
     assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_FILE, "/nowhere");
     const char *pairs = "pairs=x";
     o.training = &pairs;
-    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "pairs has no place");
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "a comparison cannot use pairs");
     o.preset = "nano-gtp";
     assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "nano-gtp");
     o = (struct qkv_compare_options){.specs = specs, .spec_count = 1};
-    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "say what to compare");
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "nothing varies");
     const char *twice[] = {"kv=mha", "kv=mqa"};
     o = (struct qkv_compare_options){.axes = twice, .axis_count = 2};
-    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "the axis kv is there twice");
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "the axis kv is given twice");
     const size_t falling[] = {64, 64};
     o = (struct qkv_compare_options){.axes = &axis, .axis_count = 1, .caches = falling, .cache_count = 2};
     assert_fails(ctx, qkv_comparison_create(ctx, &o, "never", &c), QKV_ARGUMENT, "must rise");
@@ -296,7 +296,7 @@ static void losses_within_the_noise_have_no_best(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
-        assert_int_equal(qkv_least_mean(cases[i].mean, cases[i].deviation, 3),
+        assert_int_equal(qkv_lowest_mean(cases[i].mean, cases[i].deviation, 3),
                          cases[i].best == 3 ? SIZE_MAX : cases[i].best);
 }
 

@@ -154,10 +154,10 @@ static void statistics_are_of_finite_numbers(void **state) {
     (void)state;
     assert_int_equal(s.count, 8);
     assert_true(s.broken == 3.0 / 8);
-    assert_true(s.mean == 4 && s.least == 1 && s.most == 7);
+    assert_true(s.mean == 4 && s.min == 1 && s.max == 7);
     assert_true(fabs(s.deviation - 2) < 1e-12); /* 9 + 1 + 1 + 9 + 0, of five */
     s = qkv_statistics_of(x + 2, 1);
-    assert_true(s.broken == 1 && isnan(s.mean) && isnan(s.deviation) && isnan(s.least) && isnan(s.most));
+    assert_true(s.broken == 1 && isnan(s.mean) && isnan(s.deviation) && isnan(s.min) && isnan(s.max));
 }
 
 /* ---- inspections ------------------------------------------------------------------------------------------------------------- */
@@ -410,12 +410,13 @@ static void what_makes_no_sense_is_refused(void **state) {
     static const struct {
         const char *format, *text, *target, *part;
     } cases[] = {
-        {decoder, "abc", "d", "a target is for models that do not predict the text's own next tokens"},
+        {decoder, "abc", "d",
+         "this model has no target: only encoder-decoders, classifiers and models that fill masks do"},
         {decoder, "", NULL, "the prompt is empty"},
         {decoder, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL, "34 tokens, but the model's context is 24"},
         {classifier, "abc", "3", "the target \"3\" is no class of this model, which has 3"},
         {encoder, "a<mask>c", "abcd", "the target has 4 tokens and the prompt 3"},
-        {hidden, "abc", "abc", "a target is for models"},
+        {hidden, "abc", "abc", "this model has no target"},
     };
     struct qkv_context *ctx = make_context();
     (void)state;

@@ -293,7 +293,7 @@ static void what_cannot_be_read_is_refused(void **state) {
     o = (struct qkv_look_options){.text = text, .text_size = 301};
     assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "301 tokens, but the model's context is 300");
     o = (struct qkv_look_options){.text = text, .text_size = 3, .target = "x", .target_size = 1};
-    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "a decoder alone");
+    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_ARGUMENT, "this one has only a decoder");
     assert_ok(ctx, qkv_model_create(ctx, qkv_model_spec(model), 1, &bare));
     o = (struct qkv_look_options){.text = text, .text_size = 3};
     assert_fails(ctx, qkv_look_create(bare, &o, &look), QKV_ARGUMENT, "no tokenizer");
@@ -306,7 +306,7 @@ static void what_cannot_be_read_is_refused(void **state) {
     qkv_look_free(look);
     for (size_t i = 0; i < qkv_model_parameters(model); i++) qkv_model_weights_mutable(model, i)[0] = NAN;
     o.text_size = 5;
-    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_NUMBER, "are no finite numbers");
+    assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_NUMBER, "are not finite");
     free(text);
     qkv_model_free(bare);
     qkv_model_free(model);

@@ -117,12 +117,12 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_b
     if (!(o->seconds >= 0) || o->seconds > 1e6)
         return qkv_fail(ctx, QKV_ARGUMENT, "seconds is %s; it must be from 0 to 1000000",
                         qkv_real_text(shown, o->seconds));
-    if (o->rounds < 0 || o->rounds > QKV_BENCH_ROUNDS_MOST)
+    if (o->rounds < 0 || o->rounds > QKV_BENCH_MAX_ROUNDS)
         return qkv_fail(ctx, QKV_ARGUMENT, "rounds is %d; it must be from 0 (as many as needed) to %d", o->rounds,
-                        QKV_BENCH_ROUNDS_MOST);
-    if (o->peer_count > QKV_BENCH_PEERS_MOST)
-        return qkv_fail(ctx, QKV_ARGUMENT, "there are %zu peers, but %d at most may take part", o->peer_count,
-                        QKV_BENCH_PEERS_MOST);
+                        QKV_BENCH_MAX_ROUNDS);
+    if (o->peer_count > QKV_BENCH_MAX_PEERS)
+        return qkv_fail(ctx, QKV_ARGUMENT, "there are %zu peers; at most %d can take part", o->peer_count,
+                        QKV_BENCH_MAX_PEERS);
     for (size_t i = 0; !found && qkv_bench_precision_at(i); i++)
         found = strcmp(o->precision, qkv_bench_precision_at(i)->name) == 0;
     qkv_bench_list_precisions(known, sizeof known);

@@ -38,7 +38,7 @@ static const struct latent {
     bool shared;
 } latents[] = {{"MQA", false}, {"latent", true}};
 enum { LATENTS = 2, LATENT_HEADS = 16, LATENT_D = 576, LATENT_DV = 512, LATENT_CACHE = 4096 };
-enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, COPIES_MOST = 512 };
+enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, MAX_COPIES = 512 };
 #define SCRATCH ((size_t)2 << 30) /* virtual memory: the system backs only the pages that are used */
 
 struct shape {
@@ -246,14 +246,14 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
     const struct shape s = shape_of(i);
     const enum qkv_dtype dtype = b->precision->dtype;
     struct work w = {.ctx = b->ctx};
-    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, kept = s.Hkv * (s.D + (s.shared ? 0 : s.Dv)),
-                 cache = s.Tk * kept * qkv_dtype_size(dtype);
+    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cached = s.Hkv * (s.D + (s.shared ? 0 : s.Dv)),
+                 cache = s.Tk * cached * qkv_dtype_size(dtype);
     row->flops = 2.0 * (double)(s.H * (s.D + s.Dv)) * bench_attention_pairs(&s) * (s.backward ? 2.5 : 1.0);
     if (s.decode) {
         row->bytes = (double)cache;
         w.cache_bytes = cache;
         w.count = qkv_bench_copies(cache);
-        if (w.count > COPIES_MOST) w.count = COPIES_MOST;
+        if (w.count > MAX_COPIES) w.count = MAX_COPIES;
     }
     size_t bytes = s.B * s.Tq * (4 * C + 4 * Ckv + s.H + 2) * sizeof(float) * 2 + w.count * cache + ((size_t)1 << 21);
     if (!qkv_bench_has_memory(row, bytes)) return QKV_OK;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS_LEAST = 3, FILL_PIECE = 1 << 16 };
+enum { MIN_ROUNDS = 3, FILL_PIECE = 1 << 16 };
 #define SLOW     0.05 /* a call of this many seconds needs no other call before it to wake threads and caches */
 #define PATIENCE 3.0  /* times the seconds of a row; after that, fewer rounds are enough */
 
@@ -34,7 +34,7 @@ static void let_threads_sleep(void) {
 struct watch {
     size_t turn;
     double warm; /* seconds of the first call */
-    double times[QKV_BENCH_ROUNDS_MOST];
+    double times[QKV_BENCH_MAX_ROUNDS];
 };
 
 static enum qkv_status time_call(const struct qkv_bench_contestant *c, struct watch *watch, double *seconds) {
@@ -70,7 +70,7 @@ static int bench_compare(const void *a, const void *b) {
 
 enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row,
                                   const struct qkv_bench_contestant *contestants, size_t count) {
-    struct watch watches[QKV_BENCH_PEERS_MOST + 1] = {0};
+    struct watch watches[QKV_BENCH_MAX_PEERS + 1] = {0};
     enum qkv_status status = QKV_OK;
     double start = qkv_clock();
     int rounds = 0;
@@ -81,7 +81,7 @@ enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row
         }
         rounds++;
         double limit = PATIENCE * b->seconds * (double)(count * (size_t)b->rounds);
-        if (rounds >= ROUNDS_LEAST && qkv_clock() - start > limit) break;
+        if (rounds >= MIN_ROUNDS && qkv_clock() - start > limit) break;
     }
     if (status) return status;
     for (size_t i = 0; i < count; i++) qsort(watches[i].times, (size_t)rounds, sizeof(double), bench_compare);

@@ -29,7 +29,7 @@ enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_be
 
 /* ---- a run of the benchmark (bench.c, bench_measure.c) ----------------------------------------------------------- */
 
-enum { QKV_BENCH_ROUNDS_MOST = 101 };
+enum { QKV_BENCH_MAX_ROUNDS = 101 };
 
 struct qkv_bench {
     struct qkv_context *ctx;

@@ -47,22 +47,22 @@ static enum qkv_status ours_fp32(void *argument, size_t turn) {
     struct work *w = argument;
     const struct qkv_bench_product *p = &w->product;
     struct qkv_matrix a = {p->a, p->K, 1}, b = {p->b[turn % p->count], p->N, 1};
-    if (p->a_turned) a = (struct qkv_matrix){p->a, 1, p->M};
-    if (p->b_turned) b = (struct qkv_matrix){b.data, 1, p->K};
+    if (p->a_transposed) a = (struct qkv_matrix){p->a, 1, p->M};
+    if (p->b_transposed) b = (struct qkv_matrix){b.data, 1, p->K};
     return qkv_gemm(w->ctx, &w->scratch, p->c[turn % p->count], p->N, a, b, p->M, p->N, p->K,
                     (struct qkv_gemm_options){.accumulate = false});
 }
 
-static struct qkv_operand products_operand(const void *data, size_t rows, size_t columns, bool turned) {
-    return (struct qkv_operand){data, QKV_BF16, turned ? 1 : columns, turned ? rows : 1};
+static struct qkv_operand products_operand(const void *data, size_t rows, size_t columns, bool transposed) {
+    return (struct qkv_operand){data, QKV_BF16, transposed ? 1 : columns, transposed ? rows : 1};
 }
 
 static enum qkv_status ours_bf16(void *argument, size_t turn) {
     struct work *w = argument;
     const struct qkv_bench_product *p = &w->product;
     const size_t i = turn % p->count;
-    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, products_operand(p->a, p->M, p->K, p->a_turned),
-                         products_operand(p->b[i], p->K, p->N, p->b_turned), p->M, p->N, p->K,
+    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, products_operand(p->a, p->M, p->K, p->a_transposed),
+                         products_operand(p->b[i], p->K, p->N, p->b_transposed), p->M, p->N, p->K,
                          (struct qkv_bf16_options){.dtype = QKV_F32, .packed = w->panels[i]});
 }
 
@@ -70,11 +70,11 @@ static enum qkv_status ours_bf16(void *argument, size_t turn) {
 static struct qkv_bench_product make_product(const struct shape *s, enum form form) {
     switch (form) {
     case FORWARD:
-        return (struct qkv_bench_product){.M = s->M, .N = s->N, .K = s->K, .b_turned = true, .weights = true};
+        return (struct qkv_bench_product){.M = s->M, .N = s->N, .K = s->K, .b_transposed = true, .weights = true};
     case GRADIENT_X:
         return (struct qkv_bench_product){.M = s->M, .N = s->K, .K = s->N, .weights = true};
     default:
-        return (struct qkv_bench_product){.M = s->N, .N = s->K, .K = s->M, .a_turned = true};
+        return (struct qkv_bench_product){.M = s->N, .N = s->K, .K = s->M, .a_transposed = true};
     }
 }
 
@@ -114,7 +114,7 @@ static bool products_pack(struct work *w) {
     for (size_t i = 0; bytes && i < p->count; i++) {
         w->panels[i] = qkv_arena_take(&w->memory, bytes, 1);
         if (!w->panels[i]) return false;
-        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_turned),
+        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_transposed),
                       (struct qkv_stored_operand){0}, p->K, p->N);
     }
     return true;
@@ -133,9 +133,9 @@ static enum qkv_status products_theirs(void *argument, size_t turn) {
 }
 
 static enum qkv_status products_measure(struct qkv_bench *b, struct work *w, struct qkv_bench_row *row) {
-    struct qkv_bench_contestant contestants[QKV_BENCH_PEERS_MOST + 1] = {
+    struct qkv_bench_contestant contestants[QKV_BENCH_MAX_PEERS + 1] = {
         {"qkv", w->product.bf16 ? ours_bf16 : ours_fp32, w}};
-    struct guest guests[QKV_BENCH_PEERS_MOST];
+    struct guest guests[QKV_BENCH_MAX_PEERS];
     size_t count = 0;
     for (size_t i = 0; i < b->options->peer_count; i++) {
         const struct qkv_bench_peer *peer = &b->options->peers[i];

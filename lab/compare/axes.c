@@ -81,17 +81,17 @@ static enum qkv_status no_value(struct qkv_context *ctx, const struct known *axi
 }
 
 /* Reads a whole number after "gqa:", or a share in (0, 1] after "rope:". */
-static bool read_tail(const char *value, const char *begin, double least, double most, bool whole, double *number) {
+static bool read_tail(const char *value, const char *begin, double min, double max, bool whole, double *number) {
     size_t n = strlen(begin);
     char *end;
     if (strncmp(value, begin, n) != 0 || value[n] < '0' || value[n] > '9') return false;
     *number = strtod(value + n, &end);
-    bool fits = *number > least && *number <= most;
+    bool fits = *number > min && *number <= max;
     return !*end && fits && (!whole || *number == (double)(long)*number);
 }
 
 /* The numbers after "moe:": all experts, experts of a token, shared experts (0 if left out). */
-enum { MOE_EXPERTS, MOE_CHOSEN, MOE_SHARED, MOE_NUMBERS, MOE_MOST = 1 << 16 };
+enum { MOE_EXPERTS, MOE_CHOSEN, MOE_SHARED, MOE_NUMBERS, MOE_MAX = 1 << 16 };
 static bool read_moe(const char *value, int numbers[MOE_NUMBERS]) {
     const char *at = value + strlen("moe");
     int count = 0;
@@ -100,7 +100,7 @@ static bool read_moe(const char *value, int numbers[MOE_NUMBERS]) {
     for (; count < MOE_NUMBERS && at[0] == ':' && at[1] >= '0' && at[1] <= '9'; count++) {
         char *end;
         const long number = strtol(at + 1, &end, 10);
-        if (number > MOE_MOST) return false;
+        if (number > MOE_MAX) return false;
         numbers[count] = (int)number;
         at = end;
     }
@@ -191,7 +191,7 @@ enum qkv_status qkv_axis_parse(struct qkv_context *ctx, const char *text, struct
     if (!found && !qkv_axis_trains(axis->name) && !strchr(axis->name, '.') && !is_key(axis->name))
         status = no_axis(ctx, axis->name);
     else if (!equals)
-        status = qkv_fail(ctx, QKV_ARGUMENT, "axis %s has no values; write them behind it: kv=mha,mqa", axis->name);
+        status = qkv_fail(ctx, QKV_ARGUMENT, "axis %s has no values; write them after it: kv=mha,mqa", axis->name);
     if (!status) status = read_values(ctx, axis, equals + 1);
     if (status) qkv_axis_free(axis);
     return status;

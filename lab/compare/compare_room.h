@@ -109,6 +109,6 @@ double qkv_mean(const double *x, size_t count);
 double qkv_deviation(const double *x, size_t count); /* of a sample: n − 1; NaN for fewer than two */
 /* Returns the index of the mean that is lower than every other one by more than the deviations of both; SIZE_MAX:
  * none is, or a deviation is unknown. Means that are NaN do not count. */
-size_t qkv_least_mean(const double *mean, const double *deviation, size_t count);
+size_t qkv_lowest_mean(const double *mean, const double *deviation, size_t count);
 
 #endif

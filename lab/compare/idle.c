@@ -14,10 +14,9 @@ static enum qkv_status check_overridden(struct qkv_comparison *c) {
     for (size_t i = 0; i < c->training.count; i++)
         for (size_t a = 0; a < c->axis_count; a++)
             if (is_option(c->training.items[i], c->axes[a].name))
-                return qkv_fail(
-                    c->ctx, QKV_ARGUMENT,
-                    "%s has no effect beside the axis %s, which gives it other values; leave one of them out",
-                    c->axes[a].name, c->axes[a].name);
+                return qkv_fail(c->ctx, QKV_ARGUMENT,
+                                "%s has no effect: the axis %s gives it other values; leave one of them out",
+                                c->axes[a].name, c->axes[a].name);
     return QKV_OK;
 }
 

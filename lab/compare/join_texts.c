@@ -118,8 +118,9 @@ static enum qkv_status texts_join(struct qkv_comparison *c, const struct qkv_tex
     if (!status && second) status = qkv_replace_begin(c->ctx, second, &w.second);
     if (!status) status = texts_copy(&w, files, between);
     if (!status && second && (w.cut == 0 || w.cut >= w.position))
-        status = qkv_fail(c->ctx, QKV_ARGUMENT, "%s has %zu bytes: too few to be cut in two; give more text",
-                          files->items[0], w.position);
+        status =
+            qkv_fail(c->ctx, QKV_ARGUMENT, "%s has %zu bytes, too few to cut off a part for validation; give more text",
+                     files->items[0], w.position);
     if (!status) status = qkv_replace_commit(&w.first);
     if (!status && second) status = qkv_replace_commit(&w.second);
     qkv_replace_cancel(&w.first);

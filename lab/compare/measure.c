@@ -7,7 +7,7 @@
 
 #include "lab/compare/compare_room.h"
 
-enum { TURNS = 5, TOKENS_MOST = 64 };
+enum { TURNS = 5, MAX_TOKENS = 64 };
 #define TURN_SECONDS 0.02
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -35,16 +35,16 @@ double qkv_deviation(const double *x, size_t count) {
     return count > 1 ? sqrt(squares / (double)(count - 1)) : NAN;
 }
 
-size_t qkv_least_mean(const double *mean, const double *deviation, size_t count) {
-    size_t least = SIZE_MAX, others = 0;
+size_t qkv_lowest_mean(const double *mean, const double *deviation, size_t count) {
+    size_t lowest = SIZE_MAX, others = 0;
     for (size_t i = 0; i < count; i++)
-        if (!isnan(mean[i]) && (least == SIZE_MAX || mean[i] < mean[least])) least = i;
-    for (size_t i = 0; i < count && least != SIZE_MAX; i++) {
-        if (i == least || isnan(mean[i])) continue;
+        if (!isnan(mean[i]) && (lowest == SIZE_MAX || mean[i] < mean[lowest])) lowest = i;
+    for (size_t i = 0; i < count && lowest != SIZE_MAX; i++) {
+        if (i == lowest || isnan(mean[i])) continue;
         others++;
-        if (!(mean[i] - mean[least] > deviation[i] + deviation[least])) return SIZE_MAX;
+        if (!(mean[i] - mean[lowest] > deviation[i] + deviation[lowest])) return SIZE_MAX;
     }
-    return others ? least : SIZE_MAX;
+    return others ? lowest : SIZE_MAX;
 }
 
 const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *c) {
@@ -55,7 +55,7 @@ const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *c) {
         mean[i] = v->measured ? v->loss : NAN;
         deviation[i] = v->deviation;
     }
-    if (mean && deviation) best = qkv_least_mean(mean, deviation, c->count);
+    if (mean && deviation) best = qkv_lowest_mean(mean, deviation, c->count);
     free(mean);
     free(deviation);
     return best == SIZE_MAX ? NULL : &c->variants[best].shown;
@@ -68,9 +68,9 @@ const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *c,
     if (!prompt && cache >= c->cache_count) return NULL;
     for (size_t i = 0; i < c->count; i++) {
         const struct qkv_variant *v = &c->variants[i].shown;
-        const double least = prompt ? v->prompt_slowest : v->decode_slowest[cache];
-        if (!v->measured || !isfinite(least) || least <= slowest) continue;
-        slowest = least;
+        const double speed = prompt ? v->prompt_slowest : v->decode_slowest[cache];
+        if (!v->measured || !isfinite(speed) || speed <= slowest) continue;
+        slowest = speed;
         best = v;
     }
     size_t measured = 0;
@@ -262,7 +262,7 @@ static enum qkv_status warm_up(struct work *w, struct subject *s, size_t past, b
     if (status || prompt) return status ? status : take_turn(w, s, past, s->tokens, true, &seconds);
     for (int i = 0; i < 2 && !status; i++) status = take_turn(w, s, past, 2, false, &seconds);
     double fits = TURN_SECONDS / (seconds / 2 + 1e-9);
-    s->tokens = fits < 2 ? 2 : fits > TOKENS_MOST ? TOKENS_MOST : (size_t)fits;
+    s->tokens = fits < 2 ? 2 : fits > MAX_TOKENS ? MAX_TOKENS : (size_t)fits;
     return status;
 }
 
@@ -341,7 +341,7 @@ enum qkv_status qkv_comparison_measure(struct qkv_comparison *c, const struct qk
     static const struct qkv_compare_listener nobody = {0};
     struct work w = {.c = c, .listener = listener ? listener : &nobody};
     size_t longest = c->cache_count ? c->caches[c->cache_count - 1] : 0;
-    w.length = (longest > c->prompt ? longest : c->prompt) + TOKENS_MOST;
+    w.length = (longest > c->prompt ? longest : c->prompt) + MAX_TOKENS;
     w.subjects = qkv_allocate(c->ctx, c->count, sizeof *w.subjects);
     w.ids = qkv_allocate(c->ctx, w.length, sizeof *w.ids);
     for (size_t i = 0; w.subjects && i < c->count; i++) w.subjects[i].variant = &c->variants[i];

@@ -6,7 +6,7 @@
 
 #include "lab/compare/compare_room.h"
 
-enum { MOST_VARIANTS = 64, MOST_SEEDS = 100, PROMPT = 512 };
+enum { MAX_VARIANTS = 64, MAX_SEEDS = 100, PROMPT = 512 };
 
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
 
@@ -75,7 +75,7 @@ static enum qkv_status check_kind(struct qkv_context *ctx, const struct qkv_spec
     if (spec->decoder.layers > 0 && spec->encoder.layers == 0 && spec->head.kind == QKV_HEAD_LM &&
         !qkv_stack_find_causal(&spec->decoder, false))
         return QKV_OK;
-    return qkv_fail(ctx, QKV_SPEC, "what is compared are decoders that predict a text's next token; this model %s",
+    return qkv_fail(ctx, QKV_SPEC, "only decoders that predict the next token of a text can be compared; this model %s",
                     spec->encoder.layers             ? "has an encoder"
                     : spec->head.kind != QKV_HEAD_LM ? "has another head than lm"
                                                      : "has attention that is not causal");
@@ -123,10 +123,11 @@ static enum qkv_status plan_build(struct qkv_comparison *c, const struct qkv_com
 
 static enum qkv_status make_variants(struct qkv_comparison *c, const struct qkv_compare_options *o) {
     size_t count = o->spec_count ? o->spec_count : 1;
-    for (size_t a = 0; a < c->axis_count && count <= MOST_VARIANTS; a++) count *= c->axes[a].values.count;
-    if (count > MOST_VARIANTS)
-        return qkv_fail(c->ctx, QKV_ARGUMENT, "the axes make %zu variants or more; at most %d can be compared", count,
-                        MOST_VARIANTS);
+    for (size_t a = 0; a < c->axis_count && count <= MAX_VARIANTS; a++) count *= c->axes[a].values.count;
+    if (count > MAX_VARIANTS)
+        return qkv_fail(c->ctx, QKV_ARGUMENT,
+                        "the axes make %zu variants or more; at most %d can be compared, so leave out values", count,
+                        MAX_VARIANTS);
     c->variants = qkv_allocate(c->ctx, count, sizeof *c->variants);
     c->used = qkv_allocate(c->ctx, o->setting_count + c->axis_count + 1, sizeof *c->used);
     if (!c->variants || !c->used) return QKV_MEMORY;
@@ -167,7 +168,7 @@ static enum qkv_status read_axes(struct qkv_comparison *c, const struct qkv_comp
         c->axis_count++;
         for (size_t k = 0; k < i && !status; k++)
             if (!strcmp(c->axes[k].name, c->axes[i].name))
-                status = qkv_fail(c->ctx, QKV_ARGUMENT, "the axis %s is there twice; write its values in one list",
+                status = qkv_fail(c->ctx, QKV_ARGUMENT, "the axis %s is given twice; write its values in one list",
                                   c->axes[i].name);
     }
     return status;
@@ -183,7 +184,7 @@ static enum qkv_status read_caches(struct qkv_comparison *c, const struct qkv_co
         c->caches[i] = from[i];
         if (from[i] < 1 || from[i] > (size_t)1 << 24 || (i && from[i] <= from[i - 1]))
             return qkv_fail(c->ctx, QKV_ARGUMENT,
-                            "the lengths of the cache must rise, each from 1 to %d; that is not so at %zu", 1 << 24,
+                            "the lengths of the cache must rise, each from 1 to %d; %zu does not fit", 1 << 24,
                             from[i]);
     }
     c->prompt = PROMPT;
@@ -199,12 +200,12 @@ static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_tra
                                             : NULL;
     if (other)
         return qkv_fail(c->ctx, QKV_ARGUMENT,
-                        "%s has no place in a comparison, whose models predict a text's next token (data)", other);
-    if (!options->data) return qkv_fail(c->ctx, QKV_ARGUMENT, "say which text to train on: data");
+                        "a comparison cannot use %s: its models predict the next token of a text (data); leave it out",
+                        other);
+    if (!options->data) return qkv_fail(c->ctx, QKV_ARGUMENT, "name a text to train on (data)");
     if (!options->valid && !(options->valid_fraction > 0))
         return qkv_fail(c->ctx, QKV_ARGUMENT,
-                        "a comparison needs something to validate on; give a file (valid), or a valid_fraction "
-                        "greater than 0");
+                        "a comparison needs validation data; give a file (valid), or a valid_fraction greater than 0");
     const char *name, *why;
     for (size_t i = 0; qkv_train_option_at(i, &name, NULL, NULL); i++)
         if (!strcmp(name, "valid_fraction") && qkv_train_idle(options, i, &why))
@@ -227,9 +228,9 @@ static enum qkv_status plan_check(struct qkv_comparison *c, const struct qkv_com
         return qkv_fail(c->ctx, QKV_ARGUMENT, "preset, spec and specs exclude each other");
     if (!o->axis_count && o->spec_count < 2)
         return qkv_fail(c->ctx, QKV_ARGUMENT,
-                        "say what to compare: an axis (kv=mha,gqa:2,mqa), or the specs of two models or more");
-    if (o->seeds > MOST_SEEDS)
-        return qkv_fail(c->ctx, QKV_ARGUMENT, "%zu seeds are too many; at most %d", o->seeds, MOST_SEEDS);
+                        "nothing varies; give an axis (kv=mha,gqa:2,mqa), or the specs of two models or more");
+    if (o->seeds > MAX_SEEDS)
+        return qkv_fail(c->ctx, QKV_ARGUMENT, "%zu seeds are too many; at most %d", o->seeds, MAX_SEEDS);
     return QKV_OK;
 }
 

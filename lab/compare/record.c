@@ -237,7 +237,8 @@ static enum qkv_status record_open(struct qkv_comparison *c, const struct qkv_co
                                    const char *path, const json_t *now) {
     if (c->ranks.rank && !qkv_file_exists(path))
         return qkv_fail(c->ctx, QKV_FILE,
-                        "%s, which rank 0 has written, is not there; choose a folder that all ranks share", path);
+                        "%s, which rank 0 has written, is missing on this rank; choose a folder that all ranks share",
+                        path);
     bool longer = false;
     if (c->ranks.rank) return check_record(c, path, now, &longer);
     enum qkv_status status = qkv_make_folder(c->ctx, c->folder);

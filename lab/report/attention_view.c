@@ -25,14 +25,14 @@ static enum qkv_status check_model(struct qkv_model *model) {
 
 static enum qkv_status check_length(const struct qkv_attention_view *look, const struct qkv_look_side *side,
                                     const char *what, size_t added) {
-    size_t most = (size_t)qkv_model_spec(look->model)->context;
+    size_t context = (size_t)qkv_model_spec(look->model)->context;
     if (side->count <= added)
         return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s is empty: there is nothing to attend to", what);
-    if (side->count > most)
+    if (side->count > context)
         return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s has %zu tokens, but the model's context is %zu; shorten it",
-                        what, side->count, most);
+                        what, side->count, context);
     if (side->count > UINT16_MAX)
-        return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s has %zu tokens; at most %d can be looked at", what,
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "the %s has %zu tokens, and the limit is %d; shorten it", what,
                         side->count, UINT16_MAX);
     return QKV_OK;
 }
@@ -88,8 +88,9 @@ static enum qkv_status read_decoder(struct qkv_attention_view *look, const struc
         status = o->text_size ? qkv_tokenizer_encode_sequence(look->ctx, s->tokenizer, o->text, o->text_size, true,
                                                               &s->ids, &s->count)
                               : QKV_OK;
-    size_t most = (size_t)qkv_model_spec(look->model)->context;
-    if (!status && look->greedy && s->count > most) s->count = most; /* the last token of a full context is no input */
+    size_t context = (size_t)qkv_model_spec(look->model)->context;
+    if (!status && look->greedy && s->count > context)
+        s->count = context; /* the last token of a full context is no input */
     return status ? status : check_length(look, s, pair ? "target" : "prompt", 0);
 }
 
@@ -119,7 +120,7 @@ static enum qkv_status read_ids(struct qkv_attention_view *look, const struct qk
     if (o->target_ids) return take_ids(look, &look->decoder, o->target_ids, o->target_id_count, "target");
     if (!look->decoder.tokenizer)
         return qkv_fail(look->ctx, QKV_ARGUMENT,
-                        "without a tokenizer nobody knows which id begins a target; give the target's ids too");
+                        "without a tokenizer the id that begins a target is unknown; give the ids of the target, too");
     return find_target(look);
 }
 
@@ -160,7 +161,7 @@ static enum qkv_status read_batch(struct qkv_attention_view *look, const struct 
     const bool pair = spec->encoder.layers && spec->decoder.layers;
     look->batch = batch;
     if (batch->B != 1 || batch->cu_rows)
-        return qkv_fail(look->ctx, QKV_ARGUMENT, "one example at a time can be looked at, not %zu", batch->B);
+        return qkv_fail(look->ctx, QKV_ARGUMENT, "the batch has %zu examples; give one", batch->B);
     enum qkv_status status = QKV_OK;
     if (pair) status = take_side(look, true, batch->source, batch->source_T, "source");
     if (status) return status;
@@ -168,8 +169,8 @@ static enum qkv_status read_batch(struct qkv_attention_view *look, const struct 
 }
 
 struct qkv_batch qkv_look_batch(const struct qkv_attention_view *look) {
-    const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
-    struct qkv_batch batch = {.B = 1, .T = main->count, .ids = main->ids};
+    const struct qkv_look_side *side = look->decoder.count ? &look->decoder : &look->encoder;
+    struct qkv_batch batch = {.B = 1, .T = side->count, .ids = side->ids};
     if (look->batch) batch = *look->batch;
     batch.targets = NULL;
     if (!look->batch && look->encoder.count && look->decoder.count) {
@@ -192,7 +193,7 @@ enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_
     enum qkv_status status = o->ids ? QKV_OK : check_model(look->model);
     if (!status && (o->target || o->target_ids) && !(qkv_spec_topology(spec) == QKV_ENCODER_DECODER))
         return qkv_fail(look->ctx, QKV_ARGUMENT,
-                        "a target is for models with encoder and decoder; this one has %s alone: leave it out",
+                        "only models with encoder and decoder have a target, and this one has only %s; leave it out",
                         spec->encoder.layers ? "an encoder" : "a decoder");
     if (o->ids) return read_ids(look, o);
     if (!status && spec->encoder.layers) status = read_encoder(look, o->text, o->text_size);
@@ -311,8 +312,8 @@ static enum qkv_status measure_heads(struct qkv_attention_view *look) {
             enum qkv_status status = qkv_look_walk(look, i, h, measure_rows, &m);
             if (!m.finite)
                 return qkv_fail(look->ctx, QKV_NUMBER,
-                                "the weights of head %zu of %s are no finite numbers: the model's weights are broken; "
-                                "take those of an earlier checkpoint",
+                                "the weights of head %zu of %s are not finite: the model's weights are broken; use an "
+                                "earlier checkpoint",
                                 h, a->name);
             if (status) return status;
             look->statistics[i][h].entropy = m.entropy / (double)a->queries + 0.0;

@@ -65,10 +65,10 @@ static void put_image(const struct qkv_attention_view *look, struct qkv_json *js
     const float *x = encoder && spec->decoder.layers ? batch->source_features : batch->features;
     if (in->kind != QKV_INPUT_PATCHES || !x) return;
     const size_t pixels = (size_t)in->height * (size_t)in->width, channels = in->channels == 3 ? 3 : 1;
-    float least = x[0], most = x[0];
+    float min = x[0], max = x[0];
     for (size_t i = 0; i < pixels * channels; i++) {
-        least = fminf(least, x[i]);
-        most = fmaxf(most, x[i]);
+        min = fminf(min, x[i]);
+        max = fmaxf(max, x[i]);
     }
     qkv_json_key(json, "image");
     qkv_json_begin(json, '{');
@@ -80,7 +80,7 @@ static void put_image(const struct qkv_attention_view *look, struct qkv_json *js
     qkv_json_begin(json, '[');
     for (size_t i = 0; i < pixels; i++)
         for (size_t c = 0; c < channels; c++)
-            qkv_json_integer(json, most > least ? (int64_t)(255 * (x[c * pixels + i] - least) / (most - least)) : 0);
+            qkv_json_integer(json, max > min ? (int64_t)(255 * (x[c * pixels + i] - min) / (max - min)) : 0);
     qkv_json_end(json, ']');
     qkv_json_end(json, '}');
 }

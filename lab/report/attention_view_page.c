@@ -14,14 +14,14 @@
 
 #include "lab/report/report_room.h"
 
-enum { DENSE_TOKENS = 100, DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MOST_KEPT = 24 };
+enum { DENSE_TOKENS = 100, DENSE_BYTES = 3 << 20, SPARSE_BYTES = 12 << 20, MAX_LARGEST = 24 };
 enum { ROW_HEAD = 2, ENTRY = 3, LONGEST_ENTRY = 4 }; /* bytes; an entry has 3 if keys are near */
 
 struct picture {
     struct qkv_attention_view *look;
     const struct qkv_look_selection *selection;
     struct qkv_json json;
-    size_t kept;         /* weights of a row; 0: all */
+    size_t largest;      /* weights of a row; 0: all */
     unsigned char *head; /* the bytes of one head */
     size_t used;         /* of them */
     /* of the attention that is being written */
@@ -51,33 +51,33 @@ static bool take_dense(void *user, size_t first, size_t rows, const float *weigh
 }
 
 /* The largest weights of a row so far: a heap whose root is the smallest of them. */
-struct kept {
+struct entry {
     float weight;
     uint16_t key;
 };
 
 /* of two equal weights, the first key is the larger */
-static bool is_less(const struct kept *a, const struct kept *b) {
+static bool is_less(const struct entry *a, const struct entry *b) {
     return a->weight < b->weight || (!(b->weight < a->weight) && a->key > b->key);
 }
 
-static void sift_down(struct kept *heap, size_t count, size_t i) {
+static void sift_down(struct entry *heap, size_t count, size_t i) {
     for (size_t child; (child = 2 * i + 1) < count; i = child) {
         if (child + 1 < count && is_less(&heap[child + 1], &heap[child])) child++;
         if (!is_less(&heap[child], &heap[i])) return;
-        struct kept swap = heap[i];
+        struct entry swap = heap[i];
         heap[i] = heap[child];
         heap[child] = swap;
     }
 }
 
 static int key_first(const void *a, const void *b) {
-    const struct kept *x = a, *y = b;
+    const struct entry *x = a, *y = b;
     return (x->key > y->key) - (x->key < y->key);
 }
 
 /* Writes one row in the form "most" from the `count` entries of `heap`, which it reorders. */
-static void put_row(struct picture *p, struct kept *heap, size_t count, double rest) {
+static void put_row(struct picture *p, struct entry *heap, size_t count, double rest) {
     unsigned char *number = &p->head[p->used++], *others = &p->head[p->used++];
     size_t before = 0;
     qsort(heap, count, sizeof *heap, key_first);
@@ -100,13 +100,13 @@ static void put_row(struct picture *p, struct kept *heap, size_t count, double r
 
 static bool take_largest(void *user, size_t first, size_t rows, const float *weights) {
     struct picture *p = user;
-    struct kept heap[MOST_KEPT];
+    struct entry heap[MAX_LARGEST];
     (void)first;
     for (size_t r = 0; r < rows; r++) {
-        size_t count = p->kept < p->keys ? p->kept : p->keys;
+        size_t count = p->largest < p->keys ? p->largest : p->keys;
         double rest = 0;
         for (size_t k = 0; k < p->keys; k++) {
-            struct kept entry = {weights[r * p->keys + k], (uint16_t)k};
+            struct entry entry = {weights[r * p->keys + k], (uint16_t)k};
             if (k < count) {
                 heap[k] = entry;
                 for (size_t i = count / 2 + 1; k + 1 == count && i-- > 0;) sift_down(heap, count, i);
@@ -148,8 +148,8 @@ static enum qkv_status choose_kept(struct picture *p, size_t *head_bytes) {
                         "%.0f rows of weights are too many for a page; choose one layer of the model, or a shorter "
                         "text",
                         rows);
-    p->kept = room < MOST_KEPT ? (size_t)room : MOST_KEPT;
-    *head_bytes = queries * (ROW_HEAD + LONGEST_ENTRY * p->kept);
+    p->largest = room < MAX_LARGEST ? (size_t)room : MAX_LARGEST;
+    *head_bytes = queries * (ROW_HEAD + LONGEST_ENTRY * p->largest);
     return QKV_OK;
 }
 
@@ -165,7 +165,7 @@ static enum qkv_status put_heads(struct picture *p, size_t i) {
         if (!qkv_look_selects(p->selection, a, h)) continue;
         const struct qkv_head_statistics *s = &p->look->statistics[i][h];
         p->used = 0;
-        status = qkv_look_walk(p->look, i, h, p->kept ? take_largest : take_dense, p);
+        status = qkv_look_walk(p->look, i, h, p->largest ? take_largest : take_dense, p);
         qkv_json_begin(json, '{');
         qkv_json_put_integer(json, "head", (int64_t)h);
         qkv_json_put_number(json, "entropy", s->entropy, 5);
@@ -183,8 +183,8 @@ static enum qkv_status put_all(struct picture *p) {
     enum qkv_status status = QKV_OK;
     qkv_json_begin(json, '{');
     qkv_json_put_text(json, "kind", "attention");
-    qkv_json_put_text(json, "stored", p->kept ? "most" : "all");
-    qkv_json_put_integer(json, "kept", (int64_t)p->kept);
+    qkv_json_put_text(json, "stored", p->largest ? "most" : "all");
+    qkv_json_put_integer(json, "kept", (int64_t)p->largest);
     qkv_json_key(json, "greedy");
     qkv_json_bool(json, p->look->greedy);
     qkv_look_put_tokens(p->look, json);
@@ -210,16 +210,16 @@ static enum qkv_status put_all(struct picture *p) {
 
 static void attention_view_page_describe(const struct qkv_attention_view *look, char *text, size_t size) {
     const struct qkv_spec *spec = qkv_model_spec(look->model);
-    int encoder = spec->encoder.layers, decoder = spec->decoder.layers, fewest = 0, most = 0;
+    int encoder = spec->encoder.layers, decoder = spec->decoder.layers, min_heads = 0, max_heads = 0;
     const struct qkv_stack_spec *stack = decoder ? &spec->decoder : &spec->encoder;
     const size_t read = look->encoder.count + look->decoder.count;
     char heads[32];
     for (int i = 0; i < stack->kind_count; i++) {
         int H = stack->kinds[i].attention.heads;
-        fewest = i == 0 || H < fewest ? H : fewest;
-        most = H > most ? H : most;
+        min_heads = i == 0 || H < min_heads ? H : min_heads;
+        max_heads = H > max_heads ? H : max_heads;
     }
-    snprintf(heads, sizeof heads, fewest < most ? "%d to %d" : "%d", fewest, most);
+    snprintf(heads, sizeof heads, min_heads < max_heads ? "%d to %d" : "%d", min_heads, max_heads);
     if (encoder && decoder)
         snprintf(text, size, "encoder of %d and decoder of %d layers, width %d; %zu tokens to %zu%s", encoder, decoder,
                  qkv_spec_width(spec), look->encoder.count, look->decoder.count,

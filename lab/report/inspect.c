@@ -11,15 +11,15 @@
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
-    struct qkv_statistics s = {.count = count, .mean = NAN, .deviation = NAN, .least = NAN, .most = NAN};
+    struct qkv_statistics s = {.count = count, .mean = NAN, .deviation = NAN, .min = NAN, .max = NAN};
     double sum = 0, squares = 0;
     size_t finite = 0;
     for (size_t i = 0; i < count; i++) {
         double v = (double)x[i];
         if (!isfinite(v)) continue;
         sum += v;
-        if (!finite || v < s.least) s.least = v;
-        if (!finite || v > s.most) s.most = v;
+        if (!finite || v < s.min) s.min = v;
+        if (!finite || v > s.max) s.max = v;
         finite++;
     }
     s.broken = count ? (double)(count - finite) / (double)count : 0;
@@ -37,12 +37,12 @@ struct qkv_statistics qkv_statistics_of(const float *x, size_t count) {
 static void inspect_take_experts(struct qkv_inspection *in, const struct qkv_hook_point *point) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
     const struct qkv_stack_spec *stack = point->encoder ? &spec->encoder : &spec->decoder;
-    float *rows = in->loads + in->loads_count, most = 0, all = 0;
+    float *rows = in->loads + in->loads_count, busiest = 0, all = 0;
     size_t unused = 0;
     if (in->experts_count == in->experts_capacity) return; /* there are never more */
     for (size_t e = 0; e < point->columns; e++) {
         rows[e] = point->values[e];
-        most = fmaxf(most, rows[e]);
+        busiest = fmaxf(busiest, rows[e]);
         all += rows[e];
         unused += rows[e] == 0;
     }
@@ -53,7 +53,7 @@ static void inspect_take_experts(struct qkv_inspection *in, const struct qkv_hoo
                                      .count = point->columns,
                                      .top_k = (size_t)stack->kinds[stack->kind_of[point->layer]].ffn.experts.top_k,
                                      .rows = rows,
-                                     .load = (double)most * (double)point->columns / (double)all,
+                                     .load = (double)busiest * (double)point->columns / (double)all,
                                      .unused = unused};
 }
 
@@ -75,9 +75,9 @@ static void inspect_listen(void *user, const struct qkv_hook_point *point) {
 /* ---- targets ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status refuse_target(struct qkv_inspection *in) {
-    return qkv_fail(in->look.ctx, QKV_ARGUMENT,
-                    "a target is for models that do not predict the text's own next tokens, as this one does: leave it "
-                    "out");
+    return qkv_fail(
+        in->look.ctx, QKV_ARGUMENT,
+        "this model has no target: only encoder-decoders, classifiers and models that fill masks do; leave it out");
 }
 
 /* The tokens of a text predict the next ones; targets of pairs end with their end token. */
@@ -111,8 +111,8 @@ static enum qkv_status aim_masked(struct qkv_inspection *in, const struct qkv_in
     const int32_t *filled = o->target_ids ? o->target_ids : whole;
     if (!status && count != side->count)
         status = qkv_fail(ctx, QKV_ARGUMENT,
-                          "the target has %zu tokens and the prompt %zu: it must be the prompt with its masks filled, "
-                          "token for token",
+                          "the target has %zu tokens and the prompt %zu; the target must be the prompt with its masks "
+                          "filled, token for token",
                           count, side->count);
     for (size_t t = 0; t < side->count && !status; t++) {
         bool masked = mask >= 0 && side->ids[t] == mask;
@@ -267,10 +267,10 @@ static enum qkv_status make_rows(struct qkv_inspection *in) {
 
 static enum qkv_status inspect_run(struct qkv_inspection *in) {
     const struct qkv_attention_view *look = &in->look;
-    const struct qkv_look_side *main = look->decoder.count ? &look->decoder : &look->encoder;
+    const struct qkv_look_side *side = look->decoder.count ? &look->decoder : &look->encoder;
     struct qkv_batch batch = qkv_look_batch(look);
     size_t targets = 0;
-    for (size_t t = 0; t < main->count; t++) targets += in->targets[t] != QKV_IGNORE;
+    for (size_t t = 0; t < side->count; t++) targets += in->targets[t] != QKV_IGNORE;
     struct qkv_pass_options o = {.B = 1,
                                  .T = batch.T,
                                  .source_T = batch.source_T,

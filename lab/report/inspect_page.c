@@ -23,8 +23,8 @@ static void put_row(struct qkv_json *json, const struct qkv_inspect_row *row) {
     qkv_json_put_integer(json, "count", (int64_t)row->values.count);
     qkv_json_put_number(json, "mean", row->values.mean, 9);
     qkv_json_put_number(json, "deviation", row->values.deviation, 9);
-    qkv_json_put_number(json, "min", row->values.least, 9);
-    qkv_json_put_number(json, "max", row->values.most, 9);
+    qkv_json_put_number(json, "min", row->values.min, 9);
+    qkv_json_put_number(json, "max", row->values.max, 9);
     qkv_json_put_number(json, "not_finite", row->values.broken, 9);
     qkv_json_put_number(json, "gradient_norm", row->gradient, 9);
     qkv_json_end(json, '}');

@@ -78,7 +78,7 @@ static enum qkv_status put_body(struct qkv_replace *file, const struct qkv_page 
 static enum qkv_status put_asset(struct qkv_replace *file, const char *name, const char *element, const char *nonce) {
     const struct qkv_asset *asset = qkv_asset_find(name);
     char text[96];
-    if (!asset) return qkv_fail(file->ctx, QKV_ARGUMENT, "pages have no part called %s", name);
+    if (!asset) return qkv_fail(file->ctx, QKV_ARGUMENT, "pages have no part %s", name);
     snprintf(text, sizeof text, "<%s nonce=\"%s\">\n", element, nonce);
     enum qkv_status status = page_put(file, text);
     if (!status) status = qkv_replace_write(file, asset->data, asset->size);

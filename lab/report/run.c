@@ -12,7 +12,7 @@
 #include "base/json_load.h"
 #include "lab/report/run.h"
 
-enum { LINE_MOST = 1 << 16, SMALL_FILE = 1 << 20, SAMPLES_MOST = 1000 };
+enum { MAX_LINE = 1 << 16, SMALL_FILE = 1 << 20, MAX_SAMPLES = 1000 };
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
@@ -41,17 +41,17 @@ typedef enum qkv_status take_line(struct qkv_run *run, const json_t *line);
 static enum qkv_status read_lines(struct qkv_run *run, const char *name, take_line *take) {
     FILE *file;
     enum qkv_status status = open_file(run, name, &file);
-    char *text = file ? qkv_allocate(run->ctx, LINE_MOST, 1) : NULL;
+    char *text = file ? qkv_allocate(run->ctx, MAX_LINE, 1) : NULL;
     size_t size = 0;
     if (file && !text) status = QKV_MEMORY;
     for (int c; file && !status && (c = getc_unlocked(file)) != EOF;) {
         if (c != '\n') {
-            if (size < LINE_MOST) text[size] = (char)c;
+            if (size < MAX_LINE) text[size] = (char)c;
             size++;
             continue;
         }
         json_t *line; /* without a context: unreadable lines are skipped */
-        qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = LINE_MOST},
+        qkv_json_load(NULL, &(struct qkv_json_text){.name = name, .data = text, .size = size, .max_size = MAX_LINE},
                       &line);
         status = take(run, line);
         json_decref(line);
@@ -123,7 +123,7 @@ static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
     if (!step || !json_is_string(text)) return QKV_OK;
     while (run->sample_count && run->samples[run->sample_count - 1].step >= step)
         free(run->samples[--run->sample_count].text);
-    if (run->sample_count == SAMPLES_MOST) { /* drops the oldest */
+    if (run->sample_count == MAX_SAMPLES) { /* drops the oldest */
         free(run->samples[0].text);
         memmove(run->samples, run->samples + 1, --run->sample_count * sizeof *run->samples);
     }
@@ -138,7 +138,7 @@ static enum qkv_status take_sample(struct qkv_run *run, const json_t *line) {
 }
 
 static enum qkv_status take_machine(struct qkv_run *run, const json_t *line) {
-    if (json_is_object(line) && json_array_size(run->machines) < SAMPLES_MOST)
+    if (json_is_object(line) && json_array_size(run->machines) < MAX_SAMPLES)
         json_array_append(run->machines, (json_t *)(uintptr_t)line);
     return QKV_OK;
 }

@@ -98,12 +98,12 @@ static void put_extremes(struct qkv_json *json, const struct qkv_run *run, size_
     qkv_json_key(json, high ? "high" : "low");
     qkv_json_begin(json, '[');
     for (size_t p = 0; p < points; p++) {
-        double most = NAN;
+        double extreme = NAN;
         for (size_t i = begin_of(run, p, points); i < begin_of(run, p + 1, points); i++) {
             double x = run->steps[i].loss;
-            if (isnan(most) || (high ? x > most : x < most)) most = x;
+            if (isnan(extreme) || (high ? x > extreme : x < extreme)) extreme = x;
         }
-        qkv_json_number(json, most, 6);
+        qkv_json_number(json, extreme, 6);
     }
     qkv_json_end(json, ']');
 }
@@ -281,7 +281,7 @@ enum qkv_status qkv_runs_write_page(struct qkv_context *ctx, struct qkv_run *con
         snprintf(title, sizeof title, "Training of %.200s", names[0]);
     else
         snprintf(title, sizeof title, "%zu training runs", count);
-    snprintf(summary, sizeof summary, "being trained: this page loads itself again every %d s", refresh);
+    snprintf(summary, sizeof summary, "in training; this page reloads itself every %d s", refresh);
     qkv_free_names(names, count);
     status = json.status;
     if (!status)

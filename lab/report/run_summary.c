@@ -80,9 +80,9 @@ void qkv_run_smooth(const struct qkv_run *run, double *out) {
         read += tokens;
         double memory = fmin(QKV_RUN_SMOOTH_TOKENS, read / QKV_RUN_SMOOTH_SHARE);
         if (isfinite(step->loss)) {
-            double keep = exp(-tokens / memory);
-            sum = keep * sum + (1 - keep) * step->loss;
-            weight = keep * weight + (1 - keep);
+            double decay = exp(-tokens / memory);
+            sum = decay * sum + (1 - decay) * step->loss;
+            weight = decay * weight + (1 - decay);
         }
         out[i] = weight > 0 ? sum / weight : NAN;
     }

@@ -99,7 +99,7 @@ has out 'the tokenizer of 256 tokens'
 pairs=$SOURCE/tests/golden/tiny_seq2seq/config.json
 try 0 "$QKV" inspect --spec "$pairs" --ids --prompt "3 4 5" --target "1 3"
 has out 'of the next of 2 tokens'
-refuse 1 "nobody knows which id begins a target" "$QKV" attend --spec "$pairs" --ids --prompt "3 4 5"
+refuse 1 "the id that begins a target is unknown" "$QKV" attend --spec "$pairs" --ids --prompt "3 4 5"
 
 # ---- models that read numbers: examples in place of texts ----
 # floats NAME COUNT: so many 1.0; of a file of one array.

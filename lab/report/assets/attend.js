@@ -1,4 +1,4 @@
-/* attend.js: the attention page: small pictures of all heads, and one of them large, as lines or as a matrix. */
+/* attend.js: the attention page: small pictures of all heads, and one large head, as lines or as a matrix. */
 "use strict";
 (function () {
     const data = page.data;
@@ -17,7 +17,8 @@
         return out;
     }
 
-    /* The rows of a head of a long text: row i has the entries begin[i] to begin[i + 1], and the byte rest[i] of the sum of all others. */
+    /* The rows of a head of a long text: row i has the entries begin[i] to begin[i + 1]; the byte rest[i] is the sum
+     * of all its other weights. */
     function unpack(bytes, rows) {
         const begin = new Uint32Array(rows + 1), rest = new Uint8Array(rows), keys = new Uint16Array(rows * data.kept), weights = new Uint8Array(rows * data.kept);
         let at = 0, entry = 0;
@@ -37,7 +38,7 @@
         return { begin, rest, keys, weights };
     }
 
-    /* A head as a grid: where its bytes are, whichever way they are stored (attention_view_page.c says how). */
+    /* A head as a grid that finds its bytes in each of the stored forms (attention_view_page.c). */
     function makeHead(attention, stored) {
         const rows = labels[attention.queries], columns = labels[attention.keys];
         const head = {
@@ -59,13 +60,14 @@
                 for (let k = begin[i]; k < begin[i + 1]; k++) take(keys[k], weights[k]);
             }
         };
-        /* Of a long text: how many keys of a row are not kept one by one, and their sum. */
+        /* For a long text: the number of keys of a row without a stored weight of their own, and the sum of these
+         * weights. */
         head.others = (i) => {
             if (!data.kept) return [0, 0];
             const { begin, rest } = rowsOf();
             return [length(i) - (begin[i + 1] - begin[i]), weight(rest[i])];
         };
-        /* The byte that has the last colour: nine rows in ten have no larger one. */
+        /* The byte from which on all have the last colour: the largest byte of nine rows in ten is not larger. */
         head.top = () => {
             if (top) return top;
             const largest = new Uint8Array(rows.length);
@@ -116,7 +118,7 @@
     }
 
     const pictures = page.el("div");
-    const painted = new Map(); /* canvases that were seen, and their heads */
+    const painted = new Map(); /* canvases that have been visible, and their heads */
     const watcher = new IntersectionObserver((found) => {
         for (const { target, isIntersecting } of found) {
             if (!isIntersecting || painted.has(target)) continue;
@@ -129,7 +131,7 @@
         if (colours) for (const [canvas, head] of painted) paintSmall(head, canvas);
     });
 
-    /* As many pictures in a row as there is room for, and all rows alike. */
+    /* Places as many pictures in a row as fit, and about as many in each row. */
     function arrange() {
         for (const group of pictures.querySelectorAll(".heads")) {
             const count = group.children.length, most = Math.max(1, Math.floor(group.clientWidth / 62));
@@ -166,13 +168,13 @@
             children.push(page.el("div", { class: "layer" }, page.el("h3", null, `Layer ${attention.layer}`),
                 page.el("div", { class: "heads", role: "group", "aria-label": `${kinds[kind]}, layer ${attention.layer}` }, ...list.map(small))));
         }
-        if (!children.length) children.push(page.el("p", null, "No head is of this kind, layer and number."));
+        if (!children.length) children.push(page.el("p", null, "No head has this kind, layer and number."));
         pictures.replaceChildren(...children);
         if (!pictures.querySelector(".head[tabindex='0']") && pictures.querySelector(".head")) pictures.querySelector(".head").tabIndex = 0;
         arrange();
     }
 
-    /* The tab key reaches one picture, the arrow keys the others: up and down lead to the layers before and after. */
+    /* The tab key reaches one picture, the arrow keys the others: up and down go to the layers before and after. */
     pictures.addEventListener("keydown", (event) => {
         const all = [...pictures.querySelectorAll(".head")], groups = [...pictures.querySelectorAll(".heads")];
         const at = all.indexOf(event.target), group = groups.indexOf(event.target.parentNode);
@@ -192,7 +194,7 @@
     const title = page.el("h2", { id: "one", tabindex: "-1" }), facts = page.el("p", { class: "note" });
     const reading = page.el("p", { class: "reading" }), place = page.el("div");
     let view = null;
-    page.redraws.push((colours) => { /* a matrix is as wide as there is room for */
+    page.redraws.push((colours) => { /* a matrix is as wide as the window allows */
         if (view && !colours && state.view === "matrix") draw();
         else if (view) view.redraw();
     });
@@ -216,7 +218,7 @@
         const label = side ? head.columnLabel : head.rowLabel, other = side ? head.rowLabel : head.columnLabel;
         const parts = [`${index} `, page.el("b", null, label(index)), side ? " is looked at by " : " looks at "];
         found.slice(0, 5).forEach(([at, w], n) => parts.push(n ? ", " : "", `${at} `, page.el("b", null, other(at)), ` ${percent(w)}`));
-        if (!found.length) parts.push("nothing that is kept");
+        if (!found.length) parts.push("no stored weight");
         if (found.length > 5) parts.push(` and ${found.length - 5} more`);
         const [count, rest] = side === 0 ? head.others(index) : [0, 0];
         if (count) parts.push(`; the other ${page.number(count)} have ${percent(rest)} together`);
@@ -228,12 +230,12 @@
         const head = state.chosen;
         if (!head) return;
         title.textContent = head.name;
-        facts.textContent = `Entropy ${head.entropy.toFixed(2)} bits: as if each token looked at ${page.number(2 ** head.entropy, 3)} others alike. ` +
+        facts.textContent = `Entropy ${head.entropy.toFixed(2)} bits: as if each token looked equally at ${page.number(2 ** head.entropy, 3)} others. ` +
             `Mean distance ${page.number(head.distance, 3)} tokens.` +
-            (data.kept ? ` Of a text this long the page has the ${data.kept} largest weights of each row, and the others as one sum.` : "");
+            (data.kept ? ` For a text this long, the page stores the ${data.kept} largest weights of each row, and the sum of the others.` : "");
         showScale(head);
         reading.textContent = head.rows === 1 && head.columns === 1 ? "One token: it can attend to itself only."
-            : state.view === "lines" ? "Point at a token, or move with the arrow keys; a click keeps it." : "Point at a cell, or move with the arrow keys.";
+            : state.view === "lines" ? "Point at a token, or move with the arrow keys; a click fixes it." : "Point at a cell, or move with the arrow keys.";
         showThreshold(state.view === "lines" ? threshold(head) : state.threshold || 0);
         view = state.view === "lines" ? lines.make(head, threshold(head), (side, index) => readToken(head, side, index))
             : heat.matrix(head, place.clientWidth || 600, heightLeft(), (i, j, spoken) => readCell(head, i, j, spoken));
@@ -241,9 +243,9 @@
         view.redraw();
         stay();
     }
-    /* What is left of the window's height for a picture, as it should be seen whole. */
+    /* The height that the window has left for a picture, which should be visible as a whole. */
     function heightLeft() { return Math.max(260, innerHeight - (place.getBoundingClientRect().top - one.getBoundingClientRect().top) - 24); }
-    /* A head that fits into the window stays there while the small pictures beside it are scrolled. */
+    /* A head that fits into the window stays there while the small pictures scroll. */
     function stay() { one.classList.toggle("stays", one.offsetHeight <= innerHeight); }
     addEventListener("resize", stay);
     function open(head, move) {
@@ -279,7 +281,7 @@
     };
     const steps = [0, .005, .01, .02, .05, .1, .2, .3, .5, .8];
 
-    /* Unless the reader has chosen: as many lines as about two for each token that looks, or one where that are all that can be seen. */
+    /* Until the reader chooses a threshold: the highest one with two lines for each query, or with one. */
     function threshold(head) {
         if (state.threshold !== null) return state.threshold;
         const counts = steps.map(() => 0);
@@ -353,7 +355,7 @@
             page.el("div", { class: "scroll" }, page.el("table", null, page.el("thead", null, page.el("tr", null, ...headings)), body)));
     }
 
-    /* An image in patches: the picture that a side has read, with the weights of a query over its patches where they are known. */
+    /* An image in patches: the picture that a side has read, and over it the weights of a query, if there are any. */
     function imageOf(image, texts) {
         const scale = Math.max(1, Math.floor(224 / Math.max(image.width, image.height))), canvas = page.el("canvas", { role: "img", "aria-label": `the image, in ${texts.length} positions` });
         canvas.width = image.width * scale;
@@ -381,7 +383,7 @@
     }
     const images = {};
     for (const side of Object.keys(data.tokens)) if (data.tokens[side].image) images[side] = imageOf(data.tokens[side].image, data.tokens[side].texts);
-    /* What a query looks at, on the image that its keys are. */
+    /* The weights of a query, on the image of its keys. */
     function paintImage(head, found) {
         const image = images[head.attention.keys];
         if (image) image.paint(new Map(found), found.reduce((most, [, w]) => Math.max(most, w), 1e-9));

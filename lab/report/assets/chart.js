@@ -1,24 +1,26 @@
-/* chart.js: curves over a shared axis. A series is {name, colour, dash, x: […], y: […], faint, low, high, dots}; null in y is a
- * gap. The pointer, or the arrow keys on the chart, read the values at a place. */
+/* chart.js: curves over a shared axis. A series is {name, colour, dash, x: […], y: […], faint, low, high, dots};
+ * null in y is a gap. The pointer, or the arrow keys on the chart, read the values at a place. */
 "use strict";
 const chart = {
     COLOURS: 8,
     DASHES: [[], [7, 4], [2, 3], [9, 3, 2, 3], [4, 4, 1, 4], [14, 4], [12, 3, 2, 3, 2, 3], [5, 8]],
 
-    /* How the i-th of several things is drawn everywhere: colours first, then dashes, so that no two look alike. */
+    /* The style of the i-th of several things, the same everywhere: colours vary first, then dashes, so that no two
+     * are alike. */
     style(i) { return { colour: `--c${i % chart.COLOURS}`, dash: chart.DASHES[(i + Math.floor(i / chart.COLOURS)) % chart.DASHES.length] }; },
 
-    /* Round numbers between low and high, at most about `count` of them, as [number, text]; `whole`: no fractions; `marks` writes
-     * them (page.marks). */
+    /* Returns at most about `count` round numbers between low and high, as [number, text]; `whole`: no fractions;
+     * `marks` writes them (page.marks). */
     ticks(low, high, count, marks = page.marks.number, whole = false) {
         const rough = (high - low) / Math.max(1, count), power = 10 ** Math.floor(Math.log10(rough)), out = [];
         let step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * (1 - 1e-9)) || 10 * power;
         if (whole) step = Math.max(1, step);
-        for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step || 0); /* never −0 */
+        /* never −0 */
+        for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step || 0);
         const texts = marks(out, step);
         return out.map((t, i) => [t, texts[i]]);
     },
-    /* 1, 2 and 5 of every power of ten, or powers alone; between neighbouring ones there are round numbers instead. */
+    /* Returns 1, 2 and 5 of every power of ten, or the powers alone; round numbers if low and high are close. */
     logTicks(low, high, count) {
         const out = [];
         for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++)
@@ -27,8 +29,8 @@ const chart = {
         return (out.length > 9 ? out.filter((t) => Math.abs(Math.log10(t) % 1) < 1e-6) : out).map((t) => [t, page.number(t, 3)]);
     },
 
-    /* A chart: {title, wide, zero, x: {name, format, marks, whole, from}, y: {format, log}, series: () => […]}; series are asked for at
-     * every drawing. `from`: what the axis begins at, at the latest. */
+    /* A chart: {title, wide, zero, x: {name, format, marks, whole, from}, y: {format, log}, series: () => […]}. Each
+     * drawing asks for the series. `from`: the axis begins at this value, or before. */
     make(options) {
         const canvas = page.el("canvas", { tabindex: "0", role: "img" });
         const tip = page.el("div", { class: "tip", hidden: true });
@@ -53,7 +55,8 @@ const chart = {
         }
         return low <= high ? [low, high] : null;
     },
-    /* Of losses the first steps would squeeze all others: the highest hundredth of a curve does not widen the axis. */
+    /* The losses of the first steps would squeeze all others: the highest hundredth of a curve does not widen the
+     * axis. */
     yBounds(view, list) {
         const { options } = view;
         let low = Infinity, high = -Infinity;
@@ -89,7 +92,8 @@ const chart = {
         chart.axes(view, context);
         context.save();
         context.beginPath();
-        context.rect(view.box.left - 4, view.box.top - 4, view.box.width + 8, view.box.height + 8); /* points at the edge are whole */
+        /* points at the edge are drawn whole */
+        context.rect(view.box.left - 4, view.box.top - 4, view.box.width + 8, view.box.height + 8);
         context.clip();
         for (const s of list) if (s.low) chart.band(view, context, s);
         for (const s of list) chart.curve(view, context, s);
@@ -111,14 +115,14 @@ const chart = {
         };
         view.xTicks = chart.fit(context, x[0], x[1], box.width, view.options.x().marks, view.options.x().whole);
     },
-    /* The marks along `width` pixels: as many as do not touch. */
+    /* The marks along `width` pixels: as many as fit without touching. */
     fit(context, low, high, width, marks, whole) {
         for (let count = Math.max(2, Math.floor(width / 60)); ; count--) {
             const list = chart.ticks(low, high, count, marks, whole), room = list.length > 1 ? (list[1][0] - list[0][0]) / (high - low) * width : width;
             if (count <= 1 || Math.max(...list.map(([, text]) => context.measureText(text).width), 0) + 14 <= room) return list;
         }
     },
-    /* A text centred at x, moved inside where it would leave the canvas. */
+    /* Writes a text centred at x, moved so that it stays on the canvas. */
     centred(context, text, x, y, width) {
         const half = context.measureText(text).width / 2;
         context.textAlign = "center";
@@ -126,7 +130,8 @@ const chart = {
     },
     axes(view, context) {
         const { box, scale, options } = view;
-        view.canvas.marks = [view.xTicks, view.yTicks].map((list) => list.map(([, text]) => text)); /* for the tests of pages */
+        /* for the tests of pages */
+        view.canvas.marks = [view.xTicks, view.yTicks].map((list) => list.map(([, text]) => text));
         context.lineWidth = 1;
         context.strokeStyle = page.colour("--rule");
         context.fillStyle = page.colour("--soft");
@@ -177,7 +182,7 @@ const chart = {
         context.globalAlpha = 1;
     },
 
-    /* What each curve is at x: its nearest point. */
+    /* Returns the value of each curve at x: its nearest point. */
     values(list, x) {
         const out = [];
         for (const s of list) {
@@ -210,7 +215,7 @@ const chart = {
         view.tip.style.left = right ? "" : `${scale.x(at) + 12}px`;
         view.tip.style.right = right ? `${view.canvas.clientWidth - scale.x(at) + 12}px` : "";
     },
-    /* As many rows of a tip as there is room for, and how many there are besides. */
+    /* Returns as many rows of a tip as fit, and the number of the others. */
     first(rows, most) {
         return rows.length <= most ? rows : [...rows.slice(0, Math.max(1, most - 1)), page.el("div", null, `and ${rows.length - Math.max(1, most - 1)} more`)];
     },
@@ -243,9 +248,9 @@ const chart = {
         return `${view.options.title} over ${view.options.x().name}: ${parts.slice(0, 8).join("; ")}. The arrow keys read values.`;
     },
 
-    /* Where the names of points [{x, y, r, text}] stand so that none meets another, a point that is not its own or the edge: beside,
-     * above, below, then farther off. As [{left, top, width, height, point}], or null where there is no room for all; `partly`: without
-     * those that have none. */
+    /* Places the names of points [{x, y, r, text}] so that none meets another name, another point or the edge:
+     * beside its point, above, below, then farther away. Returns [{left, top, width, height, point}], or null if
+     * some do not fit; `partly`: leaves those out. */
     LINE: 15,
     names(context, points, width, height, partly) {
         const placed = [], meets = (a, b) => a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
@@ -267,7 +272,7 @@ const chart = {
         return placed;
     },
 
-    /* A piece of a line as it is drawn: {colour, dash, thin, faint, dots}. */
+    /* Draws a piece of a line: {colour, dash, thin, faint, dots}. */
     swatch(style) {
         const canvas = page.el("canvas", { "aria-hidden": "true" });
         const draw = () => {
@@ -288,12 +293,12 @@ const chart = {
         draw();
         return canvas;
     },
-    /* What the lines of a chart mean: items {name, colour, dash, thin, faint, dots}. */
+    /* The key of a chart: items {name, colour, dash, thin, faint, dots}. */
     meaning(items) {
         return page.el("ul", { class: "key" }, ...items.map((item) => page.el("li", null, chart.swatch(item), item.name)));
     },
 
-    /* Buttons that show and hide: names with their line; changed() when one was pressed. */
+    /* Buttons that show and hide items; each has a name and its line; calls changed() after a press. */
     legend(items, changed) {
         return page.el("div", { class: "legend", role: "group", "aria-label": "which are shown" }, ...items.map((item) => {
             const button = page.el("button", {

@@ -1,5 +1,5 @@
-/* compare.js: the page of a comparison: a table that is sorted by any column, quality against speed with memory as the size of a
- * bubble, and the loss curves of all variants. */
+/* compare.js: the page of a comparison: a table that any column can sort, quality against speed with memory as the
+ * size of a bubble, and the loss curves of all variants. */
 "use strict";
 (function () {
     const data = page.data, all = data.variants;
@@ -8,7 +8,8 @@
         v.measured = v.parameters !== undefined;
     }
     const measured = all.filter((v) => v.measured);
-    const drawn = all.filter((v) => v.measured || v.curves.some((c) => c.step.length)); /* one that failed may have curves */
+    /* a variant that failed may have curves */
+    const drawn = all.filter((v) => v.measured || v.curves.some((c) => c.step.length));
     all.forEach((v) => { v.style = chart.style(Math.max(0, drawn.indexOf(v))); });
     const shown = () => all.filter((v) => !v.hidden);
 
@@ -17,7 +18,8 @@
     const columns = [
         { key: "parameters", name: "parameters", value: (v) => v.parameters, better: 0, text: page.short },
         { key: "loss", name: "validation loss", value: (v) => v.valid_loss, better: -1, text: (x, v) => v && v.deviation !== null ? `${page.loss(x)} ± ${page.loss(v.deviation)}` : page.loss(x) },
-        { key: "train", name: "training, tokens/s", value: (v) => v.train_tokens_per_second, better: 1, fastest: null /* trainings take no turns */, text: page.short },
+        /* not ranked: trainings do not alternate */
+        { key: "train", name: "training, tokens/s", value: (v) => v.train_tokens_per_second, better: 1, fastest: null, text: page.short },
         { key: "prompt", name: `prompt of ${page.number(data.prompt_tokens)}, tokens/s`, value: (v) => v.prompt_tokens_per_second, better: 1, fastest: data.fastest_prompt, text: page.short },
         ...data.cache_lengths.map((n, i) => ({ key: `decode${n}`, name: `decoding at ${page.number(n)}, tokens/s`, value: (v) => v.decode_tokens_per_second[i], better: 1, fastest: data.fastest_decode[i], text: page.short })),
         { key: "cache", name: "cache a token", value: (v) => v.cache_bytes_per_token, better: -1, text: page.bytes },
@@ -30,8 +32,10 @@
         return x === undefined || x === null || !Number.isFinite(x) ? null : x;
     };
     function best(c) {
-        if (c.key === "loss") return data.best === null ? null : all.find((v) => v.name === data.best).valid_loss; /* unless it is the noise of the seeds */
-        if (c.fastest !== undefined) return c.fastest === null ? null : value(c, all.find((v) => v.name === c.fastest)); /* unless it is that of measuring */
+        /* null if the seeds differ by more */
+        if (c.key === "loss") return data.best === null ? null : all.find((v) => v.name === data.best).valid_loss;
+        /* null if measurements differ by more */
+        if (c.fastest !== undefined) return c.fastest === null ? null : value(c, all.find((v) => v.name === c.fastest));
         const list = measured.map((v) => value(c, v)).filter((x) => x !== null);
         if (!c.better || list.length < 2 || Math.min(...list) === Math.max(...list)) return null;
         return c.better > 0 ? Math.max(...list) : Math.min(...list);
@@ -47,7 +51,7 @@
         const of = sorting.key === "name" ? (v) => v.name : (v) => value(column(sorting.key), v);
         return list.sort((a, b) => {
             const x = of(a), y = of(b);
-            if (x === null || y === null) return (x === null) - (y === null); /* what has no number stays below */
+            if (x === null || y === null) return (x === null) - (y === null); /* variants without a number stay below */
             const sign = x < y ? -1 : x > y ? 1 : 0;
             return sorting.up ? sign : -sign;
         });
@@ -150,7 +154,7 @@
         context.stroke();
         context.setLineDash([]);
     }
-    /* Beside the bubbles their names; where these have no room, their numbers, which the legend has, too. */
+    /* Writes names beside the bubbles; a name that does not fit is replaced by its number in the legend. */
     function names(context, box) {
         const numbered = (text) => places.map((p) => ({ ...p, x: p.x - box.left, y: p.y - box.top, text: text(p) }));
         const whole = chart.names(context, numbered((p) => p.v.name), box.width, box.height, false);
@@ -161,7 +165,8 @@
         canvas.names = placed.map((n) => ({ ...n, left: n.left + box.left, top: n.top + box.top, text: n.point.text }));
         for (const n of canvas.names) {
             const x = n.point.x + box.left, y = n.point.y + box.top, nearX = Math.max(n.left, Math.min(n.left + n.width, x)), nearY = Math.max(n.top, Math.min(n.top + n.height, y));
-            if (Math.hypot(nearX - x, nearY - y) > n.point.r + 9) { /* a name that stands off has a line to its bubble */
+            /* a line from a name to its bubble, if they are apart */
+            if (Math.hypot(nearX - x, nearY - y) > n.point.r + 9) {
                 const share = n.point.r / Math.hypot(nearX - x, nearY - y);
                 context.strokeStyle = page.colour("--soft");
                 context.lineWidth = 1;
@@ -221,7 +226,7 @@
     }
     const steps = { name: "step", whole: true, from: 0, format: (x) => page.number(Math.round(x)), marks: page.marks.number };
     const nats = { format: (x) => page.number(x, 5) };
-    /* One evaluation has no way along which it went: the rows below show it. */
+    /* One evaluation makes no curve; the rows below show it. */
     const evaluations = Math.max(0, ...all.flatMap((v) => v.curves.map((c) => c.valid_step.length)));
     const charts = [
         evaluations > 1 ? chart.make({ title: "Validation loss along the way, nats a token", wide: true, clip: true, x: () => steps, y: nats, series: curves(true) }) : null,
@@ -272,8 +277,8 @@
     page.main.append(
         page.el("h2", null, "Measures"), table,
         page.el("p", { class: "note" }, `Loss over the whole validation part${many ? `, mean and standard deviation of ${data.seeds.length} seeds` : ""}. Training: median of the steps. ` +
-            "Prompts and decoding: medians of measurements in which the variants took turns, with random weights and a context long enough for the cache; decoding at N begins behind N tokens." +
-            ` ★ is the best of its column, of speeds where its slowest measurement is faster than all of the others; ${many ? "of losses where it is better than all others by more than the deviations of both" : "losses have none, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
+            "Prompts and decoding: medians of measurements in which the variants alternate, with random weights and a context long enough for the cache; decoding at N begins after N tokens." +
+            ` ★ marks the best of a column: a speed if its slowest measurement is faster than all measurements of the others; ${many ? "a loss if it is lower than all others by more than the deviations of both" : "no loss, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
         page.el("h2", null, "Quality, speed, memory"),
         page.el("div", { class: "controls" }, page.select("Speed", speeds, state.x, set("x")), page.select("Area of a bubble", sizes, state.size, set("size"))),
         legend,

@@ -1,7 +1,8 @@
 /* heat.js: weights as colours, and as a matrix that can be read with the pointer or the arrow keys. */
 "use strict";
 const heat = {
-    /* Stops of a ramp whose lightness only falls (light theme) or only rises (dark theme), so that it reads in grey, too. */
+    /* The stops of a colour ramp whose lightness only falls (light theme) or only rises (dark theme), so that it can
+     * be read in grey, too. */
     stops: {
         light: ["#ffffff", "#d9ebf7", "#98c9e8", "#4a9bd0", "#1f6aae", "#123f80", "#0a1b45"],
         dark: ["#12161b", "#23345c", "#2b5d94", "#2b8fb0", "#42bd98", "#a8dc5b", "#fdf6b0"],
@@ -21,7 +22,7 @@ const heat = {
         return (heat.tables[theme] = table);
     },
 
-    /* Draws bytes (rows × columns) on a canvas, a pixel each; `top` and more have the last colour. */
+    /* Draws bytes (rows × columns) on a canvas, one pixel each; `top` and larger bytes have the last colour. */
     paint(canvas, bytes, rows, columns, top = 255) {
         const all = heat.table(), context = canvas.getContext("2d"), table = new Uint8ClampedArray(256 * 3);
         for (let q = 0; q < 256; q++) for (let c = 0, to = Math.min(255, Math.round(q * 255 / top)); c < 3; c++) table[3 * q + c] = all[3 * to + c];
@@ -37,7 +38,7 @@ const heat = {
         context.putImageData(image, 0, 0);
     },
 
-    /* The ramp with its ends named: show(weight of the last colour, whether there are larger ones). */
+    /* Draws the ramp with its ends named: show(weight of the last colour, whether there are larger ones). */
     legend() {
         const canvas = page.el("canvas", { "aria-hidden": "true" }), end = page.el("span");
         const element = page.el("span", { class: "ramp", role: "img" }, "0", canvas, end);
@@ -52,8 +53,8 @@ const heat = {
         return { element, show };
     },
 
-    /* The matrix of a head: {rows, columns, rowLabel(i), columnLabel(j), top(), fill(take(i, j, byte))}, in so many pixels. Moving tells
-     * `read`. */
+    /* The matrix of a head, {rows, columns, rowLabel(i), columnLabel(j), top(), fill(take(i, j, byte))}, in a number
+     * of pixels. Moving calls `read`. */
     matrix(grid, width, height, read) {
         const labels = heat.labelRoom(grid, width), room = [Math.max(80, width - labels - 2), Math.max(80, height - labels)];
         const size = heat.cellSize(grid, room);
@@ -76,15 +77,15 @@ const heat = {
         return view;
     },
 
-    /* The whole matrix is seen at once: cells are as large as that allows, of long texts smaller than a pixel. */
+    /* The whole matrix is visible at once: cells are as large as possible, and smaller than a pixel for long texts. */
     cellSize(grid, [width, height]) {
         const size = Math.min(28, width / grid.columns, Math.max(height, Math.min(width, grid.rows > 200 ? 600 : 340)) / grid.rows);
         return size >= 3 ? Math.floor(size) : size;
     },
-    /* How many tokens apart labels stand so that they do not touch. */
+    /* Returns how many tokens lie between two labels, so that labels do not touch. */
     labelStep(size) { return [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000].find((n) => n * size >= (n === 1 ? 9 : 13)) || 20000; },
     label(text, index, step) { return step > 1 ? `${index} ${text}` : text; },
-    /* The room for labels along both sides, in pixels. */
+    /* Returns the room for labels along both sides, in pixels. */
     labelRoom(grid, width) {
         let longest = 1;
         for (let i = 0; i < grid.rows; i++) longest = Math.max(longest, grid.rowLabel(i).length);
@@ -93,7 +94,8 @@ const heat = {
         return Math.min(width < 500 ? 64 : 100, (Math.min(12, longest) + numbers) * 7 + 12);
     },
 
-    /* The cells as colours and threshold are now, a pixel each, or where there are fewer pixels the largest weight of each. */
+    /* The cells under the present colours and threshold, one pixel each; a pixel for several cells has their largest
+     * weight. */
     fillCells(view) {
         const { grid, size } = view, share = Math.min(1, size * (window.devicePixelRatio || 1));
         const rows = Math.max(1, Math.round(grid.rows * share)), columns = Math.max(1, Math.round(grid.columns * share)), bytes = new Uint8Array(rows * columns);
@@ -114,12 +116,12 @@ const heat = {
         heat.drawLabels(view, context);
         if (document.activeElement === view.canvas || view.touched) heat.drawMark(view, context);
     },
-    /* Along both sides, of long texts every so many tokens, with their numbers. */
+    /* Writes labels along both sides; for long texts every few tokens, with their numbers. */
     drawLabels(view, context) {
         const { grid, size, labels } = view, step = heat.labelStep(size);
         context.fillStyle = page.colour("--ink");
         context.font = `${step > 1 ? 11 : Math.min(12, size + 1)}px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace`;
-        /* Characters stand upright, words upwards. */
+        /* Characters stand upright; words run upwards. */
         view.upright = step === 1 && [...Array(grid.columns).keys()].every((j) => [...grid.columnLabel(j)].length === 1);
         view.canvas.labels = { step, rows: 0, columns: 0 }; /* for the tests of pages */
         for (let i = 0; i < grid.rows; i += step, view.canvas.labels.rows++) heat.rowLabel(view, context, i, heat.label(grid.rowLabel(i), i, step));
@@ -149,7 +151,8 @@ const heat = {
         context.lineWidth = 2;
         context.strokeRect(labels + view.column * size - 1, labels + view.row * size - 1, size + 2, size + 2);
         if (size >= 9) return;
-        context.globalAlpha = .5; /* cells too small to see: a cross, and the labels of its ends over the others */
+        /* cells too small to see: draws a cross, and the labels of its ends over the others */
+        context.globalAlpha = .5;
         context.lineWidth = 1;
         context.strokeRect(labels + view.column * size - .5, labels, size + 1, size * grid.rows);
         context.strokeRect(labels, labels + view.row * size - .5, size * grid.columns, size + 1);
@@ -166,7 +169,7 @@ const heat = {
         view.row = Math.max(0, Math.min(view.grid.rows - 1, row));
         view.column = Math.max(0, Math.min(view.grid.columns - 1, column));
         view.touched = true;
-        clearTimeout(view.waiting); /* a large matrix is drawn again at most once a frame */
+        clearTimeout(view.waiting); /* a large matrix is drawn at most once a frame */
         view.waiting = setTimeout(() => heat.draw(view), 0);
         view.read(view.row, view.column, spoken);
     },

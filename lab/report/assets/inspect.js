@@ -1,5 +1,5 @@
-/* inspect.js: the page of inspections: how large numbers and gradients are from block to block, of some models side by side, and
- * all of them in a table. */
+/* inspect.js: the page of inspections: the size of activations and gradients from block to block, for several models
+ * side by side, and all of them in a table. */
 "use strict";
 (function () {
     const models = page.data.models, many = models.length > 1;
@@ -11,7 +11,7 @@
     });
     const shown = () => models.filter((m) => !m.hidden);
     const rows = (model) => model.rows.filter((r) => r.stack === state.stack);
-    /* The embedding stands before block 0, and so at −1; blocks by their number. */
+    /* The embedding comes before block 0, so it is at −1; blocks are at their numbers. */
     const place = (row) => row.what === "embedding" ? -1 : row.layer;
     const block = (v) => v < -.5 ? "embedding" : page.number(Math.abs(Math.round(v)));
     const axis = { name: "block", whole: true, format: block, marks: (list) => list.map(block) };
@@ -57,7 +57,7 @@
             page.el("tbody", null, ...model.rows.map((row) => page.el("tr", { class: row.what === "stream" ? "best" : null },
                 page.el("th", { scope: "row" }, named(row)), ...columns.map(([, key]) => cell(row, key)))))));
     }
-    /* The rows of a block's experts as bars, the mean as a line. */
+    /* The rows of a block's experts as bars, and their mean as a line. */
     function bars(of) {
         const each = Math.max(2, Math.min(14, Math.floor(560 / of.rows.length))), width = each * of.rows.length, height = 34;
         const most = Math.max(...of.rows, 1), mean = of.rows.reduce((a, b) => a + b, 0) / of.rows.length, y = (n) => Math.round((1 - n / most) * (height - 4)) + 2;
@@ -102,8 +102,8 @@
             page.choice("Axis", [["linear", "linear"], ["log", "logarithmic"]], state.scale, set("scale"))),
         many ? chart.legend(models, draw) : null,
         page.el("div", { class: "charts" }, ...charts.map((c) => c.element)),
-        page.el("p", { class: "note" }, "Blocks are counted from 0; what sublayers add is measured before it is added to the stream. A gradient is that of the weights of a sublayer with its norm, or of a whole block (stream)." +
-            (models.some((m) => experts(m).length) ? " The load of experts is the rows of the busiest over the mean, which a line marks in the pictures: 1 where all have as many." : "")),
+        page.el("p", { class: "note" }, "Blocks are counted from 0; the output of a sublayer is measured before it is added to the stream. A gradient is that of the weights of a sublayer and its norm, or of a whole block (stream)." +
+            (models.some((m) => experts(m).length) ? " The load of experts is the number of rows of the busiest expert over the mean, which is a line in the pictures; it is 1 if all have equally many." : "")),
         ...models.map(about),
     ].filter((element) => element));
     draw();

@@ -1,11 +1,13 @@
-/* lines.js: the tokens of a head in two columns, those that look on the left and what they look at on the right, joined by lines as
- * strong as the weights. A token that is pointed at, or reached by the arrow keys, shows its own lines only; a click keeps it. */
+/* lines.js: the tokens of a head in two columns, queries on the left and keys on the right, joined by lines whose
+ * strength is the weight. A token under the pointer, or reached by the arrow keys, shows its own lines only; a click
+ * fixes it. */
 "use strict";
 const lines = {
     SHOWN: 120,  /* tokens of a column at a time */
-    DRAWN: 4000, /* lines at most, the strongest */
+    DRAWN: 4000, /* lines at most: the strongest */
 
-    /* of {rows, columns, rowLabel, columnLabel, entries(i): [[column, weight], …]}; read(side, index) tells what is chosen. */
+    /* Draws {rows, columns, rowLabel, columnLabel, entries(i): [[column, weight], …]}; read(side, index) tells what
+     * is chosen. */
     make(grid, threshold, read) {
         const view = { grid, threshold, read, from: 0, chosen: null, kept: null };
         view.canvas = page.el("canvas", { "aria-hidden": "true" });
@@ -90,7 +92,7 @@ const lines = {
         button.focus();
     },
 
-    /* Lines as [row, column, weight] that are to be drawn, the strongest last. */
+    /* The lines to draw as [row, column, weight], the strongest last. */
     wanted(view) {
         const { grid, chosen } = view, all = [];
         const begin = view.from, end = Math.min(grid.rows, view.from + lines.SHOWN);

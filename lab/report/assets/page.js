@@ -1,11 +1,12 @@
-/* page.js: what every page has: its data, elements made of text and never of HTML, colours of the theme, numbers for people, and
- * sentences for screen readers. All pages share one global, `page`. */
+/* page.js: the parts of every page: its data, elements made from text and never from HTML, colours of the theme,
+ * numbers for people, and sentences for screen readers. All pages share one global, `page`. */
 "use strict";
 const page = {
     data: JSON.parse(document.getElementById("data").textContent),
     main: document.getElementById("main"),
 
-    /* An element: page.el("button", {class: "x", onclick: f}, "text", child). Attributes that are null or false are left out. */
+    /* An element: page.el("button", {class: "x", onclick: f}, "text", child). Attributes that are null or false are
+     * left out. */
     el(name, attributes, ...children) {
         const element = document.createElement(name);
         for (const [key, value] of Object.entries(attributes || {})) {
@@ -24,7 +25,7 @@ const page = {
     colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); },
     isDark() { return getComputedStyle(document.documentElement).colorScheme === "dark"; },
 
-    /* What to do when the colours or the width change: draw(colours), colours being whether it is they. */
+    /* Functions to call when the colours or the width change: draw(colours); colours: whether the colours changed. */
     redraws: [],
     redraw(colours) { for (const draw of page.redraws) draw(colours); },
 
@@ -38,7 +39,7 @@ const page = {
         return context;
     },
 
-    /* 1234567 -> "1,234,567"; 0.00123 -> "0.00123"; 3 significant digits where it is no whole number. */
+    /* 1234567 -> "1,234,567"; 0.00123 -> "0.00123"; numbers that are not whole have 3 significant digits. */
     number(x, digits = 4) {
         if (x === null || x === undefined || !Number.isFinite(x)) return "–";
         if (Number.isInteger(x)) return x.toLocaleString("en-US");
@@ -46,7 +47,7 @@ const page = {
         if (size >= 1e5 || size < 1e-4) return x.toExponential(Math.max(0, digits - 2)).replace("e+", "e").replace("e-", "e−");
         return String(Number(x.toPrecision(digits)));
     },
-    /* How large something is, in three digits, as the terminal writes it: 837k, 2.50k, 97. */
+    /* A number in three digits, as the terminal writes it: 837k, 2.50k, 97. */
     UNITS: ["", "k", "M", "G", "T", "P", "E"],
     short(x) {
         let unit = 0;
@@ -70,14 +71,14 @@ const page = {
         const hours = Math.floor(seconds / 3600);
         return hours ? `${hours}:${two(seconds / 60 % 60)}:${two(seconds % 60)}` : `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
     },
-    /* The same as the terminal writes it: whole seconds, 0:05. */
+    /* Seconds as the terminal writes them: whole ones, 0:05. */
     clock(seconds) {
         if (seconds === null || !Number.isFinite(seconds)) return "–";
         const total = Math.floor(seconds + .5), two = (x) => String(x).padStart(2, "0"), hours = Math.floor(total / 3600);
         return hours ? `${hours}:${two(Math.floor(total / 60) % 60)}:${two(total % 60)}` : `${Math.floor(total / 60)}:${two(total % 60)}`;
     },
 
-    /* What is written at the marks of an axis, which lie `step` apart: as many digits as tell one from the next, in one unit. */
+    /* The texts of marks that are `step` apart: as many digits as tell them apart, in one unit. */
     marks: {
         number(list, step) {
             const most = Math.max(...list.map(Math.abs)), decimals = page.decimals(step);
@@ -102,7 +103,7 @@ const page = {
     },
     decimals(step) { return step > 0 && Number.isFinite(step) ? Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))) : 0; },
 
-    /* A labelled <select>: options are [value, text]; choose(value) when it changes. */
+    /* A labelled <select>; options are [value, text]; choose(value) runs when it changes. */
     select(label, options, value, choose) {
         const list = page.el("select", { onchange: () => choose(list.value) },
             ...options.map(([v, text]) => page.el("option", { value: v, selected: String(v) === String(value) }, text)));
@@ -122,7 +123,7 @@ const page = {
             page.el("div", { class: "tabs" }, ...buttons));
     },
 
-    /* What the reader chose stays when the page is loaded again; where the browser keeps nothing it does not. */
+    /* The reader's choice stays when the page is loaded again, if the browser can store it. */
     recall(key, otherwise) {
         try {
             const text = sessionStorage.getItem(`qkv ${document.title} ${key}`);
@@ -130,7 +131,8 @@ const page = {
         } catch (e) { return otherwise; }
     },
     remember(key, value) {
-        try { sessionStorage.setItem(`qkv ${document.title} ${key}`, JSON.stringify(value)); } catch (e) { /* not kept */ }
+        /* not stored */
+        try { sessionStorage.setItem(`qkv ${document.title} ${key}`, JSON.stringify(value)); } catch (e) { }
     },
 };
 
@@ -139,7 +141,7 @@ const page = {
     const names = { auto: "auto", light: "light", dark: "dark" };
     const order = ["auto", "light", "dark"];
     let now = "auto";
-    try { now = localStorage.getItem("qkv theme") || "auto"; } catch (e) { /* not kept */ }
+    try { now = localStorage.getItem("qkv theme") || "auto"; } catch (e) { /* not stored */ }
     function apply() {
         if (!names[now]) now = "auto";
         if (now === "auto") delete document.documentElement.dataset.theme;
@@ -148,7 +150,7 @@ const page = {
     }
     button.addEventListener("click", () => {
         now = order[(order.indexOf(now) + 1) % order.length];
-        try { localStorage.setItem("qkv theme", now); } catch (e) { /* not kept */ }
+        try { localStorage.setItem("qkv theme", now); } catch (e) { /* not stored */ }
         apply();
         page.redraw(true);
     });
@@ -158,6 +160,7 @@ const page = {
     new ResizeObserver(() => {
         if (page.main.clientWidth === width) return;
         width = page.main.clientWidth;
-        requestAnimationFrame(() => page.redraw(false)); /* what is drawn may change the height, which is watched, too */
+        /* what is drawn may change the height, which is watched, too */
+        requestAnimationFrame(() => page.redraw(false));
     }).observe(page.main);
 })();

@@ -1,5 +1,5 @@
-/* report.js: the page of training runs: curves with shared axes, a table of how they ended, and what each was: samples, options,
- * spec, machine. */
+/* report.js: the page of training runs: curves with shared axes, a table of the results, and each run's samples,
+ * options, spec and machine. */
 "use strict";
 (function () {
     const runs = page.data.runs, many = runs.length > 1;
@@ -20,7 +20,7 @@
 
     /* ---- curves ---- */
 
-    /* Where an evaluation lies on the axis that is chosen. */
+    /* The place of an evaluation on the chosen axis. */
     function evaluationX(run, e) {
         if (state.axis !== "tokens") return e[column(state.axis)];
         const at = run.curves.step.findIndex((s) => s >= e[0]);
@@ -52,11 +52,12 @@
     charts.push(chart.make({ title: "Learning rate", zero: true, x, y: plain, series: simple("rate") }));
     charts.push(chart.make({ title: "Gradient norm before clipping", zero: true, clip: true, x, y: plain, series: simple("norm") }));
     charts.push(chart.make({ title: "Tokens a second", zero: true, clip: true, x, y: { format: (v) => page.short(v), marks: page.marks.short }, series: simple("tokens_per_second") }));
-    /* Of one run a line a layer, of very many layers their mean between the lowest and the highest; of several runs the most of each. */
+    /* One run has a line for each layer, or for very many layers their mean between the lowest and the highest;
+     * several runs have the highest of each. */
     const LAYERS = 12;
     function loads() {
         const run = runs[0], layers = run.curves.layers || [];
-        const most = simple("expert_load")().filter((s) => s.y).map((s) => ({ ...s, name: s.name || "the most of all layers" }));
+        const most = simple("expert_load")().filter((s) => s.y).map((s) => ({ ...s, name: s.name || "the highest of all layers" }));
         if (many || !layers.length) return most;
         if (layers.length <= LAYERS) return layers.map((layer, i) => ({ name: layer.name, thin: true, ...chart.style(i), x: run.curves[state.axis], y: layer.load }));
         const at = (p) => layers.map((layer) => layer.load[p]).filter((v) => v !== null), of = (f) => run.curves.step.map((_, p) => (at(p).length ? f(at(p)) : null));
@@ -71,7 +72,7 @@
     }
     const draw = () => { for (const c of charts) c.redraw(); };
 
-    /* What the lines of the first chart are. */
+    /* The key of the first chart. */
     function key() {
         const evaluated = runs.some((run) => run.evaluations.length), line = many ? { colour: "--soft" } : { colour: "--c0" };
         return chart.meaning([{ name: "training loss, smoothed", ...line, thin: many }, ...(runs.length <= 4 ? [{ name: "of each step", ...line, faint: true }] : []),
@@ -110,7 +111,7 @@
         return v === undefined ? "–" : v === null ? "none" : typeof v === "number" ? page.number(v, 6) : Array.isArray(v) ? v.join(", ") : String(v);
     };
     const keysOf = (list) => [...new Set(list.flatMap((run) => Object.keys(run.options || {})))];
-    /* Of several runs the options in which they differ, a row a run. */
+    /* The options in which several runs differ, a row for each run. */
     function differences() {
         const keys = keysOf(runs).filter((key) => new Set(runs.map((run) => option(run, key))).size > 1);
         if (!many) return null;
@@ -150,7 +151,7 @@
             page.el("h3", null, "Machine"), machines(run),
             options(run),
             run.message ? page.el("p", null, `It failed: ${run.message}`) : null,
-            run.state === "interrupted" || run.state === "failed" ? page.el("p", { class: "note" }, run.saved ? `It goes on from step ${page.number(run.saved)} with train --resume.` : "It has no checkpoint to go on from.") : null,
+            run.state === "interrupted" || run.state === "failed" ? page.el("p", { class: "note" }, run.saved ? `It goes on from step ${page.number(run.saved)} with train --resume.` : "It has no checkpoint to resume from.") : null,
             run.damaged ? page.el("p", { class: "note" }, `${page.number(run.damaged)} lines of the log are damaged and were passed over.`) : null,
             run.spec ? page.el("details", null, page.el("summary", null, many ? `Spec of ${run.name}` : "Spec"), page.el("pre", null, JSON.stringify(run.spec, null, 2))) : null);
     }
