@@ -45,11 +45,11 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
         enum qkv_status status;
         const char *says;
     } cases[] = {
-        {"\"gpt2\"", "\"gtp2\"", QKV_FORMAT, "the nearest known ones are gpt2"},
+        {"\"gpt2\"", "\"gtp2\"", QKV_FORMAT, "the nearest are gpt2"},
         {"\"model_type\": \"gpt2\",", "", QKV_FORMAT, "no model_type"},
         {"GPT2LMHeadModel", "GPT2DoubleHeadsModel", QKV_SPEC, "GPT2LMHeadModel"},
         {"GPT2LMHeadModel", "GPT2ForMultipleChoice", QKV_SPEC,
-         "architectures is \"GPT2ForMultipleChoice\"; of gpt2 can be read: GPT2LMHeadModel,GPT2Model,"},
+         "architectures is \"GPT2ForMultipleChoice\"; gpt2 can have: GPT2LMHeadModel,GPT2Model,"},
         {"gelu_new", "mish", QKV_SPEC, "activation_function is \"mish\""},
         {"\"n_layer\": 2", "\"n_layer\": 2, \"scale_attn_by_inverse_layer_idx\": true", QKV_SPEC,
          "scale_attn_by_inverse_layer_idx is true"},
@@ -105,8 +105,8 @@ static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
     static const struct {
         const char *from, *to, *says;
     } cases[] = {
-        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": 1, \"other\": [", "mlp_only_layers is 1; of models"},
-        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": [\"1\"], \"other\": [", "can be read: a list of layers"},
+        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": 1, \"other\": [", "mlp_only_layers is 1; models of type"},
+        {"\"mlp_only_layers\": [", "\"mlp_only_layers\": [\"1\"], \"other\": [", "can have: a list of layers"},
         {"\"decoder_sparse_step\": ", "\"decoder_sparse_step\": \"2\", \"other\": ", "decoder_sparse_step is \"2\""},
         {"\"decoder_sparse_step\": ", "\"decoder_sparse_step\": 1.5, \"other\": ", "decoder_sparse_step is 1.5"},
     };
@@ -331,14 +331,14 @@ static void files_that_are_missing_or_others_are_refused(void **state) {
     snprintf(path, sizeof path, "%s/model-00002-of-00003.safetensors", folder);
     if (access(path, F_OK)) snprintf(path, sizeof path, "%s/model-00001-of-00002.safetensors", folder);
     assert_int_equal(unlink(path), 0);
-    expect_refused(folder, QKV_FILE, "is missing, in which model.safetensors.index.json has weights");
+    expect_refused(folder, QKV_FILE, "is missing; model.safetensors.index.json says that it has weights");
     test_remove_tree(folder);
 
     link_folder(sharded, folder, NULL);
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
     unlink(path);
     test_write_file(path, "{\"weight_map\": {\"model.norm.weight\": \"../x.safetensors\"}}", 57);
-    expect_refused(folder, QKV_FORMAT, "no name of a file in the folder");
+    expect_refused(folder, QKV_FORMAT, "does not name a file in the folder");
     test_remove_tree(folder);
 
     folder = test_path("pickle");

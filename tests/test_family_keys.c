@@ -181,7 +181,7 @@ static void sentences_name_the_keys_of_the_file(void **state) {
         {"{'model_type':'llama','rope_parameters':{'rope_type':'linear','factor':0.5}}",
          "rope_parameters.factor is 0.5"},
         {"{'model_type':'llama','rope_parameters':{'rope_type':'proportional'}}",
-         "rope_parameters.rope_type is \"proportional\"; of models of type llama can be read: default,"},
+         "rope_parameters.rope_type is \"proportional\"; models of type llama can have: default,"},
         {"{'model_type':'llama','rope_parameters':3}", "rope_parameters is 3"},
         {"{'model_type':'llama','rope_scaling':'linear'}", "rope_scaling is \"linear\""},
         {"{'model_type':'llama','partial_rotary_factor':0.5}", "partial_rotary_factor is 0.5"},
@@ -192,7 +192,7 @@ static void sentences_name_the_keys_of_the_file(void **state) {
         {"{'model_type':'gemma3_text','layer_types':['sliding_attention']}", "layer_types is [\"sliding_attention\"]"},
         {"{'model_type':'gpt2','n_ctx':-1}", "n_ctx is -1; it must be"},
         {"{'model_type':'gpt2','num_hidden_layers':-1}", "num_hidden_layers is -1; it must be"},
-        {"{'model_type':'bart','scale_embedding':1}", "scale_embedding is 1; of models of type bart can be read: "},
+        {"{'model_type':'bart','scale_embedding':1}", "scale_embedding is 1; models of type bart can have: "},
         {"{'model_type':'deepseek_v2','num_experts_per_tok':2,'num_key_value_heads':2}",
          "num_key_value_heads is 2, but with kv_lora_rank each of the 32 heads has keys and values of its own (choose "
          "32)"},
@@ -202,9 +202,9 @@ static void sentences_name_the_keys_of_the_file(void **state) {
         {"{'model_type':'llama','head_dim':1}", "head_dim is 1, but rotations turn pairs of channels"},
         {"{'model_type':'mixtral','num_experts_per_tok':9}", "num_experts_per_tok is 9"},
         {"{'model_type':'roberta','pad_token_id':null}", "pad_token_id"},
-        {"{'model_type':'vit','image_size':30}", "the key image_size (30) is no multiple of patch_size"},
+        {"{'model_type':'vit','image_size':30}", "the key image_size (30) is not a multiple of patch_size"},
         {"{'model_type':'t5','num_layers':1,'feed_forward_proj':'mish'}",
-         "feed_forward_proj is \"mish\", dense_act_fn is null, is_gated_act is null; of models of type t5,mt5"},
+         "feed_forward_proj is \"mish\", dense_act_fn is null, is_gated_act is null; models of type t5,mt5 can have"},
     };
     struct qkv_context *ctx;
     char digest[QKV_DIGEST_TEXT];

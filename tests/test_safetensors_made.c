@@ -143,7 +143,7 @@ static void refused_beginnings(void **state) {
     assert_message(&ctx, "the header should have 9 bytes, but the file ends after 2: it was cut off");
     test_write_file(path, "\x01\xe1\xf5\x05\0\0\0\0{}", 10);
     assert_status(&ctx, qkv_tensors_open(&ctx, path, &t), QKV_FORMAT);
-    assert_message(&ctx, "this is no safetensors file: its header would have 100000001 bytes");
+    assert_message(&ctx, "this is not a safetensors file: its header would have 100000001 bytes");
     test_write_file(path, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
     assert_status(&ctx, qkv_tensors_open(&ctx, path, &t), QKV_FORMAT);
     assert_message(&ctx, "its header would have 18446744073709551615 bytes");

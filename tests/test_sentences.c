@@ -349,12 +349,12 @@ static void dense_layers_and_prompts_that_do_not_fit_are_refused_by_key(void **s
         {"2_Dense/model.safetensors", NULL, QKV_FILE, "2_Dense/model.safetensors is missing"},
         {"1_Pooling/config.json", "{\"pooling_mode\": \"mean\", \"include_prompt\": 0}", QKV_SPEC,
          "include_prompt is 0"},
-        {"modules.json", POOLED MODULE("dense.Dense", "../2_Dense") "]", QKV_FORMAT, "no name of a folder"},
+        {"modules.json", POOLED MODULE("dense.Dense", "../2_Dense") "]", QKV_FORMAT, "does not name a folder"},
         {"modules.json", POOLED "{\"type\": \"a.Dense\"}]", QKV_FORMAT, "a module Dense has no path"},
         {"modules.json", POOLED MODULE("layer_norm.LayerNorm", "2_Dense") "]", QKV_SPEC, "module 2 is \"LayerNorm\""},
         {"config_sentence_transformers.json", "{\"prompts\": {\"q\": \"a\"}, \"default_prompt_name\": \"p\"}", QKV_SPEC,
          "default_prompt_name is \"p\"; it can be the name of one of its prompts"},
-        {"config_sentence_transformers.json", "{\"prompts\": {\"q\": 1}}", QKV_SPEC, "the prompt \"q\" is no text"},
+        {"config_sentence_transformers.json", "{\"prompts\": {\"q\": 1}}", QKV_SPEC, "the prompt \"q\" is not a text"},
         {"config_sentence_transformers.json", "{\"prompts\": [\"q\"]}", QKV_SPEC, "prompts is [\"q\"]"},
     };
     struct qkv_context *ctx;
@@ -393,7 +393,7 @@ static void modules_that_do_not_fit_are_refused_by_key(void **state) {
         {"modules.json", "[{\"path\": \"0_Transformer\", \"type\": \"sentence_transformers.models.Transformer\"}]",
          QKV_FILE, "0_Transformer/config.json is missing, which modules.json names"},
         {"modules.json", "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"../x\"}]", QKV_FORMAT,
-         "no name of a folder"},
+         "does not name a folder"},
         {"modules.json",
          "[{\"type\": \"a.Transformer\"}, {\"type\": \"a.Pooling\", \"path\": \"1_Pooling\"}, {\"type\": \"a.Dense\"}]",
          QKV_FORMAT, "a module Dense has no path"},

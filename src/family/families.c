@@ -1,4 +1,4 @@
-/* The list of families, and how one is found. */
+/* The list of families. */
 #include "family/family.h"
 
 const struct qkv_family *const qkv_families[] = {

@@ -1,11 +1,12 @@
-/* family: published families of models: what their config.json and their tensors mean.
+/* family: families of published models: the meaning of their config.json and of their tensors.
  *
- * A family is one file, mostly a table, and a line in QKV_FAMILY_LIST. The table is read both ways: from config.json to a spec and back,
- * and from the tensors of a family to ours and back. What a table says is checked by the way: a config.json that is written for a spec
- * is read again, and must give that very spec.
+ * A family is one file, mostly a table, and a line in QKV_FAMILY_LIST. The table is read both ways: from config.json to
+ * a spec and back, and from the tensors of a family to ours and back. Writing checks the table: the config.json of a
+ * spec is read again and must give the same spec.
  *
- * Lists in tables are texts, "KEY=VALUE; KEY=VALUE". A value is JSON with ' for ", or "$KEY", the value of a key of config.json, or
- * "$KEY:TRANSFORM" (QKV_FAMILY_TRANSFORMS in family_values.c). Paths of a spec begin with a stack; "*" stands for every stack of the family. */
+ * Lists in tables are texts, "KEY=VALUE; KEY=VALUE". A value is JSON with ' for ", or "$KEY", the value of a key of
+ * config.json, or "$KEY:TRANSFORM" (transforms in family_values.c). Paths of a spec begin with a stack; "*" stands for
+ * every stack of the family. */
 #ifndef QKV_FAMILY_H
 #define QKV_FAMILY_H
 
@@ -57,92 +58,94 @@
     X(whisper)                                                                                                         \
     X(gpt_bigcode)
 
-/* What a config.json says in one way of several. */
+/* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
-    const char
-        *when; /* of a choice with a key its value, "'gelu'"; else a list of values of keys; NULL ends the rules */
-    const char *then; /* of the spec */
+    /* with a choice's key: the key's value, "'gelu'"; else a list of keys with values. NULL ends the rules */
+    const char *when;
+    const char *then; /* settings of the spec */
 };
-/* The first rule whose values are those of config.json; there must be one. */
+/* Selects the first rule whose values are those of config.json; a config.json that matches no rule is refused. */
 struct qkv_family_choice {
     const char *key; /* NULL: rules name their keys; "" ends the choices */
     const struct qkv_family_rule *rules;
 };
-/* A kind of layer: its value in the list of layers, its name in the spec, and what it has of its own, "attention.window=$sliding_window". */
+/* A kind of layer: its value in config.json's list, its name in the spec, and its settings,
+ * "attention.window=$sliding_window". */
 struct qkv_family_kind {
     const char *value, *name, *then;
 };
 struct qkv_family_layers {
-    const char *list; /* the key with a value for each layer; NULL: there is none */
+    const char *list; /* the key with a list of one value per layer; NULL: the family has none */
     const struct qkv_family_kind *kinds;
-    /* the kind of a layer, whose value in the list is that of kind `listed`, or -1 where there is no list; NULL: as
-     * listed, or 0. -1: it may not be what the list says */
+    /* Returns the kind of a layer. listed: the kind that the list names, or −1 without a list. Returns −1 if the listed
+     * kind is not possible for this layer. NULL: the listed kind, or kind 0 */
     int (*kind)(const json_t *config, int layer, int listed);
-    /* sets the keys that say what is one, beside a list or without, of the values of all layers, or, beside a list, of
-     * their names; what they cannot say is found out later */
+    /* Writes the keys that determine the kinds of layers. values: the value of each layer, or, where the family has a
+     * list, the name of each layer's kind. Layers that these keys cannot express are detected when the written
+     * config.json is read back. */
     void (*write)(json_t *config, const json_t *values);
-    /* keys that `kind` reads: whole numbers, and a list, of layers or of a type for each; NULL: none */
+    /* keys that `kind` reads: whole numbers, and a list of layers or of one type per layer; NULL: none */
     const char *numbers[2], *layers;
 };
 
-/* How rows of several of our weights stand in one tensor of theirs. */
+/* The order in which rows of several of our weights are in one tensor of theirs. */
 enum qkv_family_order {
-    QKV_FAMILY_PARTS = 0, /* all rows of one after all of another; of a single weight: as they are */
-    QKV_FAMILY_HEADS,     /* all parts of a head, then the next: q, k and v (heads, 3, D), or k and v (heads, D + Dv) */
+    QKV_FAMILY_PARTS = 0, /* all rows of one weight, then all rows of the next; a single weight keeps its order */
+    QKV_FAMILY_HEADS,     /* head by head: q, k and v of one head (heads, 3, D), or k and v (heads, D + Dv) */
     QKV_FAMILY_GROUPS,    /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
-    QKV_FAMILY_IN_TURNS   /* the first row of each, the second of each */
+    QKV_FAMILY_IN_TURNS   /* the first row of each weight, then the second row of each */
 };
 enum {
     QKV_FAMILY_TRANSPOSED = 1, /* (in, out) */
-    QKV_FAMILY_LEADING = 2,    /* a dimension of 1 stands before */
+    QKV_FAMILY_LEADING = 2,    /* with a first dimension of 1 */
     QKV_FAMILY_PATCHES = 4,    /* (out, channels, patch, patch) */
-    QKV_FAMILY_FLAT = 8,       /* the one row of a matrix, as a vector */
-    QKV_FAMILY_STACKED = 16,   /* those of all experts, one after the other, along a dimension before */
-    QKV_FAMILY_BUFFER = 32     /* no parameter there: it does not learn */
+    QKV_FAMILY_FLAT = 8,       /* a matrix of one row, as a vector */
+    QKV_FAMILY_STACKED = 16,   /* all experts in one tensor, with a first dimension of experts */
+    QKV_FAMILY_BUFFER = 32     /* not a parameter in the family: it is frozen */
 };
 struct qkv_family_tensor {
-    /* "attn.q": of all layers, with its bias; several with commas. "encoder:attn.q": of that stack; "attn.q.bias": the bias alone. NULL ends
-     * the tensors */
+    /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.
+     * "attn.q.bias": the bias only. NULL ends the tensors */
     const char *ours;
-    /* without .weight and .bias, unless it begins with "="; {N} is the layer, {G} the group of layers that share weights, {S} the stack,
-     * {E} the expert */
+    /* without .weight and .bias, unless it begins with "="; {N} is the layer, {G} the group of layers that share
+     * weights, {S} the stack, {E} the expert */
     const char *theirs;
     enum qkv_family_order order;
     unsigned flags;
-    const char *when; /* a list of values of config.json; NULL: always */
+    const char *when; /* a list of keys with values that config.json must have; NULL: always */
 };
 
 struct qkv_family {
-    const char *type; /* model_type, with commas where there are several */
-    /* the classes that it reads, the first one being that of a config.json without; commas. What a name ends with is
-     * the key `class` of tables: "ForTokenClassification" of BertForTokenClassification, "Model" of BertModel
+    const char *type; /* model_type; several with commas */
+    /* the classes that it reads, with commas; the first one is that of a config.json that names none. The end of the
+     * name is the key `class` of tables: "ForTokenClassification" for BertForTokenClassification, "Model" for BertModel
      * (family_classes.c) */
     const char *architectures;
-    const char *classes; /* of that key: classes that are read as another one, "ForPreTraining=ForMaskedLM" */
+    const char *classes; /* values of `class` that are read as another one, "ForPreTraining=ForMaskedLM" */
     const char *stacks;  /* "decoder", "encoder" or "encoder decoder" */
-    /* other names of keys, "n_ctx=n_positions": theirs, then the one that tables have; "!": theirs wins over it */
+    /* other names of keys, "n_ctx=n_positions": the file's name, then the tables'; "!": the former overrides the
+     * latter */
     const char *aliases;
-    const char *defaults; /* what a key is where config.json has none */
+    const char *defaults; /* values of keys that config.json does not have */
     const char *needs;    /* keys with the only value that can be read */
-    const char *idle;     /* keys that change nothing, beside those of all families: patterns with spaces; NULL: none */
-    const char *spec;     /* what all of them have */
-    /* where layers with and without a window are rotated each in their own way, the keys of their bases; NULL: all in
-     * one way */
+    const char *idle;     /* more keys without effect: patterns with spaces; NULL: none */
+    const char *spec;     /* settings of all models of the family */
+    /* the keys of the rotary bases of layers without and with a window, where these differ; NULL: one rotation */
     const char *rotations[2];
-    bool
-        scaling_of_all; /* the rope_scaling of older files is for both of them, not for layers without a window alone */
+    /* with two rotations: rope_scaling of older files applies to both, not only to layers without a window */
+    bool scaling_of_all;
     const struct qkv_family_choice *choices; /* NULL: none */
-    const struct qkv_family_layers *layers;  /* NULL: all layers are alike */
+    const struct qkv_family_layers *layers;  /* NULL: all layers are of one kind */
     const struct qkv_family_tensor *tensors; /* its own; NULL: none */
-    const struct qkv_family_tensor
-        *others;                 /* those of a table that it shares, for what its own do not have; NULL: none */
-    const char *prefix;          /* begins names that files of the base model do not begin with; NULL: none */
-    const char *question_prefix; /* what stands there in files of the class that answers questions; NULL: the same */
-    const char
-        *ignored;     /* patterns of tensors that are no weights, with spaces; "$KEY" in one is a number; NULL: none */
-    const char *kept; /* those of the ignored that a folder of the same model has again, as a pooler; NULL: none */
-    bool hidden_before_norm; /* what it calls its last hidden states is before the final norm */
-    const char *tied; /* the tensor of a head that is left out where tie_word_embeddings is true; NULL: there is none */
+    /* a shared table, for weights that its own tensors do not have; NULL: none */
+    const struct qkv_family_tensor *others;
+    const char *prefix;          /* first part of names, which files of the base model leave out; NULL: none */
+    const char *question_prefix; /* the same in files of the class that answers questions; NULL: `prefix` */
+    /* patterns, with spaces, of tensors that are not weights; "$KEY" in one is a number; NULL: none */
+    const char *ignored;
+    const char *kept;        /* those of `ignored` that an export writes again, as a pooler; NULL: none */
+    bool hidden_before_norm; /* its last hidden states are those before the final norm */
+    const char *tied;        /* the tensor of the head, left out where tie_word_embeddings is true; NULL: none */
 };
 #define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;
 QKV_FAMILY_LIST(QKV_FAMILY_DECLARE)
@@ -150,22 +153,22 @@ extern const struct qkv_family *const qkv_families[]; /* in the order of the lis
 
 /* Tables that families share (family_shared.c). */
 extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
-    qkv_family_flags[], /* what kinds of layers ask for: true or false */
+    qkv_family_flags[], /* a choice by true or false */
     qkv_family_gpt_scales[], qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
     qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
 extern const struct qkv_family_rule qkv_family_t5_feed_forwards[], qkv_family_head_biases[];
-/* The classes that are made of any decoder: a language model, classifiers of texts by their last token and of tokens,
+/* Classes that exist for any decoder: the language model, classifiers of texts by their last token and of tokens,
  * answers to questions (two classes of tokens: where an answer begins, and where it ends), and the decoder alone. */
 extern const struct qkv_family_rule qkv_family_decoder_classes[];
-/* Their heads: a classifier of tokens is called `tokens`, the language model's `lm`. */
+/* The heads of these classes: `tokens` is the name of a classifier of tokens, `lm` that of the language model. */
 #define QKV_FAMILY_DECODER_HEADS(tokens, lm)                                                                           \
     {"head", "score", 0, 0, "class='ForSequenceClassification'"},                                                      \
         {"head", tokens, 0, 0, "class='ForTokenClassification'"},                                                      \
         {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"}, {                                                \
         "head", lm, 0, 0, NULL                                                                                         \
     }
-/* The heads of encoders that have no layer before the scores: of tokens, of two classes of them, and none. */
+/* Settings of encoders without a layer before the scores: a classifier of tokens, one for answers, and no head. */
 #define QKV_FAMILY_CLASSIFY_TOKENS                                                                                     \
     "head.kind='classify_tokens'; head.classes=$id2label:count; head.bias=true; head.transform=null"
 #define QKV_FAMILY_ANSWER "head.kind='classify_tokens'; head.classes=2; head.bias=true; head.transform=null"
@@ -173,27 +176,28 @@ extern const struct qkv_family_rule qkv_family_decoder_classes[];
 /* The class that answers questions, and the names of its two classes of tokens. */
 #define QKV_FAMILY_ANSWERS "ForQuestionAnswering"
 extern const char *const qkv_family_answer[2];
-/* What a language model alone has of a head: a classifier's scores are as they come. */
+/* Settings of heads that are not language models: scores are neither tied, scaled nor capped. */
 #define QKV_FAMILY_SCORES "tie='none'; head.scale=1.0; head.softcap=0.0"
-/* The key `class` of an architecture; NULL: it ends with nothing that is known. And the first architecture of a family
- * that has a class, n bytes of its list; that of a config.json without where none has it. */
+/* The key `class` of an architecture; NULL: the end of the name is not known. The second function returns the first
+ * architecture of a family that has a class, *n bytes of its list; that of a config.json without a class if none has
+ * it. */
 const char *qkv_family_class(const struct qkv_family *family, const char *architecture);
 const char *qkv_family_architecture(const struct qkv_family *family, const char *class, size_t *n);
-/* The matrix of a feed-forward has another name beside gates. */
+/* Conditions for a feed-forward without a gate: its matrix then has another name. */
 #define QKV_FAMILY_T5_UNGATED                                                                                          \
     "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
     "feed_forward_proj=!'gated-relu'; feed_forward_proj=!'gated-tanh'; feed_forward_proj=!'gated-gelu_python'"
-/* Every second layer with a window; those that a list names, all without one. Of Qwen: layers with a window; which
- * layers have experts, and how that is said. */
+/* Windows of every second layer; windows of the layers that a list names, or, without a list, of all layers. Qwen:
+ * layers with a window, which layers have experts, and the keys for these. */
 extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_listed_windows, qkv_family_qwen_layers;
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
 void qkv_family_write_qwen_sparse(json_t *config, const json_t *values);
-/* use_sliding_window: whether the name of a kind has "sliding" in it. */
+/* Writes use_sliding_window: whether the name of a kind contains "sliding". */
 void qkv_family_write_windows(json_t *config, const json_t *names);
-/* Of DeepSeek: the first layers have no experts. */
+/* DeepSeek: whether a layer is one of the first ones, which have no experts. */
 bool qkv_family_first_dense(const json_t *config, int layer);
 void qkv_family_write_first_dense(json_t *config, const json_t *values);
-/* What LLaMA and those that came of it have in common, and their rotation, of a stack or of a kind of layer. */
+/* Settings of LLaMA and its descendants, and their rotation, of a stack or of a kind of layer. */
 #define QKV_FAMILY_LLAMA_STEM                                                                                          \
     "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "                                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
@@ -204,8 +208,8 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     stack "attention.position.kind='rope'; " stack "attention.position.theta=$rope_theta; " stack                      \
           "attention.position.scaling=$rope_scaling:scaling; "
 #define QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_LLAMA_BASE QKV_FAMILY_ROPE("decoder.")
-/* A layer without experts among others with them; and what the latter have. Losses that balance experts are no part of a published
- * model. */
+/* Settings of a layer without experts among layers with experts, and of the latter. Losses that balance experts are not
+ * part of a published model. */
 #define QKV_FAMILY_DENSE  "ffn.d_ff=$intermediate_size; ffn.experts=null"
 #define QKV_FAMILY_SPARSE "ffn.experts.top_k=$num_experts_per_tok; ffn.experts.balance_loss=0; ffn.experts.z_loss=0; "
 #define QKV_FAMILY_QWEN_SPARSE                                                                                         \
@@ -227,14 +231,14 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
 #define QKV_FAMILY_RMSNORM   "decoder.norm.kind='rmsnorm'; decoder.norm.eps=$rms_norm_eps; "
 #define QKV_FAMILY_NO_BIASES "*.attention.bias=false; *.ffn.bias=false; "
 #define QKV_FAMILY_BIASES    "*.attention.bias=true; *.ffn.bias=true; "
-/* What BART and those that came of it have in common: the sizes of two stacks. */
+/* Settings of BART and its descendants: the sizes of two stacks. */
 #define QKV_FAMILY_BART_SPEC                                                                                           \
     "d_model=$d_model; head.kind='lm'; encoder.layers=$encoder_layers; decoder.layers=$decoder_layers; "               \
     "encoder.attention.heads=$encoder_attention_heads; decoder.attention.heads=$decoder_attention_heads; "             \
     "encoder.ffn.d_ff=$encoder_ffn_dim; decoder.ffn.d_ff=$decoder_ffn_dim; *.ffn.bias=true; "                          \
     "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; "
-/* What BERT and those that came of it have in common: the encoder, its tensors under the name of the family, and what stands before the
- * scores of a masked language model, of that class. */
+/* Settings of BERT and its descendants: the encoder, its tensors with the family's first part of names, and the layer
+ * before the scores of a masked language model. */
 #define QKV_FAMILY_BERT_SPEC                                                                                           \
     "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "                                      \
     "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "                                \
@@ -262,15 +266,15 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     {"class='" class "'", "head.transform.activation=$" key ":activation"}, {                                          \
         "class=!'" class "'", ""                                                                                       \
     }
-/* A masked language model whose scores have a table of their own. */
+/* Rules of a masked language model whose scores have a table of their own. */
 #define QKV_FAMILY_UNTIED(class)                                                                                       \
     { "class='" class "'; tie_word_embeddings=false", "tie='none'" }
 #define QKV_FAMILY_UNTIED_END                                                                                          \
     {"tie_word_embeddings=true", ""}, {"tie_word_embeddings=false", ""}, {                                             \
         NULL, NULL                                                                                                     \
     }
-/* Its tensors, under the names that the scores have, with the bias of the masked language model where the table has
- * none of its own. */
+/* Tensors of such a model: the table `scores`, and the masked language model's bias `bias_` where the table has
+ * none. */
 #define QKV_FAMILY_UNTIED_TENSORS(class, scores, bias_)                                                                \
     {"head.weight", scores, 0, 0, "class='" class "'; tie_word_embeddings=false"},                                     \
         {"head.bias", "=" bias_, 0, 0,                                                                                 \
@@ -281,71 +285,71 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
 #define QKV_FAMILY_CHOICES_END                                                                                         \
     { "", NULL }
 
-/* A config.json that is read: its family, and its keys under the names that tables have, with defaults. */
+/* A config.json that was read: its family, and its keys under the names of tables, with defaults. */
 struct qkv_family_config {
     const struct qkv_family *family;
     json_t *keys;
-    size_t block[2]; /* rows and columns that have one scale, of matrices in 8 bits; 0: there are none */
+    size_t block[2]; /* rows and columns of a block with one scale, for matrices in 8 bits; 0: none */
     bool packed;     /* experts may be in MXFP4 */
-    /* Of a folder that was read: tensors that are none of the weights and are written again. Owned by the model's
-     * origin. */
+    /* of a folder that was read: tensors that are not weights and are written again. The model's origin owns them. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;
-    /* written for a model that has less, biases of zeros or the like: what the family has of it; NULL: the same.
-     * Owned */
+    /* where the family's model has more weights than ours, as biases of zeros: the spec of that model; NULL: the same
+     * spec. Owned */
     struct qkv_spec *whole;
 };
 void qkv_family_config_free(struct qkv_family_config *config);
 
-/* Whether a JSON object is the config.json of a published model, and no spec. */
+/* Whether a JSON object is the config.json of a published model, not a spec of ours. */
 bool qkv_family_is_config(const json_t *root);
 /* Whether a file has a tensor of that name. */
 typedef bool qkv_family_has(const void *user, const char *name);
-/* The spec of a config.json, whose name is for messages. QKV_FORMAT: no known family; QKV_SPEC: what cannot be read, with the key. */
+/* Reads the spec of a config.json; `name` is for messages. Fails with QKV_FORMAT: unknown family; QKV_SPEC: a key whose
+ * value cannot be read. */
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec);
-/* A config.json for a spec: of the family of that type, or with NULL of the first one that has all of it, else of one
- * that has more which weights of zeros or copies fill (config->whole); of the class where one has it as that (NULL: of
- * any). QKV_SPEC: there is none; the sentence says what the nearest one has otherwise, each difference with the setting
- * that avoids it. */
+/* Makes a config.json for a spec: of the family `type`; or, with NULL, of the first family that can express the spec,
+ * or of one whose model has more weights, which zeros or copies fill (config->whole). class: only as this class (NULL:
+ * any). Fails with QKV_SPEC if there is none; the sentence lists the differences to the nearest family, each with the
+ * setting that avoids it. */
 enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const char *class,
                                  const struct qkv_spec *spec, struct qkv_family_config *config);
-/* Its text: `format` is the number format of the matrices, "bfloat16". The caller's, freed with free(); NULL: no memory. */
+/* The text of config.json; dtype is the matrices' format, "bfloat16". Freed with free(); NULL: no memory. */
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype);
 
-/* Where a weight of ours stands in a tensor of theirs. */
+/* Where a weight of ours is in a tensor of theirs. */
 enum { QKV_FAMILY_NAME = 200 };
 struct qkv_family_view {
     char name[QKV_FAMILY_NAME]; /* theirs */
     enum qkv_family_order order;
     unsigned flags;
     size_t part, parts;
-    size_t rows, before, total; /* its own rows, those of the parts before, and of all */
+    size_t rows, before, total; /* rows of the weight, of the parts before it, and of the whole tensor */
     size_t heads, kv_heads, head_dim;
-    size_t slice, slices; /* of stacked ones: which expert, of how many; else 0 of 1 */
+    size_t slice, slices; /* of stacked experts: which one, of how many; else 0 of 1 */
 };
-/* Of the weight called `ours`, of `rows` rows; false: the family has none such. */
+/* Finds the weight `ours`, which has `rows` rows. Returns false if the family does not have it. */
 bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
                      struct qkv_family_view *view);
-/* The row of theirs that row r of ours is. */
+/* The row of theirs that holds row r of ours. */
 size_t qkv_family_row(const struct qkv_family_view *view, size_t r);
-/* The shape of theirs, where ours has that one, and view->total rows of it. */
+/* The shape of their tensor, from that of ours and view->total. */
 void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs);
-/* Whether a tensor of a file is none of the weights, and to be left out. */
+/* Whether a tensor of a file is not a weight and can be left out. */
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name);
-/* Whether one that is left out is written again with the model, and under which name. */
+/* Whether a tensor that is left out is written again by an export; out: its name then. */
 bool qkv_family_keeps(const struct qkv_family_config *config, const char *name, char out[QKV_FAMILY_NAME]);
-/* Another name that a tensor may have in files, of those with number i; false: there is none. */
+/* The i-th other name that a tensor may have in files. Returns false: there are no more. */
 bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
 
-/* The tensors of a family that a model's weights are, as they are stored or in fp32, or their gradients, of those that
- * learn. Those that are put together of weights have no numbers before they are made. */
+/* The tensors of a family that hold a model's weights, or the gradients of trainable weights. A tensor that is the
+ * model's numbers as they are shows them; one that joins or converts weights has no numbers until it is made. */
 struct qkv_family_array {
-    struct qkv_array array; /* data NULL: not made */
+    struct qkv_array array; /* data NULL: not made yet */
     char *name;
     void *memory; /* the numbers, where they are not the model's */
-    size_t first; /* 1 + the weight that they begin with in the model's list; 0: the array shows the model's numbers */
+    size_t first; /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
 };
 struct qkv_family_arrays {
     struct qkv_model *model;
@@ -353,93 +357,97 @@ struct qkv_family_arrays {
     bool gradients;
     struct qkv_family_array *list;
     size_t count, capacity;
-    size_t *next; /* of each weight, 1 + the next one of the same array; 0: none */
+    size_t *next; /* for each weight: 1 + the index of the next weight of the same tensor; 0: none */
 };
-/* Finds out which there are; qkv_family_arrays_free frees them, on failure too. The config must outlive them. QKV_SPEC:
- * the family has no place for a weight. */
+/* Lists the tensors. qkv_family_arrays_free frees them, after a failure too. The config must outlive them. Fails with
+ * QKV_SPEC if the family has no tensor for a weight. */
 enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
                                   struct qkv_family_arrays *out);
-/* Makes the numbers of one, where it has none; and frees those that were made. */
+/* Makes the numbers of tensor i, if it has none; the second function frees the numbers that were made. */
 enum qkv_status qkv_family_array_make(const struct qkv_family_arrays *arrays, size_t i);
 void qkv_family_array_drop(const struct qkv_family_arrays *arrays, size_t i);
 void qkv_family_arrays_free(struct qkv_family_arrays *arrays); /* harmless on {0} */
 
 /* ---- for the files of this room ---- */
-/* A config.json on its way to a spec. */
+/* The state while a config.json is read. */
 struct qkv_family_reading {
     struct qkv_context *ctx;
     const char *name; /* of the file, for messages */
     const struct qkv_family *family;
-    const json_t *root; /* the file, */
-    json_t *config;     /* and its keys under the names that tables have */
+    const json_t *root; /* the file */
+    json_t *config;     /* its keys under the names of tables */
     json_t *spec;
-    json_t *paths; /* the key that a path of the spec has its value of, for messages */
+    json_t *paths; /* for messages: the key whose value a path of the spec has */
 };
-/* QKV_SPEC: a sentence with the key, its value, and what models of the family can have instead. */
+/* Fails with QKV_SPEC: the key, its value, and the values that models of the family can have. */
 enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead);
-/* The same of a choice of which no rule holds: the values that it asks about, and those that rules have. */
+/* The same for a choice without a matching rule: the values that rules ask about, and those that they accept. */
 enum qkv_status qkv_family_refuse_choice(const struct qkv_family_reading *r, const struct qkv_family_choice *choice);
 /* Whether a table reads a key of config.json. */
 bool qkv_family_reads(const struct qkv_family *family, const char *key);
-/* Whether it reads a key, or the key is known to change nothing. */
+/* Whether a table reads the key, or the key is known to have no effect. */
 bool qkv_family_knows(const struct qkv_family *family, const char *key);
-/* Refuses a key that is neither read nor known to change nothing, but those whose names are about something else:
- * QKV_SPEC. */
+/* Fails with QKV_SPEC at a key that is neither read nor known to have no effect, unless its name is not about what a
+ * model computes. */
 enum qkv_status qkv_family_check_keys(const struct qkv_family_reading *r);
-/* A message about a spec in the words of the config.json that it came of. Freed with free(); NULL: no memory. */
+/* A message about a spec, with the keys of the config.json that it was read from. Freed with free(); NULL: no
+ * memory. */
 char *qkv_family_reword(const struct qkv_family_reading *r, const char *message);
-/* Rotations become the keys of tables; those of layers with and without a window, where each have their own, these
- * two. */
+/* Writes rotations under the keys of tables. These two are for layers with and without a window that have rotations of
+ * their own. */
 #define QKV_FAMILY_FULL_SCALING  "@full_scaling"
 #define QKV_FAMILY_LOCAL_SCALING "@local_scaling"
 enum qkv_status qkv_family_spell_rotations(const struct qkv_family_reading *r);
-/* The other way round, for a file. */
+/* The reverse, for a config.json that is written. */
 void qkv_family_write_rotations(const struct qkv_family *family, json_t *config);
-/* Whether a key is one of a scaled rotation; and the other way round, the key for one of a scaling of a spec. NULL:
- * there is none. */
+/* Whether a key belongs to a scaled rotation. The second function returns the key for a field of a spec's scaling;
+ * NULL: there is none. */
 bool qkv_family_scaling_has(const char *key);
 const char *qkv_family_scaling_key(const char *ours);
 
-/* The next "KEY=VALUE" of a list; false at its end. */
+/* Reads the next "KEY=VALUE" of a list. Returns false at its end. */
 struct qkv_family_piece {
     char key[96], value[160];
 };
 bool qkv_family_next(const char **list, struct qkv_family_piece *piece);
-/* The JSON of a value that is none of "$KEY"; NULL: no memory. */
+/* The JSON of a value that is not "$KEY"; NULL: no memory. */
 json_t *qkv_family_constant(const char *value);
 /* The value of a key, "attn_config.alibi"; NULL: none. Borrowed. */
 json_t *qkv_family_get(const json_t *config, const char *key);
-/* Sets it, with the objects on the way; takes the value. False: no memory. */
+/* Sets the value of a key, and makes the objects around it. Owns the value. Returns false without memory. */
 bool qkv_family_put(json_t *root, const char *key, json_t *value);
-/* The same number, text, flag, list. */
+/* Whether two values are the same number, text, flag or list. */
 bool qkv_family_same(const json_t *a, const json_t *b);
-/* Whether config.json has the values of a list; a value "!X" is any but X, a key "@NAME" says whether files have that tensor. */
+/* Whether config.json has all values of a list. A value "!X" means any but X; a key "@NAME" means that files have a
+ * tensor of that name. */
 bool qkv_family_holds(const json_t *config, const char *when);
-/* "$KEY:TRANSFORM" of config.json for a spec: a new value, JSON null where the spec's own default is meant; NULL: no memory, or it cannot be
- * had, which *why then says. */
+/* The value of "$KEY:TRANSFORM" for a spec: new; JSON null means the spec's own default. NULL: no memory, or the value
+ * cannot be read, and *why says the reason. */
 json_t *qkv_family_value(const json_t *config, const char *value, const char **why);
-/* The other way round: the value of the key for what the spec has; NULL: there is none. */
+/* The reverse: the value of the key for a value of the spec; NULL: there is none. */
 json_t *qkv_family_back(const struct qkv_spec *spec, const char *transform, const json_t *value);
-/* Keys that have of a spec what the family can say, as that class or as any (NULL); a new object. */
+/* The keys of config.json for as much of a spec as the family can express, as one class or as any (NULL); a new
+ * object. */
 json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const char *class,
                         const struct qkv_spec *spec);
-/* Settings that make of one spec another. */
+/* Settings that turn one spec into another. */
 enum { QKV_FAMILY_SETTINGS = 40 };
 struct qkv_family_setting {
     char path[96], value[64], was[64]; /* "head.bias", "true", "false" */
-    bool exact;                        /* weights that are added, zeros or copies, give the same model */
+    bool exact;                        /* with weights of zeros or copies it is the same model */
 };
 struct qkv_family_settings {
     size_t count;
     struct qkv_family_setting list[QKV_FAMILY_SETTINGS];
 };
-/* Adds the settings that a spec lacks to be `theirs`, and counts them; false: settings cannot make it so. */
+/* Adds the settings that turn `ours` into `theirs`, and counts the differences. Returns false if settings cannot do
+ * it. */
 bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs,
                             struct qkv_family_settings *settings, size_t *count);
-/* The spec with settings. QKV_SPEC, QKV_ARGUMENT: they are refused. */
+/* The spec with the settings applied. Fails with QKV_SPEC or QKV_ARGUMENT where a setting is refused. */
 enum qkv_status qkv_family_apply(struct qkv_context *ctx, const struct qkv_spec *spec,
                                  const struct qkv_family_settings *settings, struct qkv_spec *out);
-/* What a spec has at a path, kind `kind` of its stacks; NULL: nothing, or no memory. */
+/* The value of a spec at a path, for kind `kind` of its stacks; NULL: none, or no memory. */
 json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind);
 
 #endif

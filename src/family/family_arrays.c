@@ -1,17 +1,17 @@
-/* The tensors of a family that a model's weights, or their gradients, are. */
+/* The tensors of a family that a model's weights, or their gradients, become. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "family/family.h"
 
-/* What is found while the arrays are listed. */
+/* The state while arrays are listed. */
 struct filled {
     struct qkv_family_arrays *to;
-    size_t *slots, mask; /* a hash table of names: 1 + the place in the list, 0 where there is none */
-    size_t *last;        /* of each array, 1 + the last weight of it */
+    size_t *slots, mask; /* a hash table by name: 1 + the index in the list, 0: free */
+    size_t *last;        /* for each array, 1 + the index of its last weight */
 };
 
-/* Twice the room that so many names need. */
+/* Takes a hash table with at least twice as many entries as names. */
 static bool slots_make(struct qkv_context *ctx, struct filled *f, size_t names) {
     size_t room = 16;
     while (room / 2 < names) room *= 2;
@@ -21,7 +21,7 @@ static bool slots_make(struct qkv_context *ctx, struct filled *f, size_t names) 
     return f->slots && f->last;
 }
 
-/* Where a name is, or is to be. */
+/* The entry of a name, or the free one where it belongs. */
 static size_t *slot_of(const struct filled *f, const char *name) {
     size_t at = (size_t)qkv_hash(QKV_HASH_START, name, strlen(name)) & f->mask;
     while (f->slots[at] && strcmp(f->to->list[f->slots[at] - 1].array.name, name)) at = (at + 1) & f->mask;
@@ -33,7 +33,7 @@ static struct qkv_family_array *array_find(const struct filled *f, const char *n
     return place ? &f->to->list[place - 1] : NULL;
 }
 
-/* A new one; `whole`: its numbers are those of a weight as they lie there. */
+/* Adds an array; `whole`: it shows the numbers of a weight as they are. */
 static struct qkv_family_array *array_add(struct filled *f, const struct qkv_array *theirs,
                                           const struct qkv_array *whole) {
     struct qkv_context *ctx = f->to->model->ctx;
@@ -51,30 +51,30 @@ static struct qkv_family_array *array_add(struct filled *f, const struct qkv_arr
     a->array.data = whole ? whole->data : NULL;
     a->array.bytes = whole ? whole->bytes : qkv_array_elements(theirs) * sizeof(float);
     f->to->count++;
-    *slot_of(f, name) = f->to->count; /* none has it yet: the slot is the free one at the end of its search */
+    *slot_of(f, name) = f->to->count; /* the name is new, so the search has ended at a free entry */
     return a;
 }
 
-/* The weight is the next of those that an array is made of. */
+/* Appends a weight to those that an array is made of. */
 static void array_weight(struct filled *f, struct qkv_family_array *a, size_t weight) {
     size_t *last = &f->last[a - f->to->list];
     *(a->first ? &f->to->next[*last - 1] : &a->first) = weight + 1;
     *last = weight + 1;
 }
 
-/* Copies the rows of ours, fp32, to where they stand in theirs. */
+/* Copies fp32 rows of ours to their places in theirs. */
 static void rows_copy(const struct qkv_family_view *view, const float *ours, size_t rows, size_t columns,
                       float *theirs) {
     const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
     theirs += view->slice * view->total * columns;
     for (size_t r = 0; r < rows; r++) {
         const size_t at = qkv_family_row(view, r);
-        for (size_t c = 0; c < columns; c++)
-            theirs[turned ? c * view->total + at : at * columns + c] += ours[r * columns + c]; /* gradients of uses */
+        for (size_t c = 0; c < columns; c++) /* sums of several uses */
+            theirs[turned ? c * view->total + at : at * columns + c] += ours[r * columns + c];
     }
 }
 
-/* What the family has of the model. */
+/* The spec of the family's model. */
 static const struct qkv_spec *spec_of(const struct qkv_family_arrays *arrays) {
     return arrays->config->whole ? arrays->config->whole : &arrays->model->spec;
 }
@@ -85,11 +85,11 @@ static enum qkv_status array_list(struct filled *f, size_t i) {
     const struct qkv_array *ours = &weight->array;
     struct qkv_family_view view;
     struct qkv_array theirs;
-    /* it does not learn, or not by a gradient */
+    /* frozen, or trained without a gradient */
     if (to->gradients && (!weight->gradient || weight->role == QKV_ROLE_CORRECTION)) return QKV_OK;
     if (!qkv_family_view(to->config, spec_of(to), ours->name, ours->shape[0], &view))
-        return qkv_fail(to->model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be",
-                        to->config->family->type, ours->name);
+        return qkv_fail(to->model->ctx, QKV_SPEC, "models of type %s have no weight for %s", to->config->family->type,
+                        ours->name);
     qkv_family_shape(&view, ours, spec_of(to), &theirs);
     const bool whole =
         !to->gradients && view.parts == 1 && !(view.flags & (QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED));
@@ -97,7 +97,7 @@ static enum qkv_status array_list(struct filled *f, size_t i) {
     if (a && (whole || !a->first) &&
         (!whole || a->first || a->array.bytes != ours->bytes || memcmp(a->array.data, ours->data, ours->bytes) != 0))
         return qkv_fail(to->model->ctx, QKV_SPEC,
-                        "%s is to be %s, as another weight is, but their numbers differ: such models share it",
+                        "%s and another weight would both be %s, which such models share, but their numbers differ",
                         ours->name, view.name);
     if (!a && !(a = array_add(f, &theirs, whole ? ours : NULL))) return QKV_MEMORY;
     if (!whole) array_weight(f, a, i);
@@ -110,7 +110,7 @@ static const struct qkv_weight *weight_named(const struct qkv_weights *weights, 
     return NULL;
 }
 
-/* The table that a head shares. */
+/* The table that the head is tied to. */
 static const struct qkv_weight *table_of_head(const struct qkv_model *model) {
     static const char *const names[] = {"decoder.embed.token.weight", "encoder.embed.token.weight",
                                         "embed.token.weight"};
@@ -119,17 +119,17 @@ static const struct qkv_weight *table_of_head(const struct qkv_model *model) {
     return table;
 }
 
-/* A weight that the family has and the model has not: a head is a copy of the table that it shares, anything else is
- * zeros. */
+/* Adds a weight that the family's model has and ours does not: a head is a copy of the table that it is tied to, any
+ * other weight is zeros. */
 static enum qkv_status array_invent(struct filled *f, const struct qkv_array *ours) {
     const struct qkv_family_config *config = f->to->config;
     const struct qkv_weight *table = strcmp(ours->name, "head.weight") ? NULL : table_of_head(f->to->model);
     struct qkv_family_view view;
     struct qkv_array theirs;
     if (!qkv_family_view(config, config->whole, ours->name, ours->shape[0], &view))
-        return qkv_fail(f->to->model->ctx, QKV_SPEC, "models of type %s have no weight that %s could be",
-                        config->family->type, ours->name);
-    if (array_find(f, view.name)) return QKV_OK; /* zeros beside other parts */
+        return qkv_fail(f->to->model->ctx, QKV_SPEC, "models of type %s have no weight for %s", config->family->type,
+                        ours->name);
+    if (array_find(f, view.name)) return QKV_OK; /* a zeroed part of an array that exists */
     qkv_family_shape(&view, ours, config->whole, &theirs);
     return array_add(f, &theirs, table ? &table->array : NULL) ? QKV_OK : QKV_MEMORY;
 }
@@ -154,7 +154,7 @@ static enum qkv_status weight_add(const struct qkv_family_arrays *arrays, size_t
     const size_t rows = ours->shape[0], elements = qkv_array_elements(ours);
     struct qkv_family_view view;
     float *floats = NULL;
-    qkv_family_view(arrays->config, spec_of(arrays), ours->name, rows, &view); /* it was found when it was listed */
+    qkv_family_view(arrays->config, spec_of(arrays), ours->name, rows, &view); /* cannot fail: listing has found it */
     if (!arrays->gradients && weight->stored) {
         if (!(floats = qkv_allocate(arrays->model->ctx, elements, sizeof *floats))) return QKV_MEMORY;
         qkv_array_floats(ours, floats);
@@ -188,7 +188,7 @@ void qkv_family_array_drop(const struct qkv_family_arrays *arrays, size_t i) {
     a->array.data = NULL;
 }
 
-/* Sinusoids are no weight with us; a family may have them as a tensor that does not learn. */
+/* Adds sinusoids, which are not a weight in our models; a family may store them in a tensor that is not trained. */
 static enum qkv_status array_sinusoids(struct filled *f, const struct qkv_stack *stack, const char *of) {
     const struct qkv_spec *spec = &f->to->model->spec;
     if (!stack->spec || stack->spec->embed.position.kind != QKV_POSITION_SINUSOIDAL) return QKV_OK;
@@ -219,7 +219,7 @@ enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_fami
     *out = (struct qkv_family_arrays){.model = model, .config = config, .gradients = gradients};
     struct filled f = {.to = out};
     enum qkv_status status = gradients ? qkv_model_check_file(model) : qkv_model_check_whole(model);
-    /* a weight may have a bias that is invented; a head, a table and two tables of positions come besides */
+    /* at most one invented bias per weight, and a head, a table and two tables of positions */
     if (!status && !slots_make(model->ctx, &f, 2 * model->weights.count + 8)) status = QKV_MEMORY;
     if (!status) out->next = qkv_allocate(model->ctx, model->weights.count, sizeof *out->next);
     if (!status && !out->next) status = QKV_MEMORY;

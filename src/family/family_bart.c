@@ -1,7 +1,7 @@
 /* BART (Lewis et al. 2019). The base model is read as the language model, whose head is its embedding. */
 #include "family/family.h"
 
-/* Apart, both stacks and the head have tables of their own. */
+/* Without ties, both stacks and the head have tables of their own. */
 static const struct qkv_family_rule ties[] = {
     {"true", "tie='all'"},
     {"false", "tie='none'"},

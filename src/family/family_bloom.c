@@ -1,4 +1,4 @@
-/* BLOOM (Scao et al. 2022): ALiBi, and a norm behind the embedding. */
+/* BLOOM (Scao et al. 2022): ALiBi, and a norm after the embedding. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

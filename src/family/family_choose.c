@@ -1,12 +1,12 @@
-/* Which family has a model: what is written for each of them is read again, and only a config.json that gives the very
- * spec is one. */
+/* Which family can express a model: the config.json that each family writes is read again, and must give the same
+ * spec. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "family/family.h"
 #include "model/spec.h"
 
-/* What trains a model and what it starts from are no part of it there. */
+/* Removes settings that a published config.json does not have: those of training and initialisation. */
 static void spec_strip(struct qkv_spec *spec) {
     struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
     spec->dropout = 0;
@@ -23,23 +23,22 @@ static void spec_strip(struct qkv_spec *spec) {
     }
 }
 
-/* ---- one family
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- one family -------------------------------------------------------------------------------------------------- */
 
-/* A family, and what a spec must set to be one of its models. */
+/* A family, and the settings that turn a spec into one that it can express. */
 struct nearest {
     const struct qkv_family *family; /* NULL: none */
-    const char *class;               /* as which it is tried; NULL: any */
+    const char *class;               /* to try it as; NULL: any */
     struct qkv_family_settings settings;
-    size_t obstacles;             /* of the settings those that make another model, */
-    size_t distance;              /* and how much that changes */
-    struct qkv_spec whole, again; /* again: as its config.json is read */
+    size_t obstacles;             /* settings that make a different model */
+    size_t distance;              /* how much those change */
+    struct qkv_spec whole, again; /* whole: with the settings; again: as its config.json is read back */
     json_t *config;
-    char why[400]; /* why settings do not make it one */
+    char why[400]; /* why settings cannot do it */
 };
 
-/* Counts what the config.json of n->whole has otherwise; false: it cannot be read, or settings cannot make it the
- * same. */
+/* Counts the differences between n->whole and what its config.json reads back as. Returns false if it cannot be read,
+ * or settings cannot remove the differences. */
 static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qkv_family_settings *settings,
                            size_t *count) {
     struct qkv_family_config config;
@@ -70,7 +69,8 @@ static size_t count_obstacles(const struct qkv_family_settings *settings) {
     return count;
 }
 
-/* A part that goes, experts or a latent, and another kind of position change more than a number does. */
+/* The weighted number of settings: removing experts or a latent, or another kind of position, counts more than a
+ * number. */
 static size_t settings_distance(const struct qkv_family_settings *settings) {
     size_t distance = 0;
     for (size_t i = 0; i < settings->count; i++) {
@@ -87,7 +87,7 @@ static bool gives_spec(struct qkv_context *ctx, const struct qkv_spec *spec, str
     return apply_settings(ctx, spec, n) && config_differs(ctx, n, &more, &others) && !others;
 }
 
-/* Leaves out what follows from the others. */
+/* Drops settings that follow from the others. */
 static void drop_settings(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
     for (size_t i = n->settings.count; i-- > 0;) {
         const struct qkv_family_settings all = n->settings;
@@ -98,7 +98,8 @@ static void drop_settings(struct qkv_context *ctx, const struct qkv_spec *spec, 
     gives_spec(ctx, spec, n);
 }
 
-/* Settings after settings, as those of one round may let more be said. */
+/* Looks for settings in rounds: with the settings of one round, config.json may express more, and further differences
+ * show. */
 static bool approach(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
     enum { ROUNDS = 8 };
     size_t others = 0;
@@ -116,8 +117,7 @@ static bool approach(struct qkv_context *ctx, const struct qkv_spec *spec, struc
     return false;
 }
 
-/* ---- all of them
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- all families ------------------------------------------------------------------------------------------------ */
 
 static bool has_stack(const struct qkv_family *family, const char *stack) {
     return strstr(family->stacks, stack) != NULL;
@@ -138,12 +138,12 @@ static bool is_nearer(const struct nearest *a, const struct nearest *b) {
     return a->settings.count < b->settings.count;
 }
 
-/* The nearest of the families that settings lead to. `failed` is the first of the others. */
+/* Finds the nearest of the families that settings lead to. `failed`: the first of the other families. */
 static void choose(struct qkv_context *ctx, const char *type, const char *class, const struct qkv_spec *spec,
                    struct nearest *work, struct nearest *best, struct nearest *failed) {
     for (size_t i = 0; qkv_families[i]; i++) {
         const bool untied = spec->tie == QKV_TIE_ALL;
-        for (int tied = 1; tied >= (untied ? 0 : 1); tied--) { /* a head may be a copy of the table that it shares */
+        for (int tied = 1; tied >= (untied ? 0 : 1); tied--) { /* a tied head may be written as a copy of its table */
             *work = (struct nearest){.family = qkv_families[i], .class = class};
             if (!has_type(work->family, type) || !has_stacks(work->family, spec)) continue;
             if (class && !strstr(work->family->architectures, class)) continue;
@@ -171,11 +171,11 @@ static enum qkv_status unknown_type(struct qkv_context *ctx, const char *type) {
         if (qkv_name_distance(type, qkv_families[i]->type) < qkv_name_distance(type, nearest->type))
             nearest = qkv_families[i];
     }
-    return qkv_fail(ctx, QKV_ARGUMENT, "there is no family of models \"%.40s\"; the nearest known one is %s", type,
+    return qkv_fail(ctx, QKV_ARGUMENT, "\"%.40s\" is not a known family of models; the nearest is %s", type,
                     nearest->type);
 }
 
-/* Each obstacle with the setting that avoids it. */
+/* Fails with all obstacles, each with the setting that avoids it. */
 static enum qkv_status fail_obstacles(struct qkv_context *ctx, const char *type, const struct nearest *n) {
     struct qkv_buffer text = {0};
     const int name = (int)strcspn(n->family->type, ",");
@@ -187,14 +187,13 @@ static enum qkv_status fail_obstacles(struct qkv_context *ctx, const char *type,
             return QKV_MEMORY;
     }
     if (type)
-        qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model; a new one can avoid that: %s", type,
+        qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model; a new model can avoid that: %s", type,
                  text.data);
     else
-        qkv_fail(
-            ctx, QKV_SPEC,
-            "no published family has all of this model; what the nearest, %.*s, does not have, and how a new model "
-            "avoids it: %s",
-            name, n->family->type, text.data);
+        qkv_fail(ctx, QKV_SPEC,
+                 "no published family has all of this model; the nearest is %.*s, which does not have these settings; "
+                 "a new model can avoid them: %s",
+                 name, n->family->type, text.data);
     qkv_buffer_free(&text);
     return QKV_SPEC;
 }
@@ -203,14 +202,13 @@ static enum qkv_status fail_nearest(struct qkv_context *ctx, const char *type, c
                                     const struct nearest *failed) {
     if (best->family) return fail_obstacles(ctx, type, best);
     if (!failed->family && type) return unknown_type(ctx, type);
-    if (!failed->family) return qkv_fail(ctx, QKV_SPEC, "no published family has such stacks");
+    if (!failed->family) return qkv_fail(ctx, QKV_SPEC, "no published family has these stacks");
     if (type) return qkv_fail(ctx, QKV_SPEC, "models of type %s do not have all of this model: %s", type, failed->why);
-    return qkv_fail(ctx, QKV_SPEC,
-                    "no published family has all of this model, and no settings make it one; of %.*s: %s",
+    return qkv_fail(ctx, QKV_SPEC, "no published family has all of this model, and no settings lead to one; %.*s: %s",
                     (int)strcspn(failed->family->type, ","), failed->family->type, failed->why);
 }
 
-/* Settings that weights of zeros or copies say make the spec whole. */
+/* Sets config->whole where settings that weights of zeros or copies express lead to the family. */
 static enum qkv_status take_nearest(struct qkv_context *ctx, const struct nearest *n,
                                     struct qkv_family_config *config) {
     struct qkv_spec *whole = NULL;

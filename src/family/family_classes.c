@@ -1,10 +1,10 @@
-/* The classes of transformers: what the name of one says, whatever the family. */
+/* The classes of transformers: the meaning of a class's name, the same in every family. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "family/family.h"
 
-/* What a name ends with, and what that is called in tables; the longer one first where one ends with another. */
+/* The end of a name, and the value of `class` in tables; of two that end alike the longer one is first. */
 static const struct {
     const char *end, *class;
 } ends[] = {

@@ -1,4 +1,4 @@
-/* Command R (Cohere 2024): sublayers side by side, norms without a bias, interleaved rotations. */
+/* Command R (Cohere 2024): parallel sublayers, norms without a bias, interleaved rotations. */
 #include "family/family.h"
 
 static const struct qkv_family_rule query_norms[] = {

@@ -31,7 +31,7 @@ static const struct qkv_family_choice choices[] = {
 static const struct qkv_family_layers layers = {
     NULL, kinds, kind_of, qkv_family_write_first_dense, {"first_k_dense_replace"}, NULL};
 
-/* The layer behind the last one predicts a second token, and is none of the model. */
+/* Files have one layer more, which predicts a second token; it is not read. */
 const struct qkv_family qkv_family_deepseek_v3 = {
     .type = "deepseek_v3,kimi_k2",
     .architectures =

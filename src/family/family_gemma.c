@@ -1,7 +1,7 @@
 /* Gemma 1 (Mesnard et al. 2024): norms times 1 + w, a scaled embedding. */
 #include "family/family.h"
 
-/* Published files say gelu and mean its approximation by tanh. */
+/* Published files say gelu where the model uses its approximation by tanh. */
 static const struct qkv_family_rule gates[] = {
     {"'gelu_pytorch_tanh'", "decoder.ffn.kind='geglu_tanh'"},
     {"'gelu'", "decoder.ffn.kind='geglu_tanh'"},

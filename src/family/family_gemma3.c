@@ -1,4 +1,5 @@
-/* Gemma 3 (Kamath et al. 2025), its text model: norms of queries and keys, and layers with a window have a rotation of their own. */
+/* Gemma 3 (Kamath et al. 2025), its text model: norms of queries and keys, and layers with a window have a rotation of
+ * their own. */
 #include "family/family.h"
 
 static const struct qkv_family_kind kinds[] = {
@@ -12,7 +13,7 @@ static const struct qkv_family_kind kinds[] = {
     {NULL, NULL, NULL},
 };
 
-/* EmbeddingGemma sees both ways. */
+/* EmbeddingGemma is bidirectional. */
 static const struct qkv_family_rule directions[] = {
     {"false", "decoder.attention.causal=true"},
     {"null", "decoder.attention.causal=true"},
@@ -20,7 +21,7 @@ static const struct qkv_family_rule directions[] = {
     {NULL, NULL},
 };
 
-/* Every so-manieth layer sees everything. */
+/* Every sliding_window_pattern-th layer has no window. */
 static int kind_of(const json_t *config, int layer, int listed) {
     const json_int_t period = json_integer_value(json_object_get(config, "sliding_window_pattern"));
     return listed >= 0 ? listed : period > 0 && (layer + 1) % period != 0;

@@ -1,7 +1,7 @@
 /* GPTBigCode (Ben Allal et al. 2023): SantaCoder, StarCoder: GPT-2 with one head of keys and values for all. */
 #include "family/family.h"
 
-/* The reference library writes num_key_value_heads beside it, and never reads that. */
+/* transformers writes num_key_value_heads too, but never reads it. */
 static const struct qkv_family_rule key_values[] = {
     {"true", "decoder.attention.kv_heads=1"},
     {"false", "decoder.attention.kv_heads=$n_head"},

@@ -1,4 +1,4 @@
-/* GPT-NeoX (Black et al. 2022) and Pythia: sublayers side by side with two norms, or one after the other. */
+/* GPT-NeoX (Black et al. 2022) and Pythia: parallel sublayers with two norms, or sequential ones. */
 #include "family/family.h"
 
 static const struct qkv_family_rule residuals[] = {

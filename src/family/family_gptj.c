@@ -1,4 +1,4 @@
-/* GPT-J (Wang & Komatsuzaki 2021): sublayers side by side with one norm, interleaved rotations. */
+/* GPT-J (Wang & Komatsuzaki 2021): parallel sublayers with one norm, interleaved rotations. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

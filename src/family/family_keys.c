@@ -1,11 +1,11 @@
-/* The keys of a config.json: which of them a family reads, which change nothing, and that there are no others. */
+/* The keys of a config.json: those that a family reads, those without effect, and the refusal of all others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "family/family.h"
 
-/* Keys of every config.json that change nothing of what a model computes: names, formats, how it is run, trained and
- * sampled. What generate reads of them is in generation.c. */
+/* Keys that change nothing of what a model computes, in any family: names, formats, and how it is run, trained and
+ * sampled. io/generation.c reads some of them. */
 static const char without_effect[] =
     "model_type architectures architecture transformers_version torch_dtype dtype _name_or_path name_or_path "
     "_commit_hash auto_map quantization_config *attn_implementation* *experts_implementation* "
@@ -16,15 +16,15 @@ static const char without_effect[] =
     "use_bfloat16 torchscript xla_device gradient_checkpointing output_past pretraining_tp init_* initializer_* "
     "*dropout* *_pdrop *layerdrop layer_drop *_token_id *_token_ids *_token_index router_aux_loss_coef "
     "router_jitter_noise aux_loss_alpha seq_aux ep_size is_llama_config "
-    /* how text is generated */
+    /* generation of text */
     "max_length min_length max_new_tokens min_new_tokens do_sample early_stopping num_beams num_beam_groups "
     "temperature top_k top_p typical_p repetition_penalty diversity_penalty length_penalty no_repeat_ngram_size "
     "encoder_no_repeat_ngram_size encoder_repetition_penalty bad_words_ids num_return_sequences "
     "remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens epsilon_cutoff "
     "eta_cutoff num_assistant_tokens* assistant_* target_lookbehind forced_decoder_ids force_bos_token_to_be_generated";
 
-/* Tools leave notes in a config.json. A key that nobody knows may be one, unless its name is about what a model
- * computes. */
+/* Words in the names of keys about what a model computes. An unknown key without any of them is taken for a note of
+ * some tool, and has no effect. */
 static const char about_models[] =
     "*act_fn* *activation* *alibi* *attention* *attn* *bias* *block* *cap *capping* *causal* *clip* *conv* *dim *dims "
     "*embed* *eps *epsilon *expert* *ffn* *gate* *gated* *group* *head* *heads *hidden* *kernel* *kv* *lambda* "
@@ -32,7 +32,7 @@ static const char about_models[] =
     "*layer* *logit* *lora* *mask* *mlp* *moe* *multiplier* *norm* *pool* *position* *query* *qk* *residual* *rope* "
     "*rotary* *router* *scal* *share* *sink* *softmax* *sparse* *swiglu* *temperature* *tie* *vocab* *window*";
 
-/* The keys of a rotation. */
+/* The keys that hold rotations. */
 static const char rotation_words[] = "rope_parameters rope_scaling original_max_position_embeddings";
 
 static bool patterns_have(const char *patterns, const char *key) {
@@ -44,10 +44,9 @@ static bool patterns_have(const char *patterns, const char *key) {
     return false;
 }
 
-/* ---- what a table reads
- * ------------------------------------------------------------------------------------------------- */
+/* ---- keys that a table reads ------------------------------------------------------------------------------------- */
 
-/* A key that is looked for: itself, or, `inside`, any in the object that it is. */
+/* The key that a search is for; `inside`: any key of the object of that name. */
 struct wanted {
     const char *key;
     bool inside;
@@ -58,7 +57,7 @@ static bool wanted_is(const struct wanted *w, const char *name, size_t n) {
     return n >= key && !strncmp(name, w->key, key) && (w->inside ? n > key && name[key] == '.' : n == key);
 }
 
-/* Whether a list takes the value of the key, "PATH=$KEY:TRANSFORM". */
+/* Whether a list reads the key's value, "PATH=$KEY:TRANSFORM". */
 static bool list_takes(const struct wanted *w, const char *list) {
     struct qkv_family_piece piece;
     while (list && qkv_family_next(&list, &piece))
@@ -66,7 +65,7 @@ static bool list_takes(const struct wanted *w, const char *list) {
     return false;
 }
 
-/* Whether a list asks for the value of the key, "KEY=VALUE". */
+/* Whether a list compares the key's value, "KEY=VALUE". */
 static bool list_asks(const struct wanted *w, const char *list) {
     struct qkv_family_piece piece;
     while (list && qkv_family_next(&list, &piece))
@@ -116,17 +115,16 @@ bool qkv_family_knows(const struct qkv_family *family, const char *key) {
     return qkv_family_reads(family, key) || patterns_have(without_effect, key) || patterns_have(family->idle, key);
 }
 
-/* Whether a key that a family does not know changes what others compute, or may do so. */
+/* Whether a key that the family does not know may change what a model computes. */
 static bool may_matter(const char *key) {
     for (size_t i = 0; qkv_families[i]; i++)
         if (qkv_family_reads(qkv_families[i], key)) return true;
     return patterns_have(about_models, key);
 }
 
-/* ---- that there are no others
- * ----------------------------------------------------------------------------------------- */
+/* ---- refusal of other keys --------------------------------------------------------------------------------------- */
 
-/* null, false, and what is empty say nothing. */
+/* Whether a value is null, false or empty: such a key has no effect. */
 static bool says_nothing(const json_t *value) {
     return json_is_null(value) || json_is_false(value) || (json_is_string(value) && !*json_string_value(value)) ||
            (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value));
@@ -142,7 +140,7 @@ static enum qkv_status refuse_key(const struct qkv_family_reading *r, const char
     return status;
 }
 
-/* Decoders see what is before, and encoders all: a model with another mask is none of the family. */
+/* Decoders have causal masks and encoders none: a model with another mask is refused. */
 static enum qkv_status check_mask(const struct qkv_family_reading *r) {
     static const char key[] = "is_causal";
     const json_t *value = json_object_get(r->config, key);

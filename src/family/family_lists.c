@@ -25,7 +25,7 @@ json_t *qkv_family_constant(const char *value) {
     return qkv_json_value(text);
 }
 
-/* The first part of a path; the rest begins behind it. */
+/* Copies the first part of a path. Returns the rest. */
 static const char *path_part(const char *path, char part[96]) {
     const size_t n = strcspn(path, ".");
     snprintf(part, 96, "%.*s", (int)n, path);
@@ -34,7 +34,7 @@ static const char *path_part(const char *path, char part[96]) {
 
 json_t *qkv_family_get(const json_t *config, const char *key) {
     char part[96];
-    if (*key == '@') return json_object_get(config, key); /* a name has points */
+    if (*key == '@') return json_object_get(config, key); /* such a key is one name, dots included */
     for (const char *rest = key; rest && config;) {
         rest = path_part(rest, part);
         config = json_object_get(config, part);

@@ -1,4 +1,4 @@
-/* LLaMA 1, 2 and 3 (Touvron et al. 2023): SmolLM, TinyLlama, Yi, DeepSeek-LLM and what else has its type. */
+/* LLaMA 1, 2 and 3 (Touvron et al. 2023), and others of the type: SmolLM, TinyLlama, Yi, DeepSeek-LLM. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

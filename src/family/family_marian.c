@@ -1,7 +1,7 @@
-/* MarianMT (Junczys-Dowmunt et al. 2018), the OPUS models: sinusoids, norms behind sublayers. */
+/* MarianMT (Junczys-Dowmunt et al. 2018), the OPUS models: sinusoids, norms after sublayers. */
 #include "family/family.h"
 
-/* The stacks may have tables of their own, and the head the decoder's, or its own. */
+/* Each stack may have a table of its own, and the head may share the decoder's or have its own. */
 static const struct qkv_family_rule ties[] = {
     {"share_encoder_decoder_embeddings=true; tie_word_embeddings=true", "tie='all'"},
     {"share_encoder_decoder_embeddings=false; tie_word_embeddings=true", "tie='head'"},

@@ -1,4 +1,4 @@
-/* Ministral (Mistral AI 2024): some layers of Mistral have a window, others see everything. */
+/* Ministral (Mistral AI 2024): Mistral where only some layers have a window. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

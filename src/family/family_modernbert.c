@@ -7,7 +7,7 @@ static const struct qkv_family_rule norms[] = {
     {NULL, NULL},
 };
 
-/* The layer before the scores, which all heads have; a classifier of texts has it behind the pooling. */
+/* The layer before the scores, which all heads have; a classifier of texts has it after the pooling. */
 #define LAYER                                                                                                          \
     "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$norm_eps; head.transform.norm.bias=$norm_bias; "   \
     "head.transform.bias=$classifier_bias; head.transform.activation=$classifier_activation:activation; "

@@ -1,5 +1,5 @@
-/* How near a spec is to what a family has: the settings that give it the family's shape. Some of these a family's own
- * weights can say without a change of any number: biases of zeros where there are none. */
+/* The difference between a spec and what a family can express, as settings. The family's model can make up for some of
+ * them with weights that change no number: biases of zeros where there are none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,10 @@ struct near {
     const struct qkv_spec *ours;
     struct qkv_family_settings *settings;
     size_t added;
-    bool full; /* a setting had no room */
+    bool full; /* there were more settings than the list holds */
 };
 
-/* ---- settings
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 static bool path_is_in(const char *path, const char *object) {
     const size_t n = strlen(object);
@@ -27,7 +26,7 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && !strcmp(text + n - m, end);
 }
 
-/* As --set takes it. */
+/* A value as the command's option for settings takes it. */
 static void value_text(const json_t *value, char *text, size_t size) {
     char *made = json_is_real(value)     ? qkv_key_real_text(json_real_value(value))
                  : json_is_string(value) ? NULL
@@ -36,7 +35,7 @@ static void value_text(const json_t *value, char *text, size_t size) {
     free(made);
 }
 
-/* A stack's embedding is said at the top where there is no other stack, or where both stacks have the same. */
+/* Where there is one stack, or both have the same value, the setting of a stack's embedding becomes one at the top. */
 static void settings_merge(const struct near *n, struct qkv_family_setting *one) {
     struct qkv_family_settings *s = n->settings;
     if (strncmp(one->path, "encoder.embed.", 14) && strncmp(one->path, "decoder.embed.", 14)) return;
@@ -71,8 +70,7 @@ static void settings_add(struct near *n, const char *path, const json_t *was, co
     n->added++;
 }
 
-/* ---- what needs no other numbers
- * ------------------------------------------------------------------------------------ */
+/* ---- settings that change no number ------------------------------------------------------------------------------ */
 
 /* The letters of the projections that have a bias. */
 static const char *bias_letters(const json_t *value) {
@@ -80,7 +78,7 @@ static const char *bias_letters(const json_t *value) {
     return json_is_string(value) ? json_string_value(value) : "?";
 }
 
-/* Whether weights that are added, zeros or copies, say the same. */
+/* Whether weights of zeros or copies make the two values equal. */
 static bool is_exact(const char *path, const json_t *ours, const json_t *theirs) {
     const char *a = json_string_value(ours), *b = json_string_value(theirs);
     if (ends_with(path, "attention.bias") || ends_with(path, "cross.bias")) {
@@ -96,10 +94,9 @@ static bool is_exact(const char *path, const json_t *ours, const json_t *theirs)
     return false;
 }
 
-/* ---- differences
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- differences ------------------------------------------------------------------------------------------------- */
 
-/* The same number in fp32, text, flag or list. */
+/* Whether two values are the same text, flag, list or number in fp32. */
 static bool same_value(const json_t *a, const json_t *b) {
     if (json_is_number(a) && json_is_number(b)) {
         const double x = json_number_value(a), y = json_number_value(b);
@@ -126,8 +123,8 @@ static void compare(struct near *n, const char *path, const json_t *ours, const 
     if (!same_value(ours, theirs)) settings_add(n, path, ours, theirs, is_exact(path, ours, theirs));
 }
 
-/* The scale of scores is told where it is that of the width of a head, too; the norm behind all layers is that of the
- * last kind. */
+/* The JSON of a stack. The scale of scores is written even where it is the default of the head's width; the final norm
+ * is that of the last kind of layer. */
 static json_t *stack_tree(const struct qkv_spec *spec, const char *name, const struct qkv_stack_spec *stack, int kind) {
     struct qkv_spec alone = *spec;
     struct qkv_stack_spec *stacks[] = {&alone.encoder, &alone.decoder};
@@ -146,7 +143,8 @@ static json_t *stack_tree(const struct qkv_spec *spec, const char *name, const s
     return tree;
 }
 
-/* What a stack has beside its layers comes first; kinds have paths of their own where there are several. */
+/* Compares one kind of layer: first what a stack has outside its layers. Kinds have paths of their own if there are
+ * several. */
 static void compare_kind(struct near *n, const char *name, const struct qkv_stack_spec *ours, json_t *a, json_t *b,
                          int kind) {
     static const char *const layer[] = {"attention", "cross", "norm", "ffn"};
@@ -166,7 +164,7 @@ static void compare_kind(struct near *n, const char *name, const struct qkv_stac
     json_decref(theirs);
 }
 
-/* Layer by layer, as names of kinds say nothing. */
+/* Compares two stacks layer by layer, as names of kinds are arbitrary. */
 static bool compare_stack(struct near *n, const char *name, const struct qkv_stack_spec *ours,
                           const struct qkv_spec *theirs, const struct qkv_stack_spec *other) {
     int of[QKV_KINDS_MAX];
@@ -175,7 +173,7 @@ static bool compare_stack(struct near *n, const char *name, const struct qkv_sta
     for (int i = 0; i < ours->layers; i++) {
         const int kind = ours->kind_of[i], k = other->kind_of[i];
         if (of[kind] == k) continue;
-        if (of[kind] >= 0) return false; /* layers that are alike are different ones there */
+        if (of[kind] >= 0) return false; /* one kind of ours would be two kinds of theirs */
         of[kind] = k;
         json_t *a = stack_tree(n->ours, name, ours, kind), *b = stack_tree(theirs, name, other, k);
         compare_kind(n, name, ours, a, b, kind);

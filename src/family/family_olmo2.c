@@ -1,4 +1,4 @@
-/* OLMo 2 (Walsh et al. 2025): norms behind sublayers, and of all queries and keys together. */
+/* OLMo 2 (Walsh et al. 2025): norms after sublayers, and a norm over all queries and one over all keys. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

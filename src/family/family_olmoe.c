@@ -1,4 +1,4 @@
-/* OLMoE (Muennighoff et al. 2024): experts, and norms of all queries and keys together. */
+/* OLMoE (Muennighoff et al. 2024): experts, and a norm over all queries and one over all keys. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

@@ -1,4 +1,4 @@
-/* OPT (Zhang et al. 2022): positions from 2 on; the 350m has norms behind sublayers and a narrow embedding. */
+/* OPT (Zhang et al. 2022): positions from 2 on; the 350m has norms after sublayers and a narrow embedding. */
 #include "family/family.h"
 
 static const struct qkv_family_rule norms[] = {

@@ -1,4 +1,4 @@
-/* Phi-1, 1.5 and 2 (Li et al. 2023): sublayers side by side, half of a head rotated. */
+/* Phi-1, 1.5 and 2 (Li et al. 2023): parallel sublayers, half of a head rotated. */
 #include "family/family.h"
 
 static const struct qkv_family_rule query_norms[] = {

@@ -1,4 +1,4 @@
-/* Qwen 1.5 and 2 with experts (Yang et al. 2024): one of them all rows go through, behind a gate. */
+/* Qwen 1.5 and 2 with experts (Yang et al. 2024), and a shared expert with a gate. */
 #include "family/family.h"
 
 #define SPARSE                                                                                                         \
@@ -12,7 +12,7 @@ static const struct qkv_family_kind kinds[] = {
     {NULL, NULL, NULL},
 };
 
-/* Every second layer below max_window_layers has the window, unless a list says which. */
+/* Every second layer below max_window_layers has a window, unless a list names the layers. */
 static int kind_of(const json_t *config, int layer, int listed) {
     const json_int_t most = json_integer_value(json_object_get(config, "max_window_layers"));
     const int window = listed >= 0 ? listed : layer % 2 == 0 && layer < most;

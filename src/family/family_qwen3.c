@@ -1,4 +1,4 @@
-/* Qwen 3 (Yang et al. 2025): norms of the queries and keys of a head. */
+/* Qwen 3 (Yang et al. 2025): norms of queries and keys, head by head. */
 #include "family/family.h"
 
 static const struct qkv_family_choice choices[] = {

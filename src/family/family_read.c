@@ -1,4 +1,4 @@
-/* From config.json to a spec: its keys get the names that tables have, then the table is gone through. */
+/* From config.json to a spec: renames keys to the names of tables, then applies the family's table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +15,9 @@ bool qkv_family_is_config(const json_t *root) {
            (json_object_get(root, "model_type") || json_object_get(root, "architectures"));
 }
 
-/* ---- which family --------------------------------------------------------------------------------------------------- */
+/* ---- which family ------------------------------------------------------------------------------------------------ */
 
-/* Whether a list with commas has a name. */
+/* Whether a list with commas contains a name. */
 static bool names_have(const char *names, const char *name) {
     const size_t n = strlen(name);
     for (const char *at = names; *at; at += strcspn(at, ","), at += *at == ',')
@@ -33,16 +33,14 @@ static enum qkv_status unknown_family(const struct qkv_family_reading *r, const 
             if (f == best[0] || f == best[1]) continue;
             if (!best[k] || qkv_name_distance(type, f->type) < qkv_name_distance(type, best[k]->type)) best[k] = f;
         }
-    if (!*type)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: it has no model_type, so it is not known what it describes", r->name);
-    return qkv_fail(
-        r->ctx, QKV_FORMAT,
-        "%s: model_type is \"%.60s\", which is no known family of models; the nearest known ones are %s, %s and "
-        "%s",
-        r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
+    if (!*type) return qkv_fail(r->ctx, QKV_FORMAT, "%s: it has no model_type, so its family is not known", r->name);
+    return qkv_fail(r->ctx, QKV_FORMAT,
+                    "%s: model_type is \"%.60s\", which is not a known family of models; the nearest are %s, %s and "
+                    "%s",
+                    r->name, type, best[0]->type, best[1] ? best[1]->type : "", best[2] ? best[2]->type : "");
 }
 
-/* The families of a type: the one that has the class, else the first. */
+/* Finds the family of a type that reads the class, else the first family of the type. */
 static enum qkv_status find_family(struct qkv_family_reading *r, const char *class) {
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
     for (size_t i = 0; type && qkv_families[i]; i++) {
@@ -54,7 +52,7 @@ static enum qkv_status find_family(struct qkv_family_reading *r, const char *cla
     return r->family ? QKV_OK : unknown_family(r, type ? type : "");
 }
 
-/* All classes of the families of a type. */
+/* Fails with all classes that the families of a type read. */
 static enum qkv_status unknown_class(const struct qkv_family_reading *r, const char *class) {
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
     struct qkv_buffer known = {0};
@@ -63,7 +61,7 @@ static enum qkv_status unknown_class(const struct qkv_family_reading *r, const c
         if (names_have(qkv_families[i]->type, type))
             status = qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? "," : "", qkv_families[i]->architectures);
     if (!status)
-        status = qkv_fail(r->ctx, QKV_SPEC, "%s: architectures is \"%.80s\"; of %s can be read: %s", r->name, class,
+        status = qkv_fail(r->ctx, QKV_SPEC, "%s: architectures is \"%.80s\"; %s can have: %s", r->name, class,
                           r->family->type, known.data);
     qkv_buffer_free(&known);
     return status;
@@ -83,7 +81,7 @@ static enum qkv_status find_architecture(struct qkv_family_reading *r) {
     return made ? QKV_OK : QKV_MEMORY;
 }
 
-/* ---- spellings ------------------------------------------------------------------------------------------------------ */
+/* ---- spellings --------------------------------------------------------------------------------------------------- */
 
 static void spell_aliases(json_t *config, const char *aliases) {
     struct qkv_family_piece piece;
@@ -104,26 +102,26 @@ static bool fill_defaults(json_t *config, const char *defaults) {
     return true;
 }
 
-/* Files of the base model leave out the beginning of names. */
+/* Whether files have a tensor, also without the family's prefix, which files of the base model leave out. */
 static bool files_have(const struct qkv_family_reading *r, const char *name, qkv_family_has *has, const void *user) {
     const size_t n = r->family->prefix ? strlen(r->family->prefix) : 0;
     return has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
 }
 
-/* A classifier has two classes where config.json does not say. */
+/* A classifier without id2label has two classes, as in transformers. */
 static bool fill_labels(json_t *config) {
     const char *class = json_string_value(json_object_get(config, "class"));
     return !strstr(class, "Classification") || fill_defaults(config, "id2label={'0':'LABEL_0','1':'LABEL_1'}");
 }
 
-/* Whether tokens are embedded in fewer channels than layers have, "@narrow". */
+/* Whether embeddings are narrower than layers; tables ask "@narrow". */
 static bool embeds_narrowly(const json_t *config) {
     const json_t *width = json_object_get(config, "embedding_size"), *hidden = json_object_get(config, "hidden_size");
     if (!width) width = json_object_get(config, "word_embed_proj_dim");
     return width && !json_is_null(width) && !qkv_family_same(width, hidden);
 }
 
-/* What a table asks of the tensors becomes keys. */
+/* Adds a key for each tensor that a table asks about. */
 static void find_tensors(const struct qkv_family_reading *r, const char *when, qkv_family_has *has, const void *user) {
     struct qkv_family_piece piece;
     while (qkv_family_next(&when, &piece))
@@ -142,7 +140,7 @@ static void find_all_tensors(const struct qkv_family_reading *r, qkv_family_has 
     for (const struct qkv_family_tensor *t = r->family->others; t && t->ours; t++) find_tensors(r, t->when, has, user);
 }
 
-/* ---- what must be so -------------------------------------------------------------------------------------------------- */
+/* ---- required values --------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_needs(const struct qkv_family_reading *r, const char *needs) {
     struct qkv_family_piece piece;
@@ -159,7 +157,7 @@ static enum qkv_status check_needs(const struct qkv_family_reading *r, const cha
     return QKV_OK;
 }
 
-/* Weights in few bits, which are read as floats: those of DeepSeek in 8, and of gpt-oss in 4. */
+/* Reads the format of weights in few bits, which are read as floats: 8 bits of DeepSeek and 4 bits of gpt-oss. */
 static enum qkv_status read_quantization(const struct qkv_family_reading *r, struct qkv_family_config *config) {
     const json_t *quantization = json_object_get(r->config, "quantization_config");
     if (!quantization || json_is_null(quantization)) return QKV_OK;
@@ -182,9 +180,9 @@ static enum qkv_status read_quantization(const struct qkv_family_reading *r, str
     return QKV_OK;
 }
 
-/* ---- the spec ---------------------------------------------------------------------------------------------------------- */
+/* ---- the spec ---------------------------------------------------------------------------------------------------- */
 
-/* Sets a path in all the stacks that it stands for. */
+/* Sets a path in all stacks that it names. */
 static bool put_all(const struct qkv_family_reading *r, const char *path, json_t *value) {
     char whole[320];
     bool made = true;
@@ -196,7 +194,7 @@ static bool put_all(const struct qkv_family_reading *r, const char *path, json_t
     return made;
 }
 
-/* Remembers the key that a path has its value of. */
+/* Stores the key whose value a path has, for messages. */
 static bool name_path(const struct qkv_family_reading *r, const char *path, const char *value) {
     char whole[320];
     if (*path != '*') return json_object_set_new(r->paths, path, json_string(value)) == 0;
@@ -208,7 +206,7 @@ static bool name_path(const struct qkv_family_reading *r, const char *path, cons
     return named;
 }
 
-/* Puts the settings of a list under a path. */
+/* Applies the settings of a list under a path. */
 static enum qkv_status put_list(const struct qkv_family_reading *r, const char *under, const char *list) {
     struct qkv_family_piece piece;
     enum qkv_status status;
@@ -228,7 +226,7 @@ static enum qkv_status put_list(const struct qkv_family_reading *r, const char *
         }
         if (!value) return QKV_MEMORY;
         snprintf(path, sizeof path, "%s%s", under, piece.key);
-        const bool taken = *piece.value == '$', own = taken && json_is_null(value); /* the spec's own default */
+        const bool taken = *piece.value == '$', own = taken && json_is_null(value); /* own: the spec's default */
         const bool made = (!taken || name_path(r, path, piece.value + 1)) && (own || put_all(r, path, value));
         json_decref(value);
         if (!made) return QKV_MEMORY;
@@ -250,7 +248,7 @@ static enum qkv_status put_choice(const struct qkv_family_reading *r, const stru
     return qkv_family_refuse_choice(r, choice);
 }
 
-/* ---- kinds of layers -------------------------------------------------------------------------------------------------------- */
+/* ---- kinds of layers --------------------------------------------------------------------------------------------- */
 
 static int kind_listed(const struct qkv_family_reading *r, const json_t *value) {
     const struct qkv_family_kind *kinds = r->family->layers->kinds;
@@ -269,7 +267,7 @@ static enum qkv_status kind_of(const struct qkv_family_reading *r, int layer, in
     const json_t *value = json_array_get(list, (size_t)layer);
     int listed = kind_listed(r, value);
     if (json_is_array(list) && listed < 0)
-        return qkv_fail(r->ctx, QKV_SPEC, "%s: %s has no kind for layer %d that models of type %s can have", r->name,
+        return qkv_fail(r->ctx, QKV_SPEC, "%s: %s gives layer %d a kind that models of type %s cannot have", r->name,
                         layers->list, layer, r->family->type);
     *kind = layers->kind ? layers->kind(r->config, layer, listed) : listed < 0 ? 0 : listed;
     return *kind < 0
@@ -291,7 +289,7 @@ static enum qkv_status refuse_length(const struct qkv_family_reading *r, const c
     return qkv_family_refuse(r, list, instead);
 }
 
-/* What says the kinds of layers; null is nothing. */
+/* Checks the keys that determine the kinds of layers; null counts as absent. */
 static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int_t count) {
     const struct qkv_family_layers *of = r->family->layers;
     const bool types = of->layers && !strcmp(of->layers, "layer_types");
@@ -322,7 +320,7 @@ static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     snprintf(path, sizeof path, "%s.layers", stack);
     const json_t *count = qkv_family_get(r->spec, path);
     enum qkv_status status = json_is_integer(count) ? check_layers(r, json_integer_value(count)) : QKV_OK;
-    if (status || !json_is_integer(count)) return status; /* that it is no number is said where all keys are read */
+    if (status || !json_is_integer(count)) return status; /* put_list refuses a count that is not a number */
     json_t *pattern = json_array();
     bool has[QKV_KINDS_MAX] = {false}, several = false;
     int kind = 0, first = 0;
@@ -338,7 +336,7 @@ static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     for (kind = 0; kinds[kind].value && !status; kind++) {
         snprintf(path, sizeof path, several ? "%s.kinds.%s." : "%s.", stack, kinds[kind].name);
         if (has[kind]) status = put_list(r, path, kinds[kind].then);
-        if (has[kind] && several && !status) { /* a kind that has nothing of its own */
+        if (has[kind] && several && !status) { /* a kind may have no settings of its own */
             path[strlen(path) - 1] = 0;
             if (!qkv_family_get(r->spec, path)) qkv_family_put(r->spec, path, json_object());
         }
@@ -349,9 +347,9 @@ static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* The sentence about a value that a spec cannot have is about the key that it came of. */
+/* A message about a value that no spec can have is rewritten to name the key that it was read from. */
 static enum qkv_status parse_spec(const struct qkv_family_reading *r, struct qkv_spec *spec, const char *text) {
     const enum qkv_status status = qkv_spec_parse(r->ctx, spec, r->name, text, strlen(text), NULL, 0);
     char *message = status ? qkv_family_reword(r, qkv_message(r->ctx)) : NULL;

@@ -1,6 +1,6 @@
-/* How positions are rotated: rope_parameters, as version 5 of transformers writes it, and rope_scaling become the keys
- * that tables have: the base, the part of a head, and rope_scaling without them; of layers with a window their own,
- * where a family has such. */
+/* How positions are rotated: rope_parameters (transformers 5) and rope_scaling become the keys of tables: the base, the
+ * rotated part of a head, and rope_scaling without these two; where a family has rotations of their own for layers with
+ * a window, also theirs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool rotation_type(const char *name) {
     return false;
 }
 
-/* A rotation is an object of keys that a rotation can have, and of a known type. */
+/* Fails unless a rotation is an object of known keys and of a known type. */
 static enum qkv_status check_rotation(const struct qkv_family_reading *r, const char *path, const json_t *rotation) {
     const char *key;
     char text[96];
@@ -41,7 +41,7 @@ static enum qkv_status check_rotation(const struct qkv_family_reading *r, const 
     return QKV_OK;
 }
 
-/* Gives `config` what a rotation says of its base and part, and returns what it says of scaling; NULL: nothing. */
+/* Copies the base and the part of a rotation to `config`. Returns its scaling; NULL: none. */
 static json_t *take_rotation(json_t *config, json_t *rotation, const char *theta) {
     static const char part[] = "partial_rotary_factor";
     const char *type = json_string_value(json_object_get(rotation, "rope_type"));
@@ -73,8 +73,8 @@ static enum qkv_status spell_one(const struct qkv_family_reading *r) {
     return QKV_OK;
 }
 
-/* What layers of a type have: what rope_parameters has for them, and over it the rope_scaling of older files, where
- * that is theirs. */
+/* The rotation of one type of layer: its rope_parameters, overridden by the rope_scaling of older files where that
+ * applies to the type. */
 static enum qkv_status spell_type(const struct qkv_family_reading *r, const char *type, const char *theta,
                                   const char *scaling, json_t *old) {
     json_t *own = json_object_get(rotation_object(r->config, "rope_parameters"), type);
@@ -82,8 +82,7 @@ static enum qkv_status spell_type(const struct qkv_family_reading *r, const char
     snprintf(path, sizeof path, "rope_parameters.%s", type);
     enum qkv_status status = check_rotation(r, path, own);
     if (!status && json_is_false(json_object_get(own, "truncate")))
-        status =
-            qkv_family_refuse(r, path, "truncate true, which layers of each type have whatever their rotation says");
+        status = qkv_family_refuse(r, path, "truncate true: in this family truncate has no effect");
     if (status) return status;
     json_t *both = json_is_object(own) ? json_deep_copy(own) : json_object();
     if (old) json_object_update(both, old);
@@ -92,13 +91,13 @@ static enum qkv_status spell_type(const struct qkv_family_reading *r, const char
     return QKV_OK;
 }
 
-/* A rotation for each type of layer. */
+/* A rotation per type of layer. */
 static enum qkv_status spell_types(const struct qkv_family_reading *r) {
     const json_t *types = json_object_get(r->config, "rope_parameters");
     const char *key;
     json_t *value, *old = rotation_object(r->config, "rope_scaling");
     if (json_object_get(r->config, QKV_FAMILY_FULL_SCALING) || json_object_get(r->config, QKV_FAMILY_LOCAL_SCALING))
-        return QKV_OK; /* a table has written those of the types of layers that there are */
+        return QKV_OK; /* our own table has written the keys of each type already */
     enum qkv_status status = check_rotation(r, "rope_scaling", json_object_get(r->config, "rope_scaling"));
     if (status) return status;
     if (types && !json_is_null(types) && !json_is_object(types))
@@ -123,8 +122,7 @@ enum qkv_status qkv_family_spell_rotations(const struct qkv_family_reading *r) {
     return status;
 }
 
-/* ---- and back
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void write_type(json_t *out, const json_t *config, const char *type, const char *theta, const char *scaling) {
     json_t *value = json_object_get(config, scaling),

@@ -47,13 +47,14 @@ const struct qkv_family_rule qkv_family_flags[] = {
     {NULL, NULL},
 };
 
-/* Biases of all attention matrices, as LLaMA's attention_bias says it, and of the feed-forward. */
+/* Whether scores are scaled, as scale_attn_weights of GPT says. */
 const struct qkv_family_rule qkv_family_gpt_scales[] = {
     {"true", "decoder.attention.scale=null"},
     {"false", "decoder.attention.scale=1.0"},
     {NULL, NULL},
 };
 
+/* Biases of all attention matrices, as LLaMA's attention_bias says, and of the feed-forward. */
 const struct qkv_family_rule qkv_family_attention_biases[] = {
     {"false", "*.attention.bias=false"},
     {"true", "*.attention.bias=true"},
@@ -89,7 +90,7 @@ const struct qkv_family_tensor qkv_family_llama_tensors[] = {
 
 /* ---- BART ------------------------------------------------------------------------------------------------------ */
 
-/* A bias of the scores that is a buffer, which files may leave out. */
+/* The bias of scores that is a buffer, which files may leave out. */
 const struct qkv_family_rule qkv_family_head_biases[] = {
     {"@final_logits_bias=true", "head.bias=true"},
     {"@final_logits_bias=false", "head.bias=false"},
@@ -121,7 +122,7 @@ static const struct qkv_family_kind windows[] = {
     {NULL, NULL, NULL},
 };
 
-/* Even layers have the window. */
+/* Even layers have a window. */
 static int even_window(const json_t *config, int layer, int listed) {
     (void)config;
     return listed >= 0 ? listed : layer % 2 == 0;
@@ -129,7 +130,7 @@ static int even_window(const json_t *config, int layer, int listed) {
 
 const struct qkv_family_layers qkv_family_even_windows = {"layer_types", windows, even_window, NULL, {NULL}, NULL};
 
-/* Without a list all layers have the window, where there is one. */
+/* Without a list all layers have a window, if sliding_window is set. */
 static int listed_window(const json_t *config, int layer, int listed) {
     (void)layer;
     return listed >= 0 ? listed : !json_is_null(json_object_get(config, "sliding_window"));
@@ -146,9 +147,9 @@ const struct qkv_family_tensor qkv_family_gemma_tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
-/* ---- Qwen ------------------------------------------------------------------------------------------------------------- */
+/* ---- Qwen -------------------------------------------------------------------------------------------------------- */
 
-/* All layers see everything, unless use_sliding_window; then those from max_window_layers on have the window. */
+/* With use_sliding_window, layers from max_window_layers on have a window; else none has. */
 static int qwen_window(const json_t *config, int layer, int listed) {
     if (!json_is_true(json_object_get(config, "use_sliding_window"))) return listed > 0 ? -1 : 0;
     if (listed >= 0) return listed;
@@ -171,7 +172,7 @@ static bool qwen_lists(const json_t *list, int layer) {
     return false;
 }
 
-/* Every so-manieth layer has experts, but for those that are listed. */
+/* Every decoder_sparse_step-th layer has experts, except those in mlp_only_layers. */
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed) {
     (void)listed;
     const json_int_t step = json_integer_value(json_object_get(config, "decoder_sparse_step"));
@@ -187,9 +188,9 @@ void qkv_family_write_qwen_sparse(json_t *config, const json_t *values) {
     json_object_set_new(config, "decoder_sparse_step", json_integer(1));
 }
 
-/* ---- DeepSeek ---------------------------------------------------------------------------------------------------------- */
+/* ---- DeepSeek ---------------------------------------------------------------------------------------------------- */
 
-/* A latent of the queries has the bias, where there is one. */
+/* With a latent of queries, the bias is that of the latent's projection. */
 const struct qkv_family_rule qkv_family_latent_biases[] = {
     {"attention_bias=false", "decoder.attention.bias=false"},
     {"attention_bias=true; q_lora_rank=!null", "decoder.attention.bias=true"},

@@ -1,4 +1,4 @@
-/* SmolLM3 (2025): LLaMA, one layer of several without a rotation. */
+/* SmolLM3 (2025): LLaMA, where one of several layers has no rotation. */
 #include <string.h>
 
 #include "family/family.h"
@@ -13,8 +13,8 @@ static const struct qkv_family_kind kinds[] = {
     {NULL, NULL, NULL},
 };
 
-/* Every so-manieth layer has no rotation; layers have the window that layer_types says, or else those without a
- * rotation. */
+/* Every no_rope_layer_interval-th layer has no rotation. layer_types says which layers have a window; without it, those
+ * without a rotation have one. */
 static int kind_of(const json_t *config, int layer, int listed) {
     const json_int_t interval = json_integer_value(json_object_get(config, "no_rope_layer_interval"));
     const json_t *type = json_array_get(json_object_get(config, "layer_types"), (size_t)layer);
@@ -25,7 +25,7 @@ static int kind_of(const json_t *config, int layer, int listed) {
     return plain + 2 * (windows && window);
 }
 
-/* Which layers have the window is said by layer_types. */
+/* layer_types says which layers have a window. */
 static void kinds_write(json_t *config, const json_t *names) {
     json_t *types = json_array();
     for (size_t i = 0; i < json_array_size(names); i++) {

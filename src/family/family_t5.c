@@ -1,7 +1,7 @@
 /* T5 (Raffel et al. 2020), 1.0 and 1.1, Flan-T5, mT5: biases by buckets of distances, no scale of scores. */
 #include "family/family.h"
 
-/* Newer files say the activation, and whether there are gates, a second time: the same. */
+/* Newer files repeat the activation, and whether there are gates, under keys of their own. */
 #define FEED_FORWARD(text, activation, gated, kind)                                                                    \
     {"feed_forward_proj='" text "'; dense_act_fn=null; is_gated_act=null", "*.ffn.kind='" kind "'"}, {                 \
         "feed_forward_proj='" text "'; dense_act_fn='" activation "'; is_gated_act=" gated, "*.ffn.kind='" kind "'"    \
@@ -15,14 +15,14 @@ const struct qkv_family_rule qkv_family_t5_feed_forwards[] = {
     FEED_FORWARD("gelu_new", "gelu_new", "false", "gelu_tanh"),
     FEED_FORWARD("silu", "silu", "false", "silu"),
     FEED_FORWARD("tanh", "tanh", "false", "tanh"),
-    FEED_FORWARD("gated-gelu_python", "gelu_python", "true", "geglu"), /* the one that is exact */
+    FEED_FORWARD("gated-gelu_python", "gelu_python", "true", "geglu"), /* the exact GELU */
     FEED_FORWARD("gated-gelu_new", "gelu_new", "true", "geglu_tanh"),
     FEED_FORWARD("gated-tanh", "tanh", "true", "tanh_glu"),
     {NULL, NULL},
 };
 
-/* A head of its own is taken where files have one, whatever tie_word_embeddings says: that says whether the head is
- * scaled, where scale_decoder_outputs does not. mT5 has no scale. */
+/* A head of its own is read where files have one, whatever tie_word_embeddings says. That key says whether the head is
+ * scaled, unless scale_decoder_outputs does. mT5 has no scale. */
 static const struct qkv_family_rule scales[] = {
     {"model_type='mt5'", "head.scale=1.0"},
     {"scale_decoder_outputs=null; tie_word_embeddings=false", "head.scale=1.0"},

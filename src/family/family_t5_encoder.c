@@ -1,5 +1,4 @@
-/* The encoder of T5 alone, as sentence-t5 and pictures' models have it, and the classifier of tokens that is made of
- * it. */
+/* The encoder of T5 alone, as in sentence-t5 and in models of images, and the classifier of tokens made of it. */
 #include "family/family.h"
 
 static const struct qkv_family_rule heads[] = {

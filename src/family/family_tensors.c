@@ -1,14 +1,14 @@
-/* Where weights of ours stand in tensors of theirs. */
+/* Which tensor of a family holds a weight, and where in it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "family/family.h"
 
-/* A name of ours, "decoder.layers.3.attn.q.bias", in its parts. */
+/* A name of ours, "decoder.layers.3.attn.q.bias", split. */
 struct name {
     char stack[16], role[64]; /* "decoder", "attn.q" */
     bool bias;
-    int layer, expert; /* -1: none */
+    int layer, expert; /* −1: none */
 };
 
 /* "ffn.experts.7.gate" is the role "ffn.experts.gate" of expert 7. */
@@ -44,7 +44,7 @@ static struct name name_read(const char *ours) {
     return name;
 }
 
-/* Whether the part of a row is the name; `exact`: it says of itself whether it is a weight or a bias. */
+/* Whether part of a row's `ours` is the name; `exact`: it says weight or bias itself. */
 static bool part_is(const char *part, size_t n, const struct name *name) {
     const char *colon = memchr(part, ':', n);
     if (colon) {
@@ -66,7 +66,7 @@ static const struct qkv_layer_spec *layer_of(const struct qkv_spec *spec, const 
     return qkv_stack_layer(stack, layer);
 }
 
-/* Rows of the part of a row, whose own name is `part`. */
+/* Rows of the weight `part` of a row. */
 static size_t part_rows(const struct qkv_attention_spec *a, const char *part, size_t n, size_t rows) {
     const size_t H = a ? (size_t)a->heads : 0, D = a ? (size_t)a->head_dim : 0, V = a ? (size_t)a->value_dim : 0;
     const size_t K = a ? (size_t)a->kv_heads : 0, turned = a ? (size_t)a->latent.rope_dim : 0;
@@ -81,10 +81,10 @@ static size_t part_rows(const struct qkv_attention_spec *a, const char *part, si
         const size_t end = strlen(own[i].name);
         if (n > end && !strncmp(part + n - end, own[i].name, end)) return own[i].rows;
     }
-    return rows; /* gate and up are alike */
+    return rows; /* gate and up have as many rows */
 }
 
-/* Which part of a row the weight is: fills the view's parts; false: none. */
+/* Finds the weight in a row, and sets the view's parts. Returns false if the row does not have it. */
 static bool row_has(const struct qkv_family_tensor *row, const struct name *name, const struct qkv_attention_spec *a,
                     size_t rows, struct qkv_family_view *view) {
     bool found = false;
@@ -108,7 +108,7 @@ static size_t group_of(const struct qkv_spec *spec, const struct name *name) {
     return (size_t)name->layer * (size_t)stack->share / (size_t)stack->layers;
 }
 
-/* Their name: placeholders filled in. */
+/* Fills in the placeholders of their name. */
 static void name_write(const char *pattern, const struct name *name, size_t group, char out[QKV_FAMILY_NAME]) {
     size_t n = 0;
     const bool exact = *pattern == '=';
@@ -152,8 +152,7 @@ static bool table_has(const struct qkv_family_tensor *row, const struct qkv_fami
     return false;
 }
 
-/* ---- names of classes
- * ------------------------------------------------------------------------------------------------- */
+/* ---- first parts of names ---------------------------------------------------------------------------------------- */
 
 static bool class_ends(const struct qkv_family_config *config, const char *end) {
     const char *class = json_string_value(json_object_get(config->keys, "class"));
@@ -161,14 +160,14 @@ static bool class_ends(const struct qkv_family_config *config, const char *end) 
     return n >= size && !strcmp(class + n - size, end);
 }
 
-/* What names begin with in files of the config's own class: those of the base model with nothing. */
+/* The first part of names in files of the config's class; files of the base model have none. */
 static const char *class_prefix(const struct qkv_family_config *config) {
     const struct qkv_family *f = config->family;
     if (class_ends(config, "Model")) return "";
     return class_ends(config, "ForQuestionAnswering") && f->question_prefix ? f->question_prefix : f->prefix;
 }
 
-/* A name of a table, "model.norm.weight", with another prefix. */
+/* Replaces the first part of a table's name, "model.norm.weight". */
 static void name_begin(const struct qkv_family_config *config, const char *prefix, char name[QKV_FAMILY_NAME]) {
     char rest[QKV_FAMILY_NAME];
     const size_t n = config->family->prefix ? strlen(config->family->prefix) : 0;
@@ -195,7 +194,7 @@ bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_sp
     return found;
 }
 
-/* The part of a head that a row is in, and where in it. */
+/* The row of theirs for row r of ours, where heads are stored one after the other. */
 static size_t row_of_heads(const struct qkv_family_view *v, size_t r) {
     const size_t width = v->rows / v->heads;
     return r / width * (v->total / v->heads) + v->before / v->heads + r % width;
@@ -234,7 +233,7 @@ void qkv_family_shape(const struct qkv_family_view *v, const struct qkv_array *o
     }
 }
 
-/* A pattern with the number of a key in place of "$KEY". */
+/* Copies a pattern, with a key's number in place of "$KEY". */
 static void pattern_write(const json_t *config, const char *at, size_t n, char *pattern, size_t size) {
     const char *key = memchr(at, '$', n);
     char name[64];
@@ -246,7 +245,7 @@ static void pattern_write(const json_t *config, const char *at, size_t n, char *
     snprintf(pattern, size, "%.*s%lld%.*s", (int)(key - at), at, (long long)number, (int)(at + n - rest), rest);
 }
 
-/* Names in a file of the base model do not begin as the patterns do. */
+/* Whether a name matches a pattern, with or without the prefix that files of the base model leave out. */
 static bool name_matches(const struct qkv_family_config *config, const char *name, const char *pattern) {
     char whole[QKV_FAMILY_NAME + 40];
     if (qkv_text_matches(name, pattern)) return true;
@@ -264,7 +263,7 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
             pattern_write(config->keys, at, strcspn(at, " "), pattern, sizeof pattern);
             if (name_matches(config, name, pattern)) return true;
         }
-    /* The embedding stands for a head that is tied to it. */
+    /* A tied head is the embedding. */
     const bool tied = json_is_true(json_object_get(config->keys, "tie_word_embeddings"));
     return tied && config->family->tied && qkv_text_matches(name, config->family->tied);
 }
@@ -272,7 +271,7 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
 bool qkv_family_keeps(const struct qkv_family_config *config, const char *name, char out[QKV_FAMILY_NAME]) {
     const char *prefix = config->family->prefix ? config->family->prefix : "";
     char whole[2 * QKV_FAMILY_NAME], pattern[96];
-    for (size_t i = 0; i < 2; i++) { /* a name of the base model, too */
+    for (size_t i = 0; i < 2; i++) { /* with the prefix and without it */
         snprintf(whole, sizeof whole, "%s%.190s", i ? prefix : "", name);
         for (const char *at = config->family->kept ? config->family->kept : ""; *at;
              at += strcspn(at, " "), at += *at == ' ') {

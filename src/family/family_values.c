@@ -1,4 +1,4 @@
-/* What a value of config.json is in a spec, and the other way round. */
+/* Values of config.json as values of a spec, and the reverse. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static json_t *key_json(const struct qkv_key *key, const struct qkv_place *place
         return json_real(x);
     case QKV_KEY_FLAG:
         return json_boolean(x != 0);
-    case QKV_KEY_CHOICE: /* biases of attention may be "true" and "false", which are flags in JSON */
+    case QKV_KEY_CHOICE: /* biases of attention may be "true" and "false", which JSON has as flags */
         if (!strcmp(key->choices[(size_t)x].text, "true") || !strcmp(key->choices[(size_t)x].text, "false"))
             return json_boolean(key->choices[(size_t)x].text[0] == 't');
         return json_string(key->choices[(size_t)x].text);
@@ -38,7 +38,7 @@ static json_t *key_json(const struct qkv_key *key, const struct qkv_place *place
     }
 }
 
-/* An object with all its keys that mean something; null where it is not given. */
+/* An object with all keys that apply; null where it is absent. */
 static json_t *object_json(const struct qkv_key *key, const struct qkv_place *place) {
     if (!qkv_key_given(key, place)) return json_null();
     const struct qkv_place in = qkv_key_enter(place, key);
@@ -54,7 +54,7 @@ static json_t *object_json(const struct qkv_key *key, const struct qkv_place *pl
 json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind) {
     struct qkv_written_spec written = {.spec = *spec, .version = 2};
     struct qkv_stack_spec *stacks[] = {&written.spec.encoder, &written.spec.decoder};
-    for (size_t i = 0; i < 2; i++) /* what is asked for is that of the first kind */
+    for (size_t i = 0; i < 2; i++) /* paths read the first kind: puts the wanted kind there */
         if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
     struct qkv_place place = qkv_spec_place(&written);
     const struct qkv_key *keys = qkv_spec_keys;
@@ -71,13 +71,13 @@ json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int ki
     return NULL;
 }
 
-/* ---- transforms: there ------------------------------------------------------------------------------------------- */
+/* ---- transforms: from config.json to a spec ---------------------------------------------------------------------- */
 
 static double config_number(const json_t *config, const char *key) {
     return json_number_value(qkv_family_get(config, key));
 }
 
-/* A whole number that a file may make of any size. */
+/* A whole number; a file's number may be of any size. */
 static json_t *there_whole(double x) {
     return json_integer((json_int_t)fmax(fmin(x, 1e15), -1e15));
 }
@@ -97,19 +97,19 @@ static json_t *there_reciprocal(const json_t *config, const json_t *x) {
     return json_real(1 / json_number_value(x));
 }
 
-/* Nothing, 0 in a spec, is null there. */
+/* null in config.json is 0 in a spec: none. */
 static json_t *there_zero(const json_t *config, const json_t *x) {
     (void)config;
     return json_is_null(x) ? json_integer(0) : json_incref((json_t *)(uintptr_t)x);
 }
 
-/* The spec's own rule, 0 in a spec, is null there. */
+/* null in config.json is 0 in a spec: the default. */
 static json_t *there_rule(const json_t *config, const json_t *x) {
     (void)config;
     return json_incref((json_t *)(uintptr_t)x);
 }
 
-/* How much of a head is rotated, of its channels. */
+/* The rotated channels of a head, from the fraction of them. */
 static json_t *there_rotary(const json_t *config, const json_t *x) {
     if (json_is_null(x)) return json_real(1);
     return json_real(json_number_value(x) * config_number(config, "n_head") / config_number(config, "n_embd"));
@@ -119,7 +119,7 @@ static json_t *there_expansion(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) * config_number(config, "d_model"));
 }
 
-/* Positions begin behind that of the padding. */
+/* Positions begin after that of the padding token. */
 static json_t *there_next(const json_t *config, const json_t *x) {
     (void)config;
     return json_is_integer(x) ? there_whole(json_number_value(x) + 1) : NULL;
@@ -129,12 +129,12 @@ static json_t *there_behind_pad(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) - config_number(config, "pad_token_id") - 1);
 }
 
-/* The height and the width of an image, [HEIGHT, WIDTH] or one number for both. */
+/* The height or the width of an image, [HEIGHT, WIDTH] or one number for both. */
 static const json_t *side_of(const json_t *x, size_t i) {
     return json_array_size(x) == 2 ? json_array_get(x, i) : x;
 }
 
-/* Patches cover it. */
+/* The side of an image; it must be a multiple of patch_size. */
 static json_t *image_side(const json_t *config, const json_t *side) {
     const json_t *patch = side_of(qkv_family_get(config, "patch_size"), 0);
     const bool cut = json_is_integer(side) && json_is_integer(patch) && json_integer_value(patch) > 0 &&
@@ -150,27 +150,27 @@ static json_t *there_across(const json_t *config, const json_t *x) {
     return image_side(config, side_of(x, 1));
 }
 
-/* A patch is a square. */
+/* The side of a patch, which is a square. */
 static json_t *there_side(const json_t *config, const json_t *x) {
     const json_t *down = side_of(x, 0);
     (void)config;
     return json_incref((json_t *)(uintptr_t)(qkv_family_same(down, side_of(x, 1)) ? down : x));
 }
 
-/* Positions of an image in patches, behind a class token. */
+/* The positions of an image: its patches and a class token. */
 static json_t *there_patches(const json_t *config, const json_t *x) {
     const double patch = json_number_value(side_of(qkv_family_get(config, "patch_size"), 0));
     const double down = json_number_value(side_of(x, 0)), across = json_number_value(side_of(x, 1));
     return there_whole(patch > 0 ? floor(down / patch) * floor(across / patch) + 1 : 1);
 }
 
-/* A window to both sides: so many positions in all. */
+/* A window of that many positions to both sides: the positions in all. */
 static json_t *there_sides(const json_t *config, const json_t *x) {
     (void)config;
     return there_whole(floor(json_number_value(x) / 2) + 1);
 }
 
-/* A window of Gemma 3, to both sides where it sees both ways. */
+/* A window of Gemma 3, which is to both sides where attention is bidirectional. */
 static json_t *there_reach(const json_t *config, const json_t *x) {
     if (json_is_true(qkv_family_get(config, "use_bidirectional_attention"))) return there_sides(config, x);
     return json_incref((json_t *)(uintptr_t)x);
@@ -181,13 +181,13 @@ static json_t *there_count(const json_t *config, const json_t *x) {
     return json_integer((json_int_t)json_object_size(x));
 }
 
-/* No scale: √d_model or 1. */
+/* Whether embeddings are scaled: √d_model or 1. */
 static json_t *there_scaled(const json_t *config, const json_t *x) {
     return json_real(json_is_true(x) ? sqrt(config_number(config, "d_model")) : 1);
 }
 
-/* The rules of qkv_family_activations, which have the word of config.json, 'gelu_new', and the spec's after the "=",
- * 'gelu_tanh'. */
+/* Whether a word is that of a rule of qkv_family_activations, which has config.json's word, 'gelu_new', and after "="
+ * the spec's, 'gelu_tanh'. */
 static bool word_is(const char *quoted, const char *word) {
     const size_t n = strlen(word);
     return quoted[0] == '\'' && !strncmp(quoted + 1, word, n) && !strcmp(quoted + 1 + n, "'");
@@ -201,17 +201,17 @@ static json_t *there_activation(const json_t *config, const json_t *x) {
     return NULL;
 }
 
-/* All channels of a head of latent attention, of those that are not rotated. */
+/* All channels of a head of latent attention, from those that are not rotated. */
 static json_t *there_with_turned(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) + config_number(config, "qk_rope_head_dim"));
 }
 
-/* The width of so many experts that all rows go through. */
+/* The width of the shared expert, from the number of experts that all rows go through. */
 static json_t *there_shared(const json_t *config, const json_t *x) {
     return there_whole(json_number_value(x) * config_number(config, "moe_intermediate_size"));
 }
 
-/* A key that others have is not read. */
+/* Keys of scalings: config.json's name, the spec's, and the kinds of scaling that have the key; others ignore it. */
 static const struct {
     const char *theirs, *ours, *kinds;
 } scaling_keys[] = {
@@ -242,8 +242,8 @@ const char *qkv_family_scaling_key(const char *ours) {
     return strcmp(ours, "kind") ? NULL : "rope_type";
 }
 
-/* The length that the model was trained with is that of config.json, where it has one, and else that of the scaling or
- * the context. */
+/* The scaling. The length of training is the key of config.json where there is one, else that of the scaling, else the
+ * context. */
 static json_t *there_scaling(const json_t *config, const json_t *x) {
     if (!json_is_object(x)) return json_null();
     const json_t *type = json_object_get(x, "rope_type");
@@ -266,15 +266,15 @@ static json_t *there_scaling(const json_t *config, const json_t *x) {
     return out;
 }
 
-/* ---- and back ---------------------------------------------------------------------------------------------------- */
+/* ---- transforms: from a spec to config.json ---------------------------------------------------------------------- */
 
-/* A number that was whole, if it is one but for rounding. */
+/* A number; one that differs from a whole number by rounding only is whole. */
 static json_t *back_number(double x) {
     const double whole = nearbyint(x);
     return fabs(x - whole) <= 1e-9 * fabs(x) ? json_integer((json_int_t)whole) : json_real(x);
 }
 
-/* Without a scale, 0, it is that of the width of a head. */
+/* The scale of scores; 0 means the default of the head's width. */
 static json_t *back_rsqrt(const struct qkv_spec *spec, const json_t *x) {
     const double y = json_number_value(x);
     if (y > 0) return back_number(1 / (y * y));
@@ -297,7 +297,7 @@ static json_t *back_zero(const struct qkv_spec *spec, const json_t *x) {
     return json_number_value(x) == 0 ? json_null() : json_incref((json_t *)(uintptr_t)x);
 }
 
-/* Classes with types look one up for each token: there is one at least. */
+/* Classes with types look up one per token, so they need at least one. */
 static json_t *back_types(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
     return json_integer((json_int_t)fmax(json_number_value(x), 1));
@@ -320,7 +320,7 @@ static json_t *back_behind_pad(const struct qkv_spec *spec, const json_t *x) {
     return json_integer((json_int_t)json_number_value(x) + spec->encoder.embed.position.offset);
 }
 
-/* One number where both sides are alike. */
+/* One number if both sides are equal. */
 static json_t *back_down(const struct qkv_spec *spec, const json_t *x) {
     const int width = spec->encoder.embed.input.width;
     if (json_number_value(x) == width) return json_incref((json_t *)(uintptr_t)x);
@@ -329,7 +329,7 @@ static json_t *back_down(const struct qkv_spec *spec, const json_t *x) {
 
 static json_t *back_across(const struct qkv_spec *spec, const json_t *x) {
     (void)spec, (void)x;
-    return NULL; /* beside the height */
+    return NULL; /* written with the height */
 }
 
 static json_t *back_side(const struct qkv_spec *spec, const json_t *x) {
@@ -337,7 +337,7 @@ static json_t *back_side(const struct qkv_spec *spec, const json_t *x) {
     return json_incref((json_t *)(uintptr_t)x);
 }
 
-/* The size of the image is known better. */
+/* Positions follow from the size of the image, so nothing is written. */
 static json_t *back_patches(const struct qkv_spec *spec, const json_t *x) {
     (void)spec, (void)x;
     return NULL;
@@ -398,18 +398,18 @@ static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
         json_t *value = json_object_get(x, scaling_keys[i].ours);
         const bool own = (!strcmp(scaling_keys[i].ours, "attention_factor") ||
                           !strcmp(scaling_keys[i].ours, "factor") || !strncmp(scaling_keys[i].ours, "mscale", 6)) &&
-                         json_number_value(value) == 0; /* the kind's own rule */
+                         json_number_value(value) == 0; /* the default of the kind */
         if (value && !own) json_object_set(out, scaling_keys[i].theirs, value);
     }
     return out;
 }
 
-/* Where config.json without the key has a scaling, that there is none must be said. */
+/* null where config.json without the key would mean a scaling. */
 static json_t *back_scaling_said(const struct qkv_spec *spec, const json_t *x) {
     return json_is_object(x) ? back_scaling(spec, x) : json_pack("{s:s}", "rope_type", "default");
 }
 
-/* What "$KEY:NAME" means; `there` gives NULL for what the sentence says of the key. */
+/* The meaning of "$KEY:NAME"; `there` returns NULL for a value that `refused` describes. */
 static const struct {
     const char *name;
     json_t *(*there)(const json_t *config, const json_t *value);
@@ -419,16 +419,16 @@ static const struct {
     {"rsqrt", there_rsqrt, back_rsqrt, "is out of range"},
     {"sqrt", there_sqrt, back_sqrt, "is out of range"},
     {"reciprocal", there_reciprocal, back_reciprocal, "is out of range"},
-    {"activation", there_activation, back_activation, "is no activation that can be read"},
+    {"activation", there_activation, back_activation, "is not an activation that can be read"},
     {"zero", there_zero, back_zero, "is out of range"},
     {"rule", there_rule, back_zero, "is out of range"},
     {"rotary", there_rotary, back_rotary, "is out of range"},
     {"types", there_rule, back_types, "is out of range"},
     {"expansion", there_expansion, back_expansion, "is out of range"},
-    {"next", there_next, back_next, "is no whole number"},
+    {"next", there_next, back_next, "is not a whole number"},
     {"behind_pad", there_behind_pad, back_behind_pad, "is out of range"},
-    {"down", there_down, back_down, "is no multiple of patch_size"},
-    {"across", there_across, back_across, "is no multiple of patch_size"},
+    {"down", there_down, back_down, "is not a multiple of patch_size"},
+    {"across", there_across, back_across, "is not a multiple of patch_size"},
     {"side", there_side, back_side, "is out of range"},
     {"sides", there_sides, back_sides, "is out of range"},
     {"reach", there_reach, back_reach, "is out of range"},
@@ -456,7 +456,7 @@ json_t *qkv_family_value(const json_t *config, const char *value, const char **w
     for (size_t i = 0; i < sizeof transforms / sizeof *transforms; i++) {
         if (strcmp(transforms[i].name, value + n + 1)) continue;
         json_t *made = transforms[i].there(config, x);
-        if (!made) *why = transforms[i].refused; /* JSON has no infinities */
+        if (!made) *why = transforms[i].refused; /* also for infinities, which JSON does not have */
         return made;
     }
     *why = "has an unknown transform";

@@ -1,7 +1,9 @@
-/* Whisper (Radford et al. 2022): frames through two convolutions, given as numbers; keys have no bias. scale_embedding is read by nobody. */
+/* Whisper (Radford et al. 2022): frames, given as numbers, through two convolutions; keys have no bias. Nothing reads
+ * scale_embedding. */
 #include "family/family.h"
 
-/* The encoder's sinusoids as a file has them, rounded as they may be; where it has none they are made. */
+/* The encoder's sinusoids as the file has them, maybe rounded; a file without them means computed ones. */
+
 #define TABLE "encoder.embed.position.kind='learned'"
 static const struct qkv_family_rule positions[] = {
     {"@model.encoder.embed_positions.weight=true", TABLE},

@@ -1,24 +1,22 @@
-/* What is said of a config.json that cannot be read: sentences with its keys and values. */
+/* Messages about a config.json that cannot be read, with its keys and values. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "family/family.h"
 
-/* ---- a value
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- a value ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead) {
     char *text = NULL;
     const json_t *value = qkv_family_get(r->config, key);
     if (value) text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const enum qkv_status status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; of models of type %s can be read: %s",
+    const enum qkv_status status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s is %.80s; models of type %s can have: %s",
                                             r->name, key, text ? text : "missing", r->family->type, instead);
     free(text);
     return status;
 }
 
-/* ---- a choice
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- a choice ---------------------------------------------------------------------------------------------------- */
 
 /* A rule in words: "tie_word_embeddings true and a tensor lm_head.weight". */
 static enum qkv_status rule_print(const struct qkv_family_reading *r, const char *when, struct qkv_buffer *text) {
@@ -36,7 +34,7 @@ static enum qkv_status rule_print(const struct qkv_family_reading *r, const char
     return status;
 }
 
-/* What the rules of a choice ask about, as it is. */
+/* The values that config.json has for what the rules ask about. */
 static enum qkv_status rule_print_found(const struct qkv_family_reading *r, const char *when, struct qkv_buffer *text) {
     struct qkv_family_piece piece;
     enum qkv_status status = QKV_OK;
@@ -67,17 +65,16 @@ enum qkv_status qkv_family_refuse_choice(const struct qkv_family_reading *r, con
     }
     if (!status && choice->key) status = qkv_family_refuse(r, choice->key, known.data);
     if (!status)
-        status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s; of models of type %s can be read: %s", r->name, found.data,
+        status = qkv_fail(r->ctx, QKV_SPEC, "%s: %s; models of type %s can have: %s", r->name, found.data,
                           r->family->type, known.data);
     qkv_buffer_free(&known);
     qkv_buffer_free(&found);
     return status;
 }
 
-/* ---- what a spec of it cannot be
- * ------------------------------------------------------------------------------------- */
+/* ---- messages about a spec --------------------------------------------------------------------------------------- */
 
-/* The key as the file has it: by another name, where it is there by that alone. */
+/* The key as the file spells it: an alias, if the file has only that. */
 static const char *key_spelled(const struct qkv_family_reading *r, const char *key, char text[96]) {
     const char *aliases = r->family->aliases ? r->family->aliases : "";
     struct qkv_family_piece piece;
@@ -100,8 +97,8 @@ static const char *key_spelled(const struct qkv_family_reading *r, const char *k
     return strcmp(key, QKV_FAMILY_LOCAL_SCALING) ? key : "rope_parameters.sliding_attention";
 }
 
-/* Of a path of a spec, or of the last word of one before a number, the key that has its value; false: none has. *made: a value of the spec
- * that is not the file's, or NULL. */
+/* Finds the key whose value a path of the spec has, or, with `last`, the path's last word before a number. Returns
+ * false if there is none. *made: the spec's value where it is not the file's, or NULL. */
 static bool word_key(const struct qkv_family_reading *r, const char *word, bool last, char key[192],
                      const json_t **made) {
     const char *path;
@@ -120,7 +117,7 @@ static bool word_key(const struct qkv_family_reading *r, const char *word, bool 
     return false;
 }
 
-/* Of the path of an object of a spec, the key of something in it. */
+/* Finds the key of a field of the object at a path. */
 static bool word_object(const struct qkv_family_reading *r, const char *word, char key[192]) {
     const size_t n = strlen(word);
     const char *path;
@@ -136,7 +133,7 @@ static bool word_object(const struct qkv_family_reading *r, const char *word, ch
     return false;
 }
 
-/* A path that no key has a part in: its last word is the field's. */
+/* Uses the last word of a path that no key belongs to: it is the field's name. */
 static bool word_path(const char *word, char key[192]) {
     static const char *const begin[] = {"decoder.", "encoder.", "embed.", "head."};
     for (size_t i = 0; i < sizeof begin / sizeof *begin; i++) {
@@ -147,7 +144,7 @@ static bool word_path(const char *word, char key[192]) {
     return false;
 }
 
-/* The same path of a stack whose layers are of one kind: "decoder.kinds.full.norm.eps" is "decoder.norm.eps". */
+/* The path of a stack with one kind of layer: "decoder.kinds.full.norm.eps" becomes "decoder.norm.eps". */
 static bool without_kind(const char *word, char out[192]) {
     const char *kinds = strstr(word, ".kinds."), *end = kinds ? strchr(kinds + 7, '.') : NULL;
     if (end) snprintf(out, 192, "%.*s%s", (int)(kinds - word), word, end);
@@ -158,7 +155,7 @@ static bool is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
-/* The key for a word of a sentence; false: it stays. */
+/* Finds the key for a word of a message. Returns false if the word stays. */
 static bool word_find(const struct qkv_family_reading *r, const char *word, bool number, char key[192],
                       const json_t **made) {
     char one[192];
@@ -169,14 +166,15 @@ static bool word_find(const struct qkv_family_reading *r, const char *word, bool
            (kinds && word_object(r, one, key)) || word_path(word, key);
 }
 
-/* " is NUMBER" behind a key whose number the spec has otherwise: the file's, and how much of the sentence that replaces. */
+/* Replaces " is NUMBER" after a key, where the spec's number is not the file's: prints the file's number. *size: the
+ * bytes of the message that it replaces. */
 static enum qkv_status word_value(const struct qkv_family_reading *r, const char *at, const json_t *made,
                                   struct qkv_buffer *text, size_t *size) {
     *size = 0;
     if (!made || strncmp(at, " is ", 4) || !strchr("-0123456789", at[4])) return QKV_OK;
     char *value = json_dumps(made, JSON_ENCODE_ANY | JSON_COMPACT);
     *size = 4 + strspn(at + 4, "-+.0123456789e");
-    if (at[*size - 1] == '.') --*size; /* the end of a sentence */
+    if (at[*size - 1] == '.') --*size; /* the full stop */
     const enum qkv_status status = qkv_buffer_print(r->ctx, text, " is %.60s", value ? value : "");
     free(value);
     return status;
@@ -187,14 +185,14 @@ char *qkv_family_reword(const struct qkv_family_reading *r, const char *message)
     const size_t name = strlen(r->name);
     enum qkv_status status = QKV_OK;
     const char *at = message;
-    if (!strncmp(message, r->name, name)) at += name; /* a path of words */
+    if (!strncmp(message, r->name, name)) at += name; /* the file's name may contain such words */
     status = qkv_buffer_print(r->ctx, &text, "%.*s", (int)(at - message), message);
     while (*at && !status) {
         char word[192], key[192];
         const json_t *made = NULL;
         size_t n = 0, replaced = 0;
         while (is_word(at[n])) n++;
-        while (n && at[n - 1] == '.') n--; /* the end of a sentence */
+        while (n && at[n - 1] == '.') n--; /* the full stop */
         snprintf(word, sizeof word, "%.*s", (int)n, at);
         const bool number = at[n] == ' ' && strchr("-0123456789", at[n + 1]) && at[n + 1];
         const bool found = n && n < sizeof word && word_find(r, word, number, key, &made);

@@ -1,5 +1,4 @@
-/* From a spec to config.json: a table is gone through the other way round (family_choose.c reads what comes of it
- * again). */
+/* From a spec to config.json: applies a table in reverse. family_choose.c reads the result again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@ struct writing {
     json_t *config;
 };
 
-/* A path of the spec, of the first stack where it is one of all. */
+/* The value at a path of the spec; a path of all stacks means the first stack. */
 static json_t *write_value(const struct writing *w, const char *under, const char *path, int kind) {
     char whole[224];
     if (*path == '*')
@@ -24,7 +23,7 @@ static json_t *write_value(const struct writing *w, const char *under, const cha
     return value ? value : json_null();
 }
 
-/* How many constants of a list the spec has otherwise. */
+/* How many constants of a list differ from the spec. */
 static size_t list_misses(const struct writing *w, const char *under, const char *list, int kind) {
     struct qkv_family_piece piece;
     size_t misses = 0;
@@ -42,7 +41,7 @@ static bool list_fits(const struct writing *w, const char *under, const char *li
     return list_misses(w, under, list, kind) == 0;
 }
 
-/* Gives config.json the keys that a list takes values of. */
+/* Sets the keys of config.json that a list reads. */
 static void list_bind(const struct writing *w, const char *under, const char *list, int kind) {
     struct qkv_family_piece piece;
     char key[96];
@@ -58,7 +57,7 @@ static void list_bind(const struct writing *w, const char *under, const char *li
     }
 }
 
-/* Whether config.json can have the values of a list beside those that it has. */
+/* Whether config.json can have the values of a list together with the values that it has already. */
 static bool values_fit(const struct writing *w, const char *key, const char *when) {
     struct qkv_family_piece piece;
     if (key) {
@@ -92,8 +91,8 @@ static bool first_fits(const struct writing *w, const char *list) {
     return list_fits(w, "", one, 0);
 }
 
-/* The rule that fits; of classes, where none does, one of the same kind, so that what is told of it is what it has
- * otherwise. */
+/* Writes the rule that matches the spec. If no class matches, it writes one of the same kind: reading it back then
+ * shows the differences. */
 static void write_choice(const struct writing *w, const struct qkv_family_choice *choice) {
     const bool classes = choice->key && !strcmp(choice->key, "class");
     for (int near = 0; near <= classes; near++)
@@ -106,8 +105,8 @@ static void write_choice(const struct writing *w, const struct qkv_family_choice
         }
 }
 
-/* A layer that is of none of the family's kinds is the nearest one, so that what is told of it is what it has
- * otherwise. */
+/* Writes the kinds of layers. A layer that is of no kind of the family is written as the nearest one: reading it back
+ * then shows the differences. */
 static void write_layers(const struct writing *w) {
     const bool last = w->spec->decoder.layers > 0;
     const struct qkv_stack_spec *stack = last ? &w->spec->decoder : &w->spec->encoder;
@@ -130,7 +129,7 @@ static void write_layers(const struct writing *w) {
     json_decref(names);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------------- */
+/* ---- the whole config.json --------------------------------------------------------------------------------------- */
 
 json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family, const char *class,
                         const struct qkv_spec *spec) {
@@ -151,7 +150,7 @@ json_t *qkv_family_keys(struct qkv_context *ctx, const struct qkv_family *family
     return w->config;
 }
 
-/* Null that is nothing but the default needs not be said, and classes without the key take it amiss. */
+/* Whether a null is the default and can be left out: classes without the key fail on it. */
 static bool write_default_null(const struct qkv_family *family, const char *key, const json_t *value) {
     struct qkv_family_piece piece;
     const char *list = family->defaults;
@@ -160,7 +159,7 @@ static bool write_default_null(const struct qkv_family *family, const char *key,
     return false;
 }
 
-/* Keys that are this room's, or of another file. */
+/* Keys that exist only inside this room, or that another file writes. */
 static bool write_own_key(const char *key) {
     return *key == '@' || !strcmp(key, "architecture") || !strcmp(key, "class") || !strcmp(key, "dtype") ||
            !strcmp(key, "transformers_version");

@@ -1,4 +1,5 @@
-/* Dense layers of sentence-transformers: a folder with config.json and model.safetensors, act(W·x + b), perhaps with a residual. */
+/* Dense layers of sentence-transformers: act(W·x + b), maybe with a residual, from a folder with config.json and
+ * model.safetensors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 const char *const qkv_dense_folders[QKV_DENSE_MAX] = {QKV_DENSE_LIST(FOLDER)};
 #undef FOLDER
 
-/* The last part of "torch.nn.modules.activation.Tanh". A file without the key means the first one. */
+/* Activations, by the last part of names like "torch.nn.modules.activation.Tanh". The first one is the default. */
 static const struct {
     const char *name, *type;
     int kind;
@@ -40,7 +41,7 @@ static enum qkv_status dense_read_flag(const struct qkv_pooling_file *f, const c
     return QKV_OK;
 }
 
-/* Other names would be those of rows of tokens. */
+/* Fails where the layer reads or writes another name than that of the vector: such names mean rows of tokens. */
 static enum qkv_status dense_check_name(const struct qkv_pooling_file *f, const char *key) {
     static const char usual[] = "sentence_embedding";
     const json_t *value = json_object_get(f->root, key);
@@ -49,7 +50,7 @@ static enum qkv_status dense_check_name(const struct qkv_pooling_file *f, const 
     return qkv_pooling_refuse(f, key, "\"sentence_embedding\"");
 }
 
-/* The numbers of a tensor of that shape; columns 0: of one dimension. */
+/* The numbers of a tensor of this shape; columns 0: a vector. */
 static enum qkv_status dense_read_tensor(struct qkv_context *ctx, const struct qkv_tensors *tensors, const char *name,
                                          size_t rows, size_t columns, float **out) {
     const struct qkv_array *a = qkv_tensors_find(tensors, name);
@@ -118,7 +119,7 @@ enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, cons
     return status;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static json_t *dense_config(const struct qkv_model_dense *d) {
     size_t i = 0;

@@ -1,9 +1,9 @@
-/* Model folders: config.json, model.safetensors, tokenizer.json (the names and formats are in the spec section of qkv.h);
- * and where there are any, source_tokenizer.json and labels.txt (the names of the classes, a line each).
+/* Model folders: config.json, model.safetensors and tokenizer.json, and optionally source_tokenizer.json and labels.txt
+ * (the names of the classes, one per line).
  *
- * A folder is written beside the old one and put in place whole; in the folder of a run every file is replaced
- * atomically. The weights come last and carry digests of the spec and of the texts beside them, which reading
- * checks. */
+ * A new folder is written next to the old one and then replaces it; in the folder of a run, every file is replaced
+ * atomically. The weights are written last and carry digests of the spec and of the folder's texts. Reading checks
+ * these digests. */
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/labels.h"
@@ -33,17 +33,14 @@ static bool is_float(enum qkv_dtype dtype) {
 static enum qkv_status read_parameter(struct qkv_model *m, const struct qkv_tensors *file, const char *path, size_t i) {
     const struct qkv_weight *weight = &m->weights.list[i];
     const struct qkv_array *want = &weight->array, *have = qkv_tensors_find(file, want->name);
-    if (!have) {
-        return qkv_fail(m->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for", path, want->name);
-    }
+    if (!have) return qkv_fail(m->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for", path, want->name);
     bool same = have->rank == want->rank;
     for (int d = 0; d < want->rank && same; d++) {
         same = have->shape[d] == want->shape[d];
     }
     if (!same) return wrong_shape(m, path, want, have);
-    if (!is_float(have->dtype)) {
+    if (!is_float(have->dtype))
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
-    }
     return weight->stored ? QKV_OK : qkv_tensors_floats(file, have, weight->data);
 }
 
@@ -56,7 +53,7 @@ static bool is_checkpoint(const struct qkv_tensors *file) {
     return format && strcmp(format, QKV_CHECKPOINT_FORMAT) == 0;
 }
 
-/* A tensor that no parameter is called after, or NULL. */
+/* Fails if the file has a tensor that no weight is named after. */
 static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
     size_t count = m->weights.count;
     const bool moments = is_checkpoint(file);
@@ -78,11 +75,12 @@ static enum qkv_status find_stranger(struct qkv_model *m, const struct qkv_tenso
     return status;
 }
 
-/* Files of other programs, and old ones, have no digest: what they were made with is not known. */
+/* Checks the spec's digest. Files of other programs, and old ones, have none: their spec is not known, and they
+ * pass. */
 static enum qkv_status check_digest(struct qkv_model *m, const struct qkv_tensors *file, const char *path) {
     const char *saved = qkv_tensors_metadata(file, QKV_DIGEST_KEY);
     const char *spec =
-        is_checkpoint(file) ? qkv_tensors_metadata(file, "spec") : NULL; /* whole, in place of its digest */
+        is_checkpoint(file) ? qkv_tensors_metadata(file, "spec") : NULL; /* the spec itself, not its digest */
     char digest[QKV_DIGEST_TEXT], of_spec[QKV_DIGEST_TEXT];
     if ((!saved && !spec) || m->ctx->ignore_digest) return QKV_OK;
     enum qkv_status status = qkv_spec_digest(m->ctx, &m->spec, digest);
@@ -108,13 +106,13 @@ static enum qkv_status read_weights(struct qkv_model *m, const void *owner) {
     if (!status) {
         status = find_stranger(m, file, path);
     }
-    if (!status) { /* last: where shapes differ, the tensor that does says more */
+    if (!status) { /* checked last: where shapes differ, the message about the tensor says more */
         status = check_digest(m, file, path);
     }
     return status ? status : qkv_ties_check(m->ctx, file);
 }
 
-/* ---- the file that weights stay in ----------------------------------------------------------------------------------- */
+/* ---- the file that weights are read from ------------------------------------------------------------------------- */
 
 static const struct qkv_array *file_find(const void *file, const char *name) {
     return qkv_tensors_find(file, name);
@@ -140,15 +138,15 @@ static enum qkv_status read_tokenizer(struct qkv_model *m, const char *path,
     if (status || !found) return status;
     struct qkv_tokenizer *tokenizer;
     status = qkv_tokenizer_load(m->ctx, path, &tokenizer);
-    if (status) return status; /* names the path */
+    if (status) return status; /* the message names the path */
     status = set(m, tokenizer);
     if (status) qkv_fail_at(m->ctx, "%s", path);
     return status;
 }
 
-/* ---- the folder --------------------------------------------------------------------------------------------------- */
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
 
-/* The paths of a folder; all or none. */
+/* The paths of a folder: all are set, or making them has failed. */
 struct paths {
     char *config, *weights, *tokenizer, *source_tokenizer, *labels;
 };
@@ -177,12 +175,13 @@ static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_s
     if (status) return status;
     status = qkv_model_add_packed(plan, false);
     *bytes = qkv_model_bytes(plan) + file->memory;
-    plan->file.owner = NULL; /* the caller's */
+    plan->file.owner = NULL; /* still the caller's */
     qkv_model_free(plan);
     return status;
 }
 
-/* Whether there is memory for the weights, in bf16 for both copies; what the model computes in is checked when it is made. */
+/* Checks that the weights fit into memory, in bf16 precision both copies of them. Making the model checks everything
+ * else that it needs. */
 static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_spec *spec,
                                     const struct qkv_model_file *file, const char *folder) {
     size_t bytes, plain = 0;
@@ -199,7 +198,7 @@ static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_sp
     return status ? status : qkv_memory_check(ctx, bytes, folder, help);
 }
 
-/* A folder that cannot be searched may well hold a model: only what is known to be missing is called so. */
+/* Fails only if config.json is known to be missing: a folder that cannot be searched may well hold a model. */
 static enum qkv_status check_config(struct qkv_context *ctx, const char *folder, const struct paths *p) {
     bool found;
     enum qkv_status status = qkv_file_find(ctx, p->config, &found);
@@ -216,7 +215,7 @@ static enum qkv_status check_weights(struct qkv_context *ctx, const char *folder
     return status;
 }
 
-/* Weights that are named by themselves. */
+/* Checks that a checkpoint exists that the path names. */
 static enum qkv_status check_named(struct qkv_context *ctx, const char *path) {
     bool found;
     enum qkv_status status = qkv_file_find(ctx, path, &found);
@@ -225,8 +224,8 @@ static enum qkv_status check_named(struct qkv_context *ctx, const char *path) {
     return status;
 }
 
-/* The model of a spec with the weights of a file, which the model keeps open where weights stay there; else, and on failure, it is
- * closed. */
+/* The model of a spec with the weights of a file. The model takes the file over if it reads weights from it; else, and
+ * on failure, the file is closed. */
 static enum qkv_status load_file(struct qkv_context *ctx, const struct qkv_spec *spec,
                                  const struct qkv_model_file *file,
                                  enum qkv_status (*read)(struct qkv_model *, const void *owner), const char *folder,
@@ -249,7 +248,7 @@ static enum qkv_status load_weights(struct qkv_context *ctx, const struct qkv_sp
     return load_file(ctx, spec, &file, read_weights, folder, planned, out);
 }
 
-/* A tokenizer that cannot be read is no failure: such a model works by ids, and says why. */
+/* A tokenizer that cannot be read is not an error: the model then works with ids, and keeps the message. */
 static enum qkv_status read_published_tokenizer(struct qkv_model *m, const char *folder) {
     struct qkv_tokenizer *tokenizer;
     enum qkv_status status = qkv_tokenizer_open(m->ctx, folder, &tokenizer);
@@ -261,7 +260,8 @@ static enum qkv_status read_published_tokenizer(struct qkv_model *m, const char 
     return QKV_OK;
 }
 
-/* That of the sources, where it is another: a file that only qkv writes, beside a published model too. */
+/* The tokenizer of the sources, where they have one of their own: a file that only qkv writes, also into a published
+ * folder. */
 static enum qkv_status read_source_tokenizer(struct qkv_model *m, const char *folder, const struct paths *p) {
     enum qkv_status status = read_tokenizer(m, p->source_tokenizer, qkv_model_set_source_tokenizer);
     return status || !m->source_tokenizer
@@ -299,7 +299,7 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
         origin.free(origin.family), free(origin.warning), qkv_model_pooling_free(&pooling);
     if (!status) status = qkv_published_freeze(m);
     if (!status && !planned && labels) {
-        /* two that are alike have numbers */
+        /* labels that are not distinct: the classes have numbers instead */
         if (qkv_model_set_labels(m, (const char *const *)labels, (size_t)spec->head.classes)) qkv_forgive(ctx);
     }
     for (int i = 0; labels && i < spec->head.classes; i++) free(labels[i]);
@@ -317,7 +317,7 @@ static enum qkv_status read_texts(struct qkv_model *m, const char *folder, const
     return status ? status : qkv_labels_read(m, p->labels);
 }
 
-/* `spec` becomes that of the model. */
+/* `spec` receives the model's spec. */
 static enum qkv_status folder_read(struct qkv_context *ctx, const char *path, bool planned, struct qkv_spec *spec,
                                    struct qkv_model **out) {
     struct paths p = {0};
@@ -376,7 +376,8 @@ enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder,
     return folder_open(ctx, folder, true, out);
 }
 
-/* `format`: what matrices become; NULL: all weights stay as they are. All other files of the folder are there. */
+/* format: the format to convert matrices to; NULL: all weights keep theirs. All other files of the folder are
+ * complete. */
 static enum qkv_status write_weights(struct qkv_model *m, const char *folder, const char *path,
                                      const struct qkv_format *format) {
     const size_t count = m->weights.count;
@@ -435,7 +436,7 @@ enum qkv_status qkv_folder_write(struct qkv_model *m, const char *folder) {
     return write_folder(m, folder, NULL);
 }
 
-/* The folder is put in place whole. */
+/* Writes a new folder and then replaces the old one by it. */
 static enum qkv_status write_whole(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
     struct qkv_replace_folder replace;
     enum qkv_status status = qkv_replace_folder_begin(m->ctx, folder, &replace);
@@ -454,7 +455,7 @@ enum qkv_status qkv_model_save(struct qkv_model *m, const char *folder) {
     return write_whole(m, folder, NULL);
 }
 
-/* What an older model left there would be taken for this one's. */
+/* Fails if the folder has files of an older model that would be taken for this one's. */
 enum qkv_status qkv_folder_check_left(struct qkv_model *m, bool published, const char *folder) {
     const struct {
         const char *name;
@@ -488,7 +489,7 @@ enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const
     for (size_t i = 0, n = 0; i < QKV_FORMAT_COUNT && n < sizeof names - 32; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", qkv_formats[i]->name);
     if (found < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "there is no number format \"%.40s\"; the formats are %s", name ? name : "",
+        return qkv_fail(ctx, QKV_ARGUMENT, "\"%.40s\" is not a number format; the formats are %s", name ? name : "",
                         names);
     *format = qkv_formats[found];
     return QKV_OK;

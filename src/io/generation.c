@@ -1,4 +1,4 @@
-/* generation_config.json: what ends a text, and how tokens are chosen. */
+/* generation_config.json: the tokens that end a text, and how tokens are sampled. */
 #include "io/generation.h"
 
 #include <float.h>
@@ -12,7 +12,7 @@
 
 enum { GENERATION_BYTES = 1 << 24 };
 
-/* Ids that the model has; the others are no tokens of its. */
+/* Reads the end tokens. Ids outside the vocabulary are dropped. */
 static enum qkv_status generation_ends(struct qkv_context *ctx, const char *name, const json_t *value, int vocab,
                                        struct qkv_model_generation *g) {
     const size_t count = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
@@ -21,7 +21,7 @@ static enum qkv_status generation_ends(struct qkv_context *ctx, const char *name
         const json_int_t number = json_integer_value(id);
         bool known = number < 0 || number >= vocab;
         if (!json_is_integer(id))
-            return qkv_fail(ctx, QKV_FORMAT, "%s: eos_token_id is no token id and no list of such", name);
+            return qkv_fail(ctx, QKV_FORMAT, "%s: eos_token_id is not a token id or a list of token ids", name);
         for (size_t k = 0; k < g->end_count && !known; k++) known = g->ends[k] == number;
         if (known) continue;
         if (g->end_count == QKV_TOKEN_ENDS)
@@ -31,20 +31,20 @@ static enum qkv_status generation_ends(struct qkv_context *ctx, const char *name
     return QKV_OK;
 }
 
-/* A number in [low, high], above low with `above`; it stays what it is where there is none. */
+/* Reads a number in [low, high], or in (low, high] with `above`. A missing key leaves the number as it is. */
 static enum qkv_status generation_number(struct qkv_context *ctx, const char *name, const json_t *root, const char *key,
                                          double low, bool above, double high, double *out) {
     const json_t *value = json_object_get(root, key);
     if (!value || json_is_null(value)) return QKV_OK;
     const double x = json_number_value(value);
     if (!json_is_number(value) || !(above ? x > low : x >= low) || !(x <= high))
-        return qkv_fail(ctx, QKV_FORMAT, "%s: %s is no number %s %g and at most %g", name, key,
+        return qkv_fail(ctx, QKV_FORMAT, "%s: %s is not a number %s %g and at most %g", name, key,
                         above ? "above" : "of at least", low, high);
     *out = x;
     return QKV_OK;
 }
 
-/* As transformers reads it: greedy, and with do_sample among the 50 likeliest where it does not say otherwise. */
+/* Defaults are those of transformers: greedy; with do_sample, top_k 50. */
 static enum qkv_status generation_sampling(struct qkv_context *ctx, const char *name, const json_t *root,
                                            struct qkv_sampling *s) {
     const json_t *sample = json_object_get(root, "do_sample");
@@ -64,25 +64,26 @@ static enum qkv_status generation_sampling(struct qkv_context *ctx, const char *
     return QKV_OK;
 }
 
-/* A token id that the model has; it stays what it is where there is none. */
+/* Reads a token id of the vocabulary. A missing key leaves it as it is. */
 static enum qkv_status generation_token(struct qkv_context *ctx, const char *name, const json_t *root, const char *key,
                                         int vocab, int32_t *out) {
     const json_t *value = json_object_get(root, key);
     if (!value || json_is_null(value) || *out >= 0) return QKV_OK;
-    if (!json_is_integer(value)) return qkv_fail(ctx, QKV_FORMAT, "%s: %s is no token id", name, key);
+    if (!json_is_integer(value)) return qkv_fail(ctx, QKV_FORMAT, "%s: %s is not a token id", name, key);
     const json_int_t id = json_integer_value(value);
     if (id >= 0 && id < vocab) *out = (int32_t)id;
     return QKV_OK;
 }
 
-/* Tokens that are never chosen: words of one token each. */
+/* Reads tokens that are never chosen: bad words of one token each. */
 static enum qkv_status generation_barred(struct qkv_context *ctx, const char *name, const json_t *root, int vocab,
                                          struct qkv_model_generation *g) {
     const json_t *words = json_object_get(root, "bad_words_ids");
     for (size_t i = 0; i < json_array_size(words); i++) {
         const json_t *word = json_array_get(words, i), *id = json_array_get(word, 0);
         if (json_array_size(word) != 1 || !json_is_integer(id))
-            return qkv_fail(ctx, QKV_FORMAT, "%s: bad_words_ids has a word that is not one token id, as [58100]", name);
+            return qkv_fail(ctx, QKV_FORMAT,
+                            "%s: bad_words_ids has a word of several tokens; each must be like [58100]", name);
         const json_int_t number = json_integer_value(id);
         if (number < 0 || number >= vocab) continue;
         if (g->barred_count == QKV_TOKEN_ENDS)
@@ -92,7 +93,8 @@ static enum qkv_status generation_barred(struct qkv_context *ctx, const char *na
     return QKV_OK;
 }
 
-/* What targets begin with; nothing of it is said by a file before. */
+/* Reads the tokens that targets begin with, and the barred tokens if no earlier file has any. A key that is present
+ * replaces the value of an earlier file. */
 static enum qkv_status generation_targets(struct qkv_context *ctx, const char *name, const json_t *root, int vocab,
                                           struct qkv_model_generation *g) {
     enum qkv_status status = generation_token(ctx, name, root, "decoder_start_token_id", vocab, &g->start);
@@ -110,7 +112,7 @@ static enum qkv_status generation_parse(struct qkv_context *ctx, const char *pat
         ctx, &(struct qkv_json_text){.name = path, .data = map.data, .size = map.size, .max_size = GENERATION_BYTES},
         &root);
     qkv_unmap_file(&map);
-    if (!status && !json_is_object(root)) status = qkv_fail(ctx, QKV_FORMAT, "%s is no JSON object", path);
+    if (!status && !json_is_object(root)) status = qkv_fail(ctx, QKV_FORMAT, "%s is not a JSON object", path);
     if (!status) status = generation_ends(ctx, path, json_object_get(root, "eos_token_id"), spec->vocab, g);
     if (!status) status = generation_sampling(ctx, path, root, &g->sampling);
     if (!status) status = generation_targets(ctx, path, root, spec->vocab, g);

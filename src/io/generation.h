@@ -1,4 +1,4 @@
-/* generation: what a folder says of generating, and roles of tokens beside a tokenizer. */
+/* generation: generation_config.json of a folder, and the special tokens that a folder names outside the tokenizer. */
 #ifndef QKV_GENERATION_H
 #define QKV_GENERATION_H
 
@@ -6,11 +6,11 @@
 
 #include "model/model.h"
 
-/* Reads generation_config.json, where there is one; else, and of the end tokens that it does not name, what the published config.json says
- * (NULL: the folder is ours). */
+/* Reads generation_config.json, if there is one; then the published config.json (NULL: the folder is not a published
+ * one), which has the end tokens if the former has none, and the tokens that targets begin with. */
 enum qkv_status qkv_generation_read(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                     const json_t *config, struct qkv_model_generation *generation);
-/* Writes it, where something was said. */
+/* Writes generation_config.json, if the model has settings of generation. */
 enum qkv_status qkv_generation_write(struct qkv_context *ctx, const struct qkv_model_generation *generation,
                                      const char *folder);
 

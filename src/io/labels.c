@@ -1,4 +1,4 @@
-/* labels.txt: the names of the classes, a line each. */
+/* labels.txt: the names of the classes, one per line. */
 #include "io/labels.h"
 
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 #include "io/io.h"
 #include "model/spec.h"
 
-/* Cuts a text into its lines, in place; more than `most` of them count as most + 1. */
-static size_t labels_cut(char *text, const char **lines, size_t most) {
+/* Cuts a text into its lines, in place. Returns their number, or `max` + 1 if there are more than `max`. */
+static size_t labels_cut(char *text, const char **lines, size_t max) {
     size_t count = 0;
     while (*text) {
         size_t n = strcspn(text, "\n"), size = n > 0 && text[n - 1] == '\r' ? n - 1 : n;
         bool last = text[n] == 0;
         text[size] = 0;
-        if (count == most) return most + 1;
+        if (count == max) return max + 1;
         lines[count++] = text;
         text += last ? n : n + 1;
     }
@@ -23,9 +23,8 @@ static size_t labels_cut(char *text, const char **lines, size_t most) {
 
 static enum qkv_status labels_parse(struct qkv_model *m, const struct qkv_map *map) {
     size_t classes = qkv_head_has_classes(&m->spec) ? (size_t)m->spec.head.classes : 0;
-    if (map->size == 0 || memchr(map->data, 0, map->size)) {
-        return qkv_fail(m->ctx, QKV_FORMAT, "it is no list of labels, a line each");
-    }
+    if (map->size == 0 || memchr(map->data, 0, map->size))
+        return qkv_fail(m->ctx, QKV_FORMAT, "it is not a list of labels, one per line");
     char *text = qkv_copy_bytes(m->ctx, map->data, map->size);
     const char **lines = qkv_allocate(m->ctx, classes + 1, sizeof *lines);
     enum qkv_status status = QKV_MEMORY;
@@ -49,7 +48,7 @@ enum qkv_status qkv_labels_read(struct qkv_model *m, const char *path) {
     status = qkv_read_file(m->ctx, path, &map);
     if (status) return status;
     status = qkv_byte_order_mark_refuse(m->ctx, path, map.data, map.size);
-    if (!status && (status = labels_parse(m, &map)) != QKV_OK) qkv_fail_at(m->ctx, "%s", path);
+    if (!status && (status = labels_parse(m, &map))) qkv_fail_at(m->ctx, "%s", path);
     qkv_unmap_file(&map);
     return status;
 }

@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 
-/* Gives the model the labels of the file, where it is there; as many as its classes. */
+/* Sets the model's labels to those of the file, if it exists. The file must have one line per class. */
 enum qkv_status qkv_labels_read(struct qkv_model *model, const char *path);
 enum qkv_status qkv_labels_write(struct qkv_model *model, const char *path);
 

@@ -1,4 +1,4 @@
-/* Files that a program writes for its user, and a stream into them. What may be written where is in paths.c. */
+/* Files that a program writes for its user, and a stream into such a file. paths.c says which files may be written. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, cons
     return status;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_output_begin(struct qkv_context *ctx, const char *path, const struct qkv_output_options *options,
                                  struct qkv_output **out) {

@@ -1,5 +1,5 @@
-/* paths: all that a program reads and writes, looked at before it touches anything: no output is an input, or another
- * output, by whatever name; and what exists is replaced by force alone. */
+/* paths: checks all inputs and outputs of a program before it writes anything: no output is an input or another output,
+ * under any name, and only force replaces an existing file. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,17 +13,17 @@
 
 enum paths_role {
     PATHS_TEXT,        /* a file that is read */
-    PATHS_TEXT_FOLDER, /* a folder of which all files are read */
-    PATHS_MODEL_FILE,  /* a file of a model or run that is read, there already or not */
+    PATHS_TEXT_FOLDER, /* a folder whose files are all read */
+    PATHS_MODEL_FILE,  /* a file of a model or run that is read, whether it exists yet or not */
     PATHS_FILE,        /* a file that is written */
     PATHS_FOLDER,      /* a folder that is written into */
-    PATHS_FOLDER_FILE  /* a file that is written there */
+    PATHS_FOLDER_FILE  /* a file in such a folder */
 };
 
-struct paths_place { /* where a path leads to, links followed */
+struct paths_place { /* the target of a path, links followed */
     enum paths_role role;
-    const struct qkv_path *of; /* what it belongs to */
-    char *shown, *text;        /* the path, as it was given and as it is from the root */
+    const struct qkv_path *of; /* the input or output that it belongs to */
+    char *shown, *text;        /* the path as given, and as an absolute path */
     const char *name;          /* the last part of text */
     bool exists, has_folder;
     struct stat file, folder;
@@ -35,14 +35,13 @@ struct paths {
     size_t count, capacity;
 };
 
-/* ---- where a path leads to
- * ------------------------------------------------------------------------------------------- */
+/* ---- the target of a path ---------------------------------------------------------------------------------------- */
 
 static bool is_same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* The path from the root, whose last parts need not be there. */
+/* The absolute path. Its last parts need not exist. */
 static enum qkv_status paths_resolve(struct qkv_context *ctx, const char *path, char **out) {
     char *cut, *folder, *whole = realpath(path, NULL);
     *out = whole ? whole : strcmp(path, ".") && strcmp(path, "/") ? NULL : qkv_copy_string(ctx, path);
@@ -71,7 +70,7 @@ static void paths_look(struct paths_place *place) {
     if (slash) *slash = '/';
 }
 
-/* `folder` NULL: the path itself, else its file `name`. */
+/* Adds a path (folder NULL), or the file `name` in `folder`. */
 static enum qkv_status paths_add(struct paths *p, const struct qkv_path *of, enum paths_role role, const char *folder,
                                  const char *name) {
     struct paths_place *grown = qkv_list_room(p->ctx, p->places, &p->capacity, p->count, 1, sizeof *grown);
@@ -87,23 +86,22 @@ static enum qkv_status paths_add(struct paths *p, const struct qkv_path *of, enu
     return status;
 }
 
-/* ---- what is read
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status paths_add_texts(struct paths *p, const struct qkv_path *of) {
     struct dirent *entry;
     enum qkv_status status = paths_add(p, of, PATHS_TEXT_FOLDER, NULL, NULL);
     DIR *folder = opendir(of->path);
-    while (folder && !status && (entry = readdir(folder))) /* who reads it says what is wrong with it */
+    while (folder && !status && (entry = readdir(folder))) /* an unreadable folder fails later, where it is read */
         if (entry->d_name[0] != '.') status = paths_add(p, of, PATHS_TEXT, of->path, entry->d_name);
     if (folder) closedir(folder);
     return status;
 }
 
-/* The files of models and runs. */
+/* The names of files of models and runs. */
 static const char *const own_files[] = {QKV_MODEL_FILES, QKV_RUN_FILES, QKV_INDEX_FILE};
 
-/* The files that an index says weights are in. */
+/* Adds the files that an index of weights names. */
 static enum qkv_status paths_add_shards(struct paths *p, const struct qkv_path *of, const char *folder) {
     json_t *root = NULL, *value;
     const char *tensor;
@@ -122,7 +120,7 @@ static enum qkv_status paths_add_shards(struct paths *p, const struct qkv_path *
     return status;
 }
 
-/* Earlier checkpoints, by their names. */
+/* Whether this is the name of an earlier checkpoint. */
 static bool is_checkpoint(const char *name) {
     const size_t n = strlen(name), end = strlen(QKV_CHECKPOINT_END);
     return !strncmp(name, QKV_CHECKPOINT_BEGIN, strlen(QKV_CHECKPOINT_BEGIN)) && n > end &&
@@ -147,7 +145,7 @@ static enum qkv_status paths_add_models(struct paths *p, const struct qkv_path *
     if (stat(of->path, &info) != 0) return QKV_OK;
     enum qkv_status status = QKV_OK;
     if (!S_ISDIR(info.st_mode)) status = paths_add(p, of, PATHS_TEXT, NULL, NULL);
-    if (!status && qkv_model_place(p->ctx, of->path, &place)) { /* who opens it says what is wrong with it */
+    if (!status && qkv_model_place(p->ctx, of->path, &place)) { /* opening it later says what is wrong */
         qkv_forgive(p->ctx);
         return QKV_OK;
     }
@@ -158,8 +156,7 @@ static enum qkv_status paths_add_models(struct paths *p, const struct qkv_path *
     return status;
 }
 
-/* ---- all of them
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- all paths --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status paths_add_path(struct paths *p, const struct qkv_path *path) {
     struct stat info;
@@ -198,7 +195,7 @@ static enum qkv_status paths_refuse(struct qkv_context *ctx, const struct paths_
     const char *way = out->role == PATHS_FILE ? "write to another file" : "choose another folder";
     switch (other->role) {
     case PATHS_TEXT:
-        return qkv_fail(ctx, QKV_FILE, "%s is also what is read; %s", shown, way);
+        return qkv_fail(ctx, QKV_FILE, "%s is also read; %s", shown, way);
     case PATHS_TEXT_FOLDER:
         return out->role == PATHS_FILE
                    ? qkv_fail(ctx, QKV_FILE, "cannot write %s: it is a folder; name a file", out->shown)
@@ -215,7 +212,7 @@ static enum qkv_status paths_refuse(struct qkv_context *ctx, const struct paths_
                     other->shown);
 }
 
-/* Another input or output that an output is, too. */
+/* Fails if output i is also an input or another output. */
 static enum qkv_status paths_check_others(const struct paths *p, size_t i) {
     const struct paths_place *out = &p->places[i];
     for (size_t k = 0; k < p->count; k++) {

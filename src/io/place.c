@@ -1,4 +1,5 @@
-/* What a path to a model stands for: a folder, that of sentence-transformers with the model in one of its folders, or a checkpoint. */
+/* What a path to a model names: a model folder, a folder of sentence-transformers with the model in one of its folders,
+ * or a checkpoint. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ static bool is_weights_file(const char *path) {
            (stat(path, &info) != 0 || !S_ISDIR(info.st_mode));
 }
 
-/* A folder whose modules.json has the model in a folder in it. */
+/* Reads modules.json, which may name a folder inside this one as the model's. */
 static enum qkv_status place_modules(struct qkv_context *ctx, struct qkv_model_place *place) {
     char *inner;
     enum qkv_status status = qkv_pooling_model(ctx, place->folder, &inner);

@@ -1,5 +1,5 @@
-/* modules.json, which says how sentence-transformers makes a vector of a text: the model, a pooling of its hidden states, dense layers, and
- * perhaps a length of 1. */
+/* modules.json: how sentence-transformers makes a vector of a text: the model, a pooling of its hidden states, dense
+ * layers, and maybe a normalisation to length 1. */
 #include "io/pooling.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "io/io.h"
 #include "text/text.h"
 
-/* The name of a pooling, as a key of its own or as one of pooling_mode. */
+/* Poolings, each by its own key and by its name in pooling_mode. */
 static const struct {
     const char *key, *mode;
     enum qkv_pool pool;
@@ -19,7 +19,7 @@ static const struct {
     {"pooling_mode_lasttoken", "lasttoken", QKV_POOL_LAST},
 };
 
-/* One of them, and nothing else. */
+/* Reads the pooling: exactly one. */
 static enum qkv_status read_pool(const struct qkv_pooling_file *f, const struct qkv_spec *spec,
                                  struct qkv_model_pooling *pooling) {
     const json_t *prompt = json_object_get(f->root, "include_prompt");
@@ -40,16 +40,16 @@ static enum qkv_status read_pool(const struct qkv_pooling_file *f, const struct 
         if (!strcmp(pools[i].mode, mode)) found++, pooling->pool = pools[i].pool;
     if (found == 1) return QKV_OK;
     if (mode || !found) return qkv_pooling_refuse(f, "pooling_mode", "\"cls\", \"mean\", \"max\" or \"lasttoken\"");
-    return qkv_fail(f->ctx, QKV_SPEC, "%s: it has %zu poolings at once; it can be one", f->path, found);
+    return qkv_fail(f->ctx, QKV_SPEC, "%s: it has %zu poolings at once; one is possible", f->path, found);
 }
 
-/* The last part of "sentence_transformers.models.Pooling". */
+/* The last part of a name like "sentence_transformers.models.Pooling". */
 static const char *module_kind(const json_t *module) {
     const char *type = json_string_value(json_object_get(module, "type")), *dot = type ? strrchr(type, '.') : NULL;
     return dot ? dot + 1 : type ? type : "";
 }
 
-static enum qkv_status read_most(struct qkv_pooling_file *f, const char *model, size_t *most) {
+static enum qkv_status read_max_length(struct qkv_pooling_file *f, const char *model, size_t *max) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; qkv_sentence_files[i] && !status && (!i || !f->root); i++)
         status = qkv_pooling_open(f, model, NULL, qkv_sentence_files[i]);
@@ -61,7 +61,7 @@ static enum qkv_status read_most(struct qkv_pooling_file *f, const char *model, 
     if (!length || json_is_null(length)) return QKV_OK;
     if (json_integer_value(length) < 1 || json_integer_value(length) > INT32_MAX)
         return qkv_pooling_refuse(f, "max_seq_length", "a whole number of at least 1, or null");
-    *most = (size_t)json_integer_value(length);
+    *max = (size_t)json_integer_value(length);
     return QKV_OK;
 }
 
@@ -72,7 +72,7 @@ static enum qkv_status modules_refuse(const struct qkv_pooling_file *f, size_t i
         f->path, i, module_kind(module), QKV_DENSE_MAX);
 }
 
-/* The modules behind the pooling. The last Normalize is the vector's, another one its dense layer's. */
+/* Reads the modules after the pooling. A last Normalize is the vector's; an earlier one belongs to its dense layer. */
 static enum qkv_status read_behind(const struct qkv_pooling_file *f, const char *folder, const struct qkv_spec *spec,
                                    struct qkv_model_pooling *pooling) {
     const size_t count = json_array_size(f->root);
@@ -98,7 +98,7 @@ static enum qkv_status read_behind(const struct qkv_pooling_file *f, const char 
     return status;
 }
 
-/* The modules: the model and its pooling, whose folder is *path, heap, and what is behind them. */
+/* Reads the modules: the model, its pooling, whose folder goes to *path (heap), and those after it. */
 static enum qkv_status read_modules(const struct qkv_pooling_file *f, const char *folder, const struct qkv_spec *spec,
                                     char **path, struct qkv_model_pooling *pooling) {
     static const char *const kinds[] = {"Transformer", "Pooling"};
@@ -128,7 +128,7 @@ enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, co
     if (!status) status = qkv_pooling_open(&f, folder, path, QKV_CONFIG_FILE);
     if (!status && !f.root) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
     if (!status) status = read_pool(&f, spec, pooling);
-    if (!status) status = read_most(&f, model, &pooling->most);
+    if (!status) status = read_max_length(&f, model, &pooling->most);
     if (!status) status = qkv_prompts_read(ctx, folder, pooling);
     qkv_pooling_close(&f);
     free(path);
@@ -159,7 +159,7 @@ enum qkv_status qkv_pooling_model(struct qkv_context *ctx, const char *folder, c
     return status;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static json_t *pooling_module(int number, const char *path, const char *kind) {
     char name[24], type[64];
@@ -168,7 +168,7 @@ static json_t *pooling_module(int number, const char *path, const char *kind) {
     return json_pack("{s:i, s:s, s:s, s:s}", "idx", number, "name", name, "path", path, "type", type);
 }
 
-/* It has no files. */
+/* A module Normalize, which has no files. */
 static json_t *pooling_length(int number) {
     char path[32];
     snprintf(path, sizeof path, "%d_Normalize", number);
@@ -188,7 +188,7 @@ static json_t *pooling_modules(const struct qkv_model_pooling *pooling) {
     return modules;
 }
 
-/* As all versions of sentence-transformers read it. */
+/* The keys of all versions of sentence-transformers. */
 static json_t *pooling_kind(const struct qkv_model_pooling *pooling, const struct qkv_spec *spec) {
     json_t *root = json_pack("{s:i}", "word_embedding_dimension", qkv_spec_width(spec));
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
@@ -200,18 +200,18 @@ static json_t *pooling_kind(const struct qkv_model_pooling *pooling, const struc
 enum qkv_status qkv_pooling_write(struct qkv_context *ctx, const struct qkv_model_pooling *pooling,
                                   const struct qkv_spec *spec, const char *folder) {
     if (!pooling->given) return QKV_OK;
-    json_t *most = pooling->most ? json_integer((json_int_t)pooling->most) : json_null();
+    json_t *max = pooling->most ? json_integer((json_int_t)pooling->most) : json_null();
     char *inner = qkv_join_path(ctx, folder, QKV_POOLING_FOLDER);
     enum qkv_status status = inner ? qkv_make_folder(ctx, inner) : QKV_MEMORY;
     if (!status) status = qkv_json_save(ctx, inner, QKV_CONFIG_FILE, pooling_kind(pooling, spec));
     if (!status)
         status = qkv_json_save(ctx, folder, QKV_SENTENCES_FILE,
-                               json_pack("{s:O, s:b}", "max_seq_length", most, "do_lower_case", 0));
+                               json_pack("{s:O, s:b}", "max_seq_length", max, "do_lower_case", 0));
     for (size_t i = 0; i < pooling->dense_count && !status; i++)
         status = qkv_dense_write(ctx, folder, qkv_dense_folders[i], &pooling->dense[i]);
     if (!status) status = qkv_prompts_write(ctx, folder, pooling);
     if (!status) status = qkv_json_save(ctx, folder, QKV_MODULES_FILE, pooling_modules(pooling));
-    json_decref(most);
+    json_decref(max);
     free(inner);
     return status;
 }

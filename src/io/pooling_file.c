@@ -1,4 +1,4 @@
-/* JSON files of a folder of sentence-transformers, and of folders in it. */
+/* JSON files of a folder of sentence-transformers and of the folders inside it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ void qkv_pooling_close(struct qkv_pooling_file *f) {
 enum qkv_status qkv_pooling_open(struct qkv_pooling_file *f, const char *folder, const char *inner, const char *name) {
     bool found = false;
     if (inner && (strchr(inner, '/') || !strcmp(inner, "..")))
-        return qkv_fail(f->ctx, QKV_FORMAT, "%s: the path \"%.80s\" is no name of a folder in the folder",
+        return qkv_fail(f->ctx, QKV_FORMAT, "%s: the path \"%.80s\" does not name a folder inside the folder",
                         f->path ? f->path : folder, inner);
     char *whole = inner && *inner ? qkv_join_path(f->ctx, folder, inner) : NULL;
     qkv_pooling_close(f);

@@ -1,4 +1,5 @@
-/* config_sentence_transformers.json: texts that are put before the texts whose vectors are made, by name, and which of them is the usual one. */
+/* config_sentence_transformers.json: prompts, which are put before the texts whose vectors are made, by name, and the
+ * name of the default prompt. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +10,15 @@ static enum qkv_status prompts_add(const struct qkv_pooling_file *f, struct qkv_
                                    const char *name, const json_t *value) {
     const char *text = json_is_null(value) ? "" : json_string_value(value);
     if (!text)
-        return qkv_fail(f->ctx, QKV_SPEC, "%s: the prompt \"%.80s\" is no text; write one, or null", f->path, name);
+        return qkv_fail(f->ctx, QKV_SPEC, "%s: the prompt \"%.80s\" is not a text; write a text, or null", f->path,
+                        name);
     struct qkv_model_prompt *prompt = &pooling->prompts[pooling->prompt_count++];
     prompt->name = qkv_copy_string(f->ctx, name);
     prompt->text = qkv_copy_string(f->ctx, text);
     return prompt->name && prompt->text ? QKV_OK : QKV_MEMORY;
 }
 
-/* sentence-transformers has empty prompts of two names where the file has none. */
+/* The default prompt may be "query" or "document" without being listed: sentence-transformers then has empty ones. */
 static enum qkv_status prompts_find_usual(const struct qkv_pooling_file *f, struct qkv_model_pooling *pooling) {
     const json_t *value = json_object_get(f->root, "default_prompt_name");
     const char *name = json_string_value(value);

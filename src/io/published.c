@@ -1,4 +1,4 @@
-/* Published folders: config.json, and the files that the weights are in. */
+/* Published folders: config.json, and the files of the weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ enum qkv_status qkv_published_json(struct qkv_context *ctx, const char *path, js
     return status;
 }
 
-/* ---- the files -------------------------------------------------------------------------------------------------------- */
+/* ---- the files --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status file_add(struct qkv_published *p, const char *name) {
     for (size_t i = 0; i < p->count; i++)
@@ -35,16 +35,16 @@ static enum qkv_status file_add(struct qkv_published *p, const char *name) {
     bool found;
     enum qkv_status status = qkv_file_find(p->ctx, part->path, &found);
     if (!status && !found)
-        status = qkv_fail(p->ctx, QKV_FILE, "%s is missing, in which " QKV_INDEX_FILE " has weights", part->path);
+        status = qkv_fail(p->ctx, QKV_FILE, "%s is missing; " QKV_INDEX_FILE " says that it has weights", part->path);
     return status ? status : qkv_tensors_open(p->ctx, part->path, &part->tensors);
 }
 
-/* A name of a file in the folder itself. */
+/* Whether the name is that of a file in the folder itself. */
 static bool is_plain_name(const char *name) {
     return name && *name && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".");
 }
 
-/* Each tensor of the index is checked: a wrong sum of their bytes is no failure. */
+/* The index's total of bytes only warns if it is wrong: each of its tensors is checked. */
 static enum qkv_status check_total(struct qkv_published *p, const char *path, const json_t *root) {
     const json_t *total = json_object_get(json_object_get(root, "metadata"), "total_size");
     char text[640];
@@ -68,18 +68,18 @@ static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
     json_t *map = json_object_get(root, "weight_map");
     if (!json_object_size(map))
         status =
-            qkv_fail(p->ctx, QKV_FORMAT, "%s: weight_map is no object that says in which file each tensor is", path);
+            qkv_fail(p->ctx, QKV_FORMAT, "%s: weight_map is not an object that names the file of each tensor", path);
     json_object_foreach(map, name, value) {
         const char *file = json_string_value(value);
         if (!status && !is_plain_name(file))
-            status = qkv_fail(p->ctx, QKV_FORMAT, "%s: the file of %.*s is no name of a file in the folder", path,
+            status = qkv_fail(p->ctx, QKV_FORMAT, "%s: the file of %.*s does not name a file in the folder", path,
                               qkv_shown_length(name), name);
         if (!status) status = file_add(p, file);
     }
     json_object_foreach(map, name, value) {
         for (size_t i = 0; i < p->count && !status; i++)
             if (!strcmp(p->files[i].name, json_string_value(value)) && !qkv_tensors_find(p->files[i].tensors, name))
-                status = qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %.*s, which " QKV_INDEX_FILE " has there",
+                status = qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %.*s, but " QKV_INDEX_FILE " names it there",
                                   p->files[i].path, qkv_shown_length(name), name);
     }
     if (!status) status = check_total(p, path, root);
@@ -87,14 +87,15 @@ static enum qkv_status open_shards(struct qkv_published *p, const char *path) {
     return status;
 }
 
-/* The class of the model in transformers, which keeps its head; that of no head where config.json does not say. */
+/* The model's class in transformers, which determines the head; where config.json names none, a class without a
+ * head. */
 static const char *class_name(const json_t *config) {
     const char *name = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
     const size_t n = name ? strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789") : 0;
     return n && n < 80 && !name[n] ? name : "AutoModel";
 }
 
-/* Refuses weights that are there as a pickle alone. */
+/* Fails if the folder's weights are pickle files only. */
 static enum qkv_status refuse_pickle(struct qkv_published *p, const json_t *config) {
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
     enum qkv_status status = QKV_OK;
@@ -113,7 +114,7 @@ static enum qkv_status refuse_pickle(struct qkv_published *p, const json_t *conf
     return status;
 }
 
-/* Opens what there is; none is no failure. */
+/* Opens the files that exist; that there are none is not an error here. */
 static enum qkv_status open_files(struct qkv_published *p) {
     char *one = qkv_join_path(p->ctx, p->folder, QKV_WEIGHTS_FILE);
     char *index = qkv_join_path(p->ctx, p->folder, QKV_INDEX_FILE);
@@ -129,7 +130,7 @@ static enum qkv_status open_files(struct qkv_published *p) {
     return status;
 }
 
-/* ---- tensors by name ---------------------------------------------------------------------------------------------------- */
+/* ---- tensors by name --------------------------------------------------------------------------------------------- */
 
 static const struct qkv_array *find_exactly(const struct qkv_published *p, const char *name, size_t *file) {
     const struct qkv_array *array = NULL;
@@ -140,7 +141,7 @@ static const struct qkv_array *find_exactly(const struct qkv_published *p, const
     return array;
 }
 
-/* Old files call the weight and the bias of a norm gamma and beta. */
+/* Finds a tensor under its older name too: old files call the weight and the bias of a norm gamma and beta. */
 static const struct qkv_array *find_spelled(const struct qkv_published *p, const char *name, size_t *file) {
     char old[QKV_FAMILY_NAME + 8];
     const struct qkv_array *array = find_exactly(p, name, file);
@@ -163,7 +164,7 @@ static bool has_tensor(const void *published, const char *name) {
     return find_exactly(published, name, &file) != NULL;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 void qkv_published_close(struct qkv_published *p) {
     if (!p) return;
@@ -172,7 +173,7 @@ void qkv_published_close(struct qkv_published *p) {
         free(p->files[i].name);
         free(p->files[i].path);
     }
-    qkv_arena_free(&p->turned);
+    qkv_arena_free(&p->repacked);
     for (size_t i = 0; i < p->entry_count; i++) free((char *)(uintptr_t)p->entries[i].array.name);
     free(p->files);
     free(p->entries);

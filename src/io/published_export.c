@@ -1,4 +1,4 @@
-/* Published folders, written; and what else is asked of a model's family. */
+/* Published folders: writing them, and other questions about a model's family. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
     return narrow && model->spec.head.transform.given ? QKV_FAMILY_HIDDEN_NARROWED : QKV_FAMILY_HIDDEN_LAST;
 }
 
-/* ---- specs of folders ------------------------------------------------------------------------------------------------- */
+/* ---- specs of folders -------------------------------------------------------------------------------------------- */
 
 bool qkv_folder_has_weights(const char *folder) {
     if (!folder) return false;
@@ -102,7 +102,7 @@ enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, 
     return status;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 struct qkv_family_tensors {
     struct qkv_family_arrays arrays;
@@ -115,7 +115,7 @@ enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients
     QKV_NEED(qkv_call, model);
     if (!model_config(model) || model->planned)
         return qkv_fail(model->ctx, QKV_ARGUMENT,
-                        "this model came from no published folder, so no family has names for its weights");
+                        "this model is not from a published folder, so no family has names for its weights");
     struct qkv_family_tensors *tensors = qkv_allocate(model->ctx, 1, sizeof *tensors);
     if (!tensors) return QKV_MEMORY;
     enum qkv_status status = qkv_family_arrays(model, model_config(model), gradients, &tensors->arrays);
@@ -138,9 +138,9 @@ void qkv_family_tensors_free(struct qkv_family_tensors *tensors) {
     free(tensors);
 }
 
-/* ---- a folder ---------------------------------------------------------------------------------------------------------------- */
+/* ---- a folder ---------------------------------------------------------------------------------------------------- */
 
-/* One tensor is made at a time, as it is written. */
+/* Makes one tensor at a time, when it is written. */
 static enum qkv_status tensor_make(void *arrays, size_t i, const void **data) {
     const struct qkv_family_arrays *a = arrays;
     enum qkv_status status = qkv_family_array_make(a, i);
@@ -154,7 +154,7 @@ static void tensor_drop(void *arrays, size_t i) {
 
 struct written_names {
     const struct qkv_family_arrays *made;
-    const struct qkv_family_config *config; /* with what is kept of another folder */
+    const struct qkv_family_config *config; /* with the settings kept from a folder that was read */
 };
 
 static bool has_name(const void *user, const char *name) {
@@ -166,7 +166,7 @@ static bool has_name(const void *user, const char *name) {
     return false;
 }
 
-/* The digest of the spec that is read from the folder's config.json beside these tensors. */
+/* The digest of the spec that reading the folder's config.json will give. */
 static enum qkv_status digest_config(struct qkv_context *ctx, const char *folder, const struct written_names *names,
                                      char digest[QKV_DIGEST_TEXT]) {
     struct qkv_family_config config = {0};
@@ -185,7 +185,7 @@ static enum qkv_status digest_config(struct qkv_context *ctx, const char *folder
     return status;
 }
 
-/* Weights of a layer that a family may have as one tensor; 0: each by itself. */
+/* The group of weights of a layer that a family may store as one tensor; 0: the weight is a tensor of its own. */
 static int export_joined(enum qkv_role role) {
     switch (role) {
     case QKV_ROLE_ATTN_Q:
@@ -210,19 +210,19 @@ static int export_joined(enum qkv_role role) {
 
 size_t qkv_export_bytes(const struct qkv_model *m) {
     const struct qkv_weights *weights = &m->weights;
-    size_t most = 0, joined[6] = {0};
+    size_t max = 0, joined[6] = {0};
     for (size_t i = 0; i < weights->count; i++) {
         const struct qkv_weight *w = &weights->list[i], *before = i ? w - 1 : w;
         const int group = export_joined(w->role);
         if (w->layer < 0) continue;
         if (before->layer != w->layer || before->stack != w->stack) memset(joined, 0, sizeof joined);
         joined[group] = (group ? joined[group] : 0) + w->rows * w->columns * sizeof(float);
-        most = qkv_max(most, joined[group]);
+        max = qkv_max(max, joined[group]);
     }
-    return most;
+    return max;
 }
 
-/* All other files of the folder are there. */
+/* Writes the weights. All other files of the folder are complete. */
 static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_family_config *config,
                                      const struct qkv_format *format, const char *folder, const char *path) {
     char digest[QKV_DIGEST_TEXT];
@@ -267,7 +267,7 @@ static enum qkv_status write_published(struct qkv_model *m, const struct qkv_fam
     return status;
 }
 
-/* The class that the names of a model's classes ask for; NULL: any. */
+/* The class that the names of the model's classes require, as of question answering; NULL: any. */
 static const char *wanted_class(const struct qkv_model *m) {
     if (m->spec.head.kind != QKV_HEAD_CLASSIFY_TOKENS || m->label_count != 2) return NULL;
     for (size_t i = 0; i < 2; i++)
@@ -275,7 +275,7 @@ static const char *wanted_class(const struct qkv_model *m) {
     return QKV_FAMILY_ANSWERS;
 }
 
-/* The configuration to write: its own, or one that a family has for the spec. */
+/* The configuration to write: the model's own, or one that a family makes of the spec. */
 static enum qkv_status find_config(struct qkv_model *m, const char *type, struct qkv_family_config *config) {
     const struct qkv_family_config *own = model_config(m);
     if (!own || (type && strcmp(type, own->family->type)))
@@ -285,7 +285,7 @@ static enum qkv_status find_config(struct qkv_model *m, const char *type, struct
     return QKV_OK;
 }
 
-/* Gives config.json the names of the classes, in its own words. */
+/* Adds id2label and label2id to config.json, if the classes have names. */
 static enum qkv_status name_classes(const struct qkv_model *m, struct qkv_family_config *config) {
     if (!m->label_count) return QKV_OK;
     json_t *keys = json_copy(config->keys), *names = json_object(), *ids = json_object();
@@ -305,9 +305,9 @@ static enum qkv_status name_classes(const struct qkv_model *m, struct qkv_family
     return QKV_OK;
 }
 
-/* Gives a config.json that is written anew the tokens of its tokenizer, as classes count on ones of their own
- * vocabulary elsewise: one that is missing is null. A family whose positions are counted from its padding keeps
- * that. */
+/* Writes the tokens of the tokenizer into a new config.json; a missing token is null. Without these keys, classes of
+ * transformers use token ids of their own default vocabulary. A family that counts positions from its padding token
+ * keeps that token. */
 static enum qkv_status name_tokens(const struct qkv_model *m, struct qkv_family_config *config) {
     static const struct {
         const char *key;

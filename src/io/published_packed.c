@@ -1,8 +1,9 @@
-/* Published folders: the numbers of a tensor, which may be in few bits.
+/* Published folders: the numbers of a tensor in a format with few bits.
  *
- * In 8 bits (DeepSeek V3) a matrix NAME.weight of F8_E4M3 has its scales in NAME.weight_scale_inv, one for each block of rows and
- * columns; the last ones may be cut. In MXFP4 (OCP 2023, gpt-oss) the experts (E, in, out) of NAME are NAME_blocks (E, out, in/32, 16),
- * two numbers of four bits a byte, the lower ones first, and NAME_scales (E, out, in/32), exponents of two. */
+ * 8 bits (DeepSeek V3): a matrix NAME.weight of F8_E4M3 has scales in NAME.weight_scale_inv, one per block of rows and
+ * columns; the last blocks may be cut. MXFP4 (OCP 2023, gpt-oss): the experts (E, in, out) of NAME are NAME_blocks (E,
+ * out, in/32, 16), two numbers of 4 bits per byte, the low half first, and NAME_scales (E, out, in/32), exponents of
+ * two. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,13 +45,13 @@ static enum qkv_status find_beside(const struct qkv_published *p, const char *na
                     p->count == 1 ? p->files[0].path : p->folder, whole);
 }
 
-/* A matrix in 8 bits. */
+/* Finds the scales of a matrix in 8 bits. */
 static enum qkv_status locate_scales(const struct qkv_published *p, struct qkv_published_entry *e) {
     const size_t *block = p->config.block;
     struct qkv_array want = {.rank = 2};
     if (!block[0] || e->theirs->rank != 2)
         return check_type(p, e->file, e->theirs, false,
-                          "of such numbers quantization_config must say so, and they be matrices");
+                          "quantization_config must describe such numbers, and their tensors must be matrices");
     enum qkv_status status = find_beside(p, e->theirs->name, "_scale_inv", &e->scales_file, &e->scales);
     if (status) return status;
     for (size_t d = 0; d < 2; d++) want.shape[d] = (e->theirs->shape[d] + block[d] - 1) / block[d];
@@ -58,7 +59,7 @@ static enum qkv_status locate_scales(const struct qkv_published *p, struct qkv_p
     return status ? status : check_shape(p, e->scales_file, e->scales, &want);
 }
 
-/* Experts in 4 bits, whose shape as floats is `want`. */
+/* Finds blocks and scales of experts in 4 bits, whose shape as floats is `want`. */
 static enum qkv_status locate_blocks(const struct qkv_published *p, const struct qkv_array *whole,
                                      struct qkv_published_entry *e) {
     struct qkv_array want = {.rank = 4,
@@ -66,7 +67,7 @@ static enum qkv_status locate_blocks(const struct qkv_published *p, const struct
     enum qkv_status status = find_beside(p, e->view.name, "_blocks", &e->file, &e->theirs);
     if (!status) status = find_beside(p, e->view.name, "_scales", &e->scales_file, &e->scales);
     if (!status && whole->shape[1] % BLOCK)
-        status = qkv_fail(p->ctx, QKV_SHAPE, "%s: %zu numbers are no whole blocks of %d", e->theirs->name,
+        status = qkv_fail(p->ctx, QKV_SHAPE, "%s: %zu numbers cannot be cut into blocks of %d", e->theirs->name,
                           whole->shape[1], BLOCK);
     if (!status) status = check_shape(p, e->file, e->theirs, &want);
     if (!status) status = check_type(p, e->file, e->theirs, e->theirs->dtype == QKV_U8, "blocks are bytes (U8)");
@@ -80,9 +81,9 @@ static enum qkv_status locate_blocks(const struct qkv_published *p, const struct
 
 enum qkv_status qkv_published_locate(const struct qkv_published *p, const struct qkv_array *want,
                                      struct qkv_published_entry *e) {
-    const unsigned turned = QKV_FAMILY_STACKED | QKV_FAMILY_TRANSPOSED;
+    const unsigned flags = QKV_FAMILY_STACKED | QKV_FAMILY_TRANSPOSED;
     e->theirs = qkv_published_find(p, e->view.name, &e->file);
-    if (!e->theirs && p->config.packed && (e->view.flags & turned) == turned && want->rank == 3)
+    if (!e->theirs && p->config.packed && (e->view.flags & flags) == flags && want->rank == 3)
         return locate_blocks(p, want, e);
     enum qkv_status status = e->theirs ? QKV_OK : find_beside(p, e->view.name, "", &e->file, &e->theirs);
     if (!status) status = check_shape(p, e->file, e->theirs, want);
@@ -90,9 +91,9 @@ enum qkv_status qkv_published_locate(const struct qkv_published *p, const struct
     return status ? status : check_type(p, e->file, e->theirs, is_float(e->theirs->dtype), "weights are floats");
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------ */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Slice `slice` of `slices` along the first dimension, as floats, which the caller frees. */
+/* Slice `slice` of `slices` along the first dimension, as floats; the caller frees them. */
 static enum qkv_status read_slice(const struct qkv_published *p, size_t file, const struct qkv_array *array,
                                   size_t slice, size_t slices, float **out) {
     struct qkv_array part = *array;
@@ -109,7 +110,7 @@ static void scale_blocks(const struct qkv_array *matrix, const size_t block[2], 
         for (size_t c = 0; c < columns; c++) x[r * columns + c] *= scales[r / block[0] * across + c / block[1]];
 }
 
-/* Bytes of blocks (out, in/2) and exponents (out, in/32), each as a float, to numbers (in, out). */
+/* Converts bytes of blocks (out, in/2) and exponents (out, in/32), each given as a float, to numbers (in, out). */
 static void unpack_blocks(const float *bytes, const float *exponents, size_t in, size_t out, float *x) {
     static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     for (size_t r = 0; r < out; r++)

@@ -18,7 +18,7 @@ static const struct qkv_published_entry *entry_find(const struct qkv_published *
     return bsearch(&key, p->entries, p->entry_count, sizeof key, compare_entries);
 }
 
-/* ---- matching ------------------------------------------------------------------------------------------------------------ */
+/* ---- matching ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_spec *spec,
                                     const struct qkv_weight *weight) {
@@ -26,7 +26,7 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     struct qkv_published_entry *e = &p->entries[p->entry_count];
     struct qkv_array want;
     if (!qkv_family_view(&p->config, spec, ours->name, ours->shape[0], &e->view))
-        return qkv_fail(p->ctx, QKV_SPEC, "%s: models of type %s have no weight that %s could be", p->folder,
+        return qkv_fail(p->ctx, QKV_SPEC, "%s: models of type %s have no weight for %s", p->folder,
                         p->config.family->type, ours->name);
     qkv_family_shape(&e->view, ours, spec, &want);
     enum qkv_status status = qkv_published_locate(p, &want, e);
@@ -39,8 +39,8 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
     e->array.dtype = e->theirs->dtype;
     e->array.bytes = row * ours->shape[0];
-    e->turned = qkv_published_turns(e, weight);
-    if (e->turned) p->turned_bytes += (e->array.bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
+    e->repacked = qkv_published_must_repack(e, weight);
+    if (e->repacked) p->repacked_bytes += (e->array.bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
     e->array.data = (const char *)e->theirs->data + (e->view.slice * e->view.total + e->view.before) * row;
     return QKV_OK;
 }
@@ -50,7 +50,7 @@ static int compare_places(const void *a, const void *b) {
     return *x == *y ? 0 : *x < *y ? -1 : 1;
 }
 
-/* A tensor of the files that is none of the weights. */
+/* Fails if the files have a tensor that no weight uses. */
 static enum qkv_status find_strangers(struct qkv_published *p) {
     const struct qkv_array **used = qkv_allocate(p->ctx, 2 * p->entry_count + 1, sizeof *used);
     enum qkv_status status = used ? QKV_OK : QKV_MEMORY;
@@ -86,11 +86,11 @@ enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_sp
     return status;
 }
 
-/* ---- the numbers ------------------------------------------------------------------------------------------------------------- */
+/* ---- the numbers ------------------------------------------------------------------------------------------------- */
 
 static const struct qkv_array *source_find(const void *published, const char *name) {
     const struct qkv_published_entry *e = entry_find(published, name);
-    return e && (e->direct || e->turned) ? &e->array : NULL;
+    return e && (e->direct || e->repacked) ? &e->array : NULL;
 }
 
 static enum qkv_status source_check(const void *published) {
@@ -107,12 +107,12 @@ static void source_close(void *published) {
 struct qkv_model_file qkv_published_file(struct qkv_published *p) {
     return (struct qkv_model_file){.source = {.file = p, .find = source_find},
                                    .owner = p,
-                                   .memory = p->turned_bytes,
+                                   .memory = p->repacked_bytes,
                                    .check = source_check,
                                    .close = source_close};
 }
 
-/* A tensor that several weights stand in is read once, or, of a stacked one, the part of an expert. */
+/* The tensor that was read last, or its part for one expert: several weights may be rows of it. */
 struct taken {
     const struct qkv_array *array;
     size_t slice;
@@ -131,14 +131,13 @@ static enum qkv_status take_slice(const struct qkv_published *p, const struct qk
     return QKV_OK;
 }
 
-/* Puts the numbers of a tensor, of `width` bytes each, as ours stand, straight from the file, whose pages are not
- * needed any more. */
-static void turn_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows, size_t columns,
-                        size_t width, void *ours) {
+/* Copies the rows of a weight, numbers of `width` bytes, straight from the mapped file, then releases those pages. */
+static void repack_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows,
+                          size_t columns, size_t width, void *ours) {
     struct qkv_array slice = *e->theirs;
     slice.bytes /= e->view.slices;
     slice.data = (const char *)slice.data + e->view.slice * slice.bytes;
-    qkv_published_turn(p->ctx, &e->view, slice.data, rows, columns, width, ours);
+    qkv_published_repack(p->ctx, &e->view, slice.data, rows, columns, width, ours);
     qkv_tensors_forget(p->files[e->file].tensors, &slice);
 }
 
@@ -148,19 +147,19 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
     const size_t rows = weight->array.shape[0], columns = rows ? weight->rows * weight->columns / rows : 0;
     if (e->theirs->dtype == QKV_F32 && !e->scales &&
         (size_t)e->view.slices * e->view.total * columns * sizeof(float) == e->theirs->bytes) {
-        turn_tensor(p, e, rows, columns, sizeof(float), weight->data);
+        repack_tensor(p, e, rows, columns, sizeof(float), weight->data);
         return QKV_OK;
     }
     enum qkv_status status = take_slice(p, e, taken);
     if (status) return status;
-    qkv_published_turn(p->ctx, &e->view, taken->floats, rows, columns, sizeof(float), weight->data);
+    qkv_published_repack(p->ctx, &e->view, taken->floats, rows, columns, sizeof(float), weight->data);
     return QKV_OK;
 }
 
-/* One that stays in its format, in memory that is this folder's. */
-static void turn_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
+/* Repacks a weight that keeps its format, into the published model's memory. */
+static void repack_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
-    if (e->turned) turn_tensor(p, e, weight->rows, weight->columns, 2, (void *)(uintptr_t)e->array.data);
+    if (e->repacked) repack_tensor(p, e, weight->rows, weight->columns, 2, (void *)(uintptr_t)e->array.data);
 }
 
 static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {
@@ -169,7 +168,7 @@ static bool is_used(const struct qkv_published *p, const struct qkv_array *their
     return false;
 }
 
-/* A table that is left out as it is tied to the embedding has its numbers: one with others is a head of its own. */
+/* Fails where a table that is tied to the embedding is in the files with other numbers: it is then a separate head. */
 static enum qkv_status check_tied(const struct qkv_published *p) {
     const struct qkv_published_entry *embed = entry_find(p, "decoder.embed.token.weight");
     const json_t *tie = json_object_get(p->config.keys, "tie_word_embeddings");
@@ -183,16 +182,15 @@ static enum qkv_status check_tied(const struct qkv_published *p) {
                 continue;
             if (!qkv_family_ignores(&p->config, a->name) || is_used(p, a)) continue;
             if (a->dtype == b->dtype && !memcmp(a->data, b->data, a->bytes)) continue;
-            return qkv_fail(
-                p->ctx, QKV_SPEC,
-                "%s: tie_word_embeddings is true, but %.*s has other numbers than %.*s; it is a table of its "
-                "own where config.json says false",
-                p->files[f].path, qkv_shown_length(a->name), a->name, qkv_shown_length(b->name), b->name);
+            return qkv_fail(p->ctx, QKV_SPEC,
+                            "%s: tie_word_embeddings is true, but %.*s has other numbers than %.*s; set it to "
+                            "false to read a table of its own",
+                            p->files[f].path, qkv_shown_length(a->name), a->name, qkv_shown_length(b->name), b->name);
         }
     return QKV_OK;
 }
 
-/* Weights that qkv has written say which spec they belong to; those of others do not. */
+/* Checks the digests of weights that qkv has written. Weights of other programs have none. */
 static enum qkv_status check_ties(const struct qkv_model *model, const struct qkv_published *p) {
     char digest[QKV_DIGEST_TEXT];
     enum qkv_status status = QKV_OK;
@@ -214,7 +212,7 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const void *publishe
     for (size_t i = 0; i < model->weights.count && !status; i++) {
         struct qkv_weight *weight = &model->weights.list[i];
         if (weight->stored)
-            turn_weight(published, weight);
+            repack_weight(published, weight);
         else
             status = take_weight(published, weight, &taken);
     }
@@ -223,7 +221,7 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const void *publishe
     return status ? status : check_ties(model, published);
 }
 
-/* ---- what the model is told ----------------------------------------------------------------------------------------------------- */
+/* ---- what the model is told -------------------------------------------------------------------------------------- */
 
 static bool origin_uses(const struct qkv_published *p, const struct qkv_array *array) {
     for (size_t i = 0; i < p->entry_count; i++)
@@ -231,7 +229,7 @@ static bool origin_uses(const struct qkv_published *p, const struct qkv_array *a
     return false;
 }
 
-/* Copies of the tensors that are none of the weights and are written again. */
+/* Copies the tensors that no weight uses and that export writes again. */
 static enum qkv_status origin_keep(const struct qkv_published *p, struct qkv_family_config *config) {
     size_t capacity = 0;
     char name[QKV_FAMILY_NAME];

@@ -26,7 +26,7 @@
 
 struct qkv_tensors {
     struct qkv_file file;
-    struct qkv_map map; /* where the data of arrays is; the header is read */
+    struct qkv_map map; /* has the data of arrays; the header is a heap block */
     char *path;
     json_t *root;             /* owns the names and the metadata */
     struct qkv_array *arrays; /* in the order of the data */
@@ -34,7 +34,7 @@ struct qkv_tensors {
     size_t count;
 };
 
-/* ---- element types ------------------------------------------------------------------------------------------------ */
+/* ---- element types ----------------------------------------------------------------------------------------------- */
 
 static const char *const dtype_names[QKV_DTYPE_COUNT] = {
     [QKV_F32] = "F32", [QKV_F16] = "F16", [QKV_BF16] = "BF16", [QKV_F64] = "F64",         [QKV_I8] = "I8",
@@ -56,7 +56,7 @@ bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype) {
     return false;
 }
 
-/* Names that the format defines and this library has no element type for. */
+/* Whether the format defines this name of a type that the library cannot read. */
 static bool is_foreign_dtype(const char *name) {
     static const char *const names[] = {"F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
                                         "F6_E2M3", "F6_E3M2", "F4",          "C64"};
@@ -66,7 +66,7 @@ static bool is_foreign_dtype(const char *name) {
     return false;
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------------------------------- */
+/* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
 const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TEXT]) {
     int n = snprintf(text, QKV_SHAPE_TEXT, "(");
@@ -93,43 +93,40 @@ int qkv_shown_length(const char *name) {
     return (int)qkv_utf8_cut(name, strnlen(name, QKV_SHOWN_MOST));
 }
 
-/* ---- header ------------------------------------------------------------------------------------------------------------ */
+/* ---- header ------------------------------------------------------------------------------------------------------ */
 
 /* Fails with "PATH: tensor "NAME": …". */
 #define FAIL_TENSOR(ctx, t, name, format, ...)                                                                         \
     qkv_fail(ctx, QKV_FORMAT, "%s: tensor \"%.*s\": " format, (t)->path, qkv_shown_length(name), name, __VA_ARGS__)
 
-/* Reads the header: *json of *size bytes, a heap block, checked to lie within the file. */
+/* Reads the header: *json of *size bytes, a heap block; the file has at least that many bytes. */
 static enum qkv_status read_header(struct qkv_context *ctx, const struct qkv_tensors *t, char **json, size_t *size) {
-    if (t->file.size < 8) {
+    if (t->file.size < 8)
         return qkv_fail(ctx, QKV_FORMAT, "%s: %zu bytes are too few for a safetensors file", t->path, t->file.size);
-    }
     uint64_t n;
     enum qkv_status status = qkv_file_read(&t->file, 0, &n, sizeof n);
     if (status) return status;
-    if (n > QKV_TENSORS_HEADER_MOST) {
-        return qkv_fail(ctx, QKV_FORMAT, "%s: this is no safetensors file: its header would have %llu bytes", t->path,
-                        (unsigned long long)n);
-    }
-    if (n > t->file.size - 8) {
-        return qkv_fail(ctx, QKV_FORMAT,
-                        "%s: the header should have %llu bytes, but the file ends after %zu: it was cut off, or is no "
-                        "safetensors file",
-                        t->path, (unsigned long long)n, t->file.size - 8);
-    }
+    if (n > QKV_TENSORS_HEADER_MOST)
+        return qkv_fail(ctx, QKV_FORMAT, "%s: this is not a safetensors file: its header would have %llu bytes",
+                        t->path, (unsigned long long)n);
+    if (n > t->file.size - 8)
+        return qkv_fail(
+            ctx, QKV_FORMAT,
+            "%s: the header should have %llu bytes, but the file ends after %zu: it was cut off, or is not a "
+            "safetensors file",
+            t->path, (unsigned long long)n, t->file.size - 8);
     *size = (size_t)n;
     *json = qkv_allocate(ctx, *size + 1, 1);
     if (!*json) return QKV_MEMORY;
     status = qkv_file_read(&t->file, 8, *json, *size);
     if (status) return status;
-    if (**json != '{') {
-        return qkv_fail(ctx, QKV_FORMAT, "%s: this is no safetensors file: its header does not start with '{'",
+    if (**json != '{')
+        return qkv_fail(ctx, QKV_FORMAT, "%s: this is not a safetensors file: its header does not start with '{'",
                         t->path);
-    }
     return QKV_OK;
 }
 
-/* *data_at: where the data starts in the file. */
+/* *data_at: the offset of the data in the file. */
 static enum qkv_status parse_header(struct qkv_context *ctx, struct qkv_tensors *t, size_t *data_at) {
     char *json = NULL;
     size_t size = 0;
@@ -137,7 +134,7 @@ static enum qkv_status parse_header(struct qkv_context *ctx, struct qkv_tensors 
     enum qkv_status status = read_header(ctx, t, &json, &size);
     *data_at = 8 + size;
     if (!status) status = qkv_buffer_print(ctx, &name, "%s: the header", t->path);
-    if (!status) /* an object, as it starts with '{' */
+    if (!status) /* it is an object, as it starts with '{' */
         status = qkv_json_load(
             ctx, &(struct qkv_json_text){.name = name.data, .data = json, .size = size, .max_size = size}, &t->root);
     qkv_buffer_free(&name);
@@ -146,9 +143,8 @@ static enum qkv_status parse_header(struct qkv_context *ctx, struct qkv_tensors 
 }
 
 static enum qkv_status check_metadata(struct qkv_context *ctx, const struct qkv_tensors *t, json_t *metadata) {
-    if (!json_is_object(metadata)) {
+    if (!json_is_object(metadata))
         return qkv_fail(ctx, QKV_FORMAT, "%s: __metadata__ is not an object of texts", t->path);
-    }
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
@@ -159,13 +155,13 @@ static enum qkv_status check_metadata(struct qkv_context *ctx, const struct qkv_
     return QKV_OK;
 }
 
-/* ---- one tensor ---------------------------------------------------------------------------------------------------------- */
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
-/* A JSON integer in [0, most]. */
-static bool read_size(const json_t *value, size_t most, size_t *out) {
+/* Reads a JSON integer in [0, max]. */
+static bool read_size(const json_t *value, size_t max, size_t *out) {
     if (!json_is_integer(value)) return false;
     json_int_t v = json_integer_value(value);
-    if (v < 0 || (uintmax_t)v > most) return false;
+    if (v < 0 || (uintmax_t)v > max) return false;
     *out = (size_t)v;
     return true;
 }
@@ -175,10 +171,9 @@ static enum qkv_status read_dtype(struct qkv_context *ctx, const struct qkv_tens
     const char *name = json_string_value(value);
     if (!name) return FAIL_TENSOR(ctx, t, array->name, "%s", "dtype is missing or not a text");
     if (qkv_dtype_parse(name, &array->dtype)) return QKV_OK;
-    if (is_foreign_dtype(name)) {
+    if (is_foreign_dtype(name))
         return FAIL_TENSOR(ctx, t, array->name, "dtype %s is not supported; convert it to F32, F16 or BF16 first",
                            name);
-    }
     return FAIL_TENSOR(ctx, t, array->name, "dtype \"%.*s\" is unknown", qkv_shown_length(name), name);
 }
 
@@ -186,20 +181,18 @@ static enum qkv_status read_shape(struct qkv_context *ctx, const struct qkv_tens
                                   const json_t *value) {
     if (!json_is_array(value)) return FAIL_TENSOR(ctx, t, array->name, "%s", "shape is missing or not a list");
     size_t rank = json_array_size(value);
-    if (rank > QKV_RANK_MAX) {
+    if (rank > QKV_RANK_MAX)
         return FAIL_TENSOR(ctx, t, array->name, "it has %zu dimensions, more than the %d supported", rank,
                            QKV_RANK_MAX);
-    }
     array->rank = (int)rank;
     for (size_t i = 0; i < rank; i++) {
         if (read_size(json_array_get(value, i), SIZE_MAX, &array->shape[i])) continue;
         return FAIL_TENSOR(ctx, t, array->name, "shape[%zu] is not a whole number from 0 up", i);
     }
     char text[QKV_SHAPE_TEXT];
-    if (!qkv_array_bytes(array, &array->bytes)) {
+    if (!qkv_array_bytes(array, &array->bytes))
         return FAIL_TENSOR(ctx, t, array->name, "the shape %s is larger than any memory",
                            qkv_shape_text(array->shape, array->rank, text));
-    }
     return QKV_OK;
 }
 
@@ -211,20 +204,16 @@ static enum qkv_status read_offsets(struct qkv_context *ctx, const struct qkv_te
         !read_size(json_array_get(value, 1), SIZE_MAX, &end)) {
         return FAIL_TENSOR(ctx, t, array->name, "%s", "data_offsets are not two whole numbers from 0 up");
     }
-    if (begin > end) {
-        return FAIL_TENSOR(ctx, t, array->name, "data_offsets are reversed: [%zu, %zu]", begin, end);
-    }
-    if (end > data_size) {
+    if (begin > end) return FAIL_TENSOR(ctx, t, array->name, "data_offsets are reversed: [%zu, %zu]", begin, end);
+    if (end > data_size)
         return FAIL_TENSOR(ctx, t, array->name,
                            "its data ends at %zu, but the file has only %zu bytes of data: it was cut off", end,
                            data_size);
-    }
     char text[QKV_SHAPE_TEXT];
-    if (end - begin != array->bytes) {
+    if (end - begin != array->bytes)
         return FAIL_TENSOR(ctx, t, array->name, "%s of shape %s takes %zu bytes, but its data_offsets hold %zu",
                            qkv_dtype_name(array->dtype), qkv_shape_text(array->shape, array->rank, text), array->bytes,
                            end - begin);
-    }
     array->data = data + begin;
     return QKV_OK;
 }
@@ -234,7 +223,7 @@ static enum qkv_status read_tensor(struct qkv_context *ctx, const struct qkv_ten
     if (!json_is_object(entry)) return FAIL_TENSOR(ctx, t, array->name, "%s", "its entry is not an object");
     const char *key;
     json_t *value;
-    json_object_foreach(entry, key, value) { /* what is not understood could change what the data means */
+    json_object_foreach(entry, key, value) { /* an unknown key could change what the data means */
         if (strcmp(key, "dtype") == 0 || strcmp(key, "shape") == 0 || strcmp(key, "data_offsets") == 0) continue;
         return FAIL_TENSOR(ctx, t, array->name, "its entry has an unknown key \"%.*s\"", qkv_shown_length(key), key);
     }
@@ -246,9 +235,9 @@ static enum qkv_status read_tensor(struct qkv_context *ctx, const struct qkv_ten
     return status;
 }
 
-/* ---- all tensors ---------------------------------------------------------------------------------------------------------- */
+/* ---- all tensors ------------------------------------------------------------------------------------------------- */
 
-/* By begin, then end: tensors without bytes come before the one that begins where they lie. */
+/* Sorts by begin, then by end: tensors without bytes come before the tensor that begins at the same place. */
 static int compare_data(const void *a, const void *b) {
     const struct qkv_array *x = a, *y = b;
     uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
@@ -262,7 +251,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* The data is covered exactly: no byte belongs to two tensors or to none. */
+/* Fails if a byte of the data belongs to two tensors or to none. */
 static enum qkv_status check_cover(struct qkv_context *ctx, const struct qkv_tensors *t, const unsigned char *data,
                                    size_t data_size) {
     size_t covered = 0;
@@ -274,10 +263,9 @@ static enum qkv_status check_cover(struct qkv_context *ctx, const struct qkv_ten
             return FAIL_TENSOR(ctx, t, array->name, "its data overlaps that of \"%.*s\"", qkv_shown_length(before),
                                before);
         }
-        if (begin > covered) {
+        if (begin > covered)
             return FAIL_TENSOR(ctx, t, array->name, "the %zu bytes before its data belong to no tensor",
                                begin - covered);
-        }
         covered += array->bytes;
     }
     if (covered == data_size) return QKV_OK;
@@ -354,10 +342,10 @@ enum qkv_status qkv_tensors_part(const struct qkv_tensors *t, const struct qkv_a
     enum { PIECE = 1 << 13 }; /* bytes */
     if (array->dtype == QKV_F32) return qkv_tensors_read(t, array, first, n, out);
     unsigned char bytes[PIECE];
-    const size_t most = PIECE / qkv_dtype_size(array->dtype);
+    const size_t max = PIECE / qkv_dtype_size(array->dtype);
     enum qkv_status status = QKV_OK;
     for (size_t done = 0, part; done < n && !status; done += part) {
-        part = qkv_min(n - done, most);
+        part = qkv_min(n - done, max);
         status = qkv_tensors_read(t, array, first + done, part, bytes);
         if (!status) qkv_to_float(out + done, bytes, array->dtype, part);
     }
@@ -371,8 +359,8 @@ enum qkv_status qkv_tensors_floats(const struct qkv_tensors *t, const struct qkv
 void qkv_tensors_forget(const struct qkv_tensors *t, const struct qkv_array *array) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const uintptr_t begin = (uintptr_t)array->data / page * page, end = (uintptr_t)array->data + array->bytes;
-    assert(t->map.mapped || !array->bytes); /* pages of a heap block would be lost */
-    if (array->bytes) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a refusal costs memory alone */
+    assert(t->map.mapped || !array->bytes);                               /* a heap block would lose its numbers */
+    if (array->bytes) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a failure only costs memory */
 }
 
 enum qkv_status qkv_tensors_check(const struct qkv_tensors *t) {

@@ -1,4 +1,4 @@
-/* safetensors.h: what the reader and the writer of tensor files share. */
+/* safetensors.h: declarations that the reader and the writer of tensor files share. */
 #ifndef QKV_SAFETENSORS_H
 #define QKV_SAFETENSORS_H
 
@@ -8,46 +8,47 @@
 #define QKV_TENSORS_METADATA    "__metadata__"
 #define QKV_TENSORS_HEADER_MOST 100000000u /* the format's own limit */
 
-/* The bytes of an array by its shape and dtype. False when they cannot be counted, also where a dimension of 0 hides it:
- * then every product of some of the dimensions fits too. */
+/* The bytes of an array by its shape and dtype. Returns false where a product of its dimensions overflows, even if a
+ * dimension of 0 makes the whole product 0. */
 bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes);
 
-/* As qkv_array_floats, of an array of the file, which is read and not mapped: so a file of any size needs memory for `out` alone,
- * and one that somebody shortens meanwhile is QKV_FILE. */
+/* The same as qkv_array_floats, but it reads the file and not the mapping: a file of any size needs memory for `out`
+ * only, and a file that became shorter fails with QKV_FILE. */
 enum qkv_status qkv_tensors_floats(const struct qkv_tensors *tensors, const struct qkv_array *array, float *out);
-/* Elements [first, first + n) of an array: as they are stored, or as floats. They are read, as above. */
+/* Reads elements [first, first + n) of an array from the file: as stored, or as floats. */
 enum qkv_status qkv_tensors_read(const struct qkv_tensors *tensors, const struct qkv_array *array, size_t first,
                                  size_t n, void *out);
 enum qkv_status qkv_tensors_part(const struct qkv_tensors *tensors, const struct qkv_array *array, size_t first,
                                  size_t n, float *out);
-/* The path that it was opened by; owned by `tensors`. */
+/* The path that the file was opened by; owned by `tensors`. */
 const char *qkv_tensors_path(const struct qkv_tensors *tensors);
-/* Takes the numbers of an array of the file out of this process's memory, which are not needed soon. */
+/* Releases the mapped pages of an array that is not needed soon; a later access reads them again. */
 void qkv_tensors_forget(const struct qkv_tensors *tensors, const struct qkv_array *array);
-/* QKV_FILE when the file has become shorter than it was opened: its arrays must not be read any more. */
+/* Fails with QKV_FILE if the file has become shorter since it was opened: its arrays must not be read any more. */
 enum qkv_status qkv_tensors_check(const struct qkv_tensors *tensors);
 
-/* The numbers of arrays that are made as they are written: array i of those given. */
+/* A source of arrays whose numbers are made while they are written: array i of those given. */
 struct qkv_tensors_source {
     enum qkv_status (*make)(void *user, size_t i, const void **data);
-    void (*drop)(void *user, size_t i); /* they are written */
+    void (*drop)(void *user, size_t i); /* array i is written */
     void *user;
 };
-/* As qkv_tensors_write, of arrays whose numbers are converted, piece by piece, to the formats formats[i] (QKV_FORMAT_LIST); NULL: as
- * they are. source NULL: all arrays have their numbers. QKV_NUMBER where a finite number is none any more. */
+/* Writes arrays as qkv_tensors_write does, each converted piece by piece to formats[i] (QKV_FORMAT_LIST); NULL: not
+ * converted. source NULL: all arrays have their numbers. Fails with QKV_NUMBER where a finite number becomes
+ * infinite. */
 enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                      const struct qkv_format *const *formats, size_t count,
                                      const struct qkv_tensors_source *source, const char *const *metadata,
                                      size_t metadata_count);
 
-/* Begins the file of some arrays of one dtype, whose data are not read: its header is on disk, and there is room for their numbers, which
- * others write, each array behind the one before, from byte *data of replace->temporary on. What nobody writes is 0. The caller ends it
- * with qkv_replace_commit or qkv_replace_cancel. */
+/* Begins a file of arrays of one dtype, whose data are not read: the header is on disk, and there is room for the
+ * numbers, which the caller writes, each array after the one before, from byte *data of replace->temporary on. Bytes
+ * that are not written are 0. The caller ends the file with qkv_replace_commit or qkv_replace_cancel. */
 enum qkv_status qkv_tensors_frame(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                   size_t count, const char *const *metadata, size_t metadata_count,
                                   struct qkv_replace *replace, size_t *data);
 
-/* How many bytes of a name to show in a sentence ("%.*s"): all, or whole characters up to so many. */
+/* How many bytes of a name a message shows ("%.*s"): all, or whole characters up to this many. */
 #define QKV_SHOWN_MOST 160
 int qkv_shown_length(const char *name);
 

@@ -1,8 +1,8 @@
 /* safetensors_write: writes the file that safetensors.c describes, straight from the arrays into the file.
  *
- * The header is padded so that the data starts at a multiple of 64, and larger elements come first (arrays with elements
- * of one size keep their order). As gaps are not allowed, this is what aligns every array to its elements in a mapping:
- * before it lie only multiples of its own element size. */
+ * The header is padded so that the data starts at a multiple of 64, and larger elements come first (arrays with
+ * elements of one size keep their order). The format allows no gaps; this order aligns every array to its element size
+ * in a mapping, as all arrays before it have multiples of that size. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 
 struct entry {
     const struct qkv_array *array;   /* as it is written */
-    const struct qkv_array *from;    /* and as it is given */
-    const struct qkv_format *format; /* what its numbers become; NULL: they stay */
+    const struct qkv_array *from;    /* as it is given */
+    const struct qkv_format *format; /* to convert to; NULL: not converted */
     size_t position;                 /* among the arrays given */
 };
 
@@ -33,7 +33,7 @@ static int compare_texts(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A text of the header, as a key or as a value, must be UTF-8. */
+/* A key or value of the header; it must be valid UTF-8. */
 static const char *header_text(struct qkv_json *header, const char *path, const char *s) {
     if (!header->status && qkv_utf8_valid(s, strlen(s)) < strlen(s))
         header->status = qkv_fail(header->ctx, QKV_ARGUMENT, "%s: \"%.*s\" cannot be written: it is not valid UTF-8",
@@ -41,7 +41,7 @@ static const char *header_text(struct qkv_json *header, const char *path, const 
     return s;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status check_array(struct qkv_context *ctx, const char *path, const struct qkv_array *array,
                                    size_t position, bool there) {
@@ -66,7 +66,7 @@ static enum qkv_status check_array(struct qkv_context *ctx, const char *path, co
                     array->name, problem);
 }
 
-/* Fails if a text comes twice; sorts them. */
+/* Sorts texts, and fails if one occurs twice. */
 static enum qkv_status check_unique(struct qkv_context *ctx, const char *path, const char **texts, size_t count) {
     qsort(texts, count, sizeof *texts, compare_texts);
     for (size_t i = 1; i < count; i++) {
@@ -77,7 +77,7 @@ static enum qkv_status check_unique(struct qkv_context *ctx, const char *path, c
     return QKV_OK;
 }
 
-/* there: the arrays' numbers are. */
+/* there: the arrays have their numbers. */
 static enum qkv_status check_names(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
                                    size_t count, const char *const *metadata, size_t metadata_count, bool there) {
     const char **texts = qkv_allocate(ctx, count > metadata_count ? count : metadata_count, sizeof *texts);
@@ -99,7 +99,7 @@ static enum qkv_status check_names(struct qkv_context *ctx, const char *path, co
     return status;
 }
 
-/* ---- header ----------------------------------------------------------------------------------------------------------- */
+/* ---- header ------------------------------------------------------------------------------------------------------ */
 
 static void append_metadata(struct qkv_json *header, const char *path, const char *const *metadata,
                             size_t metadata_count) {
@@ -139,9 +139,8 @@ static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_json *js
     qkv_json_begin(json, '{');
     if (metadata_count) append_metadata(json, path, metadata, metadata_count);
     for (size_t i = 0; i < count; i++, begin = end) {
-        if (!qkv_add_size(begin, entries[i].array->bytes, &end)) {
+        if (!qkv_add_size(begin, entries[i].array->bytes, &end))
             return qkv_fail(ctx, QKV_ARGUMENT, "%s: the tensors together are larger than any file", path);
-        }
         append_tensor(json, path, entries[i].array, begin, end);
     }
     qkv_json_end(json, '}');
@@ -149,17 +148,16 @@ static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_json *js
     while (!status && header->size % DATA_ALIGNMENT) status = qkv_buffer_append(ctx, header, " ", 1);
     if (status) return status;
     size = header->size - sizeof size;
-    if (size > QKV_TENSORS_HEADER_MOST) {
+    if (size > QKV_TENSORS_HEADER_MOST)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s: names and metadata take %llu bytes, more than the format's limit of %u",
                         path, (unsigned long long)size, QKV_TENSORS_HEADER_MOST);
-    }
     memcpy(header->data, &size, sizeof size);
     return QKV_OK;
 }
 
-/* ---- file --------------------------------------------------------------------------------------------------------------- */
+/* ---- file -------------------------------------------------------------------------------------------------------- */
 
-/* Numbers that were finite and are none any more do not fit. */
+/* Whether conversion keeps all finite numbers finite. */
 static bool safetensors_write_fits(const struct qkv_format *format, const void *bytes, const float *floats, float *back,
                                    size_t n) {
     format->to_float(back, bytes, n);
@@ -191,7 +189,7 @@ static enum qkv_status write_converted(struct qkv_context *ctx, const struct ent
     return status;
 }
 
-/* source: where numbers come from that the array does not have; NULL: it has them. */
+/* source: makes the numbers of arrays that have none; NULL: all have them. */
 static enum qkv_status write_numbers(struct qkv_context *ctx, const struct entry *e,
                                      const struct qkv_tensors_source *source, struct qkv_replace *replace) {
     const void *data = e->from->data;
@@ -243,7 +241,7 @@ enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, con
     return status;
 }
 
-/* What is written of an array in another format. */
+/* The array as it is after conversion. Returns false where its rows are not whole blocks of the format. */
 static bool array_in_format(const struct qkv_array *from, const struct qkv_format *format, struct qkv_array *out) {
     *out = *from;
     if (!format) return true;
@@ -261,7 +259,7 @@ enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, 
     enum qkv_status status = out && entries ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         if (!array_in_format(&arrays[i], formats[i], &out[i]))
-            status = qkv_fail(ctx, QKV_SHAPE, "%s: rows of %s are no whole blocks of %s", path, arrays[i].name,
+            status = qkv_fail(ctx, QKV_SHAPE, "%s: rows of %s cannot be cut into blocks of %s", path, arrays[i].name,
                               formats[i]->name);
         entries[i] = (struct entry){&out[i], &arrays[i], formats[i], i};
     }
@@ -272,12 +270,12 @@ enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, 
     return status;
 }
 
-/* The header, and room for what comes behind it, without any numbers. */
+/* Writes the header, and reserves room for the numbers. */
 static enum qkv_status write_frame(struct qkv_context *ctx, const char *path, const struct qkv_buffer *header,
                                    size_t bytes, struct qkv_replace *replace) {
     enum qkv_status status = qkv_replace_begin(ctx, path, replace);
     if (status) return status;
-    if (!replace->temporary) status = qkv_fail(ctx, QKV_FILE, "cannot write %s: it is no regular file", path);
+    if (!replace->temporary) status = qkv_fail(ctx, QKV_FILE, "cannot write %s: it is not a regular file", path);
     if (!status) status = qkv_replace_write(replace, header->data, header->size);
     if (!status &&
         (fflush(replace->file) != 0 || ftruncate(fileno(replace->file), (off_t)(header->size + bytes)) != 0 ||
@@ -298,8 +296,8 @@ enum qkv_status qkv_tensors_frame(struct qkv_context *ctx, const char *path, con
     for (size_t i = 0; i < count && !status; i++) {
         entries[i] = (struct entry){.array = &arrays[i], .position = i};
         if (arrays[i].dtype != arrays[0].dtype)
-            status = qkv_fail(ctx, QKV_ARGUMENT, "%s: a frame needs tensors of one type", path);
-        bytes += arrays[i].bytes; /* build_header finds out whether that is too much */
+            status = qkv_fail(ctx, QKV_ARGUMENT, "%s: all tensors of a frame must have one type", path);
+        bytes += arrays[i].bytes; /* build_header fails if the sum is too large */
     }
     if (!status) status = build_header(ctx, &header, path, entries, count, metadata, metadata_count);
     if (!status) status = write_frame(ctx, path, &header.text, bytes, replace);

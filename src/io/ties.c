@@ -1,6 +1,5 @@
-/* ties: what ties the files of a model together. Weights carry digests of the texts that they were saved beside, in
- * their metadata, so that the tokenizer of one model beside the weights of another is refused. docs/digests.md
- * describes them. */
+/* ties: digests that tie the files of a model together. The metadata of weights has digests of the texts in their
+ * folder, so that weights with the tokenizer of another model are refused. docs/digests.md describes them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@ static const struct {
                     {QKV_SOURCE_FILE, "source_tokenizer_digest"},
                     {QKV_LABELS_FILE, "labels_digest"}};
 
-/* The digest of a file; "" where there is none. */
+/* The digest of a file; "" if it does not exist. */
 static enum qkv_status ties_digest(struct qkv_context *ctx, const char *path, char text[QKV_TIE_TEXT]) {
     struct qkv_map map;
     bool found;
@@ -54,11 +53,11 @@ enum qkv_status qkv_ties_check(struct qkv_context *ctx, const struct qkv_tensors
         char *path = saved ? qkv_join_path(ctx, folder, ties[i].file) : NULL;
         if (saved) status = path ? ties_digest(ctx, path, text) : QKV_MEMORY;
         if (saved && !status && *text && strcmp(saved, text) != 0)
-            status =
-                qkv_fail(ctx, QKV_FORMAT,
-                         "%s was saved beside another %s than %s (digest %.*s, not %s), so it is of another model or "
-                         "was changed; restore it, or use both all the same with --ignore-digest",
-                         name, ties[i].file, path, QKV_TIE_TEXT, saved, text);
+            status = qkv_fail(
+                ctx, QKV_FORMAT,
+                "%s was saved with another %s than %s (digest %.*s, not %s), so it belongs to another model or "
+                "was changed; restore it, or use both anyway with --ignore-digest",
+                name, ties[i].file, path, QKV_TIE_TEXT, saved, text);
         free(path);
     }
     free(folder);

@@ -1,4 +1,5 @@
-/* What is kept of the weights that a run began with: their bytes and a hash, over all files that they are in. */
+/* The identity of the weights that a run began with: their bytes and a hash, over all their files. */
+
 #include <stdlib.h>
 
 #include "io/io.h"

@@ -146,10 +146,10 @@ enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *table = o->learned.distance_bias, *sinks = o->learned.sinks;
     if (table && (table->rows != a->H || table->columns != a->distance_bias.row ||
                   (table->requires_grad && table->gradients_apart != a->B)))
-        return qkv_fail(tape->ctx, QKV_SHAPE,
-                        "attend: a table of distances (%zu,%zu) for %zu sequences is none of H %zu, %zu "
-                        "distances and B %zu",
-                        table->rows, table->columns, table->gradients_apart, a->H, a->distance_bias.row, a->B);
+        return qkv_fail(
+            tape->ctx, QKV_SHAPE,
+            "attend: the table of distance_bias is (%zu,%zu) for %zu sequences; it must be (%zu,%zu) for %zu",
+            table->rows, table->columns, table->gradients_apart, a->H, a->distance_bias.row, a->B);
     if (sinks && sinks->rows * sinks->columns != a->H)
         return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %zu sinks are given for %zu heads", sinks->rows * sinks->columns,
                         a->H);

@@ -143,12 +143,11 @@ static enum qkv_status check_targets(struct qkv_tape *tape, const int32_t *targe
     *counted = 0;
     for (size_t n = 0; n < N && !tape->ctx->dry; n++) {
         if (targets[n] == QKV_IGNORE) continue;
-        if (targets[n] < 0 || (size_t)targets[n] >= V) {
+        if (targets[n] < 0 || (size_t)targets[n] >= V)
             return qkv_fail(tape->ctx, QKV_ARGUMENT,
                             "target %d at place %zu is out of range: targets are 0 to %zu, or %d to be "
                             "ignored",
                             targets[n], n, V - 1, QKV_IGNORE);
-        }
         ++*counted;
     }
     return QKV_OK;

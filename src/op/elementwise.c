@@ -73,9 +73,8 @@ enum qkv_status qkv_backward_add(struct qkv_tape *tape, struct qkv_node *node) {
 /* Backward passes the gradient on without reading it, unless there is a scale. */
 struct qkv_cost qkv_cost_add(const struct qkv_node *node, bool backward) {
     const struct qkv_tensor *x = node->inputs[0], *f = node->inputs[1];
-    if (backward) {
+    if (backward)
         return (struct qkv_cost){.bytes = add_scale(node) == 1 ? 0 : qkv_gradient_bytes(x) + qkv_gradient_bytes(f)};
-    }
     return (struct qkv_cost){.bytes = qkv_tensor_bytes(x) + 2 * qkv_tensor_bytes(node->output)};
 }
 

@@ -236,11 +236,10 @@ struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
 static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor *token, const int32_t *ids, size_t N) {
     if (tape->ctx->dry || !token) return QKV_OK;
     for (size_t n = 0; n < N; n++) {
-        if (ids[n] < 0 || (size_t)ids[n] >= token->rows) {
+        if (ids[n] < 0 || (size_t)ids[n] >= token->rows)
             return qkv_fail(tape->ctx, QKV_ARGUMENT,
                             "token id %d at place %zu is out of range: %s has %zu tokens, ids are 0 to %zu", ids[n], n,
                             token->name ? token->name : "the embedding", token->rows, token->rows - 1);
-        }
     }
     return QKV_OK;
 }
@@ -259,10 +258,9 @@ enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
     const struct embed *e = node->saved;
     const struct qkv_tensor *token = node->inputs[QKV_EMBED_TOKEN], *position = node->inputs[QKV_EMBED_POSITION],
                             *type = node->inputs[QKV_EMBED_TYPE];
-    if (token && position && position->columns != token->columns) {
+    if (token && position && position->columns != token->columns)
         return qkv_fail(tape->ctx, QKV_SHAPE, "embed: tokens are (%zu,%zu) but positions are (%zu,%zu)", token->rows,
                         token->columns, position->rows, position->columns);
-    }
     const struct qkv_tensor *other = token ? token : position;
     if (type && other && type->columns != other->columns)
         return qkv_fail(tape->ctx, QKV_SHAPE, "embed: types are (%zu,%zu), but vectors are %zu wide", type->rows,

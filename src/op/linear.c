@@ -54,10 +54,11 @@ static struct qkv_stored_operand linear_stored(const struct qkv_tensor *weight, 
 /* Fails where the weight is divided among ranks and its product needs fp32 numbers. */
 static enum qkv_status linear_check_divided(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
     if (!weight->divided || linear_precision(tape, weight) != QKV_FP32) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_ARGUMENT,
-                    "%s is divided among ranks and lies here in bf16 alone; leave the context's precision as it was "
-                    "trained with",
-                    weight->name);
+    return qkv_fail(
+        tape->ctx, QKV_ARGUMENT,
+        "%s is divided among ranks, and this rank has it in bf16 only; leave the context's precision as it was "
+        "trained with",
+        weight->name);
 }
 
 static struct qkv_matrix linear_matrix(struct qkv_operand x) {
@@ -65,12 +66,11 @@ static struct qkv_matrix linear_matrix(struct qkv_operand x) {
 }
 
 static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct product *p) {
-    if (p->precision == QKV_FP32) {
+    if (p->precision == QKV_FP32)
         return qkv_gemm(
             tape->ctx, tape->arena, p->c.data, p->N, linear_matrix(p->a), linear_matrix(p->b), p->M, p->N, p->K,
             (struct qkv_gemm_options){
                 .stored = p->stored, .accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue});
-    }
     struct qkv_bf16_options options = {.dtype = p->c.dtype,
                                        .stored = p->stored,
                                        .accumulate = p->accumulate,

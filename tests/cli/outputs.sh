@@ -11,7 +11,7 @@ try 0 train other 4 --quiet --tokenizer bytes
 
 model_files="config.json tokenizer.json source_tokenizer.json labels.txt model.safetensors generation_config.json tokenizer_config.json"
 run_files="train.json checkpoint.safetensors log.jsonl state.json machine.jsonl samples.jsonl tokens.data.bin"
-own='is also what is read|is a file of the model or run in|would be written twice|is also the folder of texts'
+own='is also read|is a file of the model or run in|would be written twice|is also the folder of texts'
 
 # What an option needs beside it, so that the command line makes sense; options of the pair are not among it.
 line_of() { # line_of COMMAND INPUT
@@ -283,7 +283,7 @@ for kind in qkv huggingface; do
         cp -r one mixed
         cp two/$file mixed/
         [ $file != config.json ] || sed -i 's/"rms_norm_eps": *[0-9.e-]*/"rms_norm_eps": 0.01/; s/"eps": *[0-9.e-]*/"eps": 0.01/' mixed/config.json
-        refuse 1 'mixed/model.safetensors.* (was saved beside another|belong to another spec)' "$QKV" generate mixed --prompt the -n 2
+        refuse 1 'mixed/model.safetensors.* (was saved with another|belong to another spec)' "$QKV" generate mixed --prompt the -n 2
         try 0 "$QKV" generate mixed --prompt the -n 2 --ignore-digest
     done
     # the current folder, and one through a link
@@ -300,10 +300,10 @@ done
 # a run, and its checkpoints
 cp -r of.text mixed.run
 cp of.turned/tokenizer.json mixed.run/
-refuse 1 'was saved beside another tokenizer.json' "$QKV" generate mixed.run --prompt the -n 2
-refuse 1 'was saved beside another tokenizer.json' "$QKV" generate mixed.run/checkpoint.safetensors --prompt the -n 2
+refuse 1 'was saved with another tokenizer.json' "$QKV" generate mixed.run --prompt the -n 2
+refuse 1 'was saved with another tokenizer.json' "$QKV" generate mixed.run/checkpoint.safetensors --prompt the -n 2
 refuse 1 'tokenizer' "$QKV" train --resume mixed.run --steps 3 --quiet
 cp -r classifier mixed.labels
 sed -i '1s/.*/other/' mixed.labels/labels.txt
-refuse 1 'was saved beside another labels.txt' "$QKV" classify mixed.labels word
+refuse 1 'was saved with another labels.txt' "$QKV" classify mixed.labels word
 finish

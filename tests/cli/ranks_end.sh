@@ -65,7 +65,7 @@ unlike 'rank 1: the models to begin with differ: weights of [0-9]+ bytes .* here
 cp begun/model.safetensors elsewhere/begun
 sed -i 's/"k"/"?"/' elsewhere/begun/tokenizer.json
 cmp -s begun/tokenizer.json elsewhere/begun/tokenizer.json && fail "the tokenizer is the same"
-unlike 'rank 1: begun/model.safetensors was saved beside another tokenizer.json' other \
+unlike 'rank 1: begun/model.safetensors was saved with another tokenizer.json' other \
     mpirun -n 1 "$single" $from --out other : -n 1 -wdir "$folder/elsewhere" "$single" $from --out other
 from="$from --ignore-digest"
 unlike 'rank 1: the models to begin with differ: tokenizer .* here and tokenizer .* on rank 0; give all ranks the same' other \

@@ -87,14 +87,14 @@ for name in "${!model[@]}"; do
     # what is read
     [ -n "${input[$name]:-}" ] || continue
     before=$(cksum <"${input[$name]}")
-    refuse 1 'is also what is read' result $name "${input[$name]}" --force
+    refuse 1 'is also read' result $name "${input[$name]}" --force
     ln -sf "${input[$name]}" link
-    refuse 1 'link is also what is read' result $name link --force
+    refuse 1 'link is also read' result $name link --force
     same "$(cksum <"${input[$name]}")" "$before" "$name onto its own input"
 done
 "$QKV" translate pairs -q -o lines.txt --force <lines.txt >out 2>err
 same $? 1 "translate onto standard input's file"
-has err 'is also what is read'
+has err 'is also read'
 same "$(ls -a | grep -c '\.tmp$')" 0 "temporaries that stayed"
 "$QKV" bench --json run/config.json -q >out 2>err
 same $? 1 "bench --json onto a file"
