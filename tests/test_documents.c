@@ -233,7 +233,7 @@ static void documents_that_make_no_sense_are_refused(void **state) {
     assert_refused(&p.s, pass,
                    "position 4 of batch row 1 is of document -1; only padding, past the row's length of 11");
     p.s.batch.lengths = p.s.lengths, p.s.lengths[1] = 4;
-    assert_refused(&p.s, pass, "batch row 1 has document 5 at position 5 behind padding (-1)");
+    assert_refused(&p.s, pass, "batch row 1 has document 5 at position 5 after padding (-1)");
     p.s.lengths[1] = T, p.documents[T + 4] = 4;
     p.s.batch.prefix = p.s.lengths;
     assert_refused(&p.s, pass, "documents and a prefix");

@@ -240,7 +240,7 @@ static void test_misuse(void **state) {
     start(&s, 60, false, true, false);
     refuse(&s, 0, 0, 0, 0, 1, "attention weights need a forward before them, of a pass made with weights");
     assert_ok(s.ctx, qkv_pass_forward(s.pass, &s.batch));
-    refuse(&s, 2, 0, 0, 0, 1, "there is no attention 2: this model has 2, counted from 0");
+    refuse(&s, 2, 0, 0, 0, 1, "attention 2 does not exist: this model has 2, counted from 0");
     refuse(&s, 0, B, 0, 0, 1, "decoder.layers.0.attn has no head 0 of batch row 2: there are 4 heads and 2 rows");
     refuse(&s, 0, 0, 4, 0, 1, "decoder.layers.0.attn has no head 4 of batch row 0");
     refuse(&s, 1, 0, 0, T, 1, "decoder.layers.1.attn has 9 queries; 1 from query 9 on are too many");

@@ -69,7 +69,7 @@ static void shapes_that_do_not_agree_are_both_named(void **state) {
     REFUSE(in.x.data = NULL, QKV_ARGUMENT, "x has no data");
     REFUSE(Y.data = NULL, QKV_ARGUMENT, "y has no data");
     REFUSE(in.memory = (struct qkv_vectors){0}, QKV_ARGUMENT, "memory is (0,0,0), which is empty");
-    REFUSE(in.values = in.memory, QKV_ARGUMENT, "only cross attention takes them apart");
+    REFUSE(in.values = in.memory, QKV_ARGUMENT, "only cross attention reads them separately");
     REFUSE(in.ids = numbers_of, QKV_ARGUMENT, "ids are given, but only a model embeds them; give x");
     REFUSE(in.self.mask.Tk = 3, QKV_SHAPE,
            "the mask is made for (B,Tq,Tk) = (0,0,3), but queries and keys make (2,6,6)");
@@ -87,7 +87,7 @@ static void shapes_that_do_not_agree_are_both_named(void **state) {
     assert_status(ctx, qkv_module_backward(m, out, &(struct qkv_module_gradients){.memory = good}), QKV_SHAPE);
     assert_message(ctx, "dmemory is (2,6,12); to go with memory it must be (2,5,12)");
     assert_status(ctx, qkv_module_backward(m, out, &(struct qkv_module_gradients){.values = good}), QKV_ARGUMENT);
-    assert_message(ctx, "dvalues is asked for, but the forward read no such vectors");
+    assert_message(ctx, "dvalues is asked for, but the forward had no such input");
     assert_ok(ctx, qkv_module_backward(m, out, NULL));
     assert_status(ctx, qkv_module_forward(m, NULL, out), QKV_ARGUMENT);
     qkv_module_free(m);
@@ -100,7 +100,7 @@ static void what_cannot_be_a_module_is_refused(void **state) {
     struct qkv_model *model, *plan;
     struct qkv_module *m;
     assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_DECODER_BLOCK, &encoder, 1, &m), QKV_ARGUMENT);
-    assert_message(ctx, "the spec has no decoder to make it of");
+    assert_message(ctx, "the spec has no decoder to make the module from");
     assert_null(m);
     assert_status(ctx, qkv_module_create(ctx, (enum qkv_module_kind)99, &spec, 1, &m), QKV_ARGUMENT);
     assert_message(ctx, "the kind is 99");

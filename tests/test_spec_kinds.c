@@ -129,7 +129,7 @@ static void what_is_wrong_with_kinds_is_named(void **state) {
         const char *setting, *sentence;
     } refusals[] = {
         {"decoder.pattern=[\"local\", \"globl\"]",
-         "decoder.pattern has \"globl\", but no kind of decoder.kinds is called so; known: global, local"},
+         "decoder.pattern has \"globl\", which is not a kind of decoder.kinds; they are: global, local"},
         {"decoder.pattern=[\"local\", \"global\", \"local\", \"local\"]",
          "decoder.pattern has 4 names, but decoder.layers is 6; it must have as many, or a number that divides them"},
         {"decoder.layers=5", "decoder.pattern has 3 names, but decoder.layers is 5;"},
@@ -148,7 +148,7 @@ static void what_is_wrong_with_kinds_is_named(void **state) {
          "decoder.kinds has a kind called \"a+b\"; a name must be 1 to 31 letters, digits, _ or -"},
         {"decoder.kinds.a_name_that_is_longer_than_31_xy.ffn.d_ff=3",
          "decoder.kinds has a kind called \"a_name_that_is_longer_than_31_xy"},
-        {"decoder.kinds.local=5", "decoder.kinds.local is no object; a kind is one"},
+        {"decoder.kinds.local=5", "decoder.kinds.local is not an object; a kind is one"},
         {"decoder.kinds.local.layers=5", "unknown key decoder.kinds.local.layers;"},
         {"decoder.kinds.local.attention.windw=5",
          "unknown key decoder.kinds.local.attention.windw; did you mean window?"},

@@ -92,7 +92,7 @@ static void test_presets(void **state) {
     assert_ok(ctx, qkv_spec_preset(ctx, &s, "gpt2-small", SETTINGS("decoder.attention.kv_heads=1")));
     assert_int_equal(s.decoder.kinds[0].attention.head_dim, 64);
     assert_status(ctx, qkv_spec_preset(ctx, &s, "gpt5", NULL, 0), QKV_ARGUMENT);
-    assert_message(ctx, "there is no preset \"gpt5\"; known presets: nano-gpt, baby-gpt, gpt2-small, llama-style, ");
+    assert_message(ctx, "\"gpt5\" is not a preset; presets are nano-gpt, baby-gpt, gpt2-small, llama-style, ");
     assert_null(qkv_preset_recipe("gpt5"));
     struct qkv_train_options options;
     assert_ok(ctx, qkv_train_defaults(ctx, "baby-gpt", &options));

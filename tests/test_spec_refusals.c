@@ -87,7 +87,7 @@ static void test_bad_values(void **state) {
         {"head={\"kind\": \"classify\", \"classes\": -1}",
          "head.classes is -1; it must be a whole number from 1 to 1048576"},
         {"head.bias=1", "head.bias is 1; it must be true or false"},
-        {"decoder=null", "there is neither an encoder nor a decoder; give at least one"},
+        {"decoder=null", "it has neither an encoder nor a decoder; give at least one"},
         {"decoder=4", "decoder is 4; it must be an object, {\"layers\": ...} or null"},
         {"decoder.layers=0", "decoder.layers is 0; it must be a whole number from 1 to 1000"},
         {"decoder.layers=1001", "decoder.layers is 1001;"},
@@ -241,7 +241,7 @@ static void settings_that_specs_share_are_told_where_they_do_nothing(void **stat
     shared.idle = NULL;
     assert_status(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared), QKV_ARGUMENT);
     assert_status(ctx, qkv_spec_vary(ctx, &s, "mini-gpt", NULL, &shared), QKV_ARGUMENT);
-    assert_message(ctx, "there is no preset \"mini-gpt\"; known presets: nano-gpt");
+    assert_message(ctx, "\"mini-gpt\" is not a preset; presets are nano-gpt");
     assert_status(ctx, qkv_spec_vary(ctx, &s, NULL, test_path("none.json"), &shared), QKV_FILE);
 }
 

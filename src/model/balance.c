@@ -1,5 +1,6 @@
-/* balance: corrections of routers, which learn by no gradient: after a step of training each expert's is moved up where it had fewer rows
- * than the mean, and down where it had more (Wang et al. 2024, "Auxiliary-loss-free load balancing"; DeepSeek V3). */
+/* balance: corrections of routers, which are trained without a gradient: after a step, each expert's correction is
+ * raised if it had fewer rows than the mean, and lowered if it had more (Wang et al. 2024, "Auxiliary-loss-free load
+ * balancing"; DeepSeek V3). */
 #include "model/model.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ static uint64_t balance_sum(const struct qkv_experts *e) {
     return all;
 }
 
-/* Rows of the busiest over the mean, NaN where there are none; experts without rows are added to *unused. */
+/* The rows of the busiest expert over the mean, NaN if there are no rows; adds the experts without rows to *unused. */
 static double balance_look(const struct qkv_experts *e, size_t *unused) {
     const uint64_t all = balance_sum(e);
     uint64_t most = 0;
@@ -36,7 +37,7 @@ static void balance_correct(struct qkv_experts *e, double rate) {
 static size_t balance_stack(struct qkv_model *m, struct qkv_stack *s, double *loads) {
     size_t unused = 0;
     for (size_t i = 0; s->spec && i < (size_t)s->spec->layers; i++) {
-        struct qkv_experts *e = s->layers[i].ffn.experts; /* NULL too of a layer that shares those of another */
+        struct qkv_experts *e = s->layers[i].ffn.experts; /* NULL also for a layer that shares another's weights */
         if (loads) loads[i] = e ? balance_look(e, &unused) : NAN;
         if (!e) continue;
         if (e->correction.gradient) {

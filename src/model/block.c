@@ -1,20 +1,20 @@
 /* block: the layers of a stack, and the stack itself.
  *
- * How sublayers, their norms and the residual stream go together is a form: pre-norm x + f(norm(x)), post-norm norm(x + f(x)), …, each
- * a file block_NAME.c and a line in QKV_PLACEMENT_LIST.
- * Each layer is of a kind (struct qkv_layer_spec), which says what its sublayers are; the norm after the last layer is of
- * that layer's kind. Sublayers: self attention, cross attention in a decoder beside an encoder, feed-forward. One function serves training,
- * evaluation and decoding with a cache. */
+ * A form says how sublayers, their norms and the residual stream are combined: pre-norm x + f(norm(x)), post-norm
+ * norm(x + f(x)), … Each form is a file block_NAME.c and a line in QKV_PLACEMENT_LIST. Each layer is of a kind (struct
+ * qkv_layer_spec), which says what its sublayers are; the final norm is of the last layer's kind. Sublayers are self
+ * attention, cross attention in a decoder with an encoder, and feed-forward. One function serves training, evaluation
+ * and decoding with a cache. */
 #include "model/model.h"
 #include "op/recompute_segment.h"
 
 #define FORM(name, text, help, file, final, norms, whole) [QKV_PLACEMENT_##name] = {qkv_block_##file, whole},
 static const struct block_form {
     qkv_block_form *run;
-    bool whole; /* of a layer; else of a sublayer */
+    bool whole; /* the form is of a whole layer; else of a sublayer */
 } block_forms[] = {QKV_PLACEMENT_LIST(FORM)};
 
-/* One sublayer, or a whole layer, in its form. */
+/* Runs one sublayer, or a whole layer, in its form. */
 static struct qkv_tensor *block_residual(struct qkv_forward_args *f, const struct block_form *form, size_t layer,
                                          enum qkv_sublayer sublayer, struct qkv_tensor *x) {
     const struct qkv_block b = {.f = f, .layer = layer, .sublayer = sublayer};
@@ -24,18 +24,18 @@ static struct qkv_tensor *block_residual(struct qkv_forward_args *f, const struc
 }
 
 struct block {
-    struct qkv_forward_args flow;
+    struct qkv_forward_args args;
     size_t layer;
 };
 
 static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
-    b.flow.tape = tape;
-    tape->batch = b.flow.rows ? b.flow.rows : tape->batch; /* backward may run it again, after another stack */
-    const struct block_form *form = &block_forms[qkv_stack_layer(b.flow.stack->spec, b.layer)->norm.placement];
-    if (form->whole) return block_residual(&b.flow, form, b.layer, QKV_SUBLAYER_SELF, x);
+    b.args.tape = tape;
+    tape->batch = b.args.rows ? b.args.rows : tape->batch; /* backward may run the block after another stack's rows */
+    const struct block_form *form = &block_forms[qkv_stack_layer(b.args.stack->spec, b.layer)->norm.placement];
+    if (form->whole) return block_residual(&b.args, form, b.layer, QKV_SUBLAYER_SELF, x);
     for (enum qkv_sublayer i = QKV_SUBLAYER_SELF; i < QKV_SUBLAYER_COUNT; i++)
-        if (qkv_layer_has(b.flow.stack, b.layer, i)) x = block_residual(&b.flow, form, b.layer, i, x);
+        if (qkv_layer_has(b.args.stack, b.layer, i)) x = block_residual(&b.args, form, b.layer, i, x);
     return x;
 }
 
@@ -49,7 +49,7 @@ static struct qkv_tensor *embed_project(struct qkv_forward_args *f, struct qkv_t
     return qkv_op_linear(f->tape, x, &project->weight, qkv_tensor_or_null(&project->bias), QKV_RESULT_FP32);
 }
 
-/* The formula of an embedding: E wide tokens, projected to C at the end or before the others are added. */
+/* The embedding: tokens of width E are projected to C, at the end, or before position and type are added. */
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
     const struct qkv_embed_spec *spec = &s->spec->embed;
@@ -86,7 +86,7 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
 
 struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
     for (size_t layer = first; layer < end; layer++) {
-        struct block b = {.flow = *f, .layer = layer};
+        struct block b = {.args = *f, .layer = layer};
         x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory,
                                                        f->distances[f->stack->spec->kind_of[layer]])
                           : run_block(f->tape, &b, x);

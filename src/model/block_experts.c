@@ -1,7 +1,7 @@
-/* block_experts: a feed-forward with experts: router, the experts that it chooses, and one that all rows go through. */
+/* block_experts: a feed-forward with experts: the router, the experts that it chooses, and a shared expert. */
 #include "model/model.h"
 
-/* shared(x), or that times sigmoid(x·w). */
+/* The shared expert's output, or that times sigmoid(x·w). */
 static struct qkv_tensor *experts_shared(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec,
                                          struct qkv_ffn *ffn, struct qkv_tensor *x) {
     struct qkv_tensor *hidden = qkv_op_linear_activation(f->tape, x, &ffn->up.weight, qkv_tensor_or_null(&ffn->up.bias),

@@ -1,4 +1,4 @@
-/* parallel with two norms, or three beside cross attention: x + Σ f(norm(x)), each sublayer with its own (Black et al. 2022,
+/* parallel with a norm per sublayer, two, or three with cross attention: x + Σ f(norm(x)) (Black et al. 2022,
  * "GPT-NeoX-20B"). */
 #include "model/model.h"
 

@@ -1,5 +1,5 @@
-/* block_parts: what forms of blocks are made of: norms, the sublayers (self attention, cross attention, feed-forward), and the
- * addition to the residual stream. */
+/* block_parts: parts of the forms of blocks: norms, the sublayers (self attention, cross attention, feed-forward), and
+ * the addition to the residual stream. */
 #include "model/model.h"
 #include "model/spec.h"
 
@@ -12,7 +12,7 @@ bool qkv_layer_has(const struct qkv_stack *stack, size_t layer, enum qkv_sublaye
     return sublayer != QKV_SUBLAYER_CROSS || stack->has_cross;
 }
 
-/* Tells whoever listens to the pass. */
+/* Calls the pass's hook, if it has one. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
                    const struct qkv_tensor *x) {
     if (!f->hook || !x || f->tape->ctx->dry) return;
@@ -25,7 +25,7 @@ void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, si
     f->hook(f->hook_user, &point);
 }
 
-/* How many rows chose each expert. */
+/* Calls the hook with the number of rows that each expert got. */
 static void block_tell_experts(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing) {
     struct qkv_tape *tape = f->tape;
     if (!f->hook || tape->status) return;
@@ -38,7 +38,7 @@ static void block_tell_experts(struct qkv_forward_args *f, size_t layer, const s
     qkv_arena_release(tape->arena, mark);
 }
 
-/* The sublayers return their output, or, with `residual`, residual + scale·output, by the kind's residual_scale. */
+/* Sublayers return their output; with `residual`, residual + scale·output, where scale is the kind's residual_scale. */
 
 static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                        struct qkv_tensor *residual) {
@@ -99,7 +99,7 @@ static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t lay
 
 bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out) {
     const enum qkv_block_norms norms = qkv_placement_norms(norm->placement);
-    if (sublayer == QKV_SUBLAYER_SELF && !norm->attention) return false; /* neither of two */
+    if (sublayer == QKV_SUBLAYER_SELF && !norm->attention) return false; /* this kind has no norm around attention */
     if (out) return norms == QKV_BLOCK_NORMS_TWO;
     return sublayer == QKV_SUBLAYER_SELF || norms != QKV_BLOCK_NORMS_SHARED;
 }
@@ -110,7 +110,7 @@ static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kin
     return out ? &attention->out_norm : &attention->norm;
 }
 
-/* With `residual` the sum residual + scale·f(x). */
+/* Runs a sublayer; with `residual` it returns residual + scale·f(x). */
 static struct qkv_tensor *block_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
                                          struct qkv_tensor *x, struct qkv_tensor *residual) {
     if (kind == QKV_SUBLAYER_SELF) return self_attention(f, layer, x, residual);
@@ -134,7 +134,7 @@ const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *st
     return &qkv_stack_layer(stack, (size_t)stack->layers - 1)->norm;
 }
 
-/* ---- parts of forms ---------------------------------------------------------------------------------------------------------------- */
+/* ---- parts of forms ---------------------------------------------------------------------------------------------- */
 
 static const struct qkv_layer_spec *block_spec(const struct qkv_block *b) {
     return qkv_stack_layer(b->f->stack->spec, b->layer);
@@ -151,7 +151,7 @@ static float block_dropout(const struct qkv_block *b) {
     return (float)qkv_dropout_rate(block_spec(b)->residual_dropout, b->f->spec->dropout);
 }
 
-/* Tells of what the sublayer gives, and drops some of it. */
+/* Calls the hook with the sublayer's output, and applies dropout. */
 static struct qkv_tensor *block_output(const struct qkv_block *b, struct qkv_tensor *y) {
     static const enum qkv_hook_kind hooks[] = {[QKV_SUBLAYER_SELF] = QKV_HOOK_ATTENTION,
                                                [QKV_SUBLAYER_CROSS] = QKV_HOOK_CROSS,
@@ -161,7 +161,7 @@ static struct qkv_tensor *block_output(const struct qkv_block *b, struct qkv_ten
 }
 
 struct qkv_tensor *qkv_block_add(const struct qkv_block *b, struct qkv_tensor *residual, struct qkv_tensor *x) {
-    /* With nothing in between, the sum is made with the sublayer's last product. */
+    /* Without a hook and dropout, the sublayer's last product adds the residual. */
     const bool drops = b->f->tape->training && block_dropout(b) > 0;
     if (!drops && !b->f->hook) return block_sublayer(b->f, b->layer, b->sublayer, x, residual);
     struct qkv_tensor *y = block_output(b, block_sublayer(b->f, b->layer, b->sublayer, x, NULL));

@@ -1,10 +1,10 @@
-/* costs: what a spec costs, from a planned model and dry runs; nothing of the model's size is allocated. */
+/* costs: memory and work of a spec, from a planned model and dry runs; no memory of the model's size is taken. */
 #include "model/decode.h"
 #include "model/spec.h"
 
 #include <string.h>
 
-/* Memory to run: a session where the model can have one, else a pass over one full sequence. */
+/* Memory to run the model: a session if it can have one, else a pass over one full sequence. */
 static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes) {
     const struct qkv_spec *spec = &m->spec;
     if (m->decoder.spec && !m->encoder.spec && spec->head.kind == QKV_HEAD_LM &&
@@ -12,20 +12,17 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
         return qkv_session_measure(m, T, bytes);
     }
     struct qkv_pass_plan plan = {0};
-    enum qkv_status status =
-        qkv_pass_measure(m,
-                         &(struct qkv_pass_options){
-                             .B = 1, .T = T, .source_T = qkv_spec_source_length(spec, T), .logits = true},
-                         0, &plan);
+    enum qkv_status status = qkv_pass_measure(
+        m, &(struct qkv_pass_options){.B = 1, .T = T, .source_T = qkv_spec_source_length(spec, T), .logits = true}, 0,
+        &plan);
     *bytes = plan.bytes;
     return status;
 }
 
-/* Training, by a plan whose weights are all in fp32. */
+/* Memory to train, from a plan whose weights are all fp32. */
 static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t context, struct qkv_costs *costs) {
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
-    struct qkv_pass_options options = {
-        .B = batch, .T = context, .source_T = qkv_spec_source_length(&m->spec, context)};
+    struct qkv_pass_options options = {.B = batch, .T = context, .source_T = qkv_spec_source_length(&m->spec, context)};
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &evaluation);
     options.train = options.dropout = true;
     if (!status) status = qkv_pass_measure(m, &options, 0, &step);
@@ -41,14 +38,15 @@ static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t c
     return QKV_OK;
 }
 
-/* Whether a weight is of an expert that a token does not go through: each expert of a layer has as many numbers as any other. */
+/* Whether a token does not use the weight: it uses top_k experts of a layer, which count as the first ones here, as all
+ * experts of a layer have the same size. */
 static bool costs_idle(const struct qkv_model *m, const struct qkv_weight *w) {
     if (w->expert < 0) return false;
     const struct qkv_stack_spec *s = strcmp(w->stack, "encoder") ? &m->spec.decoder : &m->spec.encoder;
     return w->expert >= qkv_stack_layer(s, (size_t)w->layer)->ffn.experts.top_k;
 }
 
-/* Bytes of a weight that decoding a token reads. */
+/* Bytes of a weight that decoding one token reads. */
 static size_t costs_read(const struct qkv_model *m, const struct qkv_weight *w) {
     const bool table = w->role == QKV_ROLE_TOKEN || w->role == QKV_ROLE_POSITION || w->role == QKV_ROLE_TYPE;
     const bool memory = w->role == QKV_ROLE_CROSS_K || w->role == QKV_ROLE_CROSS_V;
@@ -63,7 +61,7 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
     const struct qkv_stack_spec *d = &m->spec.decoder;
     size_t bytes = 0;
     enum qkv_status status = measure_run(m, context, &bytes);
-    /* There are no gradients yet. */
+    /* The plan has no gradients yet. */
     costs->run_bytes = qkv_weights_stored_bytes(&m->weights) + qkv_model_bytes(m) + bytes;
     costs->packed_bytes = m->packed_arena.peak;
     for (size_t i = 0; i < m->weights.count; i++) {
@@ -90,11 +88,11 @@ enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t co
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, costs);
     *costs = (struct qkv_costs){0};
-    if (!model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "costs are measured by a planned model");
+    if (!model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "costs need a planned model");
     enum qkv_status status = measure_weights(model, context, costs);
     if (status) return status;
     if (!qkv_weights_stored(&model->weights)) return measure_train(model, batch, context, costs);
-    struct qkv_model *learned; /* training makes fp32 of what is stored otherwise */
+    struct qkv_model *learned; /* a plan with fp32 weights, which training makes of weights in other formats */
     status = qkv_model_plan(model->ctx, &model->spec, &learned);
     if (status) return status;
     status = measure_train(learned, batch, context, costs);

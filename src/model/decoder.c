@@ -1,12 +1,13 @@
-/* decoder: targets that grow side by side, each a list of pages of keys and values, reading the encoded sources' keys and values. A
- * row's bits depend on its own source and target only: the same as a pass over both alone. Here it is made. */
+/* decoder: targets that grow together, each a list of pages of keys and values, and read the keys and values of encoded
+ * sources. A row's bits depend on its own source and target only: they are those of a pass over these two alone. This
+ * file makes decoders. */
 #include "model/decode.h"
 #include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- checks --------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status check_model(struct qkv_model *m, const struct qkv_encoded *encoded) {
     struct qkv_context *ctx = m->ctx;
@@ -15,7 +16,7 @@ static enum qkv_status check_model(struct qkv_model *m, const struct qkv_encoded
                         m->decoder.spec ? "another head" : "an encoder alone");
     if (!qkv_stack_reads_tokens(m->decoder.spec))
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "this model's decoder reads %s and no tokens, so that it cannot read its own",
+                        "this model's decoder reads %s, not tokens, so it cannot read its own output",
                         qkv_input_text(m->decoder.spec->embed.input.kind));
     const struct qkv_layer_spec *kind = qkv_stack_find_causal(&m->spec.decoder, false);
     char text[QKV_KIND_TEXT];
@@ -38,7 +39,7 @@ static enum qkv_status check_rows(struct qkv_model *m, const struct qkv_decoder_
     size_t positions;
     if (o->rows < 1 || o->rows > (size_t)INT32_MAX || !qkv_multiply(o->rows, (size_t)m->spec.context, &positions) ||
         positions > (size_t)1 << 40)
-        return qkv_fail(ctx, QKV_ARGUMENT, "a decoder of %zu rows cannot be; give 1 to as many as memory holds",
+        return qkv_fail(ctx, QKV_ARGUMENT, "a decoder cannot have %zu rows; give from 1 to as many as fit in memory",
                         o->rows);
     if (o->capacity > (size_t)m->spec.context)
         return qkv_fail(ctx, QKV_ARGUMENT, "a target of %zu positions is longer than the model's context of %d",
@@ -46,7 +47,7 @@ static enum qkv_status check_rows(struct qkv_model *m, const struct qkv_decoder_
     for (size_t r = 0; o->lengths && r < o->rows; r++)
         if (o->lengths[r] > (size_t)m->spec.context)
             return qkv_fail(ctx, QKV_ARGUMENT,
-                            "the rotation of row %zu is to be decided for a length of %zu, more than the model's "
+                            "the length for the rotations of row %zu is %zu, more than the model's "
                             "context of %d",
                             r, o->lengths[r], m->spec.context);
     for (size_t r = 0; o->encoded && r < o->rows; r++) {
@@ -58,14 +59,14 @@ static enum qkv_status check_rows(struct qkv_model *m, const struct qkv_decoder_
     return QKV_OK;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 struct decoder_plan {
     struct qkv_decoder *d;
     const struct qkv_page_shape *shape;
 };
 
-/* All that is kept, but for the pool. */
+/* Takes all memory that decoding reads, except the pool. */
 static enum qkv_status decoder_take(void *argument) {
     const struct decoder_plan *plan = argument;
     struct qkv_decoder *d = plan->d;
@@ -108,7 +109,7 @@ enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *d, size_t rows) {
     return !status && !d->scores ? QKV_MEMORY : status;
 }
 
-/* Everything but the memory. */
+/* Sets everything but the memory. */
 static enum qkv_status decoder_start(struct qkv_decoder *d, const struct qkv_decoder_options *o) {
     enum qkv_status status = check_model(d->model, o->encoded);
     if (!status) status = check_rows(d->model, o);
@@ -125,7 +126,7 @@ static struct qkv_page_shape decoder_pages(const struct qkv_decoder *d, const st
     return qkv_decode_shape(d->model, d->most, d->capacity, o->pages);
 }
 
-/* A pool that nobody else has pages of. */
+/* Makes a pool for this decoder alone. */
 static enum qkv_status decoder_own_pool(struct qkv_decoder *d) {
     if (d->pool && d->pool->owners == 1) return QKV_OK;
     qkv_page_pool_free(d->pool);
@@ -164,7 +165,7 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
     return QKV_OK;
 }
 
-/* ---- making ----------------------------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
     if (qkv_model_add_packed(m, false)) return NULL;
@@ -189,7 +190,7 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
     }
     if (!status && !decoder_scores_bytes(d, d->most, &score_bytes)) status = QKV_MEMORY;
     *bytes = pool_bytes + kept_bytes + step_bytes + score_bytes;
-    if (d) d->rows = 0; /* it has no lists */
+    if (d) d->rows = 0; /* a measuring decoder has no lists to free */
     qkv_decoder_free(d);
     return status;
 }

@@ -1,6 +1,6 @@
-/* decoder_append: more tokens for rows, each as many as it gets, in passes of a limited number of tokens, so that the memory of a pass does
- * not grow with prompts. A row's bits depend on its own source and target only, so the cut changes none. Where the spec has a prefix,
- * what an empty row gets first is not cut. */
+/* decoder_append: appends tokens to rows, each row its own number, in passes of a limited number of tokens, so that the
+ * memory of a pass does not grow with prompts. A row's bits depend on its own source and target only, so cutting
+ * changes no bit. Where the spec has a prefix, the first tokens of an empty row are not cut. */
 #include "model/decode.h"
 
 #include <string.h>
@@ -8,9 +8,9 @@
 struct append {
     struct qkv_decoder *d;
     const int32_t *ids;
-    const size_t *counts; /* (rows); NULL: one each */
-    size_t tokens;        /* all of them */
-    const size_t *scored; /* (scored_count) among them, rising; NULL: the last of each row */
+    const size_t *counts; /* (rows); NULL: one token each */
+    size_t tokens;        /* of all rows */
+    const size_t *scored; /* (scored_count): indices of tokens, rising; NULL: the last token of each row */
     size_t scored_count;
 };
 
@@ -18,7 +18,7 @@ static size_t append_count(const struct append *a, size_t row) {
     return a->counts ? a->counts[row] : 1;
 }
 
-/* ---- checks ---------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status append_check_rows(struct append *a) {
     struct qkv_decoder *d = a->d;
@@ -35,7 +35,7 @@ static enum qkv_status append_check_rows(struct append *a) {
         if (!a->scored) a->scored_count += count > 0;
     }
     if (a->tokens && !a->ids)
-        return qkv_fail(ctx, QKV_ARGUMENT, "there are %zu tokens to append, but ids is NULL", a->tokens);
+        return qkv_fail(ctx, QKV_ARGUMENT, "%zu tokens are to be appended, but ids is NULL", a->tokens);
     return QKV_OK;
 }
 
@@ -55,14 +55,14 @@ static enum qkv_status append_check(struct append *a) {
     return qkv_model_check_file(m);
 }
 
-/* ---- passes ---------------------------------------------------------------------------------------------------------- */
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* How far an append has come: row `row` has `done` of its tokens; `first` is the first token of the next pass. */
+/* The progress of an append: row `row` has `done` of its tokens; `first` is the first token of the next pass. */
 struct append_place {
     size_t row, done, first, scored;
 };
 
-/* The next pass: as many tokens, row by row, as go through at once. Returns how many there are. */
+/* Cuts the next pass: tokens row by row, as many as fit. Returns their number. */
 static size_t append_cut(const struct append *a, struct append_place *at, struct qkv_decoder_pass *p) {
     struct qkv_decoder *d = a->d;
     const size_t most = qkv_decoder_pass_most(d);
@@ -82,7 +82,7 @@ static size_t append_cut(const struct append *a, struct append_place *at, struct
     return tokens;
 }
 
-/* Tokens of this pass whose scores are wanted, counted from its first. */
+/* Chooses the tokens of this pass whose scores are wanted, as indices into the pass. */
 static void append_choose(const struct append *a, struct append_place *at, struct qkv_decoder_pass *p, size_t tokens) {
     const struct qkv_decoder *d = a->d;
     int32_t *chosen = d->chosen;
@@ -113,7 +113,7 @@ static enum qkv_status append_run(struct append *a) {
     return status;
 }
 
-/* ---- the interface --------------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_decoder_grow(struct qkv_decoder *d, const struct qkv_decoder_input *input) {
     struct append a = {.d = d,

@@ -1,13 +1,14 @@
-/* decoder_pass: new tokens of some rows through the decoder, and the memory for that.
+/* decoder_pass: runs the decoder over new tokens of some rows, and takes the memory for that.
  *
- * All tokens lie one after the other, row by row; attention takes each row's keys and values from its pages, and those of its source
- * from the encoder's. Rows of one source that stand side by side read it as the queries of one attention row. */
+ * The tokens are in one list, row by row; attention reads each row's keys and values from its pages, and those of its
+ * source from the encoder's pages. Consecutive rows of one source are the queries of one sequence of cross
+ * attention. */
 #include "model/decode.h"
 #include "model/spec.h"
 
-/* ---- shapes --------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
-/* Rows [i, …) of `active` that have one source. */
+/* The number of rows of `active` from i on that have the same source. */
 static size_t pass_group(const struct qkv_decoder *d, size_t i, size_t rows) {
     size_t end = i + 1;
     while (end < rows && d->sources[d->active[end]] == d->sources[d->active[i]]) end++;
@@ -35,9 +36,9 @@ static bool pass_same_shape(const struct qkv_decoder_shape *a, const struct qkv_
            a->longest_group == b->longest_group && a->scored == b->scored;
 }
 
-/* ---- the calls of attention ----------------------------------------------------------------------------------------- */
+/* ---- the calls of attention -------------------------------------------------------------------------------------- */
 
-/* Where each row's tokens stand, how many keys it has with them, and the pages of these; how many keys all of them see. */
+/* Sets the positions of each row's tokens, its number of keys with them, and its pages; and the common prefix. */
 static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, int32_t *lengths, int32_t *prefix) {
     size_t n = 0, group = 0;
     d->start[0] = d->group_start[0] = 0;
@@ -61,14 +62,14 @@ static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, in
     }
 }
 
-/* NULL where all have `keys` of them. */
+/* pasts, or NULL where all rows have `keys` keys. */
 static const int32_t *pass_pasts(const struct qkv_decoder *d, const int32_t *pasts, size_t rows, size_t keys) {
     size_t i = 0;
     while (!d->model->ctx->dry && i < rows && (size_t)pasts[i] == keys) i++;
     return i < rows ? pasts : NULL;
 }
 
-/* Turns the calls of single tokens to those of `rows` sequences, whose keys are in pages. */
+/* Changes calls for single tokens to calls for `rows` sequences whose keys are in pages. */
 static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, size_t rows, size_t longest, size_t tokens,
                       const int32_t *start, const int32_t *pasts, const struct qkv_page_pool *pool,
                       const int32_t *const *tables) {
@@ -81,7 +82,7 @@ static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, siz
     }
 }
 
-/* Each row's tokens are turned as the row was decided for. */
+/* The rotations of each row's tokens, by the length that its row depends on. */
 static const struct qkv_turns *pass_turns(const struct qkv_decoder *d, const struct qkv_decoder_shape *s,
                                           struct qkv_tape *tape, const int32_t *positions) {
     int32_t *lengths = qkv_tape_take(tape, s->tokens, sizeof *lengths), *to = lengths;
@@ -120,9 +121,9 @@ static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape
     f->memory_cache = d->encoded->pool->attention;
 }
 
-/* ---- running -------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* With ctx->dry, the plan. */
+/* Runs the pass; with ctx->dry, plans it. */
 static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_pass *p,
                                 const struct qkv_decoder_shape *s) {
     struct qkv_model *m = d->model;
@@ -130,14 +131,14 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     qkv_arena_release(&d->arena, 0);
     qkv_arena_release(&d->graph_arena, 0);
     qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
-    struct qkv_forward_args flow = {
+    struct qkv_forward_args args = {
         .tape = &tape, .spec = &m->spec, .stack = &m->decoder, .B = s->tokens, .T = 1, .cache = d->pool->attention};
-    pass_set_calls(d, s, &flow);
+    pass_set_calls(d, s, &args);
     if (tape.status) return tape.status;
-    struct qkv_tensor *x = qkv_stack_forward(&flow, p->ids);
+    struct qkv_tensor *x = qkv_stack_forward(&args, p->ids);
     if (s->scored) {
         struct qkv_loss unused;
-        if (s->scored < s->tokens) x = qkv_op_gather(&tape, x, p->chosen, s->scored); /* else each once, in order */
+        if (s->scored < s->tokens) x = qkv_op_gather(&tape, x, p->chosen, s->scored); /* else all tokens, in order */
         const struct qkv_cross_entropy_options options = {.logits = p->scores, .softcap = qkv_head_softcap(m)};
         x = qkv_head_transform(&tape, m, x);
         qkv_op_cross_entropy(&tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &unused);
@@ -145,14 +146,14 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     return tape.status;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 struct pass_plan {
     struct qkv_decoder *d;
     const struct qkv_decoder_shape *shape;
 };
 
-/* A pass, and after it the selecting of rows, which copies scores. */
+/* Plans a pass, and the selection of rows after it, which copies scores. */
 static enum qkv_status plan_pass(void *argument) {
     const struct pass_plan *plan = argument;
     struct qkv_decoder *d = plan->d;
@@ -171,7 +172,7 @@ static enum qkv_status pass_measure(struct qkv_decoder *d, const struct qkv_deco
 
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, size_t *bytes) {
     enum qkv_status status = QKV_OK;
-    const bool whole = d->model->spec.prefix && chunk > 1; /* a prompt is not cut */
+    const bool whole = d->model->spec.prefix && chunk > 1; /* the first tokens of a row are one pass */
     if (chunk > d->capacity || whole) chunk = d->capacity;
     *bytes = 0;
     for (size_t i = 0, T = chunk; i < 2 && T && !status; i++, T = chunk > 1) {
@@ -187,7 +188,7 @@ enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, si
     return status;
 }
 
-/* Other shapes are cut differently, which can take more scratch. */
+/* Grows the memory for another shape: it is cut differently, which can take more scratch. */
 static enum qkv_status pass_prepare(struct qkv_decoder *d, const struct qkv_decoder_shape *shape) {
     const bool single = shape->longest == 1 && shape->rows == d->rows;
     if (pass_same_shape(&d->planned[0], shape) || pass_same_shape(&d->planned[1], shape)) return QKV_OK;

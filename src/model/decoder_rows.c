@@ -1,5 +1,5 @@
-/* decoder_rows: the rows of a decoder: whose source each reads, what it goes on from, and where it ends. Rows that go on from the same row
- * share its pages until they part. */
+/* decoder_rows: the rows of a decoder: the source of each, the row that it continues, and its length. Rows that
+ * continue the same row share its pages until they differ. */
 #include "model/decode.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ struct qkv_cache_pages qkv_decoder_pages(const struct qkv_decoder *d) {
     return qkv_decode_pages(d->pool);
 }
 
-/* ---- selecting ------------------------------------------------------------------------------------------------------- */
+/* ---- selecting --------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size_t count) {
     struct qkv_context *ctx = d->model->ctx;
@@ -36,8 +36,8 @@ enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size
         return qkv_fail(ctx, QKV_ARGUMENT, "cannot select %zu rows; the decoder was made for 1 to %zu", count, d->most);
     for (size_t r = 0; r < count; r++)
         if (from[r] >= d->rows)
-            return qkv_fail(ctx, QKV_ARGUMENT, "row %zu is to go on from row %zu, but there are only %zu rows", r,
-                            from[r], d->rows);
+            return qkv_fail(ctx, QKV_ARGUMENT, "row %zu cannot continue row %zu: there are only %zu rows", r, from[r],
+                            d->rows);
     for (size_t r = 0; r < count; r++) {
         qkv_page_list_fork(d->pool, &d->next_lists[r], &d->lists[from[r]]);
         d->next_sources[r] = d->sources[from[r]];
@@ -91,7 +91,7 @@ enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, si
     return QKV_OK;
 }
 
-/* ---- forgetting and forking ------------------------------------------------------------------------------------------ */
+/* ---- forgetting and forking -------------------------------------------------------------------------------------- */
 
 void qkv_decoder_shorten(struct qkv_decoder *d, size_t row, size_t length) {
     if (length >= d->reached[row]) return;

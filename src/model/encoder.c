@@ -1,5 +1,5 @@
-/* encode: the encoder over a batch of sources, done once: its output, and the keys and values that each cross attention of
- * the decoder makes of it (Vaswani et al. 2017, 3.2.3), which do not depend on the target. */
+/* encode: runs the encoder over a batch of sources once: its output, and the keys and values that each cross attention
+ * of the decoder computes from it (Vaswani et al. 2017, 3.2.3), which do not depend on the target. */
 #include "model/decode.h"
 #include "model/pass.h"
 #include "model/spec.h"
@@ -19,7 +19,7 @@ static void copy_body(void *argument, size_t item, int thread) {
     memcpy(c->to, c->from, c->bytes);
 }
 
-/* The stack that reads: the encoder, or a decoder alone. */
+/* The stack that encodes: the encoder, or a decoder alone. */
 static struct qkv_stack *encoded_stack(struct qkv_model *m) {
     return m->encoder.spec ? &m->encoder : &m->decoder;
 }
@@ -38,12 +38,12 @@ static enum qkv_status take_kept(struct qkv_encoded *e) {
     return e->lists && e->tables ? QKV_OK : QKV_MEMORY;
 }
 
-/* Pages for as many positions as each source has. */
+/* Takes pages for as many positions as each source has. */
 static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
     struct qkv_page_shape shape = qkv_decode_shape(e->model, e->B, e->T, 0);
     const size_t positions = qkv_page_positions(&shape);
     for (size_t b = 0; b < e->B; b++) shape.pages += qkv_page_count(positions, (size_t)e->lengths[b]);
-    if (!shape.pages) shape.pages = 1; /* 0 would be as many as full ones need */
+    if (!shape.pages) shape.pages = 1; /* 0 would mean as many pages as full sources need */
     enum qkv_status status = qkv_page_pool_begin(e->pool, &shape);
     for (size_t b = 0; b < e->B && !status; b++) {
         const size_t length = (size_t)e->lengths[b];
@@ -53,7 +53,7 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
     return status;
 }
 
-/* Each source is as long as it is. */
+/* The rotations of each source, by its own length. */
 static const struct qkv_turns *encoder_turns(const struct qkv_encoded *e, struct qkv_tape *tape,
                                              const struct qkv_rows *rows) {
     int32_t *lengths = qkv_tape_take(tape, rows->N, sizeof *lengths);
@@ -68,24 +68,24 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
     struct qkv_stack *stack = encoded_stack(m);
     const bool tokens = qkv_stack_reads_tokens(stack->spec);
     const struct qkv_mask mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths};
-    struct qkv_forward_args flow = {.tape = tape,
+    struct qkv_forward_args args = {.tape = tape,
                                     .spec = &m->spec,
                                     .stack = stack,
                                     .B = e->B,
                                     .T = e->T,
                                     .rows = rows,
                                     .positions = rows->position};
-    flow.self = qkv_stack_calls(tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
-    qkv_stack_distances(&flow);
-    for (int i = 0; flow.self && i < stack->spec->kind_count; i++) flow.self[i].position = flow.positions;
-    if (qkv_stack_by_length(stack)) flow.turns = encoder_turns(e, tape, rows);
-    if (!tokens) flow.inputs = qkv_pass_features(tape, NULL, stack, source, rows);
+    args.self = qkv_stack_calls(tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
+    qkv_stack_distances(&args);
+    for (int i = 0; args.self && i < stack->spec->kind_count; i++) args.self[i].position = args.positions;
+    if (qkv_stack_by_length(stack)) args.turns = encoder_turns(e, tape, rows);
+    if (!tokens) args.inputs = qkv_pass_features(tape, NULL, stack, source, rows);
     if (tape->status) return NULL;
-    return qkv_stack_forward(&flow, tokens ? qkv_rows_pack(tape, rows, source->ids)
+    return qkv_stack_forward(&args, tokens ? qkv_rows_pack(tape, rows, source->ids)
                                            : qkv_sequence_positions(tape, 1, rows->N, 0));
 }
 
-/* With ctx->dry, the plan. */
+/* Runs the encoder; with ctx->dry, plans it. */
 static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_side *source) {
     struct qkv_model *m = e->model;
     struct qkv_tape tape;
@@ -109,20 +109,20 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
         a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL;
         a.pasts = e->lengths;
         a.pages = (struct qkv_page_table){e->tables, e->pool->positions, e->pool->count};
-        struct qkv_attention_args flow = {.tape = &tape,
+        struct qkv_attention_args args = {.tape = &tape,
                                           .spec = spec,
                                           .attend = &a,
                                           .parameters = &qkv_layer_weights(&m->decoder, layer)->cross.parameters,
                                           .cache = &e->pool->attention[layer],
                                           .cross = true,
                                           .memory = x};
-        qkv_attention_cache_memory(&flow);
+        qkv_attention_cache_memory(&args);
         qkv_arena_release(&e->arena, layer_mark);
     }
     return tape.status;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 struct encoder_plan {
     struct qkv_encoded *e;
@@ -134,7 +134,7 @@ static enum qkv_status plan_run(void *encoded) {
     return encoder_run(encoded, &(struct qkv_pass_side){.B = e->B, .T = e->T});
 }
 
-/* What is kept, and within that what a run takes. */
+/* Plans the memory that decoding reads, and inside that plan the memory of a run. */
 static enum qkv_status plan_kept(void *argument) {
     const struct encoder_plan *plan = argument;
     struct qkv_encoded *e = plan->e;
@@ -146,7 +146,7 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
     const int32_t *lengths = source->lengths;
     size_t context = (size_t)qkv_stack_context(&m->spec, encoded_stack(m)->spec), rows, B = source->B, T = source->T;
     if ((!source->ids && !source->features) || B < 1 || T < 1)
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "there is nothing to encode: a batch of %zu rows of %zu positions", B, T);
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions has nothing to encode", B, T);
     if (T > context)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a source of %zu positions is longer than the model's context of %zu", T,
                         context);
@@ -159,7 +159,7 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
     return source->features ? qkv_pass_check_features(m->ctx, encoded_stack(m), source) : QKV_OK;
 }
 
-/* ---- the interface ---------------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 static struct qkv_encoded *encoder_make(struct qkv_model *m) {
     if (qkv_model_add_packed(m, false)) return NULL;
@@ -180,7 +180,7 @@ static struct qkv_encoded *encoder_make(struct qkv_model *m) {
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
     const struct qkv_stack_spec *stack = encoded_stack(m)->spec;
     if (!features && !qkv_stack_reads_tokens(stack)) {
-        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s and no text; give features (qkv_encode_features)",
+        qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s, not text; give features (qkv_encode_features)",
                  qkv_input_text(stack->embed.input.kind));
         return NULL;
     }
@@ -203,7 +203,7 @@ enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, con
         status = qkv_decoder_measure(m, &options, &target_bytes);
     }
     *bytes = kept_bytes + step_bytes + pool_bytes + target_bytes;
-    e->lists = NULL; /* it has none */
+    e->lists = NULL; /* a measuring batch has no lists to free */
     e->B = 0;
     qkv_encoded_free(e);
     return status;

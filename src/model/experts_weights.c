@@ -1,4 +1,4 @@
-/* experts_weights: the weights of a feed-forward with experts: router, experts, and the one that all rows go through. */
+/* experts_weights: the weights of a feed-forward with experts: router, experts, shared expert. */
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -44,7 +44,8 @@ struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *w, const struc
         return NULL;
     }
     qkv_weights_linear(w, place, &e->router, &router, 1, of->bias);
-    e->router.weight.fp32 = true; /* a choice is a step: what rounds scores makes other choices (Fedus et al. 2021) */
+    /* choosing is a step function: rounded scores choose differently (Fedus et al. 2021) */
+    e->router.weight.fp32 = true;
     if (of->correction) qkv_weights_matrix(w, place, &e->correction, &correction, 1);
     for (size_t i = 0; i < count; i++) {
         struct qkv_weight_place at = *place;

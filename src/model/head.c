@@ -1,9 +1,9 @@
-/* head: what stands between hidden states and scores: a transform (dense, activation, norm), and what becomes of the scores. */
+/* head: between hidden states and scores: a transform (dense, activation, norm), and the softcap of scores. */
 #include "model/model.h"
 
 #include <math.h>
 
-/* Without a norm only the product of the scores reads what comes out. */
+/* Without a norm only the product of the scores reads the result, so it may be bf16. */
 struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x) {
     const struct qkv_head_transform_spec *spec = &m->spec.head.transform;
     struct qkv_tensor *weight = &m->head_transform.weight, *bias = qkv_tensor_or_null(&m->head_transform.bias);

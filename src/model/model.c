@@ -1,11 +1,11 @@
-/* model: making, planning and freeing a model, and its accessors. Reading and writing folders is in io. */
+/* model: makes, plans and frees a model; its accessors. The room io reads and writes folders. */
 #include "model/model.h"
 #include "model/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Builds parameters and tables in model->arena, whatever that is backed by. */
+/* Builds weights and tables in model->arena, whether it has memory or only measures. */
 static enum qkv_status model_fill(void *model) {
     struct qkv_model *m = model;
     enum qkv_status status = qkv_model_build_weights(m);
@@ -35,7 +35,7 @@ static void model_clear(struct qkv_model *m) {
     qkv_arena_free(&m->gradients);
 }
 
-/* Measures first, by building on a measuring arena, so that the memory taken is exact. */
+/* Builds the model on a measuring arena first, so that the memory taken is exact. */
 static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
                                   const struct qkv_model_file *file, const struct qkv_model_parts *parts,
                                   struct qkv_model **out) {
@@ -51,7 +51,7 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     m->parts = *parts;
     size_t bytes = 0;
     status = qkv_plan(ctx, &m->arena, "weights", model_fill, m, &bytes);
-    m->arena.peak = bytes; /* what a planned model would take */
+    m->arena.peak = bytes; /* what the weights of a planned model would take */
     if (!status && !planned) {
         model_clear(m);
         status = qkv_arena_create(ctx, &m->arena, bytes, "weights");
@@ -60,7 +60,7 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
         }
     }
     if (status) {
-        m->file = (struct qkv_model_file){0}; /* the caller's */
+        m->file = (struct qkv_model_file){0}; /* the caller still owns it */
         qkv_model_free(m);
         return status;
     }
@@ -198,7 +198,7 @@ const struct qkv_tokenizer *qkv_model_source_tokenizer(const struct qkv_model *m
     bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     if (model->source_tokenizer || !both || spec->source_vocab == spec->vocab)
         return model->source_tokenizer ? model->source_tokenizer : model->tokenizer;
-    return NULL; /* the target's is another one */
+    return NULL; /* sources have a tokenizer of their own */
 }
 
 enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer) {
@@ -228,14 +228,13 @@ static int compare_texts(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A copy of the names that is checked: no name is empty, holds a tab or a line end, or comes twice. */
+/* Copies names, and checks that none is empty, has a tab or a line end, or occurs twice. */
 static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *labels, size_t count, char **copy) {
     for (size_t i = 0; i < count; i++) {
-        if (!labels[i] || !*labels[i] || strpbrk(labels[i], "\t\r\n")) {
+        if (!labels[i] || !*labels[i] || strpbrk(labels[i], "\t\r\n"))
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "label %zu is %s; a name of a class is a text without tabs and line ends", i,
                             labels[i] && *labels[i] ? "more than one field" : "empty");
-        }
         copy[i] = qkv_copy_string(ctx, labels[i]);
         if (!copy[i]) return QKV_MEMORY;
     }
@@ -246,8 +245,8 @@ static enum qkv_status copy_labels(struct qkv_context *ctx, const char *const *l
     enum qkv_status status = QKV_OK;
     for (size_t i = 1; i < count && !status; i++) {
         if (strcmp(sorted[i - 1], sorted[i]) == 0) {
-            status = qkv_fail(ctx, QKV_ARGUMENT, "label \"%.100s\" is there twice; every class needs its own name",
-                              sorted[i]);
+            status =
+                qkv_fail(ctx, QKV_ARGUMENT, "label \"%.100s\" occurs twice; every class needs its own name", sorted[i]);
         }
     }
     free(sorted);
@@ -259,10 +258,9 @@ enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const 
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, labels);
     const bool classes = qkv_head_has_classes(&model->spec);
-    if (!classes || count != (size_t)model->spec.head.classes) {
+    if (!classes || count != (size_t)model->spec.head.classes)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "%zu labels are given, but the model has %d classes", count,
                         classes ? model->spec.head.classes : 0);
-    }
     char **copy = qkv_allocate(model->ctx, count, sizeof *copy);
     enum qkv_status status = copy ? copy_labels(model->ctx, labels, count, copy) : QKV_MEMORY;
     if (status) {

@@ -1,4 +1,4 @@
-/* What a model has of a folder's modules, and who asks for it. */
+/* The pooling of a model, and its accessors. */
 #include <stdlib.h>
 
 #include "model/model.h"

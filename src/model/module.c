@@ -1,5 +1,5 @@
-/* module: a part of a model by itself: finding it by the name of its parameters, and making a new one, which is a
- * model of one stack that has the weights of that part only. A call of it is in module_run.c. */
+/* module: a part of a model: finds it by the name of its parameters, or makes a new one, which is a model of one stack
+ * with the weights of that part only. module_run.c has its calls. */
 #include "model/module.h"
 #include "model/spec.h"
 
@@ -27,12 +27,12 @@
 #define MODULE_MEMORY    (MODULE_NORMS(CROSS) | MODULE_CROSS)
 _Static_assert(QKV_ROLE_COUNT <= 64, "a set of roles is 64 bits");
 
-/* What a new module of each kind is made of. */
+/* What a new module of each kind consists of. */
 static const struct module_parts {
     uint64_t roles;
-    bool memory;      /* cross attention: of the decoder */
-    bool stack;       /* of all layers, not of one */
-    const char *name; /* in the stack */
+    bool memory;      /* it has cross attention, of a decoder */
+    bool stack;       /* it has all layers; else one */
+    const char *name; /* its name in the stack */
 } module_parts[] = {
     [QKV_MODULE_ATTENTION] = {MODULE_SELF, false, false, ".layers.0.attn"},
     [QKV_MODULE_CROSS_ATTENTION] = {MODULE_CROSS, true, false, ".layers.0.cross"},
@@ -48,7 +48,7 @@ static const struct module_parts {
 
 /* ---- finding ------------------------------------------------------------ */
 
-/* What stands behind ".layers.N". */
+/* Finds the part by its name after ".layers.N". */
 static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
     static const struct {
         const char *name;
@@ -84,7 +84,7 @@ static bool module_find_in_layer(struct qkv_module *m, const char *rest) {
     return false;
 }
 
-/* Kind and place of the part that is called so. */
+/* Finds kind and place of the part of that name. */
 static bool module_find(struct qkv_module *m, const char *name) {
     static const char layers[] = ".layers.";
     m->kind = QKV_MODULE_MODEL;
@@ -112,7 +112,7 @@ static bool module_find(struct qkv_module *m, const char *name) {
     return m->layer < (size_t)m->stack->spec->layers && module_find_in_layer(m, rest + digits);
 }
 
-/* What its parameters' names begin with: those of a layer that shares its weights have the first such layer's. */
+/* The first part of its parameters' names; a layer that shares weights has the names of the first such layer. */
 static void module_prefix(const struct qkv_module *m, const char *name, char *prefix, size_t size) {
     if (m->part)
         snprintf(prefix, size, "%s.layers.%zu%s", m->stack->name, qkv_stack_weights_of(m->stack->spec, m->layer),
@@ -121,7 +121,8 @@ static void module_prefix(const struct qkv_module *m, const char *name, char *pr
         snprintf(prefix, size, "%s", name);
 }
 
-/* Those whose names begin with the module's and a point; without it. Only a model embeds. */
+/* Lists the parameters whose names begin with the module's name and a dot, without these. Embeddings belong to models
+ * only. */
 static enum qkv_status module_list_parameters(struct qkv_module *m, const char *called) {
     char name[64];
     module_prefix(m, called, name, sizeof name);
@@ -154,7 +155,7 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
                           "\"%s.layers.0.attn\"",
                           name, model->decoder.spec ? "decoder" : "encoder");
     if (!status) status = module_list_parameters(m, name);
-    m->part = NULL; /* the caller's */
+    m->part = NULL; /* it pointed into the caller's text */
     if (!status)
         status = qkv_arena_create(m->ctx, &m->graph_arena, qkv_graph_bytes(&model->spec), "records of a module");
     if (status) {
@@ -176,7 +177,7 @@ enum qkv_status qkv_module_of_model(struct qkv_model *model, const char *name, s
     return status ? status : module_make(model, name, false, out);
 }
 
-/* Cross attention of a decoder without an encoder: as its attention, but for what only self attention has. */
+/* Sets the cross attention of a decoder without an encoder: as its self attention, without what only that can have. */
 static void module_complete_cross(struct qkv_stack_spec *decoder) {
     for (int i = 0; i < decoder->kind_count; i++) {
         struct qkv_layer_spec *kind = &decoder->kinds[i];
@@ -188,7 +189,7 @@ static void module_complete_cross(struct qkv_stack_spec *decoder) {
     }
 }
 
-/* Of one layer, as that one is. */
+/* Reduces a stack to one layer, of the kind of that layer. */
 static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
     stack->kinds[0] = *qkv_stack_layer(stack, layer);
     stack->kinds[0].name[0] = 0;
@@ -197,7 +198,7 @@ static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
     memset(stack->kind_of, 0, sizeof stack->kind_of);
 }
 
-/* The spec of a model that has nothing but the module's stack; *encoder: which. */
+/* Reduces a spec to the module's stack; *encoder: which one. */
 static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_kind kind, struct qkv_spec *s,
                                      bool *encoder) {
     const struct module_parts *parts = &module_parts[kind];
@@ -205,7 +206,7 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
     if (status) return status;
     *encoder = !parts->memory && s->encoder.layers > 0;
     if (!*encoder && !s->decoder.layers)
-        return qkv_fail(ctx, QKV_ARGUMENT, "module: the spec has no %s to make it of",
+        return qkv_fail(ctx, QKV_ARGUMENT, "module: the spec has no %s to make the module from",
                         parts->memory ? "decoder" : "encoder and no decoder");
     struct qkv_stack_spec *stack = *encoder ? &s->encoder : &s->decoder;
     if (!parts->stack) module_keep_layer(stack, kind == QKV_MODULE_NORM ? (size_t)stack->layers - 1 : 0);
@@ -217,8 +218,8 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
     s->head.kind = QKV_HEAD_NONE;
     if (kind == QKV_MODULE_CROSS_BLOCK) stack->kinds[0].cross_only = true;
     for (int i = 0; i < stack->kind_count && !(parts->roles & MODULE_SELF); i++)
-        stack->kinds[i].attention.position.kind = QKV_POSITION_NONE; /* no tables are needed */
-    if (parts->memory) { /* checked as beside an encoder, which is not made */
+        stack->kinds[i].attention.position.kind = QKV_POSITION_NONE; /* the module needs no tables */
+    if (parts->memory) { /* checked like a decoder with an encoder, although none is made */
         module_complete_cross(stack);
         struct qkv_spec *both = qkv_allocate(ctx, 1, sizeof *both);
         if (!both) return QKV_MEMORY;
@@ -232,7 +233,7 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
     return QKV_OK;
 }
 
-/* What keys and values are made of, where that is not as wide as x. */
+/* Checks the widths of memory and values where they are not that of x. */
 static enum qkv_status module_check_widths(struct qkv_context *ctx, const struct qkv_module_options *o) {
     enum { WIDTH_MOST = 1 << 20 };
     if (o->kind != QKV_MODULE_CROSS_ATTENTION && (o->key_width || o->value_width))
@@ -271,7 +272,7 @@ enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv
         status = module_reduce(ctx, kind, &reduced, &encoder);
         snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
     }
-    /* beside an encoder, which is not made, memories are as wide as what that gives */
+    /* with an encoder in the spec, which is not made, memories have the width of its output */
     const size_t memory = parts->memory && spec->encoder.layers ? (size_t)qkv_stack_width(spec, &spec->encoder) : 0;
     const struct qkv_model_parts some = {parts->roles, parts->memory, options->key_width ? options->key_width : memory,
                                          options->value_width ? options->value_width : memory};
@@ -318,8 +319,7 @@ size_t qkv_module_parameters(const struct qkv_module *m) {
 const struct qkv_array *qkv_module_parameter(const struct qkv_module *m, size_t i) {
     if (!m) return NULL;
     if (i >= m->count) return NULL;
-    struct qkv_array *a =
-        &m->arrays[i]; /* the model may have given its numbers other memory since: training makes fp32 of them */
+    struct qkv_array *a = &m->arrays[i]; /* numbers may have moved: training converts weights of a file to fp32 */
     const char *name = a->name;
     *a = *qkv_model_parameter(m->model, m->indices[i]);
     a->name = name;

@@ -1,5 +1,5 @@
-/* One call of a module: forward and backward.  As calls of attention layers are, each is planned first, by running
- * it on an arena that only counts, and memory is taken where it is more than calls before needed. */
+/* A call of a module: forward and backward. Each call is planned first, by running it on an arena that only measures,
+ * and memory is taken if it needs more than earlier calls. */
 #include "model/module.h"
 #include "model/spec.h"
 
@@ -11,7 +11,7 @@ static const char *const module_names[] = {"x", "memory", "values", "y"};
 
 /* One attention of a call. */
 struct module_attention {
-    const struct qkv_stack *stack; /* NULL: there is none */
+    const struct qkv_stack *stack; /* NULL: no such attention */
     bool cross;
     const struct qkv_module_mask *given;
     size_t Tq, Tk;
@@ -22,8 +22,7 @@ struct module_call {
     struct module_attention self, cross, source;
 };
 
-/* ---- checks
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static const char *module_kind_name(enum qkv_module_kind kind) {
 #define MODULE_KIND_NAME(name, text, help) [QKV_MODULE_##name] = text,
@@ -61,7 +60,7 @@ static size_t module_memory_width(const struct qkv_module *m) {
     return (size_t)qkv_stack_width(spec, spec->encoder.layers ? &spec->encoder : &spec->decoder);
 }
 
-/* Widths of what cross attention makes keys of, and values. */
+/* The widths of the inputs of cross attention's k and v. */
 static size_t module_key_width(const struct qkv_module *m) {
     return m->model->parts.key_width ? m->model->parts.key_width : module_memory_width(m);
 }
@@ -70,12 +69,12 @@ static size_t module_value_width(const struct qkv_module *m) {
     return m->model->parts.value_width ? m->model->parts.value_width : module_memory_width(m);
 }
 
-/* No rows, or rows of no positions: there is nothing to compute. */
+/* Whether there are no rows, or rows of no positions, so that there is nothing to compute. */
 static bool module_is_empty(const struct qkv_vectors *v) {
     return !v->B || !v->T;
 }
 
-/* Vectors of a width, or, where the module embeds, ids in their place. */
+/* Checks vectors of a width, or, where the module embeds, ids in their place. */
 static enum qkv_status module_check_input(const struct qkv_module *m, const char *name, const struct qkv_vectors *v,
                                           size_t width, const int32_t *ids, const char *ids_name) {
     const struct qkv_spec *spec = &m->model->spec;
@@ -108,7 +107,8 @@ static enum qkv_status module_check_input(const struct qkv_module *m, const char
 static enum qkv_status module_check_memory(const struct qkv_module *m, const struct qkv_module_input *in) {
     const bool given = in->memory.data || in->memory.B || in->memory.T || in->memory.C || in->source;
     if (in->values.data && m->kind != QKV_MODULE_CROSS_ATTENTION)
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: values are given, but only cross attention takes them apart",
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "%s module: values are given, but only cross attention reads them separately",
                         module_kind_name(m->kind));
     if (!module_reads_memory(m))
         return !given ? QKV_OK
@@ -137,14 +137,14 @@ static bool module_mask_given(const struct qkv_module_mask *given) {
            given->dbias;
 }
 
-/* The kinds of layers that the module goes through. */
+/* Whether the module has layers of a kind. */
 static bool module_has_kind(const struct qkv_module *m, const struct qkv_stack *stack, size_t kind) {
     const bool all = !m->stack || m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
     return all || stack->spec->kind_of[m->layer] == kind;
 }
 
-/* The call that layers of a kind make, but for intervals and positions, and its mask: what the spec and the call
- * both allow. */
+/* Sets the call that layers of a kind make, without intervals and positions, and its mask: what both the spec and the
+ * caller's mask allow. */
 static enum qkv_status module_set_kind(const struct qkv_module *m, const struct module_call *c,
                                        const struct module_attention *a, size_t kind, struct qkv_mask *mask,
                                        struct qkv_attend *attend) {
@@ -171,7 +171,7 @@ static enum qkv_status module_check_attention(const struct qkv_module *m, const 
     if (!a->cross && (given->mask.offset || given->mask.offsets))
         return qkv_fail(
             m->ctx, QKV_ARGUMENT,
-            "%s module: %s.mask.offset is given, but in self attention queries stand where their own keys do", kind,
+            "%s module: %s.mask.offset is given, but in self attention queries and keys have the same positions", kind,
             name);
     if (given->dbias && (!given->bias || !c->in->train))
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s.dbias needs a bias, and train", kind, name);
@@ -185,7 +185,7 @@ static enum qkv_status module_check_attention(const struct qkv_module *m, const 
     return status;
 }
 
-/* The stack that x goes through. */
+/* The stack that x is the input of. */
 static struct qkv_stack *module_stack(const struct qkv_module *m) {
     if (m->stack) return m->stack;
     return m->model->decoder.spec ? &m->model->decoder : &m->model->encoder;
@@ -204,14 +204,13 @@ static enum qkv_status module_check_masks(const struct qkv_module *m, struct mod
     if (status || m->kind != QKV_MODULE_MODEL || m->model->spec.head.kind != QKV_HEAD_CLASSIFY || !in->self.mask.starts)
         return status;
     return qkv_fail(m->ctx, QKV_ARGUMENT,
-                    "model module: a classifier pools from position 0 on; put the padding behind (mask.lengths), not "
+                    "model module: a classifier pools from position 0 on; put the padding last (mask.lengths), not "
                     "before (mask.starts)");
 }
 
 static enum qkv_status module_check_length(const struct qkv_module *m, size_t length) {
     if (length <= (size_t)m->model->spec.context) return QKV_OK;
-    return qkv_fail(m->ctx, QKV_ARGUMENT,
-                    "%s module: rotations are to be decided for a length of %zu, more than the context of %d",
+    return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: the length for rotations is %zu, more than the context of %d",
                     module_kind_name(m->kind), length, m->model->spec.context);
 }
 
@@ -248,17 +247,16 @@ static enum qkv_status module_check(struct qkv_module *m, const struct qkv_modul
     return status;
 }
 
-/* ---- the call
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
-/* An input, read only; NULL without one. */
+/* An input as a tensor, read only; NULL where it is not given. */
 static struct qkv_tensor *module_tensor(struct qkv_module *m, const struct qkv_vectors *v, bool requires_grad) {
     struct qkv_tensor *t = v->data ? qkv_tape_view(&m->tape, v->data, v->B * v->T, v->C) : NULL;
     if (t) t->requires_grad = requires_grad;
     return t;
 }
 
-/* What layers begin their calls with, by kind; in the memory of the tape, NULL without attention and when it has
+/* The calls that layers start from, by kind; in the tape's memory, NULL without attention and when the tape has
  * failed. */
 static struct qkv_attend *module_calls(struct qkv_module *m, const struct module_call *c,
                                        const struct module_attention *a, const int32_t *positions) {
@@ -293,7 +291,7 @@ static struct qkv_forward_args module_args(struct qkv_module *m, const struct mo
     return f;
 }
 
-/* ids, or, where a tensor of vectors takes the place of their embeddings, its rows. */
+/* ids, or, where vectors replace embeddings, the numbers of their rows. */
 static const int32_t *module_ids(struct qkv_module *m, const int32_t *ids, size_t rows) {
     return ids ? ids : qkv_sequence_positions(&m->tape, 1, rows, 0);
 }
@@ -324,7 +322,7 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
     return qkv_op_softcap(&m->tape, x, &softcap);
 }
 
-/* Layers may use the storage of what they read, so they get a copy. */
+/* Layers may overwrite their input, so they get a copy. */
 static struct qkv_tensor *module_run_layers(struct qkv_module *m, const struct module_call *c,
                                             struct qkv_forward_args *f) {
     const bool stack = m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
@@ -372,7 +370,7 @@ static enum qkv_status module_run_all(struct qkv_module *m, const struct module_
     return m->tape.status;
 }
 
-/* The gradient of y is the caller's: a second owner keeps it from being written. */
+/* The caller owns the gradient of y: a second owner of the buffer keeps backward from writing to it. */
 static enum qkv_status module_run_backward(struct qkv_module *m, const float *dy) {
     struct qkv_grad_buffer *buffer = qkv_tape_take_graph(&m->tape, sizeof *buffer);
     if (!buffer) return QKV_MEMORY;
@@ -387,7 +385,7 @@ struct module_plan {
     const struct module_call *call;
 };
 
-/* A call with its backward. */
+/* Plans a call with its backward. */
 static enum qkv_status module_plan_call(void *argument) {
     const struct module_plan *plan = argument;
     enum qkv_status status = module_run_all(plan->module, plan->call);
@@ -399,7 +397,7 @@ static enum qkv_status module_make_room(struct qkv_module *m, const struct modul
     static const char what[] = "a call of a module";
     struct module_plan plan = {m, c};
     size_t bytes = 0;
-    /* Rows of a product that keys and values share are an operand of their own only in fp32. */
+    /* Where k and v have different inputs, or training needs it, the rows of their common product must be fp32. */
     const bool fp32 = c->in->train || c->in->values.data;
     enum qkv_status status = fp32 ? qkv_model_to_fp32(m->model) : qkv_model_check_file(m->model);
     if (!status && c->in->train) status = qkv_model_add_gradients(m->model);
@@ -407,7 +405,7 @@ static enum qkv_status module_make_room(struct qkv_module *m, const struct modul
     return status ? status : qkv_arena_room(m->ctx, &m->arena, bytes, what);
 }
 
-/* ---- the interface ----------------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 struct qkv_vectors qkv_vectors_defaults(void) {
     return (struct qkv_vectors){0};
@@ -450,7 +448,7 @@ enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module
     return QKV_OK;
 }
 
-/* Says where an input's gradient goes, and clears it. An input that no one asks about has none. */
+/* Sets where an input's gradient goes, and clears it. An input without a destination has no gradient. */
 static enum qkv_status module_set_gradient(struct qkv_module *m, int which, struct qkv_tensor *input,
                                            const struct qkv_vectors *gradient) {
     const struct qkv_vectors *shape = &m->shapes[which];
@@ -459,7 +457,7 @@ static enum qkv_status module_set_gradient(struct qkv_module *m, int which, stru
     if (!gradient->data) return QKV_OK;
     snprintf(name, sizeof name, "d%s", module_names[which]);
     if (m->empty ? !shape->C : !input)
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s is asked for, but the forward read no such vectors",
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s is asked for, but the forward had no such input",
                         module_kind_name(m->kind), name);
     enum qkv_status status = module_check_vectors(m, name, gradient, module_names[which], shape->B, shape->T, shape->C);
     if (status) return status;
@@ -467,7 +465,7 @@ static enum qkv_status module_set_gradient(struct qkv_module *m, int which, stru
     if (m->empty) return QKV_OK;
     input->requires_grad = true;
     input->gradient = gradient->data;
-    input->uses = UINT_MAX; /* it is no parameter that a listener waits for */
+    input->uses = UINT_MAX; /* never reported to a listener: it is not a parameter */
     return QKV_OK;
 }
 

@@ -1,15 +1,15 @@
-/* packed_weights: a model's weights packed for products in bf16, beside the fp32 weights that learn (mixed precision, Micikevicius et
- * al. 2018). Made once, when the first pass, session or encoding of mixed precision begins; packed at the first use and again
- * after the weights have changed.
+/* packed_weights: a model's weights packed for products in bf16, next to the fp32 weights that are trained (mixed
+ * precision, Micikevicius et al. 2018). Memory is taken when the first pass, session or encoding of mixed precision
+ * begins; weights are packed at the first use and again after they have changed.
  *
- * The way back, dy·w, wants another order. It is packed ahead only for the head, whose product is made for a few rows at a
- * time; elsewhere one use a step is no more than one packing, which then needs no memory of its own. */
+ * Backward's dy·w needs another order. Only the head is packed for it, whose product runs for a few rows at a time; all
+ * other weights have one use per step, so packing them at that use costs no more, and no memory. */
 #include "model/model.h"
 
 #include <stdlib.h>
 
-/* Whether a parameter tensor is the right side of a product in bf16: all matrices are, but for look-up tables that are no head, and for
- * those whose products are fp32. */
+/* Whether a tensor is the right operand of a product in bf16: all matrices are, except tables that are not the head,
+ * and for weights with fp32 products. */
 static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
     const struct qkv_tensor *const tables[] = {&m->encoder.token_storage, &m->decoder.token_storage,
                                                &m->encoder.position,      &m->decoder.position,
@@ -20,13 +20,12 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
     return t->rows > 1 && !t->fp32;
 }
 
-/* Panels of K × N from an arena, which may be measuring. */
+/* Takes memory for panels of K × N from an arena, which may be measuring. */
 static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena *arena,
                                            struct qkv_packed_weight *panels, size_t K, size_t N) {
     size_t bytes;
-    if (!qkv_bf16_packed_bytes(m->ctx, K, N, &bytes)) {
+    if (!qkv_bf16_packed_bytes(m->ctx, K, N, &bytes))
         return qkv_fail(m->ctx, QKV_SHAPE, "a weight of %zu x %zu is too large", N, K);
-    }
     *panels = (struct qkv_packed_weight){.data = qkv_arena_take(arena, bytes, 1)};
     return panels->data ? QKV_OK : QKV_MEMORY;
 }

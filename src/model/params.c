@@ -1,12 +1,12 @@
-/* params: the weights of a spec: which there are, in the order of files, and which stand in one operand (q, k and v; gate and
- * up). What each is called, its shape and what it starts from are in QKV_ROLE_LIST. */
+/* params: the weights of a spec: which there are, in the order of files, and which are rows of one operand (q, k and v;
+ * gate and up). QKV_ROLE_LIST has their names, shapes and starts. */
 #include "model/model.h"
 #include "model/spec.h"
 
 #include <stdlib.h>
 
 struct params {
-    uint64_t roles; /* which there are (struct qkv_model_parts) */
+    uint64_t roles; /* the roles that the model has (struct qkv_model_parts) */
     size_t key_width, value_width;
     struct qkv_weights *weights;
     struct qkv_weight_place place;
@@ -38,7 +38,7 @@ static void params_norm(struct params *p, struct qkv_norm *to, enum qkv_role rol
     if (params_has(p->roles, role)) qkv_weights_norm(p->weights, &p->place, to, role, spec);
 }
 
-/* A sublayer's norm before it, or, of two, behind it. */
+/* A sublayer's norm before it, or, of two, after it. */
 static void params_norm_of(struct params *p, struct qkv_norm *to, const struct qkv_norm_spec *norm,
                            enum qkv_sublayer sublayer, bool out) {
     static const enum qkv_role roles[QKV_SUBLAYER_COUNT][2] = {
@@ -86,7 +86,7 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     params_norm_of(p, &to->out_norm, norm, QKV_SUBLAYER_FFN, true);
 }
 
-/* What biases by distance learn, once a stack. */
+/* The weights of distance_bias, once per stack. */
 static void params_distances(struct params *p, struct qkv_stack *s) {
     for (int i = 0; i < s->spec->kind_count && params_has(p->roles, QKV_ROLE_BUCKETS); i++)
         qkv_distance_build_weights(p->weights, &p->place, &s->spec->kinds[i].attention, &s->distances);
@@ -109,7 +109,7 @@ static void params_layers(struct params *p, const struct qkv_stack *s) {
     p->place.times = 0;
 }
 
-/* What a stack reads that reads no tokens. */
+/* The first products of a stack that reads no tokens. */
 static void params_input(struct params *p, struct qkv_stack *s, const struct qkv_input_spec *input) {
     static const enum qkv_role patch = QKV_ROLE_PATCH, class_token = QKV_ROLE_CLASS, vector = QKV_ROLE_VECTOR,
                                convolutions[] = {QKV_ROLE_CONV1, QKV_ROLE_CONV2};
@@ -135,7 +135,7 @@ static void params_input(struct params *p, struct qkv_stack *s, const struct qkv
     }
 }
 
-/* `shared`: the token embedding of the other stack, or NULL. */
+/* shared: the token embedding of the other stack, or NULL. */
 static void params_embed(struct params *p, struct qkv_stack *s, struct qkv_tensor *shared) {
     static const enum qkv_role token = QKV_ROLE_TOKEN, position = QKV_ROLE_POSITION, type = QKV_ROLE_TYPE,
                                project = QKV_ROLE_PROJECT;
@@ -152,7 +152,7 @@ static void params_embed(struct params *p, struct qkv_stack *s, struct qkv_tenso
     if (embed->width) qkv_weights_linear(p->weights, &p->place, &s->project, &project, 1, embed->bias);
 }
 
-/* How many sublayers add to the residual stream. */
+/* The number of sublayers that add to the residual stream. */
 static size_t params_branches(const struct qkv_stack *s) {
     size_t branches = 0;
     for (size_t i = 0; i < (size_t)s->spec->layers; i++)
@@ -198,7 +198,7 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
     if (spec->head.bias) qkv_weights_bias(&m->weights, &place, &m->head.bias, &head, NULL, 1);
 }
 
-/* What a pass uses more than once: an embedding of two stacks, or of a stack and the head. */
+/* Counts the uses of tables in a pass: an embedding of two stacks, or of a stack and the head. */
 static void params_count_tables(struct qkv_model *m) {
     if (m->encoder.token) m->encoder.token->times++;
     if (m->decoder.token) m->decoder.token->times++;

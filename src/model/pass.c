@@ -1,7 +1,7 @@
 /* pass: forward and backward of a whole model over a batch, in memory planned beforehand.
  *
- * The plan is the pass itself on a measuring arena: the same calls in the same order, without arithmetic. So what a pass
- * needs is known exactly, is taken once, and a step allocates nothing. */
+ * The plan is the pass itself on a measuring arena: the same calls in the same order, without arithmetic. So the memory
+ * of a pass is known exactly and taken once, and a step allocates nothing. */
 #include "base/profile.h"
 #include "model/pass.h"
 #include "model/spec.h"
@@ -14,9 +14,10 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec) {
     return (layers + 4) * ((size_t)64 << 10);
 }
 
-/* ---- running stacks -------------------------------------------------------------------------------------------------------- */
+/* ---- running stacks ---------------------------------------------------------------------------------------------- */
 
-/* A stack over rows of the batch, with their positions and masks. A bias by distance counts rows: positions with it have no gaps. */
+/* The arguments of a stack over rows of the batch. distance_bias counts rows, so with it positions must have no
+ * gaps. */
 static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, const struct qkv_rows *rows,
                                           const struct qkv_pass_side *side) {
     p->tape.order = qkv_pass_order(p, rows->B, rows->N, rows->start);
@@ -47,7 +48,7 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
     return args;
 }
 
-/* Lets the layers read a memory of other rows too. */
+/* Sets a memory that cross attention reads, whose rows are those of the source. */
 static void read_memory(const struct qkv_pass *p, struct qkv_forward_args *args, struct qkv_tensor *memory,
                         const int32_t *lengths, const struct qkv_dense_mask *dense) {
     const struct qkv_rows *rows = p->source_rows;
@@ -81,7 +82,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_pass_side sides[2];
     struct qkv_tensor *x = NULL;
     for (size_t i = 0; i < 2 && !p->tape.status; i++) {
-        const bool reads = i == 0 && m->decoder.spec; /* what the decoder makes a memory of */
+        const bool reads = i == 0 && m->decoder.spec; /* the encoder's output is the decoder's memory */
         if (!stacks[i]->spec) continue;
         sides[i] = qkv_pass_side(b, reads);
         const struct qkv_rows *rows = qkv_pass_rows(p, &sides[i], reads);
@@ -101,7 +102,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     return p->tape.status;
 }
 
-/* ---- making ----------------------------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 struct shape_plan {
     struct qkv_pass *pass;
@@ -118,7 +119,7 @@ static enum qkv_status plan_batch(void *argument) {
     return status ? status : qkv_pass_plan_weights(p);
 }
 
-/* Adds a batch of the shape p->shape to the plan. Only which arrays there are matters, not what is in them. */
+/* Adds a batch of the shape p->shape to the plan. The plan depends on which arrays are given, not on their numbers. */
 static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *plan) {
     static const int32_t none[1];
     static const float nothing[1];
@@ -170,10 +171,9 @@ static enum qkv_status measure_shape(struct qkv_pass *p, const struct qkv_pass_s
     const size_t longest = both && s->source_T > s->T ? s->source_T : s->T;
     size_t rows;
     if (p->groups) p->part.groups = groups;
-    if (!qkv_multiply(s->B, longest, &rows) || rows > (size_t)1 << 30) {
+    if (!qkv_multiply(s->B, longest, &rows) || rows > (size_t)1 << 30)
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions is too large", s->B,
                         longest);
-    }
     p->shape = (struct qkv_pass_key){.B = s->B,
                                      .T = s->T,
                                      .source_T = s->source_T,
@@ -184,7 +184,7 @@ static enum qkv_status measure_shape(struct qkv_pass *p, const struct qkv_pass_s
     return pass_measure(p, &p->plan);
 }
 
-/* All shapes that will come. */
+/* Measures all shapes that are announced. */
 static enum qkv_status measure_all(struct qkv_pass *p) {
     const struct qkv_pass_options *o = &p->options;
     enum qkv_status status = QKV_OK;
@@ -199,7 +199,7 @@ static enum qkv_status measure_all(struct qkv_pass *p) {
     return status;
 }
 
-/* Everything of a pass but the memory it computes in. */
+/* Sets everything of a pass but the memory that it computes in. */
 static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_options *options, size_t groups,
                                   struct qkv_pass **out) {
     *out = NULL;
@@ -276,7 +276,7 @@ enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qk
         qkv_pass_free(*out);
         *out = NULL;
     } else {
-        (*out)->options.shapes = NULL; /* the caller's */
+        (*out)->options.shapes = NULL; /* it is the caller's */
         (*out)->part.groups = 0;
     }
     return status;
@@ -304,10 +304,10 @@ double qkv_pass_plan_flops(const struct qkv_pass_plan *plan) {
     return c->forward.flops + c->backward.flops - c->backward.again;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* Work on a smaller batch is cut differently, which can take more scratch than the largest batch needs; so can work for other
- * weights that learn. */
+/* Grows the memory for another shape: a smaller batch is cut differently, which can take more scratch than the largest
+ * one; and for another set of trainable weights. */
 static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_pass_plan plan = {0};
     const bool others = p->options.train && p->chosen != p->model->weights.chosen;
@@ -354,9 +354,8 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
 enum qkv_status qkv_pass_backward(struct qkv_pass *p) {
     QKV_CALL(p ? p->model->ctx : NULL);
     QKV_NEED(qkv_call, p);
-    if (!p->forwarded) {
+    if (!p->forwarded)
         return qkv_fail(p->model->ctx, QKV_ARGUMENT, "backward needs a forward before it, of a pass made with train");
-    }
     p->forwarded = false;
     return qkv_tape_backward(&p->tape);
 }

@@ -1,4 +1,4 @@
-/* pass_batch: what comes into a pass: its options and its batches checked, and the rows that the stacks read. */
+/* pass_batch: the input of a pass: checks its options and batches, and makes the rows that stacks read. */
 #include "model/pass.h"
 #include "model/spec.h"
 
@@ -6,7 +6,7 @@ static bool pass_is_pair(const struct qkv_pass *p) {
     return qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER;
 }
 
-/* ---- options ---------------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_planned_rows(struct qkv_context *ctx, const char *what, size_t rows, size_t B, size_t T) {
     if (!rows || (rows + B - 1) / B <= T) return QKV_OK;
@@ -43,7 +43,7 @@ enum qkv_status qkv_pass_check_options(struct qkv_model *m, const struct qkv_pas
     if (o->checkpoint && o->weights)
         return qkv_fail(
             m->ctx, QKV_ARGUMENT,
-            "a pass that checkpoints its activations keeps nothing to make attention weights from; choose one "
+            "a pass that checkpoints its activations saves nothing to compute attention weights from; choose one "
             "of checkpoint and weights");
     if (o->checkpoint && o->hook)
         return qkv_fail(
@@ -51,19 +51,19 @@ enum qkv_status qkv_pass_check_options(struct qkv_model *m, const struct qkv_pas
             "a pass that checkpoints its activations runs its blocks twice, so a hook would be called twice; "
             "choose one of checkpoint and hook");
     if (o->scored && m->spec.head.kind == QKV_HEAD_CLASSIFY)
-        return qkv_fail(m->ctx, QKV_ARGUMENT,
-                        "a pass for %zu chosen rows is none of a classifier, which scores sequences", o->scored);
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a pass of a classifier cannot have %zu chosen rows: it scores sequences",
+                        o->scored);
     enum qkv_status status = check_planned_rows(m->ctx, "rows", o->rows, o->B, o->T);
     if (!status && both) status = check_planned_rows(m->ctx, "source rows", o->source_rows, o->B, o->source_T);
     return status ? status : check_shapes(m, o, both);
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------------------------- */
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
 
-/* What a side is called in sentences, and what the pass was made for. */
+/* The names of a side's fields in messages, and the limits that the pass was made for. */
 struct side_limits {
     const char *rows, *cu, *lengths, *length, *ids, *inputs;
-    size_t T, N; /* N: 0: as many as fit in B·T */
+    size_t T, N; /* N 0: all rows of B·T */
 };
 
 static struct side_limits side_limits(const struct qkv_pass *p, bool source) {
@@ -74,7 +74,7 @@ static struct side_limits side_limits(const struct qkv_pass *p, bool source) {
     return (struct side_limits){"rows", "cu_rows", "lengths", "the length", "ids", "inputs", o->T, o->rows};
 }
 
-/* Cumulative rows; finds the longest sequence where the caller has not said how long it may be. */
+/* Checks cumulative rows; finds the longest sequence where the caller has not given it. */
 static enum qkv_status check_packed(struct qkv_pass *p, struct qkv_pass_side *s, const struct side_limits *l,
                                     size_t context) {
     struct qkv_context *ctx = p->model->ctx;
@@ -87,15 +87,14 @@ static enum qkv_status check_packed(struct qkv_pass *p, struct qkv_pass_side *s,
     for (size_t b = 0; b < s->B; b++) {
         if (s->cu[b + 1] < s->cu[b])
             return qkv_fail(ctx, QKV_ARGUMENT,
-                            "%s falls from %d to %d at sequence %zu; sequences lie one after the other", l->cu,
+                            "%s falls from %d to %d at sequence %zu; each sequence follows the one before it", l->cu,
                             s->cu[b], s->cu[b + 1], b);
         const size_t length = (size_t)(s->cu[b + 1] - s->cu[b]);
         if (length > context)
             return qkv_fail(ctx, QKV_ARGUMENT, "sequence %zu has %zu %s, more than the model's context of %zu", b,
                             length, l->rows, context);
         if (s->T && length > s->T)
-            return qkv_fail(ctx, QKV_ARGUMENT,
-                            "sequence %zu has %zu %s, more than the %zu that the longest is said to have", b, length,
+            return qkv_fail(ctx, QKV_ARGUMENT, "sequence %zu has %zu %s, more than the given maximum of %zu", b, length,
                             l->rows, s->T);
         if (length > longest) longest = length;
     }
@@ -118,12 +117,12 @@ static size_t side_length(const struct qkv_pass_side *s, size_t b) {
     return s->cu ? (size_t)(s->cu[b + 1] - s->cu[b]) : s->lengths ? (size_t)s->lengths[b] : s->T;
 }
 
-/* Those that are computed. */
+/* The rows that are computed. */
 static size_t side_rows(const struct qkv_pass *p, const struct qkv_pass_side *s) {
     return s->cu ? s->N : qkv_rows_count(s->B, s->T, p->options.padding ? NULL : s->lengths);
 }
 
-/* Positions of a sequence rise and are those of the model's tables. */
+/* Positions of a sequence must rise and be within the model's tables. */
 static enum qkv_status check_positions(struct qkv_pass *p, const struct qkv_pass_side *s,
                                        const struct qkv_stack *stack) {
     struct qkv_context *ctx = p->model->ctx;
@@ -134,14 +133,15 @@ static enum qkv_status check_positions(struct qkv_pass *p, const struct qkv_pass
         for (size_t t = 0; t < side_length(s, b); t++) {
             if (at[t] < 0 || at[t] >= context)
                 return qkv_fail(ctx, QKV_ARGUMENT,
-                                "position %d of sequence %zu is none of the model's context: 0 to %d", at[t], b,
+                                "position %d of sequence %zu is outside the model's context: 0 to %d", at[t], b,
                                 context - 1);
             const int32_t *documents = s->documents ? s->documents + b * s->T + t : NULL;
             if (!t || (documents && documents[0] != documents[-1])) continue;
             if (at[t] <= at[t - 1])
-                return qkv_fail(ctx, QKV_ARGUMENT,
-                                "positions out of order: sequence %zu goes from %d to %d; they rise from row to row", b,
-                                at[t - 1], at[t]);
+                return qkv_fail(
+                    ctx, QKV_ARGUMENT,
+                    "positions out of order: sequence %zu goes from %d to %d; they must rise from row to row", b,
+                    at[t - 1], at[t]);
             if (gapless && at[t] != at[t - 1] + 1)
                 return qkv_fail(ctx, QKV_ARGUMENT,
                                 "positions of sequence %zu go from %d to %d, but a bias by distance (alibi) counts "
@@ -177,7 +177,7 @@ enum qkv_status qkv_pass_check_features(struct qkv_context *ctx, const struct qk
                     s->T, (s->T - 1) * stride + 1, s->T * stride, stride);
 }
 
-/* What a stack reads, with T of a packed batch, and frames that are counted. */
+/* Checks a side; sets T of a packed batch, and the number of frames. */
 static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, bool source) {
     struct qkv_context *ctx = p->model->ctx;
     const struct side_limits l = side_limits(p, source);
@@ -186,8 +186,8 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
         return qkv_fail(ctx, QKV_ARGUMENT, "the batch has %s, but the %s reads %s; give features", l.ids, stack->name,
                         qkv_input_text(stack->spec->embed.input.kind));
     if (!s->features && !s->inputs && !qkv_stack_reads_tokens(stack->spec))
-        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has no features, %s that the %s reads",
-                        qkv_input_text(stack->spec->embed.input.kind), stack->name);
+        return qkv_fail(ctx, QKV_ARGUMENT, "the batch has no features, but the %s reads %s", stack->name,
+                        qkv_input_text(stack->spec->embed.input.kind));
     if (!s->features && !s->ids == !s->inputs)
         return s->ids ? qkv_fail(ctx, QKV_ARGUMENT, "the batch has %s and %s; give one of them", l.ids, l.inputs)
                       : qkv_fail(ctx, QKV_ARGUMENT, "the batch has no %s", l.ids);
@@ -205,8 +205,7 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
                         "the batch has %s, but the embedding of the %s has no types (embed.types is 0)",
                         source ? "source_types" : "types", stack->name);
     if (s->length > (size_t)context)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "rotations are to be decided for a length of %zu, more than the model's context of %d",
+        return qkv_fail(ctx, QKV_ARGUMENT, "the length for rotations is %zu, more than the model's context of %d",
                         s->length, context);
     status = check_lengths(p, s, &l);
     if (!status && l.N && side_rows(p, s) > l.N)
@@ -216,7 +215,7 @@ static enum qkv_status check_side(struct qkv_pass *p, struct qkv_pass_side *s, b
     return status ? status : check_positions(p, s, stack);
 }
 
-/* Chosen rows rise and lie within their sequences. */
+/* Chosen rows must rise and be inside their sequences. */
 static enum qkv_status check_scored(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_context *ctx = p->model->ctx;
     const size_t most = p->options.scored, N = b->cu_rows ? b->rows : b->B * b->T;
@@ -260,7 +259,7 @@ enum qkv_status qkv_pass_check_batch(struct qkv_pass *p, const struct qkv_batch 
     return status ? status : check_scored(p, out);
 }
 
-/* ---- sides ------------------------------------------------------------------------------------------------------------- */
+/* ---- sides ------------------------------------------------------------------------------------------------------- */
 
 struct qkv_pass_side qkv_pass_side(const struct qkv_batch *b, bool source) {
     if (source)
@@ -329,7 +328,7 @@ const struct qkv_rows *qkv_pass_rows(struct qkv_pass *p, struct qkv_pass_side *s
     return qkv_rows_make(&p->tape, s->B, s->T, o->padding && !s->cu ? NULL : s->lengths, s->documents, N, most);
 }
 
-/* Of values as the batch has them, those of the rows. */
+/* The values of a batch, packed to its rows. */
 static const int32_t *side_pack(struct qkv_pass *p, const struct qkv_pass_side *s, const struct qkv_rows *rows,
                                 const int32_t *values) {
     return s->cu ? values : qkv_rows_pack(&p->tape, rows, values);
@@ -339,7 +338,7 @@ const int32_t *qkv_pass_positions(struct qkv_pass *p, const struct qkv_pass_side
     return s->positions ? side_pack(p, s, rows, s->positions) : rows->position;
 }
 
-/* Vectors lie where ids would: they are looked up by their number. */
+/* Where vectors replace embeddings, the ids are the numbers of these vectors. */
 const int32_t *qkv_pass_ids(struct qkv_pass *p, const struct qkv_pass_side *s, const struct qkv_rows *rows) {
     if (s->features) return qkv_sequence_positions(&p->tape, 1, rows->N, 0);
     if (!s->inputs) return side_pack(p, s, rows, s->ids);

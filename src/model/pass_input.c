@@ -1,20 +1,20 @@
-/* pass_input: what a stack reads that reads no tokens: patches of images, frames, vectors (embed.input). They become vectors as wide as the
- * stack, which stand where the embeddings of tokens would. */
+/* pass_input: the input of a stack that reads no tokens: patches of images, frames, vectors (embed.input). They become
+ * vectors of the stack's width, which replace embeddings of tokens. */
 #include "model/pass.h"
 
 #include <string.h>
 
 enum { ROWS_A_PIECE = 16 };
 
-/* Numbers of the caller as the rows of a matrix. */
+/* Copies the caller's numbers to the rows of a matrix. */
 struct input_fill {
     struct qkv_tape *tape;
-    struct qkv_pass *pass; /* whose sums may have an order; NULL: none */
+    struct qkv_pass *pass; /* its sums may have an order; NULL: none */
     const struct qkv_input_spec *spec;
     const float *from;
     float *to;
     size_t columns, T, frames, stride;
-    const struct qkv_rows *rows; /* of positions */
+    const struct qkv_rows *rows; /* of the stack's positions */
 };
 
 static struct qkv_tensor *input_rows(struct input_fill *fill, size_t rows, size_t columns, qkv_range_body *body) {
@@ -29,7 +29,7 @@ static const struct qkv_row_order *input_order(const struct input_fill *f, size_
     return f->pass ? qkv_pass_order(f->pass, B, N, starts) : NULL;
 }
 
-/* ---- patches: rows of patches from the top, each from the left; a patch channel by channel, row by row ------------- */
+/* ---- patches: from the top, each row of patches from the left; a patch channel by channel, row by row ------------ */
 
 static void input_patch_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
@@ -46,7 +46,7 @@ static void input_patch_rows(void *argument, size_t begin, size_t end, int threa
     }
 }
 
-/* Behind a row of its own, which is the same for each image. */
+/* Puts the class token, a row that is the same for each image, before the patches. */
 static struct qkv_tensor *input_class(struct qkv_tape *tape, struct qkv_tensor *table, struct qkv_tensor *x, size_t B,
                                       size_t T) {
     const size_t N = B * T, patches = T - 1;
@@ -82,9 +82,9 @@ static struct qkv_tensor *input_patches(struct qkv_stack *stack, struct input_fi
     return s->class_token ? input_class(f->tape, &stack->input.class_token, x, B, T) : x;
 }
 
-/* ---- frames: two convolutions, the second of which leaves every stride-th ------------------------------------------- */
+/* ---- frames: two convolutions, the second with a stride ---------------------------------------------------------- */
 
-/* Row stride·start + t of sequence b is its frame t, or zeros where it has none. */
+/* Row stride·start + t of sequence b is its frame t, or zeros if it has no such frame. */
 static void input_frame_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct input_fill *f = argument;
@@ -128,7 +128,7 @@ static struct qkv_tensor *input_frames(struct qkv_stack *stack, struct input_fil
     return qkv_op_activation(tape, x, QKV_FFN_GELU);
 }
 
-/* ---- vectors ---------------------------------------------------------------------------------------------------------- */
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 static void input_vector_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;

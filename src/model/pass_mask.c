@@ -1,4 +1,4 @@
-/* pass_mask: who sees whom in the rows of a batch: lengths, documents packed into a row, and prefixes. */
+/* pass_mask: the masks of the rows of a batch: lengths, documents packed into a row, and prefixes. */
 #include "model/pass.h"
 #include "model/spec.h"
 
@@ -21,7 +21,7 @@ const int32_t *qkv_pass_key_positions(struct qkv_pass *p, const struct qkv_stack
                                       const struct qkv_pass_side *s) {
     const bool dry = p->model->ctx->dry;
     if (!qkv_pass_counts_rows(stack) || (!dry && !s->documents))
-        return rows->position; /* a plan does not know whether documents will come */
+        return rows->position; /* a plan does not know whether batches will have documents */
     int32_t *positions = qkv_tape_take(&p->tape, rows->N, sizeof *positions);
     for (size_t n = 0; positions && !dry && n < rows->N; n++) positions[n] = rows->place[n] % (int32_t)rows->T;
     return positions;
@@ -46,13 +46,13 @@ static enum qkv_status check_row_documents(struct qkv_context *ctx, const struct
                             row, numbers[t - 1], numbers[t], t);
         if (t && numbers[t] >= 0 && numbers[t - 1] < 0)
             return qkv_fail(ctx, QKV_ARGUMENT,
-                            "batch row %zu has document %d at position %zu behind padding (%d); padding comes last",
-                            row, numbers[t], t, numbers[t - 1]);
+                            "batch row %zu has document %d at position %zu after padding (%d); padding comes last", row,
+                            numbers[t], t, numbers[t - 1]);
     }
     return QKV_OK;
 }
 
-/* What the model must be for one of the two. */
+/* Fails where the model does not allow documents or a prefix. */
 static enum qkv_status check_mask_model(const struct qkv_pass *p, const struct qkv_batch *b) {
     const struct qkv_spec *spec = &p->model->spec;
     struct qkv_context *ctx = p->model->ctx;
@@ -85,8 +85,7 @@ static enum qkv_status check_mask_model(const struct qkv_pass *p, const struct q
                     text);
 }
 
-/* ---- dense masks
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- dense masks ------------------------------------------------------------------------------------------------- */
 
 struct qkv_dense_mask qkv_dense_mask_defaults(void) {
     return (struct qkv_dense_mask){0};
@@ -105,7 +104,7 @@ enum qkv_status qkv_pass_set_dense(const struct qkv_pass *p, const struct qkv_st
     return status;
 }
 
-/* A mask of an attention that the model has, in a shape that fits; cross: of the cross attention of the stack. */
+/* Checks a mask: the model must have the attention, and shapes must fit; cross: of the stack's cross attention. */
 static enum qkv_status check_dense(const struct qkv_pass *p, const struct qkv_stack *stack, bool cross,
                                    const struct qkv_dense_mask *mask, size_t B, size_t Tq, size_t Tk) {
     struct qkv_attend calls[QKV_KINDS_MAX];

@@ -1,8 +1,9 @@
-/* pass_order: the sums over the rows of a pass in a defined order (kernel.h), when its batch is a part of a larger one whose rows
- * are cut into groups. */
+/* pass_order: sums over the rows of a pass in a defined order (kernel.h), where its batch is a part of a larger one
+ * whose rows are cut into groups. */
 #include "model/pass.h"
 
-enum { SHARE_KEYS = 512, SHARES = 16 }; /* of attention: keys a share of dq, and about how many shares at most */
+/* of attention: keys in a share of dq, and about the maximum number of shares */
+enum { SHARE_KEYS = 512, SHARES = 16 };
 
 void qkv_pass_set_part(struct qkv_pass *p, const struct qkv_pass_part *part) {
     p->part = part ? *part : (struct qkv_pass_part){0};
@@ -13,7 +14,7 @@ void qkv_pass_listen(struct qkv_pass *p, qkv_gradient_listener *listener, void *
     p->listener_user = user;
 }
 
-/* By the model's context: the length of no other row may matter. */
+/* The number of keys depends on the model's context, as it must not depend on the length of other rows. */
 static size_t order_keys(const struct qkv_pass *p) {
     const struct qkv_spec *spec = &p->model->spec;
     const size_t sources = (size_t)spec->source_context, own = (size_t)spec->context, least = SHARE_KEYS;

@@ -1,4 +1,4 @@
-/* pass_output: what comes out of a pass: the scores or hidden states of all rows or of chosen ones, and the loss. */
+/* pass_output: the output of a pass: scores or hidden states, of all rows or of chosen ones, and the loss. */
 #include "model/pass.h"
 
 static void set_output(struct qkv_pass *p, const char *name, const float *data, int rank, size_t a, size_t b,
@@ -7,7 +7,7 @@ static void set_output(struct qkv_pass *p, const char *name, const float *data, 
     p->output.bytes = qkv_array_elements(&p->output) * sizeof(float);
 }
 
-/* (B,T,columns), or, packed or chosen, (rows,columns). */
+/* The output is (B,T,columns), or, packed or chosen, (rows,columns). */
 static void set_rows_output(struct qkv_pass *p, const struct qkv_batch *b, const char *name, const float *data,
                             size_t rows, size_t columns) {
     if (b->scored || b->cu_rows)
@@ -16,7 +16,7 @@ static void set_rows_output(struct qkv_pass *p, const struct qkv_batch *b, const
         set_output(p, name, data, 3, b->B, b->T, columns);
 }
 
-/* The targets that count, of the rows that have scores: where padding is computed, its targets do not. */
+/* The targets of the rows that have scores; where padding is computed, its targets become QKV_IGNORE. */
 static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b, size_t rows, bool by_place) {
     size_t counted = 0;
     const bool dry = p->model->ctx->dry, padded = by_place && p->options.padding && b->lengths;
@@ -29,7 +29,7 @@ static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b
     return targets;
 }
 
-/* The rows that a batch chooses, by their numbers among those that are computed. */
+/* The rows that a batch chooses, by their numbers among the rows that are computed. */
 static struct qkv_tensor *choose_rows(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
     const struct qkv_rows *rows = p->rows;
     int32_t *index = qkv_tape_take(&p->tape, b->scored_count, sizeof *index);
@@ -55,7 +55,7 @@ static void run_hidden(struct qkv_pass *p, const struct qkv_batch *b, struct qkv
         qkv_op_inner_product(&p->tape, x, b->output_gradient, 1.0F / (float)p->loss_count, &p->loss);
 }
 
-/* Scores of rows whose places are those of a rectangle come to lie there. */
+/* Computes scores; those of a rectangle are moved to their places in it. */
 static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
     struct qkv_model *m = p->model;
     const bool by_place = !b->scored && !b->cu_rows;

@@ -1,15 +1,15 @@
-/* pass_turns: what turns the rows of a batch where rotations depend on the length that a sequence is decided for (scalings dynamic and
- * longrope). A sequence, or document, goes by its own positions, so it has the bits that it has alone. */
+/* pass_turns: rotations of the rows of a batch where they depend on a sequence's length (scalings dynamic and
+ * longrope). The length is that of the sequence or document itself, so it has the same bits as alone. */
 #include "model/pass.h"
 
-/* The row behind the sequence or document that row `first` begins, in rows that end at `end`. */
+/* The end of the sequence or document that begins at row `first`, among rows up to `end`. */
 static size_t turns_end(const struct qkv_pass_side *s, const struct qkv_rows *rows, size_t first, size_t end) {
     size_t n = first + 1;
     while (n < end && (!s->documents || s->documents[rows->place[n]] == s->documents[rows->place[first]])) n++;
     return n;
 }
 
-/* Of each row the greatest position of its sequence, and one more. Padding that is computed too does not count. */
+/* For each row 1 + the largest position of its sequence. Padding that is computed does not count. */
 static void turns_lengths(const struct qkv_pass_side *s, const struct qkv_rows *rows, const int32_t *positions,
                           int32_t *lengths) {
     for (size_t b = 0; b < rows->B; b++) {

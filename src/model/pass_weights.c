@@ -1,7 +1,7 @@
-/* The attention weights of a pass, made when they are asked for.
+/* The attention weights of a pass, computed when they are asked for.
  *
- * A forward leaves the call of every attention with its q, k and log-sum-exp, which is all that weights depend on; so what is
- * kept grows with T, and the fused kernel serves a pass whose weights are looked at like any other. */
+ * A forward saves the call of every attention with its q, k and log-sum-exp, from which weights can be computed. So
+ * this memory grows with T and not with T², and the fused kernel serves such passes as any other. */
 #include "model/pass.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ void qkv_pass_shape_attentions(struct qkv_pass *p, size_t B, size_t T, size_t so
         w->shape[0] = B;
         w->shape[2] = encoder && both ? source_T : T;
         w->shape[3] = cross ? source_T : w->shape[2];
-        size_t rows; /* bytes stay at SIZE_MAX where no memory could hold all weights at once */
+        size_t rows; /* bytes stay SIZE_MAX where no memory could hold all weights at once */
         bool fits = qkv_multiply(B * w->shape[1], w->shape[2], &rows) && qkv_multiply(rows, w->shape[3], &rows) &&
                     qkv_multiply(rows, sizeof(float), &w->bytes);
         if (!fits) {
@@ -77,7 +77,7 @@ static enum qkv_status check_weights(const struct qkv_pass *p, size_t i, size_t 
     if (!p->options.weights || !p->looks)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention weights need a forward before them, of a pass made with weights");
     if (i >= p->attention_count)
-        return qkv_fail(ctx, QKV_ARGUMENT, "there is no attention %zu: this model has %zu, counted from 0", i,
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention %zu does not exist: this model has %zu, counted from 0", i,
                         p->attention_count);
     const struct qkv_array *w = &p->attentions[i];
     if (b >= w->shape[0] || h >= w->shape[1])
@@ -96,7 +96,7 @@ bool qkv_pass_attention(const struct qkv_pass *p, size_t i, struct qkv_array *at
     return true;
 }
 
-/* `there` rows of `keys` numbers become `rows` of Tk. */
+/* Spreads `there` rows of `keys` numbers to `rows` rows of Tk. */
 static void spread_rows(float *out, size_t rows, size_t there, size_t Tk, size_t keys, enum qkv_attention_stage stage) {
     const float nothing = stage == QKV_ATTENTION_SCORES ? -INFINITY : 0;
     for (size_t r = rows; r-- > 0;) {
@@ -115,7 +115,7 @@ enum qkv_status qkv_pass_weights(struct qkv_pass *p, size_t i, enum qkv_attentio
     const struct qkv_attend *a = p->kept[p->kept_at[i]];
     const size_t queries = qkv_attend_queries(a, b), most = queries > first ? queries - first : 0;
     const size_t there = rows < most ? rows : most;
-    /* which checks the stage of rows that are not there too */
+    /* this call checks the stage, even where no row is wanted */
     status = qkv_attend_weights(p->model->ctx, &p->arena, a, stage, b, h, there ? first : 0, there, out);
     if (!status) spread_rows(out, rows, there, p->attentions[i].shape[3], qkv_attend_keys(a, b), stage);
     return status;

@@ -1,9 +1,9 @@
 /* position: which tables each kind of position encoding fills.
  *
- * Position enters a stack in three places: a vector added to the embedding, a rotation of queries and keys, a bias on the
- * scores by distance. The first is the embedding's, the others belong to the attention of a kind of
- * layer. A kind is a function that fills the tables of the places it uses, in a file position_NAME.c; those that only attention
- * sees (rope, alibi) are in the attention room. */
+ * Position enters a stack in three places: a vector added to the embedding, a rotation of queries and keys, and a bias
+ * on the scores (distance_bias). The first belongs to the embedding, the others to the attention of a kind of layer. A
+ * kind is a function that fills the tables of the places it uses, in a file position_NAME.c; kinds of attention (rope,
+ * alibi) are in the attention room. */
 #include "model/model.h"
 
 static enum qkv_status position_fill(struct qkv_model *m, const struct qkv_stack_spec *spec,
@@ -23,7 +23,7 @@ static enum qkv_status position_fill(struct qkv_model *m, const struct qkv_stack
     return kind < sizeof fillers / sizeof *fillers && fillers[kind] ? fillers[kind](&fill, tables) : QKV_OK;
 }
 
-/* Whether two attentions use the same numbers: tables depend on nothing else of a kind. */
+/* Whether two attentions have the same tables, which depend on these fields only. */
 static bool position_same(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
     const struct qkv_position_spec *p = &a->position, *q = &b->position;
     if (!qkv_position_shares(a, b)) return false;

@@ -1,6 +1,6 @@
-/* Sinusoidal positions (Vaswani et al. 2017, section 3.5): embed[t][2j] = sin(t / 10000^(2j/C)), embed[t][2j + 1] = cos(…); and the
- * layouts of others, with all sines before all cosines (QKV_SINUSOID_LIST). With an odd C interleaved and halves have one sine more
- * than cosines, spaced ends with a zero, as the implementations do that they come from. */
+/* Sinusoidal positions (Vaswani et al. 2017, section 3.5): embed[t][2j] = sin(t / 10000^(2j/C)), embed[t][2j + 1] =
+ * cos(…); and other layouts, with all sines before all cosines (QKV_SINUSOID_LIST). With an odd C, interleaved and
+ * halves have one more sine than cosines and spaced ends with a zero, as in the implementations that they come from. */
 #include "model/model.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Presets: named specs, as the JSON that a user could write, and the training options that suit them. What the spec can
- * work out itself is not written, so that a setting changes all that follows from it. */
+/* Presets: named specs, as JSON that a user could write, and the training options that suit them. Keys with their
+ * default are left out, so that a setting changes everything that follows from it. */
 #include "model/spec.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ struct preset {
         __VA_ARGS__, NULL                                                                                              \
     }
 
-/* What the toy models of tutorials are: sinusoids, PyTorch's initialisation, a head of its own, every line in every step, Adam at a
- * constant rate, nothing kept for validation. */
+/* The toy models of tutorials: sinusoids, PyTorch's initialisation, an untied head, all lines in every step, Adam at a
+ * constant rate, no validation data. */
 #define TINY                                                                                                           \
     "\"d_model\": 32, \"context\": 16, \"tie\": \"none\", \"embed\": {\"position\": {\"kind\": \"sinusoidal\"}},"      \
     " \"init\": {\"kind\": \"torch\"}, \"head\": {\"bias\": true}"
@@ -28,8 +28,7 @@ struct preset {
     "batch=256", "steps=200", "rate=1e-3", "schedule=constant", "warmup=0", "optimizer=adam", "beta2=0.999",           \
         "weight_decay=0", "clip=0", "valid_fraction=0", "eval_every=0", "precision=fp32"
 
-/* What BERT has around its layers: types of tokens, a norm behind the embedding, and one more layer before the
- * scores. */
+/* BERT outside its layers: types of tokens, a norm after the embedding, and one more layer before the scores. */
 #define BERT                                                                                                           \
     "\"embed\": {\"types\": 2, \"norm\": {\"kind\": \"layernorm\", \"eps\": 1e-12}},"                                  \
     " \"head\": {\"kind\": \"lm\", \"bias\": true, \"transform\": {\"activation\": \"gelu\","                          \
@@ -299,7 +298,7 @@ static const char *preset_name(const void *list, size_t i) {
     return presets[i].name;
 }
 
-/* The sentence holds the first presets, how many more there are, and the one that may be meant. */
+/* Fails with the first presets, the number of others, and the nearest name. */
 enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name) {
     enum { LISTED = 200 };
     char known[LISTED + 100] = "";
@@ -308,9 +307,8 @@ enum qkv_status qkv_preset_check(struct qkv_context *ctx, const char *name) {
     for (size_t used = 0; i < PRESET_COUNT && used < LISTED; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", presets[i].name);
     const char *closest = qkv_closest_name(name, preset_name, NULL, PRESET_COUNT);
-    return qkv_fail(ctx, QKV_ARGUMENT, "there is no preset \"%.100s\"; known presets: %s and %zu more%s%s%s", name,
-                    known, PRESET_COUNT - i, closest ? "; did you mean " : "", closest ? closest : "",
-                    closest ? "?" : "");
+    return qkv_fail(ctx, QKV_ARGUMENT, "\"%.100s\" is not a preset; presets are %s and %zu more%s%s%s", name, known,
+                    PRESET_COUNT - i, closest ? "; did you mean " : "", closest ? closest : "", closest ? "?" : "");
 }
 
 enum qkv_status qkv_spec_preset(struct qkv_context *ctx, struct qkv_spec *spec, const char *name,

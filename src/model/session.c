@@ -1,7 +1,9 @@
-/* session: decoding one sequence with a KV cache: a decoder of one row and no source, and its forks, which share its pages.
+/* session: decoding one sequence with a KV cache: a decoder of one row and no source, and its forks, which share its
+ * pages.
  *
- * Long inputs go through in passes of a limited number of tokens, so the memory of a step does not grow with the prompt; because a row's
- * bits depend on that row only, they give exactly what one pass over everything gives. A prefix (of the spec) is not cut. */
+ * Long inputs are cut into passes of a limited number of tokens, so the memory of a step does not grow with the prompt;
+ * a row's bits depend on that row only, so the result is that of one pass. The tokens of a spec's prefix are not
+ * cut. */
 #include "model/decode.h"
 
 #include <stdlib.h>
@@ -20,10 +22,9 @@ enum qkv_status qkv_session_check(struct qkv_model *m, size_t capacity) {
                         : m->encoder.spec ? "an encoder: classify, fill or embed with it"
                                           : "another head");
     }
-    if (capacity > context) {
+    if (capacity > context)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a session of %zu positions is longer than the model's context of %zu",
                         capacity, context);
-    }
     return QKV_OK;
 }
 
@@ -34,7 +35,7 @@ enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, si
     return !status ? qkv_decoder_measure(model, &options, bytes) : status;
 }
 
-/* Around a decoder, which is the session's from here on; NULL, freed, where there is no memory. */
+/* A session that owns `decoder` from here on. NULL without memory; then the decoder is freed. */
 static struct qkv_session *session_of(struct qkv_model *model, struct qkv_decoder *decoder) {
     struct qkv_session *s = qkv_allocate(model->ctx, 1, sizeof *s);
     if (s)
@@ -56,9 +57,7 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
                                                 .pages = o->pages,
                                                 .lengths = o->length ? &o->length : NULL};
     *out = NULL;
-    if (model->planned) {
-        return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
-    }
+    if (model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
     enum qkv_status status = qkv_session_check(model, o->capacity);
     if (status) return status;
     struct qkv_decoder *decoder = qkv_decoder_allocate(model);
@@ -117,7 +116,7 @@ void qkv_session_free(struct qkv_session *s) {
     free(s);
 }
 
-/* In the words of a session. */
+/* Checks an append, with the words of a session in messages. */
 static enum qkv_status check_append(const struct qkv_session *s, size_t n) {
     size_t length = qkv_decoder_length(s->decoder);
     if (n > s->decoder->capacity - length) {
@@ -146,10 +145,9 @@ enum qkv_status qkv_session_score(struct qkv_session *s, const int32_t *ids, siz
     QKV_NEED_ALL(qkv_call, count, scored);
     enum qkv_status status = check_append(s, n);
     const struct qkv_decoder_input input = {.ids = ids, .counts = &n, .scored = scored, .scored_count = count};
-    if (!status && (!scored || !count)) {
+    if (!status && (!scored || !count))
         return qkv_fail(s->model->ctx, QKV_ARGUMENT,
-                        "say which tokens' scores are wanted; qkv_session_append gives the last");
-    }
+                        "name the tokens whose scores are wanted; qkv_session_append returns those of the last one");
     return status ? status : qkv_decoder_grow(s->decoder, &input);
 }
 

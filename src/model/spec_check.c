@@ -1,4 +1,4 @@
-/* Whether a spec can be built: every field in its range, then what fields say about each other. */
+/* Whether a spec can be built: every field is in its range, then fields are checked against each other. */
 #include "attention/attention.h"
 #include "kernel/kernel.h"
 #include "model/spec_tables.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1 << 20 }; /* the most channels of all heads together */
+enum { WIDTH = 1 << 20 }; /* the maximum number of channels of all heads together */
 
 struct checker {
     struct qkv_context *ctx;
@@ -16,7 +16,7 @@ struct checker {
     bool vocab_known;
 };
 
-/* ---- every field by itself --------------------------------------------------------------------------------------- */
+/* ---- single fields ----------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_field(const struct checker *c, const struct qkv_key *key, const struct qkv_place *place) {
     double x = qkv_key_get(key, place);
@@ -24,7 +24,7 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
     size_t choices = 0;
     switch (key->type) {
     case QKV_KEY_FLAG:
-    case QKV_KEY_LIST: /* qkv_scaling_check, which knows how long it is to be */
+    case QKV_KEY_LIST: /* qkv_scaling_check knows how long the list must be */
         return QKV_OK;
     case QKV_KEY_CHOICE:
         while (key->choices[choices].text) choices++;
@@ -43,13 +43,13 @@ static enum qkv_status check_field(const struct checker *c, const struct qkv_key
                     qkv_real_text(shown, x), range);
 }
 
-/* The sentence of a failure is about the key at `path`, unless it is known to be about another one. */
+/* Notes that the message of a failure is about the key at `path`, unless another key is noted already. */
 static enum qkv_status check_about(const struct checker *c, enum qkv_status status, const char *path) {
     if (status == QKV_SPEC && !qkv_message_key(c->ctx)) qkv_spec_fail_key(c->ctx, path);
     return status;
 }
 
-/* The divisors of n next to k, "6 or 8". */
+/* The divisors of n that are nearest to k, "6 or 8". */
 static void near_divisors(int n, int k, char *text, size_t size) {
     int below = k < n ? k : n, above = k + 1;
     while (below > 1 && n % below) below--;
@@ -60,7 +60,7 @@ static void near_divisors(int n, int k, char *text, size_t size) {
         snprintf(text, size, "%d", below);
 }
 
-/* head_dim without a value: it is the default where heads does not divide d_model. */
+/* Checks heads where head_dim has no value: its default needs heads to divide d_model. */
 static enum qkv_status check_heads(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_attention_spec *a = place->object;
     char divisors[32];
@@ -108,7 +108,7 @@ static enum qkv_status check_kind_name(const struct checker *c, const struct qkv
     return QKV_OK;
 }
 
-/* Every layer has a kind and every kind a layer. */
+/* Every layer must have a kind, and every kind a layer. */
 static enum qkv_status check_pattern(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_stack_spec *s = place->stack;
     bool used[QKV_KINDS_MAX] = {false};
@@ -131,7 +131,7 @@ static enum qkv_status check_pattern(const struct checker *c, const struct qkv_p
     return status;
 }
 
-/* What a stack learns of distances is one table for all its layers of that position. */
+/* All layers of a stack with the same kind of learned distance_bias share one table, so their settings must agree. */
 static enum qkv_status check_shared(const struct checker *c, const struct qkv_place *place, size_t kind) {
     const struct qkv_stack_spec *s = place->stack;
     const struct qkv_attention_spec *a = &s->kinds[kind].attention;
@@ -162,7 +162,7 @@ static enum qkv_status check_kinds(const struct checker *c, const struct qkv_key
     return status;
 }
 
-/* The keys of a spec or of an object in it, in the table's order: `layers` comes before the pattern, that before kinds. */
+/* Checks the keys of a spec or of an object in it, in the table's order: `layers`, then the pattern, then the kinds. */
 static enum qkv_status check_keys(const struct checker *c, const struct qkv_key *keys, const struct qkv_place *place) {
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
@@ -286,14 +286,14 @@ static enum qkv_status check_experts(const struct checker *c, const struct qkv_p
                     c->name, path, ffn->dropout);
 }
 
-/* The first layer that is of another kind than the one whose weights it has; 0: there is none. */
+/* The first layer that shares weights with a layer of another kind; 0: there is none. */
 static size_t check_find_other(const struct qkv_stack_spec *s) {
     for (size_t i = 0; i < (size_t)s->layers; i++)
         if (s->kind_of[i] != s->kind_of[qkv_stack_weights_of(s, i)]) return i;
     return 0;
 }
 
-/* Layers that share weights are alike. */
+/* Layers that share weights must be of one kind. */
 static enum qkv_status check_share(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_stack_spec *s = place->stack;
     if (s->share > s->layers)
@@ -303,7 +303,7 @@ static enum qkv_status check_share(const struct checker *c, const struct qkv_pla
     const size_t layer = check_find_other(s), like = qkv_stack_weights_of(s, layer);
     if (!layer) return QKV_OK;
     struct qkv_stack_spec fits = *s;
-    while (check_find_other(&fits)) fits.share++; /* as many groups as layers fit always */
+    while (check_find_other(&fits)) fits.share++; /* ends: with one group per layer nothing is shared */
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: %sshare is %d, so layer %zu has the weights of layer %zu, but is of the kind \"%s\" and that "
                     "one of \"%s\" (choose %d, or 0)",
@@ -335,7 +335,7 @@ static enum qkv_status check_head(const struct checker *c, bool both) {
                     c->name, tie, s->source_vocab, s->vocab, apart);
 }
 
-/* One table serves as the head and as the embedding, or both stacks, only where the widths are the same. */
+/* A tied table needs equal widths of the head and the embedding, or of both stacks. */
 static enum qkv_status check_tie(const struct checker *c) {
     const struct qkv_spec *s = &c->written->spec;
     const struct qkv_stack_spec *last = s->decoder.layers ? &s->decoder : &s->encoder;
@@ -398,7 +398,7 @@ static enum qkv_status check_patches(const struct checker *c, const char *name, 
                     c->name, name, patches, input->class_token ? " with its class token" : "", context, patches);
 }
 
-/* Of a stack that reads no tokens. */
+/* Checks a stack that reads no tokens. */
 static enum qkv_status check_stack_input(const struct checker *c, const char *name,
                                          const struct qkv_stack_spec *stack) {
     const struct qkv_spec *s = &c->written->spec;
@@ -416,7 +416,7 @@ static enum qkv_status check_stack_input(const struct checker *c, const char *na
                         c->name, qkv_tie_text(s->tie), name, kind, last || !qkv_tie_has_head(s->tie) ? "none" : "head");
     if (stack->embed.width && stack->embed.project == QKV_PROJECT_TOKEN)
         return qkv_fail(c->ctx, QKV_SPEC,
-                        "%s: %s.embed.project is token, but the stack reads %s and no tokens (choose end, or leave "
+                        "%s: %s.embed.project is token, but the stack reads %s, not tokens (choose end, or leave "
                         "embed.width out)",
                         c->name, name, kind);
     if (input->kind == QKV_INPUT_FRAMES && input->kernel % 2 == 0)
@@ -436,11 +436,10 @@ static enum qkv_status check_prefix(const struct checker *c) {
     char text[QKV_KIND_TEXT];
     if (!s->prefix) return QKV_OK;
     if (qkv_spec_topology(s) != QKV_DECODER_ALONE || s->head.kind != QKV_HEAD_LM)
-        return qkv_fail(
-            c->ctx, QKV_SPEC,
-            "%s: prefix is true, which needs a decoder alone with a head of kind lm: prompts are what has a "
-            "prefix",
-            c->name);
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: prefix is true, which needs a decoder alone with a head of kind lm: a prefix is a part of "
+                        "a prompt",
+                        c->name);
     const struct qkv_layer_spec *kind = qkv_stack_find_causal(&s->decoder, false);
     if (!kind) return QKV_OK;
     qkv_kind_text("decoder", kind, text);
@@ -455,7 +454,7 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     struct qkv_place place = qkv_spec_place(written);
     const struct qkv_spec *spec = &written->spec;
     if (spec->encoder.layers == 0 && spec->decoder.layers == 0)
-        return qkv_fail(ctx, QKV_SPEC, "%s: there is neither an encoder nor a decoder; give at least one", name);
+        return qkv_fail(ctx, QKV_SPEC, "%s: it has neither an encoder nor a decoder; give at least one", name);
     enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
     if (!status) status = check_about(&c, check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER), "head");
     if (!status) status = check_about(&c, check_tie(&c), "tie");

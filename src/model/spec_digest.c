@@ -1,15 +1,15 @@
-/* The digest of a spec: a hash of its canonical form, which docs/digests.md describes. Weights carry it, so that a
- * config.json that was changed by hand is not taken for theirs. */
+/* The digest of a spec: a hash of its canonical form, which docs/digests.md describes. Weights carry it, so that they
+ * are not used with a config.json that was edited. */
 #include "model/spec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One key as "path=value\n"; a real as the bits of the double, which no spelling changes. */
+/* Writes one key as "path=value\n"; a real as the bits of its double, so that no spelling changes the digest. */
 static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *key,
                                    const struct qkv_place *place) {
-    double x = qkv_key_get(key, place) + 0.0; /* −0 is 0 */
+    double x = qkv_key_get(key, place) + 0.0; /* turns −0 into 0 */
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     enum qkv_status status = qkv_buffer_print(ctx, out, "%s%s=", place->path, key->name);
@@ -26,7 +26,7 @@ static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *o
     }
 }
 
-/* The numbers of a list, each as the bits of the double. */
+/* Writes the numbers of a list, each as the bits of its double. */
 static enum qkv_status digest_list(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *key,
                                    const struct qkv_place *place) {
     const struct qkv_number_list *list = qkv_key_list(key, place);
@@ -39,7 +39,7 @@ static enum qkv_status digest_list(struct qkv_context *ctx, struct qkv_buffer *o
     return status ? status : qkv_buffer_print(ctx, out, "\n");
 }
 
-/* The number of each layer's kind. */
+/* Writes the number of each layer's kind. */
 static enum qkv_status digest_pattern(struct qkv_context *ctx, struct qkv_buffer *out, const struct qkv_key *key,
                                       const struct qkv_place *place) {
     enum qkv_status status = qkv_buffer_print(ctx, out, "%s%s=", place->path, key->name);

@@ -1,5 +1,5 @@
-/* Kinds of layers in JSON: the pattern that says which layer is of which kind, and the whole of a kind, which is read as one
- * object: what stands beside the kinds, with what the kind itself says in its place. */
+/* Kinds of layers in JSON: the pattern, which gives each layer its kind, and the object of a kind: the keys next to
+ * `kinds`, overridden by the kind's own. */
 #include "model/spec_reader.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 /* ---- names and the pattern --------------------------------------------------------------------------------------- */
 
-/* The names of all kinds, for messages. */
+/* Lists the names of all kinds, for messages. */
 static void list_kinds(const json_t *kinds, char *text, size_t size) {
     const char *name;
     json_t *kind;
@@ -18,7 +18,7 @@ static void list_kinds(const json_t *kinds, char *text, size_t size) {
     }
 }
 
-/* The number of the kind called `name`, which is the next one where it is new. */
+/* The number of the kind of that name; a new name gets the next number. */
 static uint8_t kind_number(struct qkv_stack_spec *s, const char *name) {
     int i = 0;
     while (i < s->kind_count && strcmp(s->kinds[i].name, name)) i++;
@@ -32,7 +32,7 @@ static bool kind_known(const struct qkv_stack_spec *s, const char *name) {
     return false;
 }
 
-/* Every kind has a layer. */
+/* Fails if a kind has no layer. */
 static enum qkv_status check_used(const struct qkv_spec_reader *r, const struct qkv_place *place, const json_t *kinds,
                                   const char *path) {
     const char *name;
@@ -73,16 +73,16 @@ enum qkv_status qkv_spec_reader_pattern(const struct qkv_spec_reader *r, const s
         const char *name = json_string_value(json_array_get(pattern, i % period));
         qkv_spec_reader_cut(shown, name);
         if (!json_object_get(kinds, name))
-            return qkv_spec_reader_fail(r, path, "%s has \"%s\", but no kind of %skinds is called so; known: %s", path,
+            return qkv_spec_reader_fail(r, path, "%s has \"%s\", which is not a kind of %skinds; they are: %s", path,
                                         shown, place->path, known);
         s->kind_of[i] = kind_number(s, name);
     }
     return check_used(r, place, kinds, path);
 }
 
-/* ---- kinds -------------------------------------------------------------------------------------------------------- */
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
-/* Puts what `over` says into the place of what `tree` says, deep. False without memory. */
+/* Overrides keys of `tree` by those of `over`, recursively. Returns false without memory. */
 static bool kinds_merge(json_t *tree, const json_t *over) {
     const char *name;
     json_t *value;
@@ -117,7 +117,7 @@ json_t *qkv_spec_reader_kind(const struct qkv_key *kinds, const json_t *stack, c
     return NULL;
 }
 
-/* The kind that has a value of its own for a key of what they have in common, or else the first one. */
+/* The name of a kind that overrides a common key, else of the first kind. */
 static const char *kinds_with_own(const struct qkv_spec_reader *r, const struct qkv_place *place, const char *key) {
     char path[QKV_SPEC_PATH];
     for (int i = 0; i < place->stack->kind_count; i++) {

@@ -1,4 +1,4 @@
-/* What is asked of a stack and its kinds of layers, and of kinds of positions. */
+/* Questions about a stack, its kinds of layers, and kinds of positions. */
 #include "attention/attention.h"
 #include "model/spec_tables.h"
 

@@ -1,5 +1,5 @@
-/* Reads a spec from JSON: the settings are put into the tree first, then every key is read by its line in the table, in the
- * table's order, so that defaults see what they depend on. */
+/* Reads a spec from JSON: settings are put into the tree first, then every key is read by its line in the table, in the
+ * table's order, so that the keys that a default depends on are read before it. */
 #include "model/spec_reader.h"
 
 #include <limits.h>
@@ -11,12 +11,12 @@ enum { FILE_BYTES = 1 << 20, NAME_BYTES = QKV_SPEC_NAME };
 static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                  const struct qkv_place *place, const json_t *tree);
 
-/* A key that means nothing in this spec: in a file its default may stand, and any value of one that is dropped. To set it is
- * a mistake whatever the value, unless the default takes the place of what the file has. */
+/* A key that does not apply in this spec. A file may have its default, or any value of a key with QKV_KEY_IDLE. A
+ * setting of it is an error whatever the value, unless it resets the file's value to the default. */
 static enum qkv_status read_idle(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                  const struct qkv_place *place, const json_t *value, bool differs) {
     char path[QKV_SPEC_PATH], text[NAME_BYTES];
-    bool shared = qkv_spec_reader_path(r, place, key->name, path); /* another kind may have a use for it */
+    bool shared = qkv_spec_reader_path(r, place, key->name, path); /* the key may apply in another kind */
     size_t setting = qkv_spec_reader_setting(r, path);
     if (shared) return QKV_OK;
     if (setting < r->setting_count && r->idle) {
@@ -29,7 +29,7 @@ static enum qkv_status read_idle(const struct qkv_spec_reader *r, const struct q
     return qkv_spec_reader_fail(r, path, "%s is %s, but only %s has one; leave it out", path, text, key->owner);
 }
 
-/* A setting of what kinds have in common has an effect in this one. */
+/* Notes that a setting of a key that is common to kinds has an effect in this kind. */
 static void note_shared(const struct qkv_spec_reader *r, const struct qkv_key *key, const struct qkv_place *place) {
     char path[QKV_SPEC_PATH];
     if (!r->setting_count) return;
@@ -38,7 +38,7 @@ static void note_shared(const struct qkv_spec_reader *r, const struct qkv_key *k
     if (setting < r->setting_count) r->shared[setting] = true;
 }
 
-/* Numbers that are in their range; none of NULL. */
+/* Reads numbers that are in their range; NULL: an empty list. */
 static void read_list(const struct qkv_key *key, const struct qkv_place *place, const json_t *value) {
     struct qkv_number_list list = {.count = (int)json_array_size(value)};
     for (int i = 0; i < list.count; i++) list.values[i] = json_number_value(json_array_get(value, (size_t)i));
@@ -65,7 +65,7 @@ static enum qkv_status read_scalar(const struct qkv_spec_reader *r, const struct
     return status;
 }
 
-/* Files have the keys of their version; settings may be written in either. */
+/* Fails if a file has a key of the other version; settings may use both. */
 static enum qkv_status check_version(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                      const struct qkv_place *place) {
     int version = place->written->version;
@@ -79,7 +79,7 @@ static enum qkv_status check_version(const struct qkv_spec_reader *r, const stru
                                 key->instead);
 }
 
-/* An object that means nothing here: to give one is a mistake, but for settings that several specs share. */
+/* An object that does not apply is an error, except in settings for several specs. */
 static enum qkv_status read_idle_object(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                         const struct qkv_place *place) {
     char path[QKV_SPEC_PATH];
@@ -98,7 +98,7 @@ static enum qkv_status read_idle_object(const struct qkv_spec_reader *r, const s
                 : qkv_spec_reader_fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
 }
 
-/* An object that cross attention does not have is that of the attention beside it. */
+/* Copies an object that cross attention does not have from the self attention. */
 static void take_over(const struct qkv_key *object, const struct qkv_place *cross) {
     struct qkv_place self = *cross;
     self.object = &cross->layer->attention;
@@ -108,8 +108,8 @@ static void take_over(const struct qkv_key *object, const struct qkv_place *cros
         qkv_key_set(key, &to, qkv_key_get(key, &from));
 }
 
-/* Whether settings alone make an object of what kinds have in common, and leave out what it must have: they mean those kinds that have
- * the rest of it. */
+/* Whether only settings make an object that is common to kinds, and it lacks a required key: the settings are then
+ * meant for the kinds that have that key. */
 static bool settings_of_others(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                const struct qkv_place *place, const json_t *value) {
     char path[QKV_SPEC_PATH];
@@ -155,7 +155,7 @@ static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct
     return read_keys(r, key->keys, &in, value);
 }
 
-/* Each kind as one object, and whether settings of what they have in common had an effect. */
+/* Reads each kind as one object, and notes whether settings of common keys had an effect. */
 static enum qkv_status read_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
                                   const struct qkv_place *place, const json_t *stack) {
     const struct qkv_stack_spec *s = place->stack;
@@ -170,7 +170,7 @@ static enum qkv_status read_kinds(const struct qkv_spec_reader *r, const struct 
     return status ? status : qkv_spec_reader_check_shared(r, kinds->keys, place);
 }
 
-/* A setting of what both stacks have in common has an effect in one of them. */
+/* Fails if a setting of a key that is common to both stacks has no effect in either. */
 static enum qkv_status check_common(const struct qkv_spec_reader *r, const struct qkv_key *key) {
     const size_t n = strlen(key->name);
     for (size_t i = 0; i < r->setting_count; i++) {
@@ -188,7 +188,7 @@ static enum qkv_status check_common(const struct qkv_spec_reader *r, const struc
     return QKV_OK;
 }
 
-/* A stack that reads what is said in common, and what it says of its own in its place. */
+/* A stack that inherits a common object, and its own object, which overrides that. */
 struct reader_of_common {
     struct qkv_place place;
     const json_t *own;
@@ -199,7 +199,7 @@ static bool has_own(const struct reader_of_common *s, const char *name) {
     return s->own && (!json_is_object(s->own) || json_object_get(s->own, name));
 }
 
-/* Whether a value would be another one where nothing is written, in every stack that has nothing of its own. */
+/* Whether a value differs from the default, in every stack that does not override it. */
 static bool says_something(const struct qkv_key *key, const struct reader_of_common *stacks, size_t count,
                            const json_t *value) {
     double x;
@@ -222,7 +222,7 @@ static enum qkv_status fail_overridden(const struct qkv_spec_reader *r, const ch
                     r->name, key, text, stacks[0].stack, key, stacks[1].stack, key);
 }
 
-/* What a file says in common is read: some stack has a use for it, and says nothing of its own. */
+/* Fails if a file has a common key that no stack reads: it does not apply, or every stack overrides it. */
 static enum qkv_status check_read(const struct qkv_spec_reader *r, const char *path, const struct qkv_key *keys,
                                   const json_t *common, const struct reader_of_common *stacks, size_t count) {
     char at[QKV_SPEC_PATH], text[NAME_BYTES];
@@ -253,7 +253,7 @@ static enum qkv_status check_read(const struct qkv_spec_reader *r, const char *p
     return status;
 }
 
-/* What every stack has, as one object: what it has of its own, over what both have in common. */
+/* Reads an object of every stack: its own keys, over those that are common to the stacks. */
 static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                    const struct qkv_place *place, const json_t *tree) {
     const json_t *common = json_object_get(tree, key->name);
@@ -289,10 +289,10 @@ static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct q
         status = check_version(r, key, place);
         for (const struct qkv_key *later = key; key->type == QKV_KEY_PATTERN && later->name && !status; later++)
             status = check_version(r, later, place);
-        if (status || shared) continue; /* what kinds have in common is read with each of them */
+        if (status || shared) continue; /* keys that are common to kinds are read with each kind */
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
             status = qkv_spec_reader_constant(r, key, place, value);
-        else if (key->flags & QKV_KEY_COMMON) /* of stacks with the other one's */
+        else if (key->flags & QKV_KEY_COMMON) /* an object inside a stack is read with the common one */
             status = place->stack ? QKV_OK : read_common(r, key, place, tree);
         else if (key->type == QKV_KEY_OBJECT)
             status = read_object(r, key, place, value);
@@ -306,7 +306,7 @@ static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct q
     return status;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status load_tree(const struct qkv_spec_reader *r, const char *json, size_t size, json_t **root) {
     const struct qkv_json_text text = {.name = r->name, .data = json, .size = size, .max_size = FILE_BYTES};
@@ -318,7 +318,7 @@ static enum qkv_status load_tree(const struct qkv_spec_reader *r, const char *js
     return QKV_OK;
 }
 
-/* A file may have a vocabulary that nothing has a use for: that is known once all is read. */
+/* Drops a vocabulary that no stack or head needs, which is known after all keys are read. */
 static enum qkv_status drop_vocabulary(const struct qkv_spec_reader *r, struct qkv_spec *spec) {
     const size_t setting = qkv_spec_reader_setting(r, "vocab");
     if (qkv_spec_has_tokens(spec)) return QKV_OK;
@@ -330,7 +330,7 @@ static enum qkv_status drop_vocabulary(const struct qkv_spec_reader *r, struct q
     return QKV_OK;
 }
 
-/* Kinds without self attention have no position, whatever kinds have in common. */
+/* Kinds without self attention have no position, even if the common keys have one. */
 static void drop_positions(struct qkv_stack_spec *decoder) {
     const struct qkv_position_spec none = {
         .kind = QKV_POSITION_NONE, .theta = 10000, .fraction = 1, .max = 8, .buckets = 32, .max_distance = 128};

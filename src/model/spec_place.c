@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- places, fields ------------------------------------------------------------------------------------------------ */
+/* ---- places, fields ---------------------------------------------------------------------------------------------- */
 
 struct qkv_place qkv_spec_place(struct qkv_written_spec *written) {
     return (struct qkv_place){.written = written, .spec = &written->spec, .object = written};
@@ -13,7 +13,7 @@ static struct qkv_stack_spec *place_last_stack(const struct qkv_place *place) {
     return place->spec->decoder.layers ? &place->spec->decoder : &place->spec->encoder;
 }
 
-/* The same place in what stacks have in common. */
+/* The same place in the object that is common to the stacks. */
 static struct qkv_place place_common(const struct qkv_place *place) {
     struct qkv_place common = *place;
     common.object = (void *)(uintptr_t)place->common;
@@ -32,7 +32,7 @@ struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_k
     }
     if (key->keys == qkv_stack_keys) in.stack = in.object;
     if (key->keys == qkv_stack_keys) in.layer = &in.stack->kinds[0];
-    if (key->flags & QKV_KEY_COMMON) { /* at the top it stands for the last stack's */
+    if (key->flags & QKV_KEY_COMMON) { /* at the top, the last stack's */
         in.object = place->stack ? (void *)&place->stack->embed : (void *)&place->written->embed;
         in.common = place->stack ? &place->written->embed : NULL;
         in.stack = place->stack ? place->stack : place_last_stack(place);
@@ -63,7 +63,7 @@ void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool
     memcpy((char *)place->object + key->offset, &given, sizeof given);
 }
 
-/* Whether a stack has anything otherwise than what stacks have in common. */
+/* Whether a stack overrides any key of the common object. */
 static bool place_says_its_own(const struct qkv_place *place, const struct qkv_key *key) {
     const struct qkv_place in = qkv_key_enter(place, key);
     const struct qkv_key *inner = key->keys;

@@ -1,4 +1,4 @@
-/* Writes a spec as JSON: every key that means something in it, in the table's order; as version 1 where that says the same. */
+/* Writes a spec as JSON: every key that applies, in the table's order; in version 1 where that can express the spec. */
 #include "model/spec.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void write_choice(struct qkv_json *json, const char *text) {
     (bare ? qkv_json_raw : qkv_json_text)(json, text);
 }
 
-/* The names of kinds as far as they do not come again. */
+/* Writes the names of kinds for one period of the pattern. */
 static void write_pattern(struct qkv_json *json, const struct qkv_stack_spec *stack) {
     size_t period = qkv_stack_period(stack);
     qkv_json_begin(json, '[');
@@ -53,7 +53,7 @@ static void write_value(struct qkv_json *json, const struct qkv_key *key, const 
         qkv_json_fixed(json, x, 0);
 }
 
-/* Whether an object says anything but what is meant without it. */
+/* Whether an object differs from its default. */
 static bool says_more(const struct qkv_key *object, const struct qkv_place *place) {
     const struct qkv_place in = qkv_key_enter(place, object);
     for (const struct qkv_key *key = object->keys; key->name; key++)
@@ -61,7 +61,7 @@ static bool says_more(const struct qkv_key *object, const struct qkv_place *plac
     return false;
 }
 
-/* Whether a key of cross attention says what the attention beside it does not. */
+/* Whether a key of cross attention differs from that of self attention. */
 static bool differs_from_self(const struct qkv_key *key, const struct qkv_place *place) {
     if (!place->like) return false;
     struct qkv_place self = *place;
@@ -70,7 +70,7 @@ static bool differs_from_self(const struct qkv_key *key, const struct qkv_place 
     return qkv_key_get(key, place) != qkv_key_default(key, place);
 }
 
-/* Keys that mean nothing here are left out, but an absent stack is said to be null. */
+/* Whether a key is written: it applies, or it is a stack that is absent, which is written as null. */
 static bool spec_print_shown(const struct qkv_key *key, const struct qkv_place *place) {
     bool stack = key->type == QKV_KEY_OBJECT && key->flags & QKV_KEY_NULL && !place->stack;
     if (stack) return true;

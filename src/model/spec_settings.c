@@ -1,4 +1,4 @@
-/* Settings, "decoder.attention.kv_heads=2": put into the tree of a spec, or checked by themselves. */
+/* Settings, "decoder.attention.kv_heads=2": put into the tree of a spec, or checked alone. */
 #include "model/spec_reader.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static enum qkv_status fail_setting(const struct qkv_spec_reader *r, const char 
                     setting, why);
 }
 
-/* The object called `name` in `at`, made where it is missing or null; NULL without memory, or when it is no object. */
+/* The object `name` in `at`, made where it is missing or null; NULL without memory, or where it is not an object. */
 static json_t *step_into(json_t *at, const char *name) {
     json_t *next = json_object_get(at, name);
     if (next && !json_is_null(next)) return json_is_object(next) ? next : NULL;
@@ -42,7 +42,7 @@ static enum qkv_status apply_path(const struct qkv_spec_reader *r, json_t *root,
     return QKV_OK;
 }
 
-/* The value is JSON, or else a text: "kind=rope" needs no quotes. */
+/* Applies a setting. Its value is JSON, else a text, so that "kind=rope" needs no quotes. */
 static enum qkv_status apply_setting(const struct qkv_spec_reader *r, json_t *root, const char *setting) {
     const char *equal = strchr(setting, '=');
     if (!equal) return fail_setting(r, setting, "has no =");
@@ -66,7 +66,7 @@ static void drop_attention_positions(json_t *stack) {
     json_object_foreach(kinds, name, kind) json_object_del(json_object_get(kind, "attention"), "position");
 }
 
-/* position.kind and embed_scale say of the whole model what version 2 says in several places. */
+/* Removes keys of version 2 that a setting of version 1 (position.kind, embed_scale) replaces in the whole model. */
 static void make_room(const struct qkv_spec_reader *r, json_t *root) {
     json_t *embed = json_object_get(root, "embed");
     json_t *stacks[] = {json_object_get(root, "encoder"), json_object_get(root, "decoder")};
@@ -100,7 +100,7 @@ enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t
     return status;
 }
 
-/* Names, types and ranges in an object of kinds, and in a pattern, whatever the spec. */
+/* Checks names, types and ranges in an object of kinds and in a pattern, for any spec. */
 static enum qkv_status settings_check_kinds(const struct qkv_spec_reader *r, const struct qkv_key *kinds,
                                             const struct qkv_place *place, const json_t *value) {
     const char *name;
@@ -123,7 +123,7 @@ static enum qkv_status settings_check_kinds(const struct qkv_spec_reader *r, con
         snprintf(in.path, sizeof in.path, "%.*s%s.%.*s.", QKV_KEY_PATH / 2, place->path, kinds->name, QKV_KIND_NAME,
                  name);
         if (!json_is_object(kind))
-            return qkv_spec_reader_fail(r, path, "%s.%s is no object; a kind is one, {\"attention\": {...}}", path,
+            return qkv_spec_reader_fail(r, path, "%s.%s is not an object; a kind is one, {\"attention\": {...}}", path,
                                         name);
         status = qkv_spec_reader_check_values(r, kinds->keys, &in, kind);
         if (status) return status;

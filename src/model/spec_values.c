@@ -1,4 +1,4 @@
-/* The values of keys of config.json: whether one is in its range, how the range is said, and how reals are written. */
+/* The values of keys of config.json: ranges, their names in messages, and the spelling of reals. */
 #include "base/json_load.h"
 #include "kernel/kernel.h"
 #include "model/spec.h"
@@ -9,7 +9,7 @@
 
 #define FLOAT_RANGE " (as a float: its size is from 1.4e-45 to 3.4e38)"
 
-/* Reals are used as floats: one that becomes infinite, or 0 where it is not, is out of range too. */
+/* Reals are used as floats: a value that is infinite as a float, or that becomes 0, is out of range too. */
 bool qkv_key_in_range(const struct qkv_key *key, double value) {
     if (!(fabs(value) <= (double)FLT_MAX)) return false;
     if (key->flags & QKV_KEY_SOFTCAP && !qkv_softcap_valid(value)) return false;
@@ -73,7 +73,7 @@ void qkv_key_range_text(const struct qkv_key *key, char *text, size_t size) {
 char *qkv_key_real_text(double x) {
     json_t *real = json_real(x);
     char *text = NULL;
-    for (size_t digits = 9; real && digits <= 17; digits++) { /* trailing zeros are dropped */
+    for (size_t digits = 9; real && digits <= 17; digits++) { /* %g drops trailing zeros */
         text = json_dumps(real, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
         json_t *back = text ? qkv_json_value(text) : NULL;
         bool same = back && json_is_real(back) && json_real_value(back) == x;

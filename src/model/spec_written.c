@@ -1,11 +1,11 @@
-/* How a spec is written: in version 1 where that can say the same, so that old files and digests stay, else in version 2. And
- * the canonical form of kinds of layers, in which specs that mean the same are equal. */
+/* How a spec is written: in version 1 where that can express it, so that old files and digests stay valid, else in
+ * version 2. Also the canonical form of kinds of layers: specs that mean the same have the same canonical form. */
 #include "attention/attention.h"
 #include "model/spec.h"
 
 #include <string.h>
 
-/* ---- versions ----------------------------------------------------------------------------------------------------- */
+/* ---- versions ---------------------------------------------------------------------------------------------------- */
 
 static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
     if (a->kind != b->kind || a->kind != QKV_POSITION_ROPE) return qkv_position_same_distances(a, b);
@@ -13,7 +13,7 @@ static bool same_position(const struct qkv_position_spec *a, const struct qkv_po
            qkv_scaling_same(&a->scaling, &b->scaling);
 }
 
-/* Whether an object says anything that came later than version 1. */
+/* Whether an object has a value that is newer than version 1. */
 static bool says_later(const struct qkv_key *keys, const struct qkv_place *place) {
     bool later = false;
     for (const struct qkv_key *key = keys; key->name && !later; key++) {
@@ -29,7 +29,7 @@ static bool says_later(const struct qkv_key *keys, const struct qkv_place *place
     return later;
 }
 
-/* Version 1 has one embedding for both stacks, with a position and a scale. */
+/* Whether both stacks have one embedding with a position and a scale, as version 1 has it. */
 static bool has_plain_embedding(struct qkv_written_spec *w) {
     const struct qkv_place place = qkv_spec_place(w);
     bool plain = true;
@@ -37,14 +37,15 @@ static bool has_plain_embedding(struct qkv_written_spec *w) {
         const struct qkv_place in = qkv_key_enter(&place, key);
         if (key->flags & QKV_KEY_COMMON)
             plain = !says_later(key->keys, &in);
-        else if (in.stack && in.stack->layers) /* what a stack has of its own is written there */
+        else if (in.stack && in.stack->layers) /* inside a stack, its own keys */
             for (const struct qkv_key *part = key->keys; part->name && plain; part++)
                 plain = !(part->flags & QKV_KEY_COMMON && qkv_key_applies(part, &in));
     }
     return plain;
 }
 
-/* Version 1 has one kind of layer, without a name, and one position, of the embedding or of all attentions. */
+/* Whether there is one kind of layer, without a name, and one position, of the embedding or of all attentions, as in
+ * version 1. */
 static bool written_as_version_1(struct qkv_written_spec *w, const struct qkv_position_spec *attention) {
     const struct qkv_stack_spec *stacks[] = {&w->spec.encoder, &w->spec.decoder};
     for (size_t i = 0; i < 2; i++) {
@@ -73,7 +74,7 @@ void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *w) {
     if (attention->kind == QKV_POSITION_NONE) w->position.kind = stack->embed.position.kind;
 }
 
-/* ---- kinds -------------------------------------------------------------------------------------------------------- */
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
 static bool same_list(const struct qkv_number_list *a, const struct qkv_number_list *b) {
     bool same = a->count == b->count;
@@ -81,7 +82,8 @@ static bool same_list(const struct qkv_number_list *a, const struct qkv_number_l
     return same;
 }
 
-/* Whether what applies in both places is the same: what applies in one alone follows from something else. */
+/* Whether all keys that apply in both places are equal; a key that applies in one of them only follows from another
+ * key. */
 static bool same_keys(const struct qkv_key *keys, const struct qkv_place *a, const struct qkv_place *b) {
     bool same = true;
     for (const struct qkv_key *key = keys; key->name && same; key++) {
@@ -102,12 +104,12 @@ static bool same_keys(const struct qkv_key *keys, const struct qkv_place *a, con
     return same;
 }
 
-/* A stack, of whose kinds `kinds` is the key, without kinds that mean the same as one before. */
+/* Writes a stack whose kinds that mean the same are one; `kinds` is the key of its kinds. */
 static void canonical_stack(const struct qkv_place *place, const struct qkv_key *kinds, struct qkv_stack_spec *out) {
     const struct qkv_stack_spec *in = place->stack;
     uint8_t number[QKV_KINDS_MAX];
     memset(number, QKV_KINDS_MAX, sizeof number);
-    if (in->share == in->layers) out->share = 0; /* each its own */
+    if (in->share == in->layers) out->share = 0; /* every layer has its own weights */
     out->kind_count = 0;
     for (int layer = 0; layer < in->layers; layer++) {
         size_t kind = in->kind_of[layer];
@@ -130,7 +132,7 @@ static void canonical_stack(const struct qkv_place *place, const struct qkv_key 
     }
 }
 
-/* A dropout of its own that is the spec's is none of its own. */
+/* A rate that is the same as that of the whole spec becomes that. */
 static void canonical_rate(double *own, double whole) {
     if (qkv_dropout_rate(*own, whole) == whole) *own = 0;
 }
@@ -156,7 +158,7 @@ void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_written_spec *w,
     canonical_rates(&w->spec);
     *canonical = w->spec;
     const int C = qkv_spec_width(spec), source = qkv_stack_width(spec, &spec->encoder);
-    canonical->d_model = C; /* of the decoder, or the lone encoder; an encoder beside a decoder may have another */
+    canonical->d_model = C; /* of the decoder, or of an encoder alone; an encoder with a decoder may have another */
     canonical->decoder.d_model = 0;
     canonical->encoder.d_model = source == C ? 0 : source;
     for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {

@@ -1,5 +1,6 @@
-/* stack_calls: what the calls of attention in a stack begin with, for each kind of layer. Kinds with the same causal and windows share
- * the intervals of keys, those with the same tables the turns; those with the same learned bias by distance its table. */
+/* stack_calls: the calls of attention that a stack's layers start from, per kind of layer. Kinds with the same causal
+ * and window share intervals of keys, kinds with the same tables share rotations, and those with the same learned
+ * distance_bias its table. */
 #include "model/model.h"
 
 static const struct qkv_attention_spec *calls_attention(const struct qkv_stack *stack, size_t kind, bool cross) {
@@ -43,7 +44,7 @@ void qkv_stack_distances(struct qkv_forward_args *f) {
     for (size_t i = 0; f->self && i < kinds; i++) {
         struct qkv_tensor *weight =
             qkv_distance_weight(&f->stack->distances, &f->stack->spec->kinds[i].attention.position);
-        size_t first = weight ? 0 : i; /* the first kind with this one's weight; who learns nothing shares nothing */
+        size_t first = weight ? 0 : i; /* the first kind with the same weight; a kind without one shares nothing */
         while (first < i &&
                weight != qkv_distance_weight(&f->stack->distances, &f->stack->spec->kinds[first].attention.position))
             first++;
@@ -56,7 +57,7 @@ void qkv_stack_distances(struct qkv_forward_args *f) {
     }
 }
 
-/* ---- turns ---------------------------------------------------------------------------------------------------------- */
+/* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 bool qkv_stack_by_length(const struct qkv_stack *stack) {
     bool by_length = false;

@@ -1,4 +1,4 @@
-/* Which weights of a model learn, and how fast, and which are frozen. */
+/* Which weights of a model are trainable, at which rate, and which are frozen. */
 #include "model/model.h"
 
 bool qkv_model_trainable(const struct qkv_model *model, size_t i) {
@@ -6,7 +6,8 @@ bool qkv_model_trainable(const struct qkv_model *model, size_t i) {
     return i < model->weights.count && model->weights.list[i].trainable;
 }
 
-/* Gradients lie side by side, those of operands that learn alone: a change makes them anew. */
+/* Freezes or unfreezes a weight. Only operands with trainable weights have gradients, so the next pass makes new
+ * ones. */
 static void trainable_set(struct qkv_model *m, struct qkv_weight *weight, bool trainable) {
     if (weight->trainable == trainable) return;
     weight->trainable = trainable;
@@ -20,12 +21,13 @@ enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool 
     QKV_CALL(model ? model->ctx : NULL);
     QKV_NEED(qkv_call, model);
     if (i >= model->weights.count)
-        return qkv_fail(model->ctx, QKV_ARGUMENT, "there is no weight %zu: the model has %zu", i, model->weights.count);
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "weight %zu does not exist: the model has %zu", i,
+                        model->weights.count);
     trainable_set(model, &model->weights.list[i], trainable);
     return QKV_OK;
 }
 
-/* Names from all over the list. */
+/* Fails, with some names from all over the list. */
 static enum qkv_status trainable_none(struct qkv_model *m, const char *pattern) {
     enum { SHOWN = 4 };
     const struct qkv_weights *w = &m->weights;

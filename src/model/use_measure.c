@@ -1,4 +1,4 @@
-/* use_measure: how large the batches are that lines are read in and sources are searched in, and the memory that they take. */
+/* use_measure: the sizes of batches of lines and of searched sources, and their memory. */
 #include "model/decode.h"
 
 size_t qkv_line_rows(size_t T) {
@@ -11,7 +11,8 @@ size_t qkv_line_positions(size_t B, size_t T) {
     return T > most / B ? most : B * T;
 }
 
-/* The largest batches of rows of T positions. */
+/* Bytes of the largest batches of rows of T positions. */
+
 static enum qkv_status lines_measure(struct qkv_model *model, size_t T, size_t *bytes) {
     const struct qkv_spec *spec = &model->spec;
     const size_t B = qkv_line_rows(T / 2 + 1);
