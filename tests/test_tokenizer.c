@@ -382,7 +382,7 @@ static void test_refusals(void **state) {
     struct qkv_context *ctx = *state;
     static const char *const twice[] = {"<|a|>", "<|b|>", "<|a|>"}, *const empty[] = {"<|a|>", ""};
     static const char *const not_text[] = {"\xFF"}, *const byte[] = {"t"}, *const fallback[] = {"<0x41>"};
-    refuse(ctx, (struct qkv_tokenizer_options){.kind = (enum qkv_tokenizer_kind)7}, "there is no kind 7");
+    refuse(ctx, (struct qkv_tokenizer_options){.kind = (enum qkv_tokenizer_kind)7}, "7 is not a kind");
     refuse(ctx, (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_BPE, .vocab = 255},
            "bpe cannot have a vocabulary of 255; it must hold 256 bytes and 0 special tokens");
     refuse(ctx, (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_WORDS, .vocab = -5},
@@ -419,7 +419,7 @@ static void test_refusals(void **state) {
     char *text;
     size_t n;
     assert_status(ctx, qkv_tokenizer_decode(ctx, t, (const int32_t[]){65, 257}, 2, &text, &n), QKV_ARGUMENT);
-    assert_message(ctx, "ids[1] is 257, and there is no such token; ids are in [0, 257)");
+    assert_message(ctx, "ids[1] is 257, which is not a token; ids are in [0, 257)");
     assert_null(text);
     assert_status(ctx, qkv_tokenizer_decode(ctx, t, (const int32_t[]){-1}, 1, &text, &n), QKV_ARGUMENT);
     assert_status(ctx, qkv_tokenizer_encode(ctx, t, NULL, 3, true, &ids, &n), QKV_ARGUMENT);

@@ -145,7 +145,7 @@ static void test_forms(void **state) {
     char *text;
     size_t size;
     assert_status(ctx, qkv_tokenizer_decode(ctx, t, (const int32_t[]){280}, 1, &text, &size), QKV_ARGUMENT);
-    assert_message(ctx, "ids[0] is 280, and there is no such token");
+    assert_message(ctx, "ids[0] is 280, which is not a token");
     qkv_tokenizer_free(t);
 }
 

@@ -2,9 +2,9 @@
  *
  *     BLEU = 100 · min(1, e^(1 − r/c)) · (p1 p2 p3 p4)^(1/4)
  *
- * c the tokens of the hypotheses, r those of the closest references (the shorter of two equally close). An order without a match
- * counts as half a match, the next such order as a quarter, … (the "exp" smoothing of mteval-v13a); without n-grams of some order,
- * or any match at all, BLEU is 0. */
+ * c is the number of tokens of the hypotheses, r that of the closest references (the shorter of two equally close
+ * ones). An order without a match counts as half a match, the next such order as a quarter, … (the "exp" smoothing of
+ * mteval-v13a). Without n-grams of some order, or without any match, BLEU is 0. */
 #include <math.h>
 
 #include "metric/metric.h"
@@ -13,7 +13,7 @@ enum { ORDER = 4 };
 
 struct statistics {
     size_t hypothesis, reference;
-    size_t matches[QKV_GRAM_MOST], total[ORDER];
+    size_t matches[QKV_GRAM_MAX], total[ORDER];
 };
 
 static double bleu_score(const struct statistics *s) {
@@ -42,7 +42,7 @@ static enum qkv_status bleu_add(struct qkv_context *ctx, struct qkv_13a *tokeniz
                                 struct statistics *s) {
     enum qkv_status status = qkv_13a_tokenize(ctx, tokenizer, hypothesis);
     if (!status) status = qkv_grams_start(ctx, grams, tokenizer->tokens.at, tokenizer->tokens.count);
-    size_t size = tokenizer->tokens.count, closest = SIZE_MAX, ignored[QKV_GRAM_MOST] = {0};
+    size_t size = tokenizer->tokens.count, closest = SIZE_MAX, ignored[QKV_GRAM_MAX] = {0};
     for (size_t n = 0; n < ORDER; n++) s->total[n] += qkv_gram_count(size, n + 1);
     for (size_t r = 0; r < count && !status; r++) {
         status = qkv_13a_tokenize(ctx, tokenizer, references[r]);

@@ -1,4 +1,4 @@
-/* Texts as arrays of characters, with the white space that Python's str.split knows, so that metrics count what sacreBLEU
+/* Texts as arrays of characters. White space is that of Python's str.split, so that metrics count what sacreBLEU
  * counts. */
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +41,10 @@ bool qkv_is_space(uint32_t c) {
 
 enum qkv_status qkv_metric_check(struct qkv_context *ctx, const char *metric, const size_t *reference_counts,
                                  size_t count) {
-    if (count == 0) return qkv_fail(ctx, QKV_ARGUMENT, "%s of no texts is not defined; give at least one", metric);
+    if (count == 0) return qkv_fail(ctx, QKV_ARGUMENT, "%s needs at least one text", metric);
     for (size_t i = 0; i < count; i++)
         if (reference_counts[i] == 0)
-            return qkv_fail(ctx, QKV_ARGUMENT, "%s: text %zu of %zu has no reference; give each at least one", metric,
-                            i + 1, count);
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s: text %zu of %zu has no reference; give each text at least one",
+                            metric, i + 1, count);
     return QKV_OK;
 }

@@ -1,14 +1,14 @@
-/* chrF2 (Popović 2015) as sacreBLEU computes it: character n-grams up to 6 of the texts without white space; precision and
- * recall are averaged over the orders that both sides have, and
+/* chrF2 (Popović 2015) as sacreBLEU computes it: character n-grams up to 6 of the texts without white space; precision
+ * and recall are means over the orders that both sides have, and
  *
  *     chrF = 100 · (1 + β²) · P · R / (β² · P + R),   β = 2
  *
- * Of several references, each hypothesis is counted against the one that gives it the best score (the first of equals). */
+ * With several references, each hypothesis is compared with the one that gives the best score (the first of equals). */
 #include <string.h>
 
 #include "metric/metric.h"
 
-enum { ORDER = QKV_GRAM_MOST };
+enum { ORDER = QKV_GRAM_MAX };
 
 struct statistics {
     size_t hypothesis[ORDER], reference[ORDER], matches[ORDER];

@@ -1,5 +1,5 @@
-/* What a confusion matrix says of a classifier: accuracy, and the macro average of F1 (van Rijsbergen 1979), over the classes
- * that occur among labels or predictions. */
+/* Scores of a classifier from its confusion matrix: accuracy, and the macro average of F1 (van Rijsbergen 1979) over
+ * the classes that occur among labels or predictions. */
 #include "metric/metric.h"
 
 double qkv_accuracy(const size_t *confusion, size_t classes) {

@@ -1,5 +1,5 @@
-/* n-grams of a hypothesis, and how many of them a reference has too, clipped: each at most as often as it stands in either
- * (Papineni et al. 2002). */
+/* n-grams of a hypothesis, and how many of them a reference has too, clipped: each counts at most as often as it occurs
+ * in either (Papineni et al. 2002). */
 #include <stdlib.h>
 
 #include "metric/metric.h"
@@ -30,8 +30,8 @@ enum qkv_status qkv_grams_start(struct qkv_context *ctx, struct qkv_grams *g, co
     return status;
 }
 
-void qkv_grams_match(struct qkv_grams *g, const uint32_t *units, size_t count, size_t here[QKV_GRAM_MOST],
-                     size_t more[QKV_GRAM_MOST]) {
+void qkv_grams_match(struct qkv_grams *g, const uint32_t *units, size_t count, size_t here[QKV_GRAM_MAX],
+                     size_t more[QKV_GRAM_MAX]) {
     g->references++;
     for (size_t n = 1; n <= g->order; n++)
         for (size_t i = 0; i < qkv_gram_count(count, n); i++) {

@@ -1,12 +1,12 @@
-/* The tokenizer of mteval-v13a as sacreBLEU has it (Post 2018, "A call for clarity in reporting BLEU scores"): some marks-up
- * are undone, then four substitutions, each over the whole line:
+/* The tokenizer of mteval-v13a as in sacreBLEU (Post 2018, "A call for clarity in reporting BLEU scores"): it undoes
+ * some markup, then makes four substitutions, each over the whole line:
  *
  *     [{-~ [-` space-& (-+ :-@ /]   gets spaces around it
- *     ([^0-9])([.,])    \1 space \2 space      a period or comma unless a digit stands before it
- *     ([.,])([^0-9])    space \1 space \2      or unless a digit stands behind it
- *     ([0-9])(-)        \1 space \2 space      a dash behind a digit
+ *     ([^0-9])([.,])    \1 space \2 space      a period or comma that does not follow a digit
+ *     ([.,])([^0-9])    space \1 space \2      or that no digit follows
+ *     ([0-9])(-)        \1 space \2 space      a dash after a digit
  *
- * and the result is cut at white space. Digits are the ASCII ones. */
+ * and cuts the result at white space. Digits are the ASCII ones. */
 #include <string.h>
 
 #include "metric/metric.h"
@@ -39,7 +39,7 @@ static void tokenize_13a_swap(struct qkv_13a *t) {
     t->into.count = 0;
 }
 
-/* str.replace: what stands in t->from, `word` becoming `by`. */
+/* str.replace in t->from: `word` becomes `by`. */
 static enum qkv_status tokenize_13a_replace(struct qkv_context *ctx, struct qkv_13a *t, const char *word,
                                             const char *by) {
     size_t n = strlen(word);
@@ -71,7 +71,8 @@ static enum qkv_status space_symbols(struct qkv_context *ctx, struct qkv_13a *t)
     return status;
 }
 
-/* Two characters, left to right and without overlap: spaces around the second, or around the first. */
+/* Matches two characters, left to right and without overlap, and puts spaces around the second one, or around the
+ * first. */
 static enum qkv_status space_pairs(struct qkv_context *ctx, struct qkv_13a *t, bool (*first)(uint32_t),
                                    bool (*second)(uint32_t), bool around_second) {
     const struct qkv_characters *s = &t->from;
@@ -95,7 +96,7 @@ static enum qkv_status tokenize_13a_read(struct qkv_context *ctx, struct qkv_13a
     while (t->from.count && qkv_is_space(t->from.at[t->from.count - 1])) t->from.count--;
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !status; i++)
         status = tokenize_13a_replace(ctx, t, marks[i][0], marks[i][1]);
-    static const uint32_t space = ' '; /* so that a period at either end has a neighbour */
+    static const uint32_t space = ' '; /* gives a period at either end a neighbour */
     t->into.count = 0;
     if (!status) status = qkv_characters_append(ctx, &t->into, &space, 1);
     if (!status) status = qkv_characters_append(ctx, &t->into, t->from.at, t->from.count);

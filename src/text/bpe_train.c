@@ -1,37 +1,37 @@
-/* Learning byte-pair merges (Sennrich et al. 2016; on bytes as in Radford et al. 2019). The most frequent adjacent pair
- * becomes a token, again and again; of equally frequent pairs the one greatest by its bytes, left token first.
+/* Learns byte-pair merges (Sennrich et al. 2016; on bytes as in Radford et al. 2019). The most frequent adjacent pair
+ * becomes a token, again and again; of equally frequent pairs, the one that is greatest by its bytes, left token first.
  *
- * Nothing is counted twice. The distinct pieces lie in one row of bytes; a token is known by the byte where it begins.
- * Each pair keeps its count and where it may stand; a merge visits these places only, and corrects the counts of the
- * neighbours. The heap holds (count, pair) as they were once; an entry that is no longer true is put right when it
- * comes up.
+ * Nothing is counted twice. All distinct pieces are in one array of bytes, "the row"; a token is identified by the byte
+ * where it begins. Each pair has a count and a list of places; a merge visits only these places and corrects the counts
+ * of the neighbours. The heap has (count, pair) as they were when they were pushed; an entry that is out of date is
+ * corrected when it comes to the top.
  *
- * Memory for each byte of the row: 4 for its symbol, 4 for the place of the pair that begins there, and some bits that
- * say of which piece it is; besides, what the places of the most frequent pair take while they move to others. Places
- * where their pair is no more are thrown out where they are more than an eighth. */
+ * Memory per byte of the row: 4 for its symbol, 4 for the place of the pair that begins there, and some bits that say
+ * which piece it belongs to; also the places of the most frequent pair while they move to other pairs. Places where the
+ * pair is gone are removed when they are more than an eighth. */
 #include "text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MERGES_A_REPORT 64
-#define PAIRS           ((size_t)1 << 16) /* of bytes */
-#define PLACES_KEPT     64                /* of a pair that is gone, for the next time */
-#define CHECKED         ((size_t)4 << 20) /* less is not worth a look at what memory is left */
+#define PAIRS           ((size_t)1 << 16) /* pairs of bytes */
+#define PLACES_MIN      64                /* a list of places with this capacity is not made smaller */
+#define CHECKED         ((size_t)4 << 20) /* less memory is not checked against what is available */
 
 struct pair {
     int32_t left, right;
     int64_t count;
-    uint32_t *places; /* ascending, apart from those of a token that two merges make */
+    uint32_t *places; /* ascending, unless two merges make the same token */
     size_t place_count, place_capacity;
     bool unsorted, grew;
-    bool merged; /* is in the list of merges */
+    bool merged; /* it is in the list of merges */
 };
 struct entry {
     int64_t count;
     uint32_t pair;
 };
-/* Which bytes begin a piece, and how many pieces begin before them. */
+/* For 64 bytes of the row: which of them begin a piece, and how many pieces begin before. */
 struct pieces {
     uint64_t begins;
     uint32_t before;
@@ -40,23 +40,22 @@ struct trainer {
     struct qkv_context *ctx;
     struct qkv_tokenizer *t;
     size_t size; /* of the row */
-    /* The token that begins at a byte; < 0 inside one, and at the last byte of one its size, negative. */
+    /* the token that begins at a byte; negative inside a token: at its last byte minus its size */
     int32_t *symbols;
-    struct pieces *pieces; /* of each 64 bytes of the row */
+    struct pieces *pieces; /* one per 64 bytes of the row */
     const struct qkv_strings *texts;
     struct pair *pairs;
     size_t pair_count, pair_capacity;
-    uint32_t *slots; /* pair + 1, by (left, right) */
+    uint32_t *slots; /* a hash table of pairs by (left, right): 1 + the index */
     size_t slot_count;
     struct entry *heap;
     size_t heap_count, heap_capacity;
-    size_t places;   /* of all pairs */
-    uint32_t *grown; /* pairs whose count a merge raised */
+    size_t places;   /* the number of places of all pairs */
+    uint32_t *grown; /* pairs whose count the current merge has raised */
     size_t grown_count, grown_capacity;
 };
 
-/* ---- the row
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the row ----------------------------------------------------------------------------------------------------- */
 
 static uint32_t piece_of(const struct trainer *r, uint32_t place) {
     const struct pieces *p = &r->pieces[place / 64];
@@ -71,7 +70,7 @@ static int64_t times_of(const struct trainer *r, uint32_t place) {
     return r->texts->entries[piece_of(r, place)].value;
 }
 
-/* Where the token begins that ends before a byte. */
+/* The first byte of the token that ends before a byte. */
 static uint32_t token_start(const struct trainer *r, uint32_t end) {
     const int32_t last = r->symbols[end - 1];
     return last < 0 ? end + (uint32_t)last : end - 1;
@@ -81,7 +80,7 @@ static uint32_t token_end(const struct trainer *r, uint32_t place) {
     return place + (uint32_t)r->t->tokens[r->symbols[place]].size;
 }
 
-/* ---- pairs --------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 static size_t pair_slot(const struct trainer *r, int32_t left, int32_t right) {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -111,7 +110,7 @@ static enum qkv_status grow_pairs(struct trainer *r) {
     return QKV_OK;
 }
 
-/* The pair of two tokens, made if new; NULL without memory. */
+/* The pair of two tokens; a new one if needed. NULL: no memory. */
 static struct pair *find_pair(struct trainer *r, int32_t left, int32_t right) {
     if (r->slot_count > 0) {
         uint32_t found = r->slots[pair_slot(r, left, right)];
@@ -135,7 +134,7 @@ static enum qkv_status note_growth(struct trainer *r, struct pair *pair) {
     return QKV_OK;
 }
 
-/* Counts a pair that stands at byte `place`. */
+/* Counts a pair at byte `place`. */
 static enum qkv_status count_pair(struct trainer *r, int32_t left, int32_t right, uint32_t place) {
     struct pair *pair = find_pair(r, left, right);
     if (!pair) return QKV_MEMORY;
@@ -156,14 +155,14 @@ static void uncount_pair(struct trainer *r, int32_t left, int32_t right, uint32_
     pair->count -= times_of(r, place);
     if (pair->count > 0) return;
     r->places -= pair->place_count;
-    pair->place_count = 0; /* it stands nowhere any more */
-    if (pair->place_capacity <= PLACES_KEPT) return;
+    pair->place_count = 0; /* it occurs nowhere now */
+    if (pair->place_capacity <= PLACES_MIN) return;
     free(pair->places);
     pair->places = NULL;
     pair->place_capacity = 0;
 }
 
-/* ---- heap ---------------------------------------------------------------------------------------------------------- */
+/* ---- heap -------------------------------------------------------------------------------------------------------- */
 
 static int compare_tokens(const struct qkv_tokenizer *t, int32_t a, int32_t b) {
     size_t m = t->tokens[a].size, n = t->tokens[b].size;
@@ -202,7 +201,7 @@ static struct entry bpe_train_pop(struct trainer *r) {
     return first;
 }
 
-/* The most frequent pair as things are now; *pair = UINT32_MAX when none is left. */
+/* The pair that is most frequent now; *pair = UINT32_MAX: none is left. */
 static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
     while (r->heap_count > 0) {
         struct entry entry = bpe_train_pop(r);
@@ -211,7 +210,7 @@ static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
             *pair = entry.pair;
             return QKV_OK;
         }
-        /* A count that rose was pushed when it did; one that fell is put back where it belongs. */
+        /* A count that rose was pushed then; one that fell is pushed again with its new value. */
         if (count > 0 && count < entry.count) {
             enum qkv_status status = bpe_train_push(r, entry.pair);
             if (status) return status;
@@ -221,16 +220,16 @@ static enum qkv_status best_pair(struct trainer *r, uint32_t *pair) {
     return QKV_OK;
 }
 
-/* ---- merging ------------------------------------------------------------------------------------------------------- */
+/* ---- merging ----------------------------------------------------------------------------------------------------- */
 
-/* Whether two tokens of a piece are next to each other. */
+/* Whether two tokens are adjacent at a place, in one piece. */
 static bool stands_at(const struct trainer *r, int32_t left, int32_t right, uint32_t place) {
     if (r->symbols[place] != left) return false;
     const uint32_t middle = token_end(r, place);
     return middle < r->size && !begins_piece(r, middle) && r->symbols[middle] == right;
 }
 
-/* Merges the tokens at `place`, unless something else has become of them. */
+/* Merges the tokens at `place`, if they are still there. */
 static enum qkv_status merge_place(struct trainer *r, int32_t left, int32_t right, int32_t result, uint32_t place) {
     if (!stands_at(r, left, right, place)) return QKV_OK;
     uint32_t middle = token_end(r, place), end = token_end(r, middle);
@@ -257,22 +256,22 @@ static int compare_places(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Throws out the places where their pair is no more, and those that come twice. */
+/* Removes places where the pair is gone, and duplicates. */
 static void clean_pair(struct trainer *r, struct pair *pair) {
-    size_t kept = 0;
+    size_t remaining = 0;
     if (pair->unsorted) qsort(pair->places, pair->place_count, sizeof *pair->places, compare_places);
     pair->unsorted = false;
     for (size_t i = 0; i < pair->place_count; i++) {
         const uint32_t place = pair->places[i];
-        if ((!kept || pair->places[kept - 1] != place) && stands_at(r, pair->left, pair->right, place))
-            pair->places[kept++] = place;
+        if ((!remaining || pair->places[remaining - 1] != place) && stands_at(r, pair->left, pair->right, place))
+            pair->places[remaining++] = place;
     }
-    r->places -= pair->place_count - kept;
-    pair->place_count = kept;
-    if (pair->place_capacity <= PLACES_KEPT || kept > pair->place_capacity / 2) return;
-    const size_t room = kept > PLACES_KEPT ? kept : PLACES_KEPT;
+    r->places -= pair->place_count - remaining;
+    pair->place_count = remaining;
+    if (pair->place_capacity <= PLACES_MIN || remaining > pair->place_capacity / 2) return;
+    const size_t room = remaining > PLACES_MIN ? remaining : PLACES_MIN;
     uint32_t *less = qkv_reallocate(NULL, pair->places, room, sizeof *less);
-    if (!less) return; /* it stays as large as it is */
+    if (!less) return; /* without memory for a smaller block, the old one stays */
     pair->places = less;
     pair->place_capacity = room;
 }
@@ -284,7 +283,7 @@ static void clean_pairs(struct trainer *r) {
 
 /* Merges a pair everywhere and pushes the pairs that became more frequent. */
 static enum qkv_status merge_pair(struct trainer *r, uint32_t index, int32_t result) {
-    struct pair pair = r->pairs[index]; /* a copy: the array may move, and the pair may be found anew */
+    struct pair pair = r->pairs[index]; /* a copy: the array may move, and the pair may be made again */
     r->pairs[index].places = NULL;
     r->pairs[index].place_count = r->pairs[index].place_capacity = 0;
     r->pairs[index].unsorted = false;
@@ -303,13 +302,13 @@ static enum qkv_status merge_pair(struct trainer *r, uint32_t index, int32_t res
     return status;
 }
 
-/* Whether the token of a pair would have more bytes than any. */
+/* Whether the token of a pair would exceed the maximum number of bytes. */
 static bool is_long(const struct trainer *r, uint32_t index) {
     const struct pair *pair = &r->pairs[index];
     return r->t->tokens[pair->left].size + r->t->tokens[pair->right].size > QKV_LEARNED_TOKEN_MAX;
 }
 
-/* The token of a pair's bytes: usually new, but two merges can make the same one. */
+/* The token of a pair's bytes: usually a new one, but two merges can make the same token. */
 static enum qkv_status merged_token(struct trainer *r, uint32_t index, int32_t *result) {
     struct pair *pair = &r->pairs[index];
     struct qkv_tokenizer *t = r->t;
@@ -326,15 +325,16 @@ static enum qkv_status merged_token(struct trainer *r, uint32_t index, int32_t *
         if (!known) status = qkv_tokenizer_set(r->ctx, t, t->count, bytes.data, bytes.size, QKV_TOKEN_TEXT);
     }
     qkv_buffer_free(&bytes);
-    /* A merged pair can come back when another merge makes one of its tokens again; its rank stays the first. */
+    /* A merged pair can occur again when another merge makes one of its tokens; its rank stays that of the first
+     * merge. */
     if (!status && !pair->merged) status = qkv_merges_add(r->ctx, &t->merges, pair->left, pair->right, *result);
     pair->merged = true;
     return status;
 }
 
-/* ---- training ------------------------------------------------------------------------------------------------------ */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 
-/* How often each pair of bytes stands in the row: PAIRS counts. */
+/* Counts each pair of bytes in the row: PAIRS counts. */
 static void count_bytes(const struct trainer *r, uint32_t *counts) {
     const unsigned char *row = (const unsigned char *)r->texts->bytes.data;
     for (size_t k = 0; k < r->texts->count; k++) {
@@ -343,8 +343,8 @@ static void count_bytes(const struct trainer *r, uint32_t *counts) {
     }
 }
 
-/* Whether there is memory for the row, for its places, and for those of the most frequent pair while they move to pairs
- * with its neighbours. */
+/* Fails if there is no memory for the row, for its places, and for those of the most frequent pair while they move to
+ * pairs with its neighbours. */
 static enum qkv_status check_memory(const struct trainer *r, const uint32_t *counts) {
     size_t most = 0, bytes;
     for (size_t i = 0; i < PAIRS; i++) most = qkv_max(most, counts[i]);
@@ -354,7 +354,7 @@ static enum qkv_status check_memory(const struct trainer *r, const uint32_t *cou
     return qkv_memory_check(r->ctx, bytes, "training the tokenizer", "use less text, or one whose words are shorter");
 }
 
-/* A list of places for each pair of bytes, as long as it is at first. */
+/* Takes a list of places for each pair of bytes, with its initial length. */
 static enum qkv_status make_places(struct trainer *r, const uint32_t *counts) {
     for (size_t i = 0; i < PAIRS; i++) {
         struct pair *pair = counts[i] ? find_pair(r, (int32_t)(i >> 8), (int32_t)(i & 255)) : NULL;
@@ -376,7 +376,7 @@ static void mark_pieces(struct trainer *r) {
         r->pieces[i].before = r->pieces[i - 1].before + (uint32_t)__builtin_popcountll(r->pieces[i - 1].begins);
 }
 
-/* The row, and the place of each pair of its bytes. */
+/* Fills the row, and lists the place of each pair of its bytes. */
 static enum qkv_status make_row(struct trainer *r, const uint32_t *counts) {
     r->symbols = qkv_reallocate(r->ctx, NULL, r->size, sizeof *r->symbols);
     r->pieces = qkv_allocate(r->ctx, r->size / 64 + 1, sizeof *r->pieces);
@@ -389,14 +389,14 @@ static enum qkv_status make_row(struct trainer *r, const uint32_t *counts) {
     return status;
 }
 
-/* Lays the pieces out as bytes and counts the pairs of bytes. */
+/* Copies the pieces to the row and counts the pairs of bytes. */
+
 static enum qkv_status lay_out(struct trainer *r) {
     r->size = r->texts->bytes.size;
-    if (r->size >= UINT32_MAX) {
+    if (r->size >= UINT32_MAX)
         return qkv_fail(r->ctx, QKV_MEMORY,
                         "bpe: the distinct words of the text have %zu bytes, more than %u; use less text", r->size,
                         UINT32_MAX - 1);
-    }
     uint32_t *counts = qkv_allocate(r->ctx, PAIRS, sizeof *counts);
     if (!counts) return QKV_MEMORY;
     count_bytes(r, counts);

@@ -1,5 +1,5 @@
-/* The byte alphabet of byte-level vocabularies (Radford et al. 2019, "Language models are unsupervised multitask learners":
- * bytes_to_unicode). */
+/* The byte alphabet of byte-level vocabularies (Radford et al. 2019, "Language models are unsupervised multitask
+ * learners": bytes_to_unicode). */
 #include "text/text.h"
 
 uint32_t qkv_byte_symbol(unsigned char byte) {

@@ -1,12 +1,14 @@
-/* chain: a tokenizer.json as the chain that Hugging Face `tokenizers` makes of it, for files that ask for more than the machine of
- * text.h:
+/* chain: a tokenizer.json as the chain of steps that Hugging Face `tokenizers` makes of it, for files that need more
+ * than the machine of text.h:
  *
- *   text -> added tokens cut out -> normalizers -> added tokens cut out -> splitters -> a model of each piece -> post-processors
+ *   text -> added tokens cut out -> normalizers -> added tokens cut out -> splitters -> a model of each piece
+ *        -> post-processors
  *   ids  -> keys of the vocabulary -> decoders -> text
  *
- * A link has one list of kinds: chain_normal.c, chain_split.c, chain_vocab.c (with chain_model.c), template.c and chain_decode.c. Sequences are
- * flattened while they are read. Every byte of a normalized text knows the bytes of the source that it stands for (struct
- * chain_span), where somebody asks for spans. A byte of the source that is no UTF-8 is read as U+FFFD. */
+ * Each link has one list of kinds: chain_normal.c, chain_split.c, chain_vocab.c (with chain_model.c), template.c and
+ * chain_decode.c. The reader flattens Sequences. Where a caller wants spans, every byte of a normalized text has the
+ * bytes of the source that it comes from (struct chain_span). A byte of the source that is not UTF-8 is read as
+ * U+FFFD. */
 #ifndef QKV_CHAIN_H
 #define QKV_CHAIN_H
 
@@ -14,7 +16,7 @@
 #include "text/text.h"
 #include "text/vocab_json.h"
 
-/* ---- characters (chain_text.c) ------------------------------------------------------------------------------------ */
+/* ---- characters (chain_text.c) ----------------------------------------------------------------------------------- */
 
 bool qkv_code_is_space(uint32_t code);       /* White_Space */
 bool qkv_code_is_word(uint32_t code);        /* \w of Rust's regex */
@@ -22,10 +24,10 @@ bool qkv_code_is_punctuation(uint32_t code); /* ASCII punctuation and the catego
 bool qkv_code_is_number(uint32_t code);      /* the categories N* */
 bool qkv_code_is_mark(uint32_t code, bool nonspacing_only);
 bool qkv_code_is_other(uint32_t code);  /* Cc, Cf, Cs, Co */
-int qkv_code_script(uint32_t code);     /* -1: none, as of the space; Hiragana and Katakana are Han */
-uint32_t qkv_code_lower(uint32_t code); /* of one character; U+0130 has two */
-bool qkv_code_is_whole(uint32_t code);  /* newer versions of Unicode decompose it, this does not */
-/* The character at text[*at], which is UTF-8; moves past it. */
+int qkv_code_script(uint32_t code);     /* −1: none, also for the space; Hiragana and Katakana are Han */
+uint32_t qkv_code_lower(uint32_t code); /* one character, although U+0130 has two */
+bool qkv_code_is_whole(uint32_t code);  /* newer versions of Unicode decompose it, tokenizers' version does not */
+/* The character at text[*at], which must be UTF-8; moves *at past it. */
 static inline uint32_t qkv_code_next(const char *text, size_t size, size_t *at) {
     uint32_t code = (unsigned char)text[*at];
     int n = 1;
@@ -34,24 +36,24 @@ static inline uint32_t qkv_code_next(const char *text, size_t size, size_t *at) 
     return code;
 }
 
-/* ---- texts with their source (chain_text.c) ------------------------------------------------------------------------- */
+/* ---- texts with their source (chain_text.c) ---------------------------------------------------------------------- */
 
 struct chain_span { /* bytes of the source */
     uint32_t begin, end;
 };
 struct chain_text {
     struct qkv_buffer bytes;
-    struct chain_span *map; /* of each byte, where the run is mapped */
+    struct chain_span *map; /* the source of each byte, where the run is mapped */
     size_t map_capacity;
 };
-struct chain_piece { /* of the normalized text */
+struct chain_piece { /* bytes of the normalized text */
     size_t begin, end;
 };
 struct chain_pieces {
     struct chain_piece *at;
     size_t count, capacity;
 };
-struct chain_token { /* of a piece: bytes of it */
+struct chain_token { /* and its bytes in a piece */
     int32_t id;
     uint32_t begin, end;
 };
@@ -62,16 +64,16 @@ struct chain_tokens {
 
 struct qkv_chain;
 struct chain_link;
-struct chain_run { /* one call */
+struct chain_run { /* the state of one call */
     struct qkv_context *ctx;
     const struct qkv_tokenizer *t;
     const struct qkv_chain *chain;
     bool specials, mapped;
-    int32_t only;                 /* the special token that is looked for without `specials`; -1: none */
-    struct chain_text text, next; /* what a link reads, and writes */
+    int32_t only;                 /* the one special token to find without `specials`; −1: none */
+    struct chain_text text, next; /* input and output of a link */
     struct chain_pieces pieces, pieces_next;
-    size_t cursor; /* in text: the character that is replaced next */
-    size_t most;   /* bytes that links may make of the text (qkv_chain_most) */
+    size_t cursor;   /* the character of text that the link replaces next */
+    size_t max_size; /* the maximum bytes of a text (qkv_chain_max_size) */
     struct qkv_merger merger;
     struct chain_cache *cache;
     struct chain_tokens tokens;
@@ -79,30 +81,32 @@ struct chain_run { /* one call */
     size_t symbol_capacity;
     struct chain_lattice *lattice;
     size_t lattice_capacity;
-    struct qkv_splitter *splitters[2 * 32]; /* of the links that have a pattern, by their place */
-    int32_t *ids;                           /* what comes out */
+    struct qkv_splitter *splitters[2 * 32]; /* of links with a pattern, by link->place */
+    int32_t *ids;                           /* the result */
     struct chain_span *spans;
-    uint8_t *blanks; /* of each token: white space in front (low half) and at the end, where offsets are trimmed */
+    uint8_t *blanks; /* white space of each token, at its beginning (low half) and end, where offsets are trimmed */
     size_t count, capacity;
 };
 
-/* How long a text of so many bytes may become: links that write many characters for one, one behind the other, would fill any memory. */
-static inline size_t qkv_chain_most(size_t size) {
+/* The maximum size of a text made of `size` bytes: several links that write many characters for one would fill any
+ * memory. */
+static inline size_t qkv_chain_max_size(size_t size) {
     return ((size_t)1 << 20) + qkv_min(size, SIZE_MAX >> 11) * 1024;
 }
-/* What a link writes into run->next, which it begins and ends. The source of a character is that of the one at the cursor, which is
- * passed; of an inserted one, that of the byte before. `change` as in tokenizers: > 0 inserted, -n: n more characters are passed. */
+/* Writing run->next: a link begins and ends with the first and last of these. A character has the source of the one at
+ * the cursor, which it passes; an inserted character has the source of the byte before. `change` as in tokenizers: > 0:
+ * inserted; −n: passes n more characters. */
 enum qkv_status qkv_chain_begin(struct chain_run *r);
 enum qkv_status qkv_chain_put(struct chain_run *r, uint32_t code, int change);
 enum qkv_status qkv_chain_put_text(struct chain_run *r, const char *text, size_t size, struct chain_span from);
-enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes);        /* passes so many bytes as they are */
+enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes);        /* copies that many bytes, and passes them */
 void qkv_chain_skip(struct chain_run *r, size_t bytes);                   /* passes them and writes nothing */
-void qkv_chain_swap(struct chain_run *r);                                 /* next becomes text */
+void qkv_chain_swap(struct chain_run *r);                                 /* `next` becomes `text` */
 struct chain_span qkv_chain_source(const struct chain_run *r, size_t at); /* of a byte of text; {0,0} if not mapped */
-enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin,
-                                size_t end); /* adds to pieces_next; empty ones are dropped */
+/* Adds to pieces_next, unless the piece is empty. */
+enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin, size_t end);
 
-/* ---- links ------------------------------------------------------------------------------------------------------------- */
+/* ---- links ------------------------------------------------------------------------------------------------------- */
 
 enum chain_behavior { CHAIN_REMOVED, CHAIN_ISOLATED, CHAIN_PREVIOUS, CHAIN_NEXT, CHAIN_CONTIGUOUS };
 enum chain_scheme { CHAIN_ALWAYS, CHAIN_FIRST, CHAIN_NEVER };
@@ -111,15 +115,15 @@ struct chain_charsmap { /* a charsmap of SentencePiece */
     size_t count;
     char *strings;
     size_t size;
-    bool plain[128]; /* the character stands for itself */
+    bool plain[128]; /* the character maps to itself */
 };
 struct chain_link {
     const struct chain_kind *kind;
     char *text, *other; /* content, prefix, … */
-    size_t size;        /* of text, or of literal where there is one */
+    size_t size;        /* of text, or of `literal` if there is one */
     struct qkv_pattern *pattern;
-    size_t place;  /* of its splitter */
-    char *literal; /* a pattern that is a text */
+    size_t place;  /* index of its splitter */
+    char *literal; /* a pattern that is a plain text */
     bool flags[4];
     enum chain_behavior behavior;
     enum chain_scheme scheme;
@@ -150,15 +154,15 @@ struct chain_kind {
 extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[],
     qkv_chain_decoders[]; /* end with a NULL name */
 
-/* Refuses the value of a link's key. */
+/* Fails at the value of a link's key; knows: the values that can be read. */
 enum qkv_status qkv_chain_refuse(struct chain_reader *r, const char *key, const json_t *value, const char *knows);
-/* Reading a link's keys (chain_keys.c). `fallback` where a key is not there. */
+/* Reading a link's keys (chain_keys.c). `fallback`: the value of a missing key. */
 enum qkv_status qkv_chain_bool(struct chain_reader *r, const json_t *value, const char *key, bool fallback, bool *out);
 enum qkv_status qkv_chain_string(struct chain_reader *r, const json_t *value, const char *key, const char *fallback,
                                  char **out);
 enum qkv_status qkv_chain_size(struct chain_reader *r, const json_t *value, const char *key, size_t fallback,
                                size_t *out);
-/* The one character of a text. */
+/* A text of one character. */
 enum qkv_status qkv_chain_code(struct chain_reader *r, const json_t *value, const char *key, uint32_t fallback,
                                uint32_t *out);
 enum qkv_status qkv_chain_pattern(struct chain_reader *r, const json_t *value, struct chain_link *link);
@@ -168,11 +172,12 @@ enum qkv_status qkv_chain_set_pattern(struct chain_reader *r, const char *source
 enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, struct chain_link *link);
 enum qkv_status qkv_charsmap_run(struct chain_run *r, const struct chain_link *link);
 void qkv_charsmap_free(struct chain_charsmap *map);
-/* Canonical and compatible forms (chain_forms.c). */
+/* Canonical and compatible normal forms (chain_forms.c). */
 enum qkv_status qkv_chain_form(struct chain_run *r, bool compatible, bool compose);
-/* Bytes as their symbols: what ByteLevel does to a text, and to the pieces of run->pieces where there are any. */
+/* Replaces bytes by their symbols, as ByteLevel does: in the pieces of run->pieces, or in the whole text if there are
+ * none. */
 enum qkv_status qkv_chain_bytes(struct chain_run *r);
-/* The matches of a link's pattern in a text, and the gaps between. */
+/* The matches of a link's pattern in a text, and the gaps between them. */
 struct chain_match {
     size_t begin, end;
     bool matched;
@@ -188,17 +193,17 @@ enum qkv_status qkv_matches_start(struct chain_run *r, const struct chain_link *
                                   struct chain_matches *m);
 enum qkv_status qkv_matches_next(struct chain_matches *m, struct chain_match *out, bool *found);
 
-/* ---- models (chain_model.c) ------------------------------------------------------------------------------------------------ */
+/* ---- models (chain_model.c) -------------------------------------------------------------------------------------- */
 
-struct chain_trie { /* bytes -> value; a node's children are found by hashing */
+struct chain_trie { /* bytes -> value; children are found by hashing */
     struct chain_edge *edges;
     size_t edge_count, slot_count;
-    int32_t *values; /* of each node; -1: none */
+    int32_t *values; /* of each node; −1: none */
     size_t count, capacity;
 };
 enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, const char *key, size_t size,
                              int32_t value);
-/* The node behind `byte` at a node (the root is 0), or -1. */
+/* The child of a node (the root is 0) for a byte, or −1. */
 int32_t qkv_trie_step(const struct chain_trie *trie, int32_t node, unsigned char byte);
 void qkv_trie_free(struct chain_trie *trie);
 
@@ -208,67 +213,68 @@ struct chain_added {
     bool single_word, left, right, normalized, special;
 };
 struct qkv_chain {
-    char *json; /* the file */
+    char *json; /* the text of the file */
     size_t json_size;
     struct chain_links normalizers, splitters, decoders;
     enum chain_model model;
     struct qkv_strings vocab; /* keys; value: id */
     struct qkv_buffer added_keys;
-    /* of each id: its key */
+    /* the key of each id */
     const char **keys;
     size_t *key_sizes;
     size_t key_count;
-    int32_t unknown; /* -1: none */
+    int32_t unknown; /* −1: none */
     char *prefix, *suffix;
     size_t prefix_size, suffix_size, longest_word;
     bool fuse_unknown, fallback, ignore_merges;
     int32_t byte_ids[256];
-    bool splits_at_mark; /* no merge reaches over a beginning U+2581, so a piece may be cut there */
+    bool splits_at_mark; /* no merge spans the beginning of a U+2581, so a piece may be cut there */
     double *scores;
     double unknown_score;
     struct chain_trie trie;
-    int32_t continuing; /* the trie's node behind the prefix */
+    int32_t continuing; /* the trie's node after the prefix */
     struct chain_added *added;
     size_t added_count, added_capacity;
     struct chain_trie added_trie[2]; /* raw, normalized */
     bool added_begin[2][256];
-    size_t truncate; /* ids at most; 0: no bound */
+    size_t truncate; /* the maximum number of ids; 0: no limit */
     bool truncate_left;
-    bool needs_map; /* a splitter asks where a piece stands */
+    bool needs_map; /* a splitter needs the sources of pieces */
 };
-/* The chain takes the keys of the file. */
+/* Reads a file. The chain takes its tables over. */
 enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct qkv_vocab_json *file, const char *json,
                                size_t size, struct qkv_tokenizer *t);
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
 enum qkv_status qkv_chain_read_post(struct chain_reader *r, const json_t *value);
 enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added);
-/* The tokens of a piece of run->text, added to its tokens. */
+/* Appends the tokens of a piece of run->text to run->tokens. */
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t size);
 enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                  bool specials, int32_t only, int32_t **ids, struct chain_span **spans, size_t *count);
 void qkv_chain_free(struct qkv_chain *chain);
-/* Loads source[begin, end) as run->text; frees all that a run holds but ids and spans. */
+/* Loads source[begin, end) as run->text. The next function frees all of a run but its ids and spans. */
 enum qkv_status qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end);
 void qkv_chain_run_free(struct chain_run *r);
-/* The part of a stream that may be cut off: all up to a newline before an ASCII letter where the first splitter drops white space
- * and normalizers look at no more than neighbours; else none. */
+/* The size of the part of a stream that may be encoded alone: up to the last newline before an ASCII letter, if the
+ * first splitter drops white space and normalizers look at no more than neighbours; else 0. */
 size_t qkv_chain_cut(const struct qkv_chain *chain, const char *text, size_t size);
-/* The cache of pieces of a run (chain_model.c). */
+/* A run's cache of pieces (chain_model.c). */
 enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out);
 void qkv_chain_cache_free(struct chain_cache *cache);
 
-/* ---- decoders (chain_decode.c) ------------------------------------------------------------------------------------------ */
+/* ---- decoders (chain_decode.c) ----------------------------------------------------------------------------------- */
 
-struct chain_strings { /* texts behind one another */
+struct chain_strings { /* texts, one after the other */
     struct qkv_buffer bytes;
     size_t *ends;
     size_t count, capacity;
-    bool raw; /* bytes that are no UTF-8 stay as they are */
+    bool raw; /* bytes that are not UTF-8 are kept */
 };
 enum qkv_status qkv_chain_decode(struct qkv_context *ctx, const struct qkv_chain *chain, struct chain_strings *s);
 enum qkv_status qkv_strings_put(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size);
 void qkv_chain_strings_free(struct chain_strings *s);
-/* What each token of the vocabulary becomes behind another one: the bytes that qkv_tokenizer_token gives. */
+/* Sets the bytes of each token of the vocabulary, as it is decoded after another token: the result of
+ * qkv_tokenizer_token. */
 enum qkv_status qkv_chain_token_bytes(struct chain_reader *r);
 
 #endif

@@ -1,16 +1,16 @@
-/* Decoders: the keys of ids as text. As huggingface/tokenizers, src/decoders: each makes a list of texts of the one before, and the
- * last list is joined. */
+/* Decoders: from the keys of ids to text. As in huggingface/tokenizers, src/decoders, each makes a list of texts from
+ * the list before, and the last list is joined. */
 #include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLACEMENT  "\xEF\xBF\xBD"    /* U+FFFD */
-#define DECODED_MOST ((size_t)1 << 30) /* bytes that one decoder makes */
+#define REPLACEMENT "\xEF\xBF\xBD"    /* U+FFFD */
+#define DECODED_MAX ((size_t)1 << 30) /* the maximum bytes that one decoder makes */
 
 static enum qkv_status decode_too_long(struct qkv_context *ctx) {
     return qkv_fail(ctx, QKV_FORMAT,
-                    "the decoders of the tokenizer make more than a thousand bytes of each byte of a text");
+                    "the decoders of the tokenizer make more than a thousand bytes from each byte of a text");
 }
 
 enum qkv_status qkv_strings_put(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size) {
@@ -33,7 +33,7 @@ static const char *decode_at(const struct chain_strings *s, size_t i, size_t *si
     return s->bytes.data + begin;
 }
 
-/* Ends a decoder: `out` takes the place of *s, on failure too. */
+/* Ends a decoder: *s becomes `out`, also after a failure. */
 static enum qkv_status decode_done(struct chain_strings *s, struct chain_strings *out, enum qkv_status status) {
     out->raw = s->raw;
     qkv_chain_strings_free(s);
@@ -41,13 +41,14 @@ static enum qkv_status decode_done(struct chain_strings *s, struct chain_strings
     return status;
 }
 
-/* Appends to a list that is being written, without an end. */
+/* Appends to the last text of a list, which is still open. */
 static enum qkv_status decode_append(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size) {
-    if (size > DECODED_MOST || s->bytes.size > DECODED_MOST - size) return decode_too_long(ctx);
+    if (size > DECODED_MAX || s->bytes.size > DECODED_MAX - size) return decode_too_long(ctx);
     return qkv_buffer_append(ctx, &s->bytes, text, size);
 }
 
-/* Appends bytes as UTF-8: U+FFFD for each longest part of a character that is not whole (the rule of Rust and of Unicode). */
+/* Appends bytes as UTF-8; each maximal part of a character that is not complete becomes U+FFFD (the rule of Rust and
+ * Unicode). */
 static enum qkv_status decode_lossy(struct qkv_context *ctx, struct chain_strings *s, const char *text, size_t size) {
     enum qkv_status status = QKV_OK;
     for (size_t at = 0; at < size && !status;) {
@@ -56,7 +57,7 @@ static enum qkv_status decode_lossy(struct qkv_context *ctx, struct chain_string
         at += good;
         if (status || at == size) break;
         size_t bad = 1;
-        while (at + bad < size && bad < 3) { /* the longest beginning of a character */
+        while (at + bad < size && bad < 3) { /* the longest valid prefix of a character */
             static const char *const ends[] = {"\x80",         "\x80\x80", "\x90\x80\x80",
                                                "\x80\x80\x80", "\xA0\x80", "\xBF\xBF"};
             bool begins = false;
@@ -78,7 +79,7 @@ static enum qkv_status decode_lossy(struct qkv_context *ctx, struct chain_string
     return status;
 }
 
-/* ---- ByteLevel, ByteFallback, Fuse -------------------------------------------------------------------------------------------- */
+/* ---- ByteLevel, ByteFallback, Fuse ------------------------------------------------------------------------------- */
 
 static enum qkv_status decode_bytes(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s) {
     (void)link;
@@ -118,7 +119,7 @@ static int decode_hex(char c) {
 static int decode_byte(const char *text, size_t size) {
     if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
     const int high = decode_hex(text[3]), low = decode_hex(text[4]);
-    if (text[3] == '+' && low >= 0) return low; /* as Rust reads numbers */
+    if (text[3] == '+' && low >= 0) return low; /* Rust's parser accepts a plus sign */
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -166,7 +167,7 @@ static enum qkv_status decode_fuse(struct qkv_context *ctx, const struct chain_l
     return QKV_OK;
 }
 
-/* ---- texts for texts ------------------------------------------------------------------------------------------------------------ */
+/* ---- replacing texts --------------------------------------------------------------------------------------------- */
 
 static enum qkv_status decode_replaced(struct qkv_context *ctx, struct chain_strings *out, const char *text,
                                        size_t size, const char *old, size_t old_size, const char *new) {
@@ -181,7 +182,7 @@ static enum qkv_status decode_replaced(struct qkv_context *ctx, struct chain_str
     return status;
 }
 
-/* Replaces one text by another in the last text of a list, which has no end yet. */
+/* Appends a text to the open last text of a list, with `old` replaced. */
 static enum qkv_status decode_substitute(struct qkv_context *ctx, struct chain_strings *out, const char *old,
                                          const char *new) {
     const size_t begin = out->count ? out->ends[out->count - 1] : 0, size = out->bytes.size - begin;
@@ -234,7 +235,7 @@ static enum qkv_status decode_replace_read(struct chain_reader *r, const json_t 
 
 static enum qkv_status decode_replace(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s) {
     struct chain_strings out = {0};
-    struct chain_run r = {.ctx = ctx, .most = SIZE_MAX};
+    struct chain_run r = {.ctx = ctx, .max_size = SIZE_MAX};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < s->count && !status; i++) {
         struct chain_matches m;
@@ -346,7 +347,7 @@ const struct chain_kind qkv_chain_decoders[] = {
 
 enum qkv_status qkv_chain_decode(struct qkv_context *ctx, const struct qkv_chain *chain, struct chain_strings *s) {
     enum qkv_status status = QKV_OK;
-    if (chain->decoders.count == 0 && !s->raw) { /* one space between two */
+    if (chain->decoders.count == 0 && !s->raw) { /* without decoders, texts are joined with spaces */
         struct chain_strings out = {0};
         for (size_t i = 0; i < s->count && !status; i++) {
             size_t size;
@@ -356,7 +357,7 @@ enum qkv_status qkv_chain_decode(struct qkv_context *ctx, const struct qkv_chain
         }
         return decode_done(s, &out, status);
     }
-    const size_t most = qkv_chain_most(s->bytes.size);
+    const size_t most = qkv_chain_max_size(s->bytes.size);
     for (size_t i = 0; i < chain->decoders.count && !status; i++) {
         status = chain->decoders.at[i].kind->decode(ctx, &chain->decoders.at[i], s);
         if (!status && s->bytes.size > most) status = decode_too_long(ctx);
@@ -370,7 +371,7 @@ enum qkv_status qkv_chain_token_bytes(struct chain_reader *r) {
     enum qkv_status status = QKV_OK;
     for (size_t id = 0; id < c->key_count && !status; id++) {
         if (!c->keys[id] || (id < r->t->count && r->t->tokens[id].form != QKV_TOKEN_HOLE))
-            continue; /* none, or added */
+            continue; /* a hole, or an added token */
         s.bytes.size = s.count = 0;
         s.raw = true;
         if (!status) status = qkv_strings_put(r->ctx, &s, "x", 1);

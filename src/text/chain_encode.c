@@ -1,4 +1,4 @@
-/* Text to ids by a chain: cut at added tokens, normalized, cut again, split, and each piece given to the model. */
+/* Text to ids by a chain: cut at added tokens, normalized, cut again, split, and each piece encoded by the model. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static enum qkv_status encode_room(struct chain_run *r, size_t more) {
     return QKV_OK;
 }
 
-/* How much of a token's own text is white space, in front and at the end, where spans are trimmed. */
+/* The white space of a token's own text, at its beginning and end, where spans are trimmed. */
 static uint8_t encode_blanks(const char *s, size_t size) {
     size_t front = 0, back = 0, run = 0;
     bool other = false;
@@ -70,9 +70,9 @@ static enum qkv_status encode_piece(struct chain_run *r, struct chain_piece p) {
     return status;
 }
 
-/* ---- added tokens ------------------------------------------------------------------------------------------------------------- */
+/* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
-/* The next added token at `from` or behind, the longest at its place, as it matches: without what it strips. */
+/* The next added token at `from` or later, the longest at its place, without the white space that it strips. */
 static const struct chain_added *encode_match(const struct qkv_chain *c, bool normalized, const char *s, size_t size,
                                               size_t from, size_t *begin, size_t *end) {
     const struct chain_trie *trie = &c->added_trie[normalized];
@@ -120,7 +120,7 @@ static size_t encode_spaces_after(const char *s, size_t size, size_t at) {
     return at;
 }
 
-/* An added token that counts in s[from, size): its place with what it strips. */
+/* An added token that counts in s[from, size): its place with the white space that it strips. */
 struct encode_found {
     const struct chain_added *added;
     size_t begin, end, search;
@@ -146,7 +146,7 @@ static bool encode_next(const struct chain_run *r, bool normalized, const char *
     return false;
 }
 
-/* ---- sections ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status encode_split(struct chain_run *r, size_t begin, size_t end) {
     const struct qkv_chain *c = r->chain;
@@ -161,8 +161,8 @@ static enum qkv_status encode_split(struct chain_run *r, size_t begin, size_t en
     return status;
 }
 
-/* The normalized text between two added tokens of the normalized kind. Splitters may rewrite r->text, so each part but the only one
- * works on a copy. */
+/* Encodes the normalized text between two added tokens that match normalized text. Splitters may rewrite r->text, so
+ * every part is a copy, unless it is the only part. */
 static enum qkv_status encode_part(struct chain_run *r, const struct chain_text *whole, size_t begin, size_t end) {
     struct chain_text keep = r->text;
     r->text = *whole;
@@ -202,11 +202,11 @@ static enum qkv_status encode_normalized(struct chain_run *r) {
     return status;
 }
 
-/* The source as text, byte for byte with its place. */
+/* Loads the source as text; each byte has its own place as its source. */
 enum qkv_status qkv_chain_load(struct chain_run *r, const char *s, size_t begin, size_t end) {
     enum qkv_status status = QKV_OK;
     r->next.bytes.size = 0;
-    r->most = qkv_chain_most(end - begin);
+    r->max_size = qkv_chain_max_size(end - begin);
     if (!r->mapped) {
         status = qkv_chain_put_text(r, s + begin, end - begin, (struct chain_span){0, 0});
     } else {
@@ -248,9 +248,9 @@ static enum qkv_status encode_all(struct chain_run *r, const char *s, size_t siz
     return !status && done < size ? encode_section(r, s, done, size) : status;
 }
 
-/* ---- spans -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- spans ------------------------------------------------------------------------------------------------------- */
 
-/* Spans that leave white space out (ByteLevel's and RobertaProcessing's trim_offsets). */
+/* Trims spans: they leave white space out (trim_offsets of ByteLevel and RobertaProcessing). */
 static void encode_trim(const struct chain_run *r, const char *s, size_t size) {
     for (size_t i = 0; i < r->count; i++) {
         struct chain_span *span = &r->spans[i];
@@ -265,7 +265,7 @@ static void encode_trim(const struct chain_run *r, const char *s, size_t size) {
     }
 }
 
-/* Bytes that are no UTF-8 as U+FFFD: a copy, and of each byte of it the place in the source. */
+/* Copies a text with U+FFFD for bytes that are not UTF-8, and lists the place of each copied byte in the source. */
 static enum qkv_status encode_repair(struct qkv_context *ctx, const char *s, size_t size, struct qkv_buffer *out,
                                      uint32_t **places) {
     size_t count = 0, capacity = 0;

@@ -1,6 +1,6 @@
-/* The four normal forms (Unicode Standard Annex 15) of a text with its source, as the crate unicode-normalization-alignments makes
- * them: what a character is decomposed into shares its source, what several compose into has that of the first. Characters come
- * from utf8proc. */
+/* The four normal forms (Unicode Standard Annex 15) of a text with its source, as the crate
+ * unicode-normalization-alignments makes them: the parts of a decomposed character share its source, a composed
+ * character has the source of its first part. utf8proc has the tables. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct form_mark {
 };
 struct form {
     struct chain_run *run;
-    struct form_mark *at; /* a starter and the marks behind it */
+    struct form_mark *at; /* a starter and the marks after it */
     size_t count, capacity;
 };
 
@@ -22,7 +22,7 @@ static int form_class(uint32_t code) {
     return code < 0x300 ? 0 : (int)utf8proc_get_property((utf8proc_int32_t)code)->combining_class;
 }
 
-/* What two characters compose into; 0: they do not. */
+/* The composition of two characters; 0: there is none. */
 static uint32_t form_pair(uint32_t a, uint32_t b) {
     if (b < 0x300) return 0;
     utf8proc_int32_t pair[4] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
@@ -40,7 +40,8 @@ static enum qkv_status form_put(struct form *f, const struct form_mark *m) {
     return qkv_chain_put(f->run, m->code, m->change);
 }
 
-/* Sorts the marks behind a starter, composes and writes all but a last starter, which the next character may compose with. */
+/* Sorts the marks after a starter, composes, and writes all but a last starter, which may compose with the next
+ * character. */
 static enum qkv_status form_write(struct form *f, bool compose) {
     size_t left = 0;
     enum qkv_status status = QKV_OK;
@@ -53,7 +54,7 @@ static enum qkv_status form_write(struct form *f, bool compose) {
         i = end;
     }
     if (compose && f->count && f->at[0].class == 0) {
-        int last = -1; /* class of the last mark that stays */
+        int last = -1; /* class of the last mark that was not composed */
         left = 1;
         for (size_t i = 1; i < f->count; i++) {
             const struct form_mark m = f->at[i];
@@ -77,7 +78,7 @@ static enum qkv_status form_add(struct form *f, uint32_t code, int change, bool 
     const int class = form_class(code);
     enum qkv_status status = QKV_OK;
     if (class == 0 && f->count) {
-        /* Starters that compose with the one before stand directly behind it (Hangul, some Indic vowels). */
+        /* A starter composes with a starter directly before it (Hangul, some Indic vowels). */
         const bool joins = compose && f->count == 1 && f->at[0].class == 0;
         const uint32_t one = joins ? form_pair(f->at[0].code, code) : 0;
         if (one) {
@@ -85,7 +86,7 @@ static enum qkv_status form_add(struct form *f, uint32_t code, int change, bool 
             f->at[0].change += change - 1;
             return QKV_OK;
         }
-        /* Behind marks that all compose, too. */
+        /* It also composes if all marks between the two have composed. */
         if (compose && f->count > 1 && f->at[0].class == 0) {
             struct form_mark next = {code, change, 0, 0};
             size_t kept = 0;

@@ -1,4 +1,4 @@
-/* Freeing a chain: apart from the reader, which the tokenizer that is freed does not need. */
+/* Frees a chain. It is a file of its own because freeing a tokenizer does not need the reader. */
 #include "text/chain.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Reading the keys of a link of a tokenizer.json. */
+/* Reads the keys of a link of a tokenizer.json. */
 #include "text/chain.h"
 
 #include <stdlib.h>

@@ -1,17 +1,18 @@
-/* Models: the tokens of a piece. As huggingface/tokenizers, src/models: byte-pair encoding (Sennrich et al. 2016), WordPiece (Schuster
- * and Nakajima 2012), Unigram (Kudo 2018) and whole words. Pieces that came before are taken from a cache. */
+/* Models: from a piece to its tokens. As in huggingface/tokenizers, src/models: byte-pair encoding (Sennrich et al.
+ * 2016), WordPiece (Schuster and Nakajima 2012), Unigram (Kudo 2018) and whole words. A cache has the tokens of earlier
+ * pieces. */
 #include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define CACHED_PIECE 96 /* bytes */
-#define CACHE_MOST   ((size_t)1 << 16)
+#define CACHE_MAX    ((size_t)1 << 16)
 #define CACHE_BYTES  ((size_t)16 << 20)
 
-struct chain_lattice { /* the best way to a byte */
+struct chain_lattice { /* the best path to a byte */
     double score;
-    size_t from; /* SIZE_MAX: there is none yet */
+    size_t from; /* SIZE_MAX: no path yet */
     int32_t id;
 };
 
@@ -33,18 +34,18 @@ static int32_t model_find(const struct qkv_chain *c, const char *key, size_t siz
 
 static enum qkv_status model_unknown(struct chain_run *r, const char *piece, size_t size) {
     return qkv_fail(r->ctx, QKV_FORMAT,
-                    "\"%.*s\" is not in the vocabulary of the tokenizer, which has no token for what is unknown",
+                    "\"%.*s\" is not in the vocabulary of the tokenizer, which has no unknown token",
                     (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
 }
 
-/* ---- byte-pair encoding --------------------------------------------------------------------------------------------------- */
+/* ---- byte-pair encoding ------------------------------------------------------------------------------------------ */
 
 struct bpe { /* the symbols of a piece */
     struct chain_run *r;
     int32_t *ids;
     uint32_t *sizes;
     size_t count;
-    size_t unknown; /* bytes of a run that waits to become unk_token; 0: none */
+    size_t unknown; /* bytes of a run that will become one unk_token; 0: none */
 };
 
 static void bpe_put(struct bpe *b, int32_t id, size_t size) {
@@ -64,7 +65,7 @@ static enum qkv_status bpe_symbol(struct bpe *b, const char *key, size_t size, s
     bool spelt = c->fallback;
     for (size_t i = 0; i < size && spelt; i++) spelt = c->byte_ids[(unsigned char)key[i]] >= 0;
     for (size_t i = 0; i < size && spelt; i++) bpe_put(b, c->byte_ids[(unsigned char)key[i]], 1);
-    if (spelt || c->unknown < 0) return QKV_OK; /* without a token for it, it is dropped */
+    if (spelt || c->unknown < 0) return QKV_OK; /* without an unknown token the character is dropped */
     if (b->unknown && !c->fuse_unknown) {
         bpe_put(b, c->unknown, b->unknown);
         b->unknown = 0;
@@ -77,13 +78,13 @@ static enum qkv_status bpe_affixed(struct bpe *b, const char *s, size_t size, bo
     const struct qkv_chain *c = b->r->chain;
     char key[256];
     const size_t before = first ? 0 : c->prefix_size, after = last ? c->suffix_size : 0;
-    if (before) memcpy(key, c->prefix, before); /* both are short: the reader sees to it */
+    if (before) memcpy(key, c->prefix, before); /* fits: the reader bounds both */
     memcpy(key + before, s, size);
     if (after) memcpy(key + before + size, c->suffix, after);
     return bpe_symbol(b, key, before + size + after, size);
 }
 
-/* Room for a symbol a byte, with what affixes may add. */
+/* Takes memory for one symbol per byte, and for the affixes. */
 static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b) {
     size_t n;
     if (!qkv_multiply(size + 1, 1 + r->chain->prefix_size + r->chain->suffix_size, &n) || n > UINT32_MAX)
@@ -119,14 +120,14 @@ static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size
     return status;
 }
 
-/* ---- WordPiece, words ------------------------------------------------------------------------------------------------------- */
+/* ---- WordPiece, words -------------------------------------------------------------------------------------------- */
 
 static size_t model_longest(const struct qkv_chain *c, const char *s, size_t size, int32_t node, int32_t *id) {
     size_t longest = 0;
     for (size_t i = 0; i < size && node >= 0;) {
         node = qkv_trie_step(&c->trie, node, (unsigned char)s[i++]);
         if (node < 0 || c->trie.values[node] < 0) continue;
-        if (i < size && ((unsigned char)s[i] & 0xC0) == 0x80) continue; /* inside a character */
+        if (i < size && ((unsigned char)s[i] & 0xC0) == 0x80) continue; /* not between two characters */
         longest = i;
         *id = c->trie.values[node];
     }
@@ -157,13 +158,13 @@ static enum qkv_status model_wordpiece(struct chain_run *r, const char *s, size_
     return c->unknown >= 0 ? model_add(r, c->unknown, 0, size) : model_unknown(r, s, size);
 }
 
-/* ---- Unigram ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Unigram ----------------------------------------------------------------------------------------------------- */
 
 static void unigram_consider(struct chain_lattice *to, double score, size_t from, int32_t id) {
     if (to->from == SIZE_MAX || score > to->score) *to = (struct chain_lattice){score, from, id};
 }
 
-/* Viterbi from the left; of equal scores the first found stays, that of the longest last token. */
+/* Viterbi from the left; of equal scores the first one found wins, which has the longest last token. */
 static enum qkv_status unigram_walk(struct chain_run *r, const char *s, size_t size) {
     const struct qkv_chain *c = r->chain;
     struct chain_lattice *way = r->lattice;
@@ -190,7 +191,7 @@ static enum qkv_status unigram_walk(struct chain_run *r, const char *s, size_t s
     return QKV_OK;
 }
 
-/* One token, or a run of unknown characters. */
+/* Appends one token, or the tokens of a run of unknown characters. */
 static enum qkv_status unigram_put(struct chain_run *r, const char *s, size_t begin, size_t end, int32_t id) {
     const struct qkv_chain *c = r->chain;
     if (id == c->unknown) id = model_find(c, s + begin, end - begin);
@@ -213,7 +214,7 @@ static enum qkv_status model_unigram(struct chain_run *r, const char *s, size_t 
     struct chain_lattice *way = r->lattice;
     enum qkv_status status = unigram_walk(r, s, size);
     if (status) return status;
-    /* Turn the way round: of each token its end where it begins. */
+    /* Reverses the path: each place gets the end of the token that begins there. */
     size_t next = SIZE_MAX;
     for (size_t end = size;;) {
         const size_t from = way[end].from;
@@ -232,11 +233,11 @@ static enum qkv_status model_unigram(struct chain_run *r, const char *s, size_t 
     return status;
 }
 
-/* ---- the cache ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
 
 struct cache_entry {
     uint64_t hash;
-    size_t key, tokens; /* places in bytes and list */
+    size_t key, tokens; /* offsets in bytes and list */
     uint32_t size, count;
 };
 struct chain_cache {
@@ -249,7 +250,7 @@ struct chain_cache {
 enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out) {
     struct chain_cache *cache = *out = qkv_allocate(ctx, 1, sizeof *cache);
     size_t count = 64;
-    while (count < CACHE_MOST && count < text / 4) count *= 2;
+    while (count < CACHE_MAX && count < text / 4) count *= 2;
     if (!cache) return QKV_MEMORY;
     cache->mask = count - 1;
     cache->at = qkv_allocate(ctx, count, sizeof *cache->at);
@@ -268,7 +269,7 @@ static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, u
                                    size_t size, size_t first) {
     struct chain_cache *cache = r->cache;
     const size_t n = r->tokens.count - first;
-    if (cache->bytes.size > CACHE_BYTES) { /* begin again */
+    if (cache->bytes.size > CACHE_BYTES) { /* full: starts over */
         cache->bytes.size = cache->list.count = 0;
         memset(cache->at, 0, (cache->mask + 1) * sizeof *cache->at);
     }
@@ -314,7 +315,7 @@ static enum qkv_status model_cached(struct chain_run *r, const char *s, size_t s
     return QKV_OK;
 }
 
-/* Where a piece that begins at `at` may be cut: before the next U+2581 that is not behind another one. */
+/* The next place where a piece may be cut after `at`: before a U+2581 that does not follow another one. */
 static size_t model_mark(const char *s, size_t size, size_t at) {
     for (at++; at < size; at++) {
         const char *next = memchr(s + at, '\xE2', size - at);

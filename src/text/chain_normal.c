@@ -1,10 +1,10 @@
-/* Normalizers: each reads run->text and leaves the next text there. As huggingface/tokenizers, src/normalizers. */
+/* Normalizers: each reads run->text and replaces it by its result. As in huggingface/tokenizers, src/normalizers. */
 #include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes every character as `visit` says, and swaps. */
+/* Writes one character; the loop swaps texts at the end. */
 typedef enum qkv_status chain_visit(struct chain_run *r, const struct chain_link *link, uint32_t code, size_t bytes);
 
 static enum qkv_status normal_each(struct chain_run *r, const struct chain_link *link, chain_visit *visit) {
@@ -20,7 +20,7 @@ static enum qkv_status normal_each(struct chain_run *r, const struct chain_link 
     return status;
 }
 
-/* ---- forms, case ------------------------------------------------------------------------------------------------------ */
+/* ---- forms, case ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status normal_nfc(struct chain_run *r, const struct chain_link *link) {
     (void)link;
@@ -53,7 +53,7 @@ static enum qkv_status normal_lower(struct chain_run *r, const struct chain_link
     size_t plain = 0;
     while (plain < r->text.bytes.size && (unsigned char)text[plain] < 0x80) plain++;
     if (plain < r->text.bytes.size) return normal_each(r, link, lower_visit);
-    for (size_t i = 0; i < plain; i++) /* as long as before */
+    for (size_t i = 0; i < plain; i++) /* no byte is added or removed */
         if (text[i] >= 'A' && text[i] <= 'Z') r->text.bytes.data[i] = (char)(text[i] + 32);
     return QKV_OK;
 }
@@ -68,7 +68,7 @@ static enum qkv_status normal_accents(struct chain_run *r, const struct chain_li
     return normal_each(r, link, accents_visit);
 }
 
-/* ---- white space -------------------------------------------------------------------------------------------------------- */
+/* ---- white space ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status strip_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
     enum qkv_status status = qkv_chain_bool(r, value, "strip_left", true, &link->flags[0]);
@@ -110,7 +110,7 @@ static enum qkv_status normal_nmt(struct chain_run *r, const struct chain_link *
     return normal_each(r, link, nmt_visit);
 }
 
-/* ---- BERT ------------------------------------------------------------------------------------------------------------------ */
+/* ---- BERT -------------------------------------------------------------------------------------------------------- */
 
 enum { BERT_CLEAN, BERT_CHINESE, BERT_ACCENTS, BERT_LOWER };
 
@@ -144,7 +144,7 @@ static enum qkv_status bert_visit(struct chain_run *r, const struct chain_link *
     return status ? status : qkv_chain_put_text(r, " ", 1, from);
 }
 
-/* What ASCII becomes: dropped 0, kept in lower case where that is asked for. */
+/* ASCII characters: dropped (0), or copied, in lower case if the link says so. */
 static enum qkv_status bert_plain(struct chain_run *r, const struct chain_link *link, bool *done) {
     const unsigned char *text = (const unsigned char *)r->text.bytes.data;
     const size_t size = r->text.bytes.size;
@@ -175,14 +175,14 @@ static enum qkv_status normal_bert(struct chain_run *r, const struct chain_link 
     return !status && link->flags[BERT_LOWER] ? normal_lower(r, link) : status;
 }
 
-/* ---- Replace, Prepend, bytes ------------------------------------------------------------------------------------------------ */
+/* ---- Replace, Prepend, bytes ------------------------------------------------------------------------------------- */
 
 static enum qkv_status replace_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
     enum qkv_status status = qkv_chain_pattern(r, value, link);
     return status ? status : qkv_chain_string(r, value, "content", NULL, &link->text);
 }
 
-/* What is put in has the source of the last character that it replaces. */
+/* The replacement has the source of the last character that it replaces. */
 static enum qkv_status normal_replace(struct chain_run *r, const struct chain_link *link) {
     struct chain_matches m;
     struct chain_match match;

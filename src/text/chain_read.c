@@ -1,17 +1,17 @@
-/* Reading a tokenizer.json as a chain: its links, and what they have in common. */
+/* Reads a tokenizer.json as a chain: its links, and the keys outside of links. */
 #include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 32 /* of Sequences in each other */
+#define DEPTH_MAX 32 /* of nested Sequences */
 #define LINKS_MAX 256
 
 static bool read_absent(const json_t *value) {
     return !value || json_is_null(value);
 }
 
-/* ---- links ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- links ------------------------------------------------------------------------------------------------------- */
 
 static const char *read_type(const json_t *value) {
     const char *type = json_string_value(json_object_get(value, "type"));
@@ -34,8 +34,7 @@ static enum qkv_status read_links(struct chain_reader *r, const json_t *value, c
         const json_t *parts = json_object_get(value, list);
         if (!json_is_array(parts)) return qkv_chain_refuse(r, list, parts, "a list");
         if (depth == DEPTH_MAX)
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d Sequences in each other", r->name, r->key,
-                            DEPTH_MAX);
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d nested Sequences", r->name, r->key, DEPTH_MAX);
         for (size_t i = 0; i < json_array_size(parts) && !status; i++) {
             const json_t *part = json_array_get(parts, i);
             status = json_is_object(part) ? read_links(r, part, list, kinds, links, depth + 1)
@@ -56,7 +55,7 @@ static enum qkv_status read_links(struct chain_reader *r, const json_t *value, c
     return kind->read ? kind->read(r, value, link) : QKV_OK;
 }
 
-/* ---- truncation, padding ---------------------------------------------------------------------------------------------------- */
+/* ---- truncation, padding ----------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_truncation(struct chain_reader *r, const json_t *value) {
     static const char known[] = "an object with max_length, and direction Left or Right";
@@ -71,17 +70,17 @@ static enum qkv_status read_truncation(struct chain_reader *r, const json_t *val
     return QKV_OK;
 }
 
-/* Padding fills batches up, which nothing here needs: it is checked and has no effect. */
+/* Padding is for batches, which this library pads itself: it is checked and has no effect. */
 static enum qkv_status read_padding(struct chain_reader *r, const json_t *value) {
     if (read_absent(value) || json_is_object(value)) return QKV_OK;
     return qkv_json_refuse(r->ctx, r->name, "padding", value, "null and an object");
 }
 
-/* ---- added tokens ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
 static const char *read_normalized(struct chain_run *run, const char *content, size_t *size) {
     run->text.bytes.size = 0;
-    run->most = qkv_chain_most(strlen(content));
+    run->max_size = qkv_chain_max_size(strlen(content));
     enum qkv_status status = qkv_chain_put_text(run, content, strlen(content), (struct chain_span){0, 0});
     qkv_chain_swap(run);
     const struct qkv_chain *c = run->chain;
@@ -147,7 +146,7 @@ static enum qkv_status read_one_added(struct chain_reader *r, const json_t *valu
     return added_index(r, c->added_count - 1, content);
 }
 
-/* The keys of added tokens are those that the tokenizer itself holds. */
+/* The keys of added tokens are copies of the tokenizer's. */
 static void added_keys(struct chain_reader *r) {
     struct qkv_chain *c = r->chain;
     for (size_t i = 0; i < c->added_count; i++) {
@@ -165,7 +164,7 @@ enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added
     return status;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
     struct qkv_chain *c = r->chain;

@@ -1,11 +1,11 @@
-/* Splitters (pre-tokenizers): each cuts the pieces of the one before, and may rewrite them. As huggingface/tokenizers,
- * src/pre_tokenizers. */
+/* Splitters (pre-tokenizers): each cuts the pieces of the one before, and may rewrite them. As in
+ * huggingface/tokenizers, src/pre_tokenizers. */
 #include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- matches of a pattern ----------------------------------------------------------------------------------------------- */
+/* ---- matches of a pattern ---------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_matches_start(struct chain_run *r, const struct chain_link *link, const char *text, size_t size,
                                   struct chain_matches *m) {
@@ -44,13 +44,13 @@ enum qkv_status qkv_matches_next(struct chain_matches *m, struct chain_match *ou
     return QKV_OK;
 }
 
-/* ---- what becomes of matches ------------------------------------------------------------------------------------------------- */
+/* ---- pieces from matches ----------------------------------------------------------------------------------------- */
 
-/* Merges one more part into the pieces of a text (tokenizers' SplitDelimiterBehavior). */
+/* Adds one more match or gap to the pieces of a text, by the rule of the link (tokenizers' SplitDelimiterBehavior). */
 struct split_state {
-    size_t first; /* of the pieces of this text */
-    bool before;  /* the part before matched */
-    bool open;    /* a piece waits for more */
+    size_t first; /* the first piece of this text */
+    bool before;  /* the part before was a match */
+    bool open;    /* the last piece may still grow */
     size_t begin, end;
 };
 
@@ -106,7 +106,7 @@ static enum qkv_status split_by_pattern(struct chain_run *r, const struct chain_
     return status;
 }
 
-/* Every character that `is` says is a match of its own. */
+/* Each character of a class is a match. */
 static enum qkv_status split_by_class(struct chain_run *r, enum chain_behavior behavior, bool (*is)(uint32_t code)) {
     enum qkv_status status = QKV_OK;
     const char *text = r->text.bytes.data;
@@ -128,7 +128,7 @@ static enum qkv_status split_by_class(struct chain_run *r, enum chain_behavior b
     return status;
 }
 
-/* ---- kinds ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status split_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
     enum qkv_status status = qkv_chain_pattern(r, value, link);
@@ -196,7 +196,8 @@ static enum qkv_status split_length(struct chain_run *r, const struct chain_link
     return status;
 }
 
-/* A piece begins where the script changes. What has none goes with what is before it, and is dropped where nothing is. */
+/* Cuts where the script changes. A character without a script belongs to the piece before it; at the beginning it is
+ * dropped. */
 static enum qkv_status split_scripts(struct chain_run *r, const struct chain_link *link) {
     enum qkv_status status = QKV_OK;
     (void)link;
@@ -218,7 +219,7 @@ static enum qkv_status split_scripts(struct chain_run *r, const struct chain_lin
     return status;
 }
 
-/* ---- ByteLevel ------------------------------------------------------------------------------------------------------------------ */
+/* ---- ByteLevel --------------------------------------------------------------------------------------------------- */
 
 enum { BYTES_PREFIX, BYTES_REGEX };
 
@@ -228,7 +229,7 @@ static enum qkv_status bytes_read(struct chain_reader *r, const json_t *value, s
     return status ? status : qkv_chain_set_pattern(r, qkv_pattern_gpt2, link);
 }
 
-/* Begins every piece that does not with a text; the pieces lie one behind the other then. */
+/* Puts a text before every piece that does not begin with it; pieces are consecutive after it. */
 static enum qkv_status split_prepend(struct chain_run *r, const char *text, size_t size,
                                      bool (*asks)(const struct chain_run *r, size_t begin)) {
     enum qkv_status status = qkv_chain_begin(r);
@@ -295,7 +296,7 @@ static enum qkv_status split_bytes(struct chain_run *r, const struct chain_link 
     return status || r->pieces.count == 0 ? status : qkv_chain_bytes(r);
 }
 
-/* ---- Metaspace ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Metaspace --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status meta_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
     char bytes[5] = {0};
@@ -313,7 +314,7 @@ static bool meta_is_first(const struct chain_run *r, size_t begin) {
     return qkv_chain_source(r, begin).begin == 0;
 }
 
-/* Spaces become the mark, piece by piece. */
+/* Replaces spaces by the mark, piece by piece. */
 static enum qkv_status meta_replace(struct chain_run *r, const struct chain_link *link) {
     enum qkv_status status = qkv_chain_begin(r);
     for (size_t i = 0; i < r->pieces.count && !status; i++) {

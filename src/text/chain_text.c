@@ -1,4 +1,4 @@
-/* Characters and their classes, and texts whose bytes know their source (tokenizers' NormalizedString). */
+/* Characters and their classes, and texts whose bytes have a source (tokenizers' NormalizedString). */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -71,8 +71,8 @@ bool qkv_code_is_whole(uint32_t code) {
     return code >= 0x3000 && text_in(code, qkv_unicode_whole, qkv_unicode_whole_count);
 }
 
-/* Alphabetic, marks, decimal digits, connectors and joiners. Alphabetic without being letter, mark or letter-like number are the
- * circled and squared letters only. */
+/* Letters, marks, decimal digits, connectors and joiners, and the alphabetic characters that are none of these: circled
+ * and squared letters. */
 bool qkv_code_is_word(uint32_t code) {
     if (code < 0x80)
         return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || code == '_' ||
@@ -84,7 +84,7 @@ bool qkv_code_is_word(uint32_t code) {
            (code >= 0x1F170 && code <= 0x1F189);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_chain_begin(struct chain_run *r) {
     r->next.bytes.size = 0;
@@ -106,9 +106,9 @@ static enum qkv_status text_map_room(struct chain_run *r, size_t more) {
 }
 
 enum qkv_status qkv_chain_put_text(struct chain_run *r, const char *text, size_t size, struct chain_span from) {
-    if (size > r->most || r->next.bytes.size > r->most - size)
+    if (size > r->max_size || r->next.bytes.size > r->max_size - size)
         return qkv_fail(r->ctx, QKV_FORMAT,
-                        "the normalizers of the tokenizer make more than a thousand bytes of each byte of a text");
+                        "the normalizers of the tokenizer make more than a thousand bytes from each byte of a text");
     if (r->mapped) {
         enum qkv_status status = text_map_room(r, size);
         if (status) return status;

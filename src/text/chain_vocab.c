@@ -1,4 +1,4 @@
-/* Reading the model of a tokenizer.json: its vocabulary, merges and flags. */
+/* Reads the model of a tokenizer.json: its vocabulary, merges and flags. */
 #include "text/chain.h"
 
 #include <math.h>
@@ -6,14 +6,14 @@
 #include <string.h>
 
 #define AFFIX_MAX 60        /* bytes of a prefix and of a suffix */
-#define ID_END    (1 << 24) /* ids are smaller */
-#define PENALTY   10.0      /* of an unknown character, below the lowest score (SentencePiece) */
+#define ID_END    (1 << 24) /* ids are less than this */
+#define PENALTY   10.0      /* score of an unknown character, below the lowest one (SentencePiece) */
 
 static bool vocab_absent(const json_t *value) {
     return !value || json_is_null(value);
 }
 
-/* Room for the ids of a vocabulary, of which one may be so large, for added tokens and for holes. */
+/* Takes memory for the keys of ids up to `largest`, of added tokens and of holes. */
 static enum qkv_status vocab_keys_room(struct chain_reader *r, size_t count, size_t largest) {
     struct qkv_chain *c = r->chain;
     c->key_count = qkv_max(2 * count + 8192, largest + 1);
@@ -29,7 +29,7 @@ static enum qkv_status vocab_add(struct chain_reader *r, const char *key, size_t
     return QKV_OK;
 }
 
-/* The keys of the file become those of the chain. */
+/* Reads a vocabulary that is an object; the chain takes its keys over. */
 static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) {
     struct qkv_strings *keys = &r->chain->vocab;
     if (!r->file->has_vocab) return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "an object of token: id");
@@ -48,16 +48,16 @@ static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) 
     return vocab_keys_room(r, keys->count, largest);
 }
 
-/* A score as the reference library reads it (serde_json without float_roundtrip): all digits as one integer, which is
- * rounded, times or by a power of ten, which is rounded again. Where two ways have nearly the same score its last bit
- * decides. */
+/* A score as the reference library reads it (serde_json without float_roundtrip): all digits are one integer, which is
+ * rounded to a double, then multiplied or divided by a power of ten and rounded again. Where two segmentations have
+ * nearly equal scores, the last bit decides. */
 static double vocab_score(double x) {
     char text[QKV_REAL_TEXT], *end;
     uint64_t digits = 0;
     long power = 0;
     bool behind = false;
     const char *s = qkv_real_text(text, x);
-    for (s += *s == '-'; *s == '.' || (*s >= '0' && *s <= '9'); s++) { /* at most 17 digits, or zeros behind them */
+    for (s += *s == '-'; *s == '.' || (*s >= '0' && *s <= '9'); s++) { /* 17 digits at most; the rest are zeros */
         if (*s == '.') {
             behind = true;
             continue;
@@ -102,7 +102,7 @@ static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) 
     return status;
 }
 
-/* A piece that comes several times is found as the last one; every id of it has its text. */
+/* A piece that occurs several times is found with its last id; all its ids have its text. */
 static void vocab_twins(struct chain_reader *r, const json_t *vocab) {
     struct qkv_chain *c = r->chain;
     for (size_t i = 0; i < json_array_size(vocab) && c->vocab.count < json_array_size(vocab); i++) {
@@ -113,7 +113,7 @@ static void vocab_twins(struct chain_reader *r, const json_t *vocab) {
     }
 }
 
-/* Where ids find their keys, once the vocabulary does not grow any more. */
+/* Lists the key of each id, after the vocabulary is complete. */
 static enum qkv_status vocab_keys(struct chain_reader *r) {
     struct qkv_chain *c = r->chain;
     for (size_t i = 0; i < c->vocab.count; i++) {
@@ -158,7 +158,7 @@ static enum qkv_status vocab_unknown(struct chain_reader *r, const json_t *model
     return QKV_OK;
 }
 
-/* ---- merges ------------------------------------------------------------------------------------------------------------------- */
+/* ---- merges ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status merge_id(struct chain_reader *r, size_t i, const char *key, size_t size, int32_t *id) {
     const struct qkv_string *found = qkv_strings_find(&r->chain->vocab, key, size);
@@ -184,7 +184,8 @@ static enum qkv_status vocab_merge(struct chain_reader *r, size_t i, struct qkv_
     if (!status) status = qkv_buffer_append(r->ctx, joined, right + skip, right_size - skip);
     if (!status) status = merge_id(r, i, joined->data, joined->size, &ids[2]);
     if (status) return status;
-    /* One that begins with the mark, behind what does not end with one: pieces may not be cut there. */
+    /* A merge whose right part begins with the mark, after a left part that does not end with it, spans a mark: no cuts
+     * then. */
     const bool marked = right_size >= 3 && memcmp(right, "\xE2\x96\x81", 3) == 0;
     if (marked && !(left_size >= 3 && memcmp(left + left_size - 3, "\xE2\x96\x81", 3) == 0))
         r->chain->splits_at_mark = false;
@@ -226,7 +227,7 @@ static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     return status ? status : qkv_merges_index(r->ctx, &r->t->merges, NULL);
 }
 
-/* ---- the others ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the other models -------------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *model) {
     struct qkv_chain *c = r->chain;
@@ -269,7 +270,7 @@ static const struct {
               {"Unigram", CHAIN_UNIGRAM, read_unigram},
               {"WordLevel", CHAIN_WORDLEVEL, read_words}};
 
-/* Old files do not name their model: what it has tells. */
+/* The kind of the model; old files do not name it, and their keys tell it. */
 static const char *vocab_model_name(const json_t *model) {
     const char *name = json_string_value(json_object_get(model, "type"));
     if (json_object_get(model, "type")) return name ? name : "";

@@ -1,6 +1,6 @@
-/* Charsmaps of SentencePiece (precompiled_charsmap): a double array (Yata 2008, darts-clone) of texts, and what they become. Applied
- * as the crate spm_precompiled does: to each grapheme cluster of fewer than 6 bytes, else to its characters, and of several entries
- * that begin it the shortest. */
+/* Charsmaps of SentencePiece (precompiled_charsmap): a double array (Yata 2008, darts-clone) of texts and their
+ * replacements. As in the crate spm_precompiled, it is applied to each grapheme cluster of fewer than 6 bytes, else to
+ * its characters; of several entries that are a prefix, the shortest is used. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static int charsmap_digit(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Base64 (RFC 4648) in place; SIZE_MAX where it is none. */
+/* Decodes base64 (RFC 4648) in place; SIZE_MAX: it is not base64. */
 static size_t charsmap_bytes(char *text) {
     size_t n = 0, digits = 0;
     uint32_t bits = 0;
@@ -43,7 +43,7 @@ static uint32_t unit_offset(uint32_t unit) {
     return (unit >> 10) << ((unit & (1U << 9)) >> 6);
 }
 
-/* What a text becomes, or NULL. */
+/* The replacement of a text, or NULL. */
 static const char *charsmap_find(const struct chain_charsmap *map, const char *text, size_t size) {
     if (map->count == 0) return NULL;
     size_t at = unit_offset(map->units[0]);
@@ -74,7 +74,7 @@ static enum qkv_status charsmap_make(struct chain_reader *r, const char *data, s
     if (size >= 4) memcpy(&bytes, data, 4);
     if (size < 4 || bytes % 4 || bytes > size - 4)
         return qkv_fail(r->ctx, QKV_FORMAT,
-                        "%s: normalizer: precompiled_charsmap says that its trie has %zu bytes, and it has %zu in all",
+                        "%s: normalizer: precompiled_charsmap says that its trie has %zu bytes, but it has only %zu",
                         r->name, (size_t)bytes, size);
     map->count = bytes / 4;
     map->units = qkv_allocate(r->ctx, map->count + 1, 4);
@@ -82,7 +82,7 @@ static enum qkv_status charsmap_make(struct chain_reader *r, const char *data, s
     map->strings = qkv_copy_bytes(r->ctx, data + 4 + bytes, map->size);
     if (!map->units || !map->strings) return QKV_MEMORY;
     memcpy(map->units, data + 4, bytes);
-    for (size_t at = 0; at < map->size;) { /* as the file's texts must be */
+    for (size_t at = 0; at < map->size;) { /* texts of the library must be UTF-8 */
         const size_t n = strlen(map->strings + at);
         if (qkv_utf8_valid(map->strings + at, n) != n)
             return qkv_fail(r->ctx, QKV_FORMAT, "%s: normalizer: precompiled_charsmap has a text that is not UTF-8",
@@ -111,11 +111,11 @@ enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, s
     return status;
 }
 
-/* Puts what stands for `size` bytes at the cursor. As in tokenizers, what a text of fewer characters loses counts for the last
- * character written; where none was written yet, nobody passes it. */
+/* Writes the replacement of the `size` bytes at the cursor. As in tokenizers, characters that it has fewer are counted
+ * with the last character written; before the first written character, they are not counted. */
 struct charsmap_writer {
     struct chain_run *r;
-    uint32_t code; /* the last character, not yet written */
+    uint32_t code; /* the last character, which is not written yet */
     int change;
     bool any;
 };
@@ -184,7 +184,7 @@ enum qkv_status qkv_charsmap_run(struct chain_run *r, const struct chain_link *l
         }
         utf8proc_int32_t state = 0;
         uint32_t code = qkv_code_next(text, size, &at);
-        while (at < size) { /* to the end of the cluster */
+        while (at < size) { /* to the end of the grapheme cluster */
             size_t next = at;
             const uint32_t other = qkv_code_next(text, size, &next);
             if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)code, (utf8proc_int32_t)other, &state)) break;

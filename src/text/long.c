@@ -1,4 +1,4 @@
-/* Sequences of more tokens than a model's context: the kinds of what becomes of them, and the cut. */
+/* Sequences of more tokens than a model's context: the names of the rules for them, and the cut. */
 #include <string.h>
 
 #include "text/sequence.h"
@@ -30,14 +30,14 @@ enum qkv_status qkv_long_find(struct qkv_context *ctx, const char *name, enum qk
 
 enum qkv_long_fate qkv_long_apply(const struct qkv_long_rule *rule, struct qkv_sequence_frame frame, int32_t *ids,
                                   size_t *count) {
-    const size_t around = frame.before + frame.after, most = rule->most;
-    if (*count <= most) return QKV_FATE_FITS;
+    const size_t around = frame.before + frame.after, max = rule->most;
+    if (*count <= max) return QKV_FATE_FITS;
     if (rule->found) ++*rule->found;
     if (rule->kind == QKV_LONG_SKIP) return QKV_FATE_SKIPPED;
-    if (rule->kind == QKV_LONG_ERROR || around >= most) return QKV_FATE_REFUSED;
-    const size_t kept = most - around, end = *count - frame.after;
+    if (rule->kind == QKV_LONG_ERROR || around >= max) return QKV_FATE_REFUSED;
+    const size_t kept = max - around, end = *count - frame.after;
     if (rule->kind == QKV_LONG_KEEP_END) memmove(ids + frame.before, ids + end - kept, kept * sizeof *ids);
     memmove(ids + frame.before + kept, ids + end, frame.after * sizeof *ids);
-    *count = most;
+    *count = max;
     return QKV_FATE_FITS;
 }

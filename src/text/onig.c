@@ -1,8 +1,9 @@
-/* Patterns in Oniguruma's syntax, written for PCRE2: groups, repeats, anchors, escapes. Every construct is one that is listed
- * here: what is not is refused, for a pattern that means something else gives other tokens without a message.
+/* Patterns in Oniguruma's syntax, written for PCRE2: groups, repeats, anchors, escapes. Only constructs that are listed
+ * here are translated. All others are refused, as a pattern with another meaning would give other tokens without a
+ * message.
  *
- * The output sets no options of PCRE2 but those of the whole pattern (UTF, UCP, MULTILINE): dots, case and properties are
- * spelled out. Groups do not capture, for nothing here refers to them. */
+ * The output sets no options of PCRE2 but those of the whole pattern (UTF, UCP, MULTILINE): dots, case and properties
+ * are spelled out. Groups do not capture, as nothing refers to them. */
 #include "text/onig.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #define MAX_SOURCE ((size_t)16 << 10)
 #define MAX_DEPTH  60
-#define MAX_REPEAT 65535 /* PCRE2's */
+#define MAX_REPEAT 65535 /* the limit of PCRE2 */
 #define MAX_OUT    ((size_t)1 << 20)
 
 #define WORD_CHARACTER "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}]"
@@ -22,7 +23,7 @@ static enum qkv_status onig_put(struct onig *o, const char *text) {
     return qkv_buffer_append(o->ctx, &o->out, text, strlen(text));
 }
 
-/* Puts a text before what was written from `start` on. */
+/* Inserts a text before the output from `start` on. */
 static enum qkv_status onig_put_before(struct onig *o, size_t start, const char *text) {
     size_t n = strlen(text), tail = o->out.size - start;
     enum qkv_status status = onig_put(o, text);
@@ -36,7 +37,7 @@ static bool onig_is_at(const struct onig *o, const char *text) {
     return strncmp(o->source + o->at, text, strlen(text)) == 0;
 }
 
-/* ---- characters ------------------------------------------------------------------------------------------------------ */
+/* ---- characters -------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status onig_literal(struct onig *o, size_t from, uint32_t code) {
     bool letter = (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z');
@@ -64,7 +65,7 @@ static enum qkv_status onig_literal(struct onig *o, size_t from, uint32_t code) 
                                            : "");
 }
 
-/* ---- escapes --------------------------------------------------------------------------------------------------------- */
+/* ---- escapes ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status onig_refuse_escape(struct onig *o, size_t from, char c) {
     if (c >= '0' && c <= '9') return qkv_onig_refuse(o, from, "a back reference or an octal number");
@@ -98,7 +99,7 @@ static enum qkv_status onig_anchor(struct onig *o, const char *text, bool looks_
     return onig_put(o, text);
 }
 
-/* What stands after a backslash. *anchor: it matches no character, so nothing may repeat it. */
+/* Reads what follows a backslash. *anchor: it matches no character, so it must not be repeated. */
 static enum qkv_status onig_escape(struct onig *o, size_t from, bool *anchor) {
     struct onig_set set = {0};
     uint32_t code;
@@ -138,9 +139,10 @@ static enum qkv_status onig_escape(struct onig *o, size_t from, bool *anchor) {
     return onig_refuse_escape(o, from, c);
 }
 
-/* ---- repeats --------------------------------------------------------------------------------------------------------- */
+/* ---- repeats ----------------------------------------------------------------------------------------------------- */
 
-/* A number of repeats: its digits, none being *value as it was. False if it is more than PCRE2 counts. */
+/* Reads the digits of a number of repeats; without digits *value stays. Returns false if it is more than PCRE2
+ * allows. */
 static bool onig_count(const struct onig *o, size_t *at, size_t *value) {
     size_t n = 0;
     bool digits = false;
@@ -151,11 +153,11 @@ static bool onig_count(const struct onig *o, size_t *at, size_t *value) {
 }
 
 struct repeat {
-    size_t low, high; /* high: SIZE_MAX for no bound */
+    size_t low, high; /* high SIZE_MAX: no bound */
     bool fixed, in_braces;
 };
 
-/* Whether a repeat begins here; reading moves past it, but for ? and + after it. { that begins no repeat is a character. */
+/* Reads a repeat if one begins here, but not the ? or + after it. A { that begins no repeat is a character. */
 static enum qkv_status onig_repeat(struct onig *o, struct repeat *r, bool *found) {
     size_t from = o->at, at = o->at + 1;
     char c = o->at < o->size ? o->source[o->at] : 0;
@@ -187,10 +189,10 @@ static enum qkv_status onig_write_repeat(struct onig *o, const struct repeat *r)
     return qkv_buffer_print(o->ctx, &o->out, "{%zu,%zu}", r->low, r->high);
 }
 
-/* Writes a repeat of what was written from `start` on, with the ? or + behind it. X{n}? is Oniguruma's (?:X{n})?, and
- * X{n,m}+ its (?:X{n,m})+: only * + ? have a possessive form. `from`: where the repeat is in the source. */
+/* Writes a repeat of the output from `start` on, with the ? or + after it. Oniguruma's X{n}? is (?:X{n})?, and its
+ * X{n,m}+ is (?:X{n,m})+: only * + ? have a possessive form. from: where the repeat is in the source. */
 static enum qkv_status onig_repeat_one(struct onig *o, size_t start, size_t from, const struct repeat *r) {
-    /* When a repeat ends whose last round matched nothing is not the same everywhere. */
+    /* The two engines differ in when they end a repeat whose last round matched nothing. */
     if (o->may_be_empty && r->high > 1) return qkv_onig_refuse(o, from, "a repeat of what may match nothing");
     o->may_be_empty = o->may_be_empty || r->low == 0;
     enum qkv_status status = onig_write_repeat(o, r);
@@ -206,8 +208,8 @@ static enum qkv_status onig_repeat_one(struct onig *o, size_t start, size_t from
     return status ? status : onig_put(o, c == '+' ? ")+" : ")?");
 }
 
-/* The repeats of what was written from `start` on, if there are any: X{n}* is (?:X{n})*. Of two of * + ? Oniguruma
- * makes one by rules of its own. */
+/* Writes all repeats of the output from `start` on: X{n}* is (?:X{n})*. Two of * + ? in a row are refused: Oniguruma
+ * merges them by rules of its own. */
 static enum qkv_status onig_repeats(struct onig *o, size_t start, bool anchor) {
     struct repeat before = {.in_braces = true}, r;
     for (bool first = true;; first = false, before = r) {
@@ -224,11 +226,11 @@ static enum qkv_status onig_repeats(struct onig *o, size_t start, bool anchor) {
     }
 }
 
-/* ---- groups ---------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status onig_branches(struct onig *o);
 
-/* The letters of (?im-im: and (?im-im); other ones are refused. */
+/* Reads the letters of (?im-im: and (?im-im); others are refused. */
 static enum qkv_status onig_flags(struct onig *o, size_t from, bool first, bool *rest) {
     bool on = true, any = false;
     for (;; any = true) {
@@ -237,7 +239,7 @@ static enum qkv_status onig_flags(struct onig *o, size_t from, bool first, bool 
         if (any && (c == ':' || c == ')')) {
             *rest = c == ')';
             if (*rest && !first)
-                return qkv_onig_refuse(o, from, "an option behind the beginning of its group; write (?i:\xE2\x80\xA6)");
+                return qkv_onig_refuse(o, from, "an option after the beginning of its group; write (?i:\xE2\x80\xA6)");
             return QKV_OK;
         }
         if (c == '-') {
@@ -255,7 +257,7 @@ static enum qkv_status onig_flags(struct onig *o, size_t from, bool first, bool 
         } else if (c == 'x') {
             return qkv_onig_refuse(o, from, "the option that skips spaces");
         } else {
-            return qkv_onig_refuse(o, from, "a group of a kind not known");
+            return qkv_onig_refuse(o, from, "a group of an unknown kind");
         }
     }
 }
@@ -274,7 +276,8 @@ static enum qkv_status onig_name(struct onig *o, size_t from, char end) {
     return onig_put(o, "(?:");
 }
 
-/* The beginning of a group, after its (. *anchor: it matches no character; *rest: it sets an option and is no group. */
+/* Reads the beginning of a group, after its (. *anchor: it matches no character; *rest: it sets an option and is not a
+ * group. */
 static enum qkv_status onig_open(struct onig *o, size_t from, bool first, bool *anchor, bool *rest) {
     static const char *const kinds[] = {"?:", "?>", "?=", "?!", "?<=", "?<!"};
     for (size_t i = 0; i < 6; i++) {
@@ -304,7 +307,7 @@ static enum qkv_status onig_group(struct onig *o, size_t from, bool first, bool 
     bool fold = o->fold, dotall = o->dotall;
     enum qkv_status status = onig_open(o, from, first, anchor, rest);
     if (status || *rest) return status;
-    if (++o->depth > MAX_DEPTH) return qkv_onig_refuse(o, from, "more than %d groups in each other", MAX_DEPTH);
+    if (++o->depth > MAX_DEPTH) return qkv_onig_refuse(o, from, "more than %d nested groups", MAX_DEPTH);
     status = onig_branches(o);
     if (status) return status;
     o->may_be_empty = o->may_be_empty || *anchor;
@@ -316,7 +319,7 @@ static enum qkv_status onig_group(struct onig *o, size_t from, bool first, bool 
     return onig_put(o, ")");
 }
 
-/* ---- the pattern ------------------------------------------------------------------------------------------------------- */
+/* ---- the pattern ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status onig_atom(struct onig *o, bool first, bool *option) {
     size_t from = o->at, start = o->out.size;
@@ -354,7 +357,7 @@ static enum qkv_status onig_atom(struct onig *o, bool first, bool *option) {
     return status ? status : onig_repeats(o, start, anchor);
 }
 
-/* Alternatives up to the end or the ) of the group. */
+/* Reads alternatives up to the end, or to the ) of the group. */
 static enum qkv_status onig_branches(struct onig *o) {
     enum qkv_status status = QKV_OK;
     bool first = true, any_empty = false, empty = true;

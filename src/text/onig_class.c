@@ -1,11 +1,12 @@
-/* Sets of characters in Oniguruma's syntax, written for PCRE2: \w and its like, \p{…}, [:alpha:], and classes, which may hold
- * classes and intersections (&&).
+/* Sets of characters in Oniguruma's syntax, written for PCRE2: \w and the like, \p{…}, [:alpha:], and classes, which
+ * may contain classes and intersections (&&).
  *
- * A class that PCRE2 has no room for becomes an expression: a union is a list of alternatives, A && B is (?=A)B, and what is
- * not in A is (?!A) and any character. Each matches exactly one character, so the whole matches as the class does.
+ * A class that PCRE2 cannot express becomes an expression: a union is a list of alternatives, A && B is (?=A)B, and the
+ * complement of A is (?!A) and any character. Each matches exactly one character, so the whole matches as the class
+ * does.
  *
- * Where case is ignored, Oniguruma closes the finished class under case. That is done here for ASCII letters, and for sets
- * known to be closed; other sets are refused. */
+ * Where case is ignored, Oniguruma closes the finished class under case. This file does that for ASCII letters, and for
+ * sets known to be closed; other sets are refused. */
 #include "text/onig.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ struct named {
     enum folding folding;
 };
 
-/* [:name:]. Those of \p{…} that are not general categories are the same but for punct. */
+/* [:name:]. The names of \p{…} that are not general categories are the same, except punct. */
 static const struct named posix[] = {
     {"alnum", "\\p{Alphabetic}\\p{Nd}", false, FOLD_OPEN},
     {"alpha", "\\p{Alphabetic}", false, FOLD_OPEN},
@@ -45,7 +46,7 @@ static const struct named posix[] = {
     {"xdigit", "0-9A-Fa-f", false, FOLD_CLOSED},
 };
 
-/* The general categories: their short and long names as Oniguruma reads them, and PCRE2's. */
+/* The general categories: short and long names as Oniguruma reads them, and PCRE2's. */
 static const struct {
     const char *name, *category;
 } categories[] = {
@@ -97,7 +98,7 @@ static const struct named *find_posix(const char *name, size_t size) {
     return NULL;
 }
 
-/* PCRE2's name of a general category, NULL if it is none. `name` is in lower case. */
+/* PCRE2's name of a general category; NULL: it is not one. `name` is in lower case. */
 static const char *find_category(const char *name, char shorter[3]) {
     static const char known[] =
         " c cc cf cn co l ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi po ps s sc sk sm "
@@ -114,7 +115,7 @@ static const char *find_category(const char *name, char shorter[3]) {
     return shorter;
 }
 
-/* ---- sets ------------------------------------------------------------------------------------------------------------ */
+/* ---- sets -------------------------------------------------------------------------------------------------------- */
 
 void qkv_onig_set_free(struct onig_set *set) {
     qkv_buffer_free(&set->text);
@@ -132,7 +133,7 @@ static enum qkv_status set_name(struct onig *o, struct onig_set *set, const char
     return qkv_buffer_append(o->ctx, &set->text, items, strlen(items));
 }
 
-/* A set that is named, where case may be ignored. Outside of classes Oniguruma leaves such a set as it is. */
+/* A named set, where case may be ignored. Outside classes Oniguruma does not close such a set. */
 static enum qkv_status set_folded(struct onig *o, size_t from, bool in_class, const struct named *named, bool opposite,
                                   struct onig_set *set) {
     bool negated = named->negated != opposite;
@@ -141,25 +142,28 @@ static enum qkv_status set_folded(struct onig *o, size_t from, bool in_class, co
     if (o->fold && in_class && (negated || !closed)) return qkv_onig_refuse(o, from, "in a class that ignores case");
     enum qkv_status status = set_name(o, set, named->items, negated);
     if (!status && o->fold && in_class && named->folding == FOLD_LETTERS)
-        status = qkv_buffer_print(o->ctx, &set->text, "\\x{345}"); /* a mark whose other case is a letter */
+        status = qkv_buffer_print(o->ctx, &set->text, "\\x{345}"); /* a mark whose upper case is a letter */
     return status;
 }
 
-/* The name in \p{…}: case, spaces, - and _ do not count. *negated: a ^ before it. */
+/* Reads the name in \p{…}; case, spaces, - and _ are ignored. *negated: it begins with ^. */
 static enum qkv_status read_name(struct onig *o, size_t from, char *name, size_t capacity, bool *negated) {
     size_t n = 0;
-    if (o->at == o->size || o->source[o->at] != '{') return qkv_onig_refuse(o, from, "without {, which is no property");
+    if (o->at == o->size || o->source[o->at] != '{')
+        return qkv_onig_refuse(o, from, "without {, which is not a property");
     o->at++;
     *negated = o->at < o->size && o->source[o->at] == '^';
     if (*negated) o->at++;
     while (o->at < o->size && o->source[o->at] != '}') {
         char c = o->source[o->at++];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && c != ' ' && c != '-' && c != '_') return qkv_onig_refuse(o, from, "which is no property known");
+        if (!letter && c != ' ' && c != '-' && c != '_')
+            return qkv_onig_refuse(o, from, "which is not a known property");
         if (letter && n + 1 < capacity) name[n++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
     }
     name[n] = 0;
-    if (o->at == o->size || n == 0 || n + 1 == capacity) return qkv_onig_refuse(o, from, "which is no property known");
+    if (o->at == o->size || n == 0 || n + 1 == capacity)
+        return qkv_onig_refuse(o, from, "which is not a known property");
     o->at++;
     return QKV_OK;
 }
@@ -193,13 +197,13 @@ static enum qkv_status read_property(struct onig *o, size_t from, bool in_class,
         return set_folded(o, from, in_class, &word, opposite, set);
     }
     if (known) return set_folded(o, from, in_class, known, opposite, set);
-    snprintf(items, sizeof items, "\\p{sc:%s}", name); /* a script; PCRE2 knows which there are */
+    snprintf(items, sizeof items, "\\p{sc:%s}", name); /* a script; PCRE2 refuses unknown ones */
     struct named script = {name, items, false, FOLD_OPEN};
     return set_folded(o, from, in_class, &script, opposite, set);
 }
 
 enum qkv_status qkv_onig_shorthand(struct onig *o, size_t from, bool in_class, struct onig_set *set, bool *found) {
-    /* Outside of classes \w also has the superscript digits and the fractions of Latin-1. */
+    /* Outside classes \w also matches the superscript digits and the fractions of Latin-1. */
     static const struct named word = {"w", WORD "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}", false, FOLD_OPEN};
     static const struct named no_spaces = {"S", NO_SPACES, false, FOLD_WIDE};
     char c = o->at < o->size ? o->source[o->at] : 0;
@@ -227,9 +231,9 @@ enum qkv_status qkv_onig_shorthand(struct onig *o, size_t from, bool in_class, s
     }
 }
 
-/* ---- classes ----------------------------------------------------------------------------------------------------------- */
+/* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-struct operand { /* of &&: what is listed since the [ or the last && */
+struct operand { /* of &&: the items since the [ or the last && */
     struct qkv_buffer items, others;
     size_t count;
 };
@@ -246,7 +250,7 @@ static uint32_t onig_class_larger(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
-/* A range of characters, with their other cases where case is ignored. */
+/* Adds a range of characters; where case is ignored, also their other cases. */
 static enum qkv_status add_range(struct onig *o, size_t from, uint32_t low, uint32_t high, struct operand *to) {
     to->count++;
     o->wide += high > 0xFFFF;
@@ -267,7 +271,7 @@ static enum qkv_status add_range(struct onig *o, size_t from, uint32_t low, uint
     return status;
 }
 
-/* Adds a set to the union, and frees it. */
+/* Adds a set to the union and frees it. */
 static enum qkv_status add_set(struct onig *o, struct onig_set *set, struct operand *to) {
     enum qkv_status status = QKV_OK;
     to->count++;
@@ -281,7 +285,7 @@ static enum qkv_status add_set(struct onig *o, struct onig_set *set, struct oper
     return status;
 }
 
-/* The union as a set; the operand is empty after it. */
+/* The union as a set; empties the operand. */
 static enum qkv_status operand_set(struct onig *o, struct operand *from, struct onig_set *set) {
     enum qkv_status status = QKV_OK;
     *set = (struct onig_set){0};
@@ -304,7 +308,7 @@ static enum qkv_status read_posix(struct onig *o, size_t from, struct operand *t
     if (opposite) name++;
     const struct named *named = end && end > name ? find_posix(name, (size_t)(end - name)) : NULL;
     if (end) o->at = (size_t)(end - o->source) + 2;
-    if (!named) return qkv_onig_refuse(o, from, "which is no POSIX class known");
+    if (!named) return qkv_onig_refuse(o, from, "which is not a known POSIX class");
     struct onig_set set = {0};
     enum qkv_status status = set_folded(o, from, true, named, opposite, &set);
     if (!status) return add_set(o, &set, to);
@@ -325,7 +329,7 @@ static enum qkv_status read_inner(struct onig *o, size_t from, struct operand *t
     return status;
 }
 
-/* A single character of a class, with its backslash if it has one. *found: false if a set was added instead. */
+/* Reads a single character of a class, maybe after a backslash. *found false: a set was added instead. */
 static enum qkv_status read_member(struct onig *o, struct operand *to, uint32_t *code, bool *found) {
     size_t from = o->at;
     *found = true;
@@ -379,10 +383,10 @@ static enum qkv_status read_item(struct onig *o, struct operand *to, bool first)
     return add_range(o, from, low, high, to);
 }
 
-/* Ends an operand of &&: (?=operand) for all but the last one. */
+/* Ends an operand of &&: writes (?=operand) for all but the last one. */
 static enum qkv_status end_operand(struct onig *o, size_t from, struct operand *to, bool last, struct qkv_buffer *out) {
     struct onig_set set;
-    if (to->count == 0) return qkv_onig_refuse(o, from, "a class with nothing beside &&");
+    if (to->count == 0) return qkv_onig_refuse(o, from, "a class with nothing next to &&");
     enum qkv_status status = operand_set(o, to, &set);
     if (!status && !last) status = qkv_buffer_print(o->ctx, out, "(?=");
     if (!status) status = qkv_onig_set_write(o, &set, out);
@@ -410,7 +414,7 @@ static enum qkv_status read_items(struct onig *o, size_t from, struct operand *t
     return status;
 }
 
-/* The union, or the intersection, or what is not in it. */
+/* Writes the union, the intersection, or the complement. */
 static enum qkv_status finish_class(struct onig *o, size_t from, bool negated, struct operand *last,
                                     struct qkv_buffer *both, struct onig_set *set) {
     if (both->size == 0) {
@@ -437,7 +441,7 @@ enum qkv_status qkv_onig_class(struct onig *o, size_t from, struct onig_set *set
     struct operand operand = {0};
     struct qkv_buffer both = {0};
     *set = (struct onig_set){0};
-    if (++o->nest > MAX_NEST) return qkv_onig_refuse(o, from, "more than %d classes in each other", MAX_NEST);
+    if (++o->nest > MAX_NEST) return qkv_onig_refuse(o, from, "more than %d nested classes", MAX_NEST);
     bool negated = is_at(o, "^");
     if (negated) o->at++;
     if (o->nest == 1) o->in_opposite = negated;
@@ -447,7 +451,7 @@ enum qkv_status qkv_onig_class(struct onig *o, size_t from, struct onig_set *set
     if (!status) status = finish_class(o, from, negated, &operand, &both, set);
     o->nest--;
     o->opposites -= negated;
-    /* Oniguruma takes an empty [^…] in another [^…] for one that has all characters beyond ASCII. */
+    /* Oniguruma reads an empty [^…] in another [^…] as all characters beyond ASCII. */
     if (!status && negated && o->opposites && o->wide != wide)
         status = qkv_onig_refuse(o, from, "a negated class in another one, which may be empty");
     o->wide += negated;

@@ -1,4 +1,4 @@
-/* Patterns in Oniguruma's syntax, read a character at a time: what stands there, and the refusal of what is not translated. */
+/* Patterns in Oniguruma's syntax, character by character, and the message about constructs that are not translated. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -28,10 +28,10 @@ static int hex_digit(char c) {
     return found ? (int)(found - digits) : -1;
 }
 
-/* Hexadecimal digits, at most `most` of them: how many there were. */
-static size_t onig_hex(struct onig *o, size_t most, uint32_t *code) {
+/* Reads at most `max` hexadecimal digits. Returns their number. */
+static size_t onig_hex(struct onig *o, size_t max, uint32_t *code) {
     size_t n = 0;
-    for (*code = 0; n < most && o->at < o->size && hex_digit(o->source[o->at]) >= 0; n++)
+    for (*code = 0; n < max && o->at < o->size && hex_digit(o->source[o->at]) >= 0; n++)
         *code = *code * 16 + (uint32_t)hex_digit(o->source[o->at++]);
     return n;
 }

@@ -1,11 +1,12 @@
-/* Cutting a text into pieces with a regular expression, run by PCRE2. GPT-2's is built in; a tokenizer.json may bring
- * its own. Four things need care:
+/* Cuts a text into pieces with a regular expression of PCRE2. GPT-2's is built in; a tokenizer.json may have its own.
+ * Four things need care:
  *
  * - Patterns are written for Oniguruma: onig.c translates them.
- * - A pattern may match nothing. Matches are then listed as the onig crate lists them, which the tokenizers package cuts at.
- * - A text need not be UTF-8. It is cut at bytes that are no character, and the pattern sees the valid runs between.
- * - An open text (more may follow) is matched with PCRE2_PARTIAL_HARD: a match that looked past the end is no match
- *   yet, so every piece that does come out is certain. */
+ * - A pattern may match nothing. Matches are then those of the onig crate, at which the tokenizers package cuts.
+ * - A text need not be UTF-8. It is cut at bytes that are not characters, and the pattern sees the valid runs between
+ *   them.
+ * - An open text (more may follow) is matched with PCRE2_PARTIAL_HARD: a match that reached the end of the text
+ *   does not count yet, so every piece that is returned is final. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -14,16 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STACK_LEAST ((size_t)64 << 10)
-#define STACK_MOST  ((size_t)8 << 20)
-#define SPACES      "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define STACK_MIN ((size_t)64 << 10)
+#define STACK_MAX ((size_t)8 << 20)
+#define SPACES    "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
 const char qkv_pattern_gpt2[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 const char qkv_pattern_words[] = "\\s+|\\S+";
 
-/* Patterns of runs of one class that see no further than the character behind a run, and no piece of which goes on behind a
- * newline with anything but white space: GPT-2's in two ways of writing, words, Llama 3's, Qwen 2's. */
+/* Patterns of runs of one class that look no further than one character after a run, and whose pieces contain nothing
+ * but white space after a newline: GPT-2's in two spellings, words, Llama 3's, Qwen 2's. */
 #define PATTERN_LATER(digits)                                                                                          \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                               \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -46,15 +47,15 @@ struct qkv_splitter {
     const char *text;
     size_t size, at;
     bool open;
-    size_t search;                 /* where the next match is looked for, if matches may be empty */
-    size_t last_end;               /* of the last match; SIZE_MAX if there is none */
+    size_t search;                 /* where to look for the next match, if matches may be empty */
+    size_t last_end;               /* end of the last match; SIZE_MAX: none */
     size_t run_begin, run_end;     /* the valid UTF-8 around `at` */
-    size_t found_begin, found_end; /* a match waiting behind the gap before it; empty if none */
-    int error;                     /* of PCRE2, when a split failed */
+    size_t found_begin, found_end; /* a match that is returned after the gap before it; empty: none */
+    int error;                     /* PCRE2's, when a split failed */
 };
 
-/* `atomic`: PCRE2's just-in-time compiler (10.42) passes over a repeat at the beginning of a match where it failed before, which
- * makes an atomic group take its next alternative. Without optimizations of the start it does not. */
+/* atomic: PCRE2's just-in-time compiler (10.42) skips a repeat at the beginning of a match where it has failed before;
+ * then an atomic group takes its next alternative. Without start optimizations it does not. */
 static enum qkv_status pattern_compile(struct qkv_context *ctx, struct qkv_pattern *pattern,
                                        const struct qkv_buffer *written, bool atomic) {
     pcre2_compile_context *compile = pcre2_compile_context_create(NULL);
@@ -76,8 +77,8 @@ static enum qkv_status pattern_compile(struct qkv_context *ctx, struct qkv_patte
     pcre2_pattern_info(pattern->code, PCRE2_INFO_MATCHEMPTY, &empty);
     pattern->may_be_empty = empty != 0;
     pattern->looks_back =
-        pattern->looks_back || pattern->may_be_empty; /* which of them count depends on those before */
-    /* Where there is no just-in-time compiler, the interpreter gives the same pieces. */
+        pattern->looks_back || pattern->may_be_empty; /* the matches before decide which empty matches count */
+    /* Without a just-in-time compiler, the interpreter finds the same pieces. */
     pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     return QKV_OK;
 }
@@ -165,19 +166,19 @@ static enum qkv_split pattern_give(struct qkv_splitter *s, size_t end, size_t *b
     return QKV_SPLIT_PIECE;
 }
 
-/* Matches from a place on. Few patterns outgrow the small stack that PCRE2 starts with; those get a larger one. */
+/* Matches from a place on. Few patterns need more than PCRE2's small initial stack; they get a larger one. */
 static int pattern_match(struct qkv_splitter *s, size_t from, uint32_t options) {
     for (;;) {
         int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)(s->text + s->run_begin), s->run_end - s->run_begin,
                              from - s->run_begin, options, s->match, s->match_context);
         if (rc != PCRE2_ERROR_JIT_STACKLIMIT || s->stack) return rc;
-        s->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
+        s->stack = pcre2_jit_stack_create(STACK_MIN, STACK_MAX, NULL);
         if (!s->stack) return rc;
         pcre2_jit_stack_assign(s->match_context, NULL, s->stack);
     }
 }
 
-/* Finds the next match, empty ones included but those that begin where the match before ended. */
+/* Finds the next match. An empty match counts unless it begins where the match before has ended. */
 static int match_next(struct qkv_splitter *s, uint32_t options, size_t *begin, size_t *end) {
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(s->match);
     for (;;) {

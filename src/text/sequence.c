@@ -1,4 +1,4 @@
-/* Lines of text as sequences of ids, with the special tokens of their kind of model. */
+/* Lines of text as sequences of ids, with the special tokens of each kind of model. */
 #include "text/sequence.h"
 
 #include <stdlib.h>
@@ -90,10 +90,9 @@ struct qkv_sequence_frame qkv_source_frame(const struct qkv_tokenizer *t, bool b
     return qkv_sequence_frame(t, begin, end);
 }
 
-/* ---- texts with masks
- * ---------------------------------------------------------------------------------------------- */
+/* ---- texts with masks -------------------------------------------------------------------------------------------- */
 
-/* The next mask at `from` or behind, in either writing: QKV_TOKEN_MASK, or the token's own. */
+/* The two spellings of a mask: QKV_TOKEN_MASK, and the text of the mask token. */
 struct mask_writing {
     const char *own;
     size_t own_size;
@@ -120,7 +119,7 @@ static enum qkv_status masked_place(struct qkv_context *ctx, struct masked *m, s
     return QKV_OK;
 }
 
-/* The text with every QKV_TOKEN_MASK in the token's own writing. */
+/* Copies a text with every QKV_TOKEN_MASK replaced by the text of the mask token. */
 static enum qkv_status masked_rewrite(struct qkv_context *ctx, const struct mask_writing *w, const char *text,
                                       size_t size, struct qkv_buffer *out) {
     enum qkv_status status = qkv_buffer_append(ctx, out, "", 0);
@@ -134,18 +133,18 @@ static enum qkv_status masked_rewrite(struct qkv_context *ctx, const struct mask
     return status;
 }
 
-/* Goes over a text and the rewritten one side by side, forward only. */
+/* A walk through a text and its copy in parallel, forward only. */
 struct masked_walk {
     const char *text;
     size_t size, own_size;
-    size_t text_at, at; /* where both are */
-    size_t next;        /* where in the text the next QKV_TOKEN_MASK stands, or its size */
+    size_t text_at, at; /* the same place in both */
+    size_t next;        /* the next QKV_TOKEN_MASK in the text, or the text's size */
 };
 static void masked_look(struct masked_walk *w) {
     const char *next = memmem(w->text + w->text_at, w->size - w->text_at, QKV_TOKEN_MASK, strlen(QKV_TOKEN_MASK));
     w->next = next ? (size_t)(next - w->text) : w->size;
 }
-/* The byte of the text that byte `to` of the rewritten one is. */
+/* The byte of the text for byte `to` of the copy. */
 static size_t masked_source(struct masked_walk *w, size_t to) {
     while (w->next < w->size && to >= w->at + (w->next - w->text_at) + w->own_size) {
         w->at += w->next - w->text_at + w->own_size;
@@ -156,8 +155,8 @@ static size_t masked_source(struct masked_walk *w, size_t to) {
     return source < w->next ? source : w->next;
 }
 
-/* A chain reads the whole text at once, the mask in the file's own writing, so that its token takes the white space
- * that it asks for. */
+/* A chain encodes the whole text at once, with masks as the text of the mask token, so that the token strips the white
+ * space that it is to strip. */
 static enum qkv_status masked_chain(struct qkv_context *ctx, struct masked *m, const struct qkv_tokenizer *t,
                                     const struct mask_writing *w, const char *text, size_t size, int32_t mask) {
     struct qkv_buffer own = {0};

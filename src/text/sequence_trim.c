@@ -1,4 +1,4 @@
-/* Tokens that begin and end a sequence, where a text is written with them. */
+/* Removes the tokens that begin and end a sequence from a text that is written with them. */
 #include "text/sequence.h"
 #include "text/text.h"
 

@@ -1,4 +1,5 @@
-/* A hash table of byte strings: open addressing over 64-bit hashes, the strings in one buffer, in order of appearance. */
+/* A hash table of byte strings: open addressing with 64-bit hashes; the strings are in one buffer, in order of
+ * appearance. */
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ uint64_t qkv_hash_bytes(const char *s, size_t n) {
     return strings_mix(strings_mix((h ^ word) * UINT64_C(0xC4CEB9FE1A85EC53)));
 }
 
-/* The slot of a string, or the free one where it belongs. */
+/* The slot of a string, or the free slot where it belongs. */
 static size_t find_slot(const struct qkv_strings *strings, const char *s, size_t n, uint64_t hash) {
     size_t mask = strings->slot_count - 1;
     for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
@@ -49,9 +50,8 @@ static enum qkv_status grow_slots(struct qkv_context *ctx, struct qkv_strings *s
 }
 
 static enum qkv_status strings_grow(struct qkv_context *ctx, struct qkv_strings *strings) {
-    if (strings->count >= UINT32_MAX - 1) {
+    if (strings->count >= UINT32_MAX - 1)
         return qkv_fail(ctx, QKV_MEMORY, "text: more than %u distinct pieces; use a smaller text", UINT32_MAX - 1);
-    }
     if (strings->count + strings->count / 2 >= strings->slot_count && grow_slots(ctx, strings)) return QKV_MEMORY;
     struct qkv_string *entries =
         qkv_list_room(ctx, strings->entries, &strings->capacity, strings->count, 1, sizeof *entries);

@@ -1,6 +1,6 @@
-/* The post-processor of a tokenizer.json: TemplateProcessing, BertProcessing and RobertaProcessing place special tokens before and
- * after a sequence; ByteLevel and RobertaProcessing move spans over white space. All are kept as they are for saving, and with
- * them what is not used: the template of pairs, and type ids. */
+/* The post-processor of a tokenizer.json: TemplateProcessing, BertProcessing and RobertaProcessing place special tokens
+ * before and after a sequence; ByteLevel and RobertaProcessing trim white space from spans. The JSON is kept for
+ * saving, also the parts that are not used: the template of pairs, and type ids. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 #include "base/json_load.h"
 #include "text/sequence.h"
 
-#define MAX_IDS 4096 /* around a sequence */
+#define MAX_IDS 4096 /* the maximum around a sequence */
 
 struct template_reader {
     struct qkv_context *ctx;
     const char *name; /* of the file */
     struct qkv_tokenizer *t;
     size_t capacity;
-    bool seen; /* a TemplateProcessing */
+    bool seen; /* there was a TemplateProcessing */
 };
 
 static bool template_is_type(const json_t *value, const char *type) {
@@ -41,7 +41,7 @@ static enum qkv_status template_add_id(struct template_reader *r, int32_t id) {
     return QKV_OK;
 }
 
-/* The ids of a special token, which is listed in special_tokens: usually one, that of the token of its name. */
+/* Adds the ids of a special token from special_tokens: usually one id, that of the token of the same name. */
 static enum qkv_status template_add_special(struct template_reader *r, const json_t *specials, const json_t *piece) {
     const char *name = json_string_value(json_object_get(piece, "id"));
     const json_t *special = name ? json_object_get(specials, name) : NULL, *ids = json_object_get(special, "ids");
@@ -83,7 +83,7 @@ static enum qkv_status template_read_single(struct template_reader *r, const jso
                                         : qkv_json_refuse(r->ctx, r->name, "post_processor.single", single, knows);
 }
 
-/* trim_offsets of ByteLevel and of RobertaProcessing; both are true where they are left out. */
+/* trim_offsets of ByteLevel and RobertaProcessing; true if missing. */
 static enum qkv_status template_read_trims(struct template_reader *r, const json_t *value) {
     if (json_is_false(json_object_get(value, "trim_offsets"))) return QKV_OK;
     r->t->around.trims = true;
@@ -91,7 +91,7 @@ static enum qkv_status template_read_trims(struct template_reader *r, const json
     return QKV_OK;
 }
 
-/* BertProcessing and RobertaProcessing: cls, the sequence, sep, each [token, id]. */
+/* BertProcessing and RobertaProcessing: cls, the sequence, sep; cls and sep are [token, id]. */
 static enum qkv_status template_read_pair(struct template_reader *r, const json_t *value) {
     static const char *const keys[] = {"cls", "sep"};
     if (r->seen) return qkv_json_refuse(r->ctx, r->name, "post_processor.processors", value, "one that places tokens");
@@ -137,7 +137,7 @@ enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, con
     return t->around.json ? QKV_OK : qkv_fail_memory(ctx, 0, "the post-processor of a tokenizer");
 }
 
-/* One place of a template: a special token, or the sequence A or B. */
+/* Writes one item of a template: a special token, or the sequence A or B. */
 static enum qkv_status template_put(struct qkv_context *ctx, struct qkv_buffer *out, const char *special,
                                     const char *sequence) {
     const char *comma = out->size && out->data[out->size - 1] != '[' ? ", " : "";
@@ -193,7 +193,7 @@ bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t **befor
     return around->before + around->after > 0;
 }
 
-/* The file's own truncation, with room for what stands around. */
+/* Applies the file's own truncation, with room for the tokens around the sequence. */
 static void template_truncate(const struct qkv_chain *chain, int32_t *ids, size_t around, size_t *count) {
     if (chain->truncate == 0) return;
     const size_t most = chain->truncate > around ? chain->truncate - around : 0;

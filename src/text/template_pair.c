@@ -1,4 +1,5 @@
-/* Two texts as one sequence: where a post-processor places them and its special tokens, and the types of both. */
+/* Two texts as one sequence: the order of texts and special tokens that a post-processor defines, and the types of
+ * both. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ static enum qkv_status pair_read_template(struct qkv_context *ctx, const struct 
     return status || (seen[0] && seen[1]) ? status : pair_refuse(ctx, "does not have both texts");
 }
 
-/* BertProcessing and RobertaProcessing: [cls, id] and [sep, id]; the one has a type for each text, the other a second
+/* BertProcessing and RobertaProcessing: [cls, id] and [sep, id]; the former has a type per text, the latter a second
  * separator. */
 static enum qkv_status pair_read_ends(struct qkv_context *ctx, const json_t *value, bool roberta,
                                       struct qkv_pair_template *out) {
@@ -75,7 +76,7 @@ static enum qkv_status pair_read_ends(struct qkv_context *ctx, const json_t *val
     return status ? status : pair_add(ctx, out, -1, sep, !roberta);
 }
 
-/* Without a template: one text behind the other, each ended as a text of its own is. */
+/* Without a template: one text after the other, each with the tokens that a single text ends with. */
 static enum qkv_status pair_read_none(struct qkv_context *ctx, const struct qkv_tokenizer *t, bool ends,
                                       struct qkv_pair_template *out) {
     const int32_t begin = ends ? qkv_tokenizer_role(t, QKV_TOKEN_ROLE_BEGIN) : -1;
@@ -121,17 +122,15 @@ void qkv_pair_template_free(struct qkv_pair_template *t) {
     *t = (struct qkv_pair_template){0};
 }
 
-/* ---- cutting
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* How many tokens of both texts stay of `most`: the longer text is cut first, as the package of tokenizers does
- * (longest_first). */
-static void pair_share(size_t counts[2], size_t most) {
+/* Shares `max` tokens between both texts: the longer one is cut first, as in the package tokenizers (longest_first). */
+static void pair_share(size_t counts[2], size_t max) {
     const size_t longer = counts[1] >= counts[0], shorter = !longer;
-    size_t n = counts[shorter], m = n > most ? n : qkv_max(n, most - n);
-    if (n + m > most) {
-        n = most / 2;
-        m = n + most % 2;
+    size_t n = counts[shorter], m = n > max ? n : qkv_max(n, max - n);
+    if (n + m > max) {
+        n = max / 2;
+        m = n + max % 2;
     }
     counts[shorter] = n;
     counts[longer] = m;

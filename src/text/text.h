@@ -1,8 +1,7 @@
 /* text: tokenizers, and the little Unicode they need.
  *
- * Offers its neighbours the "tokenizers" section of qkv.h and, for whoever shows a stream of tokens, the UTF-8 scanner
- * below. Every kind of tokenizer is one machine, the one that Hugging Face `tokenizers` calls a BPE model, so that a
- * saved file means the same there:
+ * This header has what other rooms use beyond the "tokenizers" section of qkv.h. Every kind of tokenizer made by qkv is
+ * one machine, which Hugging Face `tokenizers` calls a BPE model, so that a saved file means the same there:
  *
  *   text -> added tokens cut out -> [NFC] -> pieces by a pattern (or one piece) -> symbols -> merges -> ids
  *
@@ -17,27 +16,28 @@
  *   bpe           bytes              GPT-2's   trained   -
  *
  * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
- * chain.h (all other tokenizer.json), onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (what stands around a sequence),
- * added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (vocabularies
- * from a text), encode.c, cut.c, tokenizer.c (the object, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
+ * chain.h (all other tokenizer.json), onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (special
+ * tokens around a sequence), added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning
+ * merges), train_tokenizer.c (vocabularies from a text), encode.c, cut.c, tokenizer.c (tables, decoding),
+ * tokenizer_json.c (reading), tokenizer_save.c. */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
 
 #include "base/base.h"
 #include "base/utf8.h"
 
-#define QKV_TOKEN_TEXT_END "<|endoftext|>" /* stands between documents, where a tokenizer has it */
+#define QKV_TOKEN_TEXT_END "<|endoftext|>" /* separates documents, if the tokenizer has it */
 
 /* ---- bytes.c ------------------------------------------------------------------------------------------------- */
 
-/* The character that stands for a byte in the keys of a byte-level vocabulary (GPT-2): printable Latin-1 for itself,
- * the other 68 bytes as U+0100 and up. Its inverse is -1 for a character that stands for no byte. */
+/* The character for a byte in the keys of a byte-level vocabulary (GPT-2): printable Latin-1 bytes map to themselves,
+ * the other 68 bytes to U+0100 and up. The inverse returns −1 for any other character. */
 uint32_t qkv_byte_symbol(unsigned char byte);
 int qkv_symbol_byte(uint32_t code);
 
 /* ---- strings.c ----------------------------------------------------------------------------------------------- */
 
-/* A hash table of distinct byte strings, numbered in order of appearance, each with a value. Start it with {0}. */
+/* A hash table of distinct byte strings, numbered in order of appearance, each with a value. Start with {0}. */
 struct qkv_string {
     size_t offset, size; /* in bytes.data */
     uint64_t hash;
@@ -51,7 +51,8 @@ struct qkv_strings {
     size_t slot_count;
 };
 uint64_t qkv_hash_bytes(const char *s, size_t n);
-/* The entry of a string, made with value 0 if new; NULL with the sentence recorded. Valid until the next call. */
+/* The entry of a string, added with value 0 if new; NULL: failed, the context has the message. Valid until the next
+ * call. */
 struct qkv_string *qkv_strings_add(struct qkv_context *ctx, struct qkv_strings *strings, const char *s, size_t n);
 /* The entry of a string, or NULL if there is none. */
 const struct qkv_string *qkv_strings_find(const struct qkv_strings *strings, const char *s, size_t n);
@@ -59,8 +60,8 @@ void qkv_strings_free(struct qkv_strings *strings);
 
 /* ---- normal.c ------------------------------------------------------------------------------------------------ */
 
-/* Where a normalized text stays in step with its source: `ascii` characters from here on are the same bytes in both
- * (the last of them may have been composed with what follows it). */
+/* A place where a normalized text is in step with its source: from here on, `ascii` characters are the same bytes in
+ * both (the last of them may have been composed with what follows it). */
 struct qkv_step {
     size_t source, normal, ascii;
 };
@@ -68,17 +69,18 @@ struct qkv_steps {
     struct qkv_step *at;
     size_t count, capacity;
 };
-/* Appends the NFC form of a text; bytes that are no UTF-8 stay as they are. `steps` may be NULL. */
+/* Appends the NFC form of a text; bytes that are not UTF-8 are copied. `steps` may be NULL. */
 enum qkv_status qkv_normalize(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out,
                               struct qkv_steps *steps);
 
 /* ---- onig.c, onig_class.c ------------------------------------------------------------------------------------ */
 
-/* Writes a pattern of Oniguruma (as Hugging Face tokenizers compiles it) for PCRE2 with UTF, UCP and MULTILINE. What would
- * match otherwise is refused by name (QKV_FORMAT). *out is the caller's, also after a failure. */
+/* Writes a pattern of Oniguruma (as Hugging Face tokenizers compiles it) for PCRE2 with UTF, UCP and MULTILINE.
+ * Constructs that could match differently are refused by name (QKV_FORMAT). The caller frees *out, also after a
+ * failure. */
 struct qkv_onig {
-    bool looks_back; /* a piece may depend on what stands before it */
-    bool atomic;     /* has groups that are not gone back into */
+    bool looks_back; /* a piece may depend on the text before it */
+    bool atomic;     /* it has atomic groups */
 };
 enum qkv_status qkv_onig_translate(struct qkv_context *ctx, const char *source, struct qkv_buffer *out,
                                    struct qkv_onig *found);
@@ -90,15 +92,15 @@ extern const char qkv_pattern_gpt2[], qkv_pattern_words[];
 enum qkv_status qkv_pattern_create(struct qkv_context *ctx, const char *source, struct qkv_pattern **out);
 void qkv_pattern_free(struct qkv_pattern *pattern);
 const char *qkv_pattern_source(const struct qkv_pattern *pattern);
-/* Whether a piece may depend on what stands before it (anchors, looking behind). */
+/* Whether a piece may depend on the text before it (anchors, lookbehind). */
 bool qkv_pattern_looks_back(const struct qkv_pattern *pattern);
-/* Whether it is known to cut between a newline and what is no white space, whatever stands around, and to see nothing behind such a
- * place from before it but the next character. */
+/* Whether the pattern surely cuts between a newline and anything but white space, wherever that is, and matches after
+ * such a place do not depend on the text before it. */
 bool qkv_pattern_is_local(const struct qkv_pattern *pattern);
 
-/* Cuts a text into pieces: what the pattern matches, and what lies between matches. A byte that is no UTF-8 is a piece
- * of its own. Without a pattern a text is one piece. `open`: more text may follow, so only those pieces are given that
- * are the same whatever follows. */
+/* Cuts a text into pieces: the matches of the pattern, and the gaps between them. A byte that is not UTF-8 is a piece
+ * of its own. Without a pattern a text is one piece. `open`: more text may follow, so only pieces that cannot change
+ * are returned. */
 enum qkv_split { QKV_SPLIT_END, QKV_SPLIT_PIECE, QKV_SPLIT_FAILED };
 struct qkv_splitter;
 enum qkv_status qkv_splitter_create(struct qkv_context *ctx, const struct qkv_pattern *pattern,
@@ -106,7 +108,7 @@ enum qkv_status qkv_splitter_create(struct qkv_context *ctx, const struct qkv_pa
 void qkv_splitter_free(struct qkv_splitter *splitter);
 void qkv_splitter_start(struct qkv_splitter *splitter, const char *text, size_t size, bool open);
 enum qkv_split qkv_splitter_next(struct qkv_splitter *splitter, size_t *begin, size_t *end);
-/* Whether the piece given last is what the pattern matched. */
+/* Whether the latest piece is a match of the pattern; else it is a gap. */
 bool qkv_splitter_matched(const struct qkv_splitter *splitter);
 enum qkv_status qkv_splitter_fail(struct qkv_context *ctx, const struct qkv_splitter *splitter);
 
@@ -114,23 +116,23 @@ enum qkv_status qkv_splitter_fail(struct qkv_context *ctx, const struct qkv_spli
 
 enum qkv_token_form {
     QKV_TOKEN_HOLE, /* no token has this id */
-    QKV_TOKEN_TEXT, /* key: the bytes in the byte alphabet when byte-level, else the bytes themselves */
+    QKV_TOKEN_TEXT, /* key: the bytes in the byte alphabet if byte-level, else the bytes themselves */
     QKV_TOKEN_BYTE, /* key: <0xNN> */
     QKV_TOKEN_WORD, /* key: the word; its bytes have a space before it */
-    QKV_TOKEN_RAW   /* key: the bytes themselves (in a byte-level vocabulary: it has characters that are no byte) */
+    QKV_TOKEN_RAW   /* key: the bytes themselves (in a byte-level vocabulary: with characters that map to no byte) */
 };
 struct qkv_token {
     size_t offset, size; /* in text.data */
     enum qkv_token_form form;
-    bool in_model; /* listed in model.vocab; an added token need not be */
+    bool in_model; /* it is in model.vocab; an added token need not be */
     bool added;
 };
 
-struct qkv_merge { /* its rank is its place in the list */
+struct qkv_merge { /* its rank is its index in the list */
     int32_t left, right, result;
 };
 struct qkv_merge_slot {
-    int32_t left, right, rank, result; /* rank -1: free */
+    int32_t left, right, rank, result; /* rank −1: free */
 };
 struct qkv_merges {
     struct qkv_merge *list;
@@ -139,70 +141,70 @@ struct qkv_merges {
     size_t slot_count;
 };
 
-struct qkv_added { /* text that is one token wherever it stands */
+struct qkv_added { /* a text that is always one token */
     int32_t id;
     size_t size;     /* of its text, which is the token's bytes */
-    bool special;    /* only in trusted texts */
-    bool normalized; /* looked for after NFC */
+    bool special;    /* found in trusted texts only */
+    bool normalized; /* searched for after NFC */
 };
 
-struct qkv_template { /* what stands around a sequence */
-    int32_t *ids;     /* `before` and then `after` of them */
+struct qkv_template { /* the tokens around a sequence */
+    int32_t *ids;     /* `before` ids, then `after` ids */
     size_t before, after;
-    bool whole; /* a template was read, to its end */
-    bool trims; /* spans leave white space out; but a first space, which may have been added, with trims_after_space */
+    bool whole; /* a template was read completely */
+    bool trims; /* spans leave white space out; trims_after_space: except a first space, which may have been added */
     bool trims_after_space;
-    char *json; /* the post-processor as its file has it, NULL if it has none */
+    char *json; /* the post-processor as in its file; NULL: none */
 };
 
 struct qkv_tokenizer {
-    bool byte_level;    /* symbols are bytes; otherwise characters */
-    int32_t unknown;    /* of a character not in the vocabulary; -1: byte tokens spell it */
+    bool byte_level;    /* symbols are bytes; else characters */
+    int32_t unknown;    /* the token of characters outside the vocabulary; −1: byte tokens spell them */
     bool whole_words;   /* pieces are words, each one token, or white space, which is dropped */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     bool nfc;
-    struct qkv_pattern *pattern; /* NULL: no pieces */
+    struct qkv_pattern *pattern; /* NULL: a text is one piece */
     bool gpt2;                   /* the pattern is GPT-2's, saved as use_regex */
     struct qkv_token *tokens;
     size_t count, capacity;
     struct qkv_buffer text;    /* the bytes of all tokens, each zero-terminated */
-    int32_t byte_ids[256];     /* the token of each single byte; -1: there is none, as an unknown token is */
+    int32_t byte_ids[256];     /* the token of each single byte; −1: none, as with an unknown token */
     struct qkv_strings pieces; /* bytes -> id of ordinary tokens */
     struct qkv_merges merges;
     struct qkv_added *added; /* longest first */
     size_t added_count, added_capacity;
-    bool added_begin[256]; /* whether one begins with this byte */
-    int added_first;       /* the byte that all begin with; -1: there are several */
-    bool added_has[3][2];  /* whether a pass (enum qkv_added_pass), without and with specials, can find any */
+    bool added_begin[256]; /* whether an added token begins with this byte */
+    int added_first;       /* the byte that all added tokens begin with; −1: they differ */
+    bool added_has[3][2];  /* whether a pass (enum qkv_added_pass), without and with specials, can find one */
     size_t added_longest;
     struct qkv_template around;
-    bool has_role[QKV_TOKEN_ROLES]; /* what a configuration says: roles, or -1 */
+    bool has_role[QKV_TOKEN_ROLES]; /* the configuration sets roles[…], maybe to −1: none */
     int32_t roles[QKV_TOKEN_ROLES];
-    int32_t ends[QKV_TOKEN_ENDS]; /* besides the role's */
+    int32_t ends[QKV_TOKEN_ENDS]; /* tokens that end a text, besides that of the role */
     size_t end_count;
-    struct qkv_chain *chain; /* NULL: this machine does it all (chain.h) */
+    struct qkv_chain *chain; /* NULL: this machine does everything; else see chain.h */
 };
 
-/* Reads the roles, and more tokens that end a text, that a file of a folder names (QKV_ROLES_FILE, QKV_SOURCE_ROLES_FILE), if it is there;
- * and writes it, where any were set. (tokenizer_folder.c) */
+/* Reads the roles, and more tokens that end a text, from a file of a folder (QKV_ROLES_FILE, QKV_SOURCE_ROLES_FILE), if
+ * it exists; write_roles writes that file if any were set. (tokenizer_folder.c) */
 enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder,
                                          const char *file);
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
-/* For transformers: the class that opens any tokenizer.json, and the roles of tokens by their usual names, where
- * write_roles writes nothing: without it the class is that of the family, which may ask for tokens that there are
- * not. */
+/* Writes the class of transformers that opens any tokenizer.json, and roles by the usual names of tokens. It is for
+ * folders where write_roles writes nothing: without it transformers would take the family's class, which may need
+ * tokens that are missing. */
 enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
-/* Whether there is something to write. */
+/* Whether write_roles has something to write. */
 bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t);
 struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);
-/* Sets token `id`; an id past the last leaves holes. The sentence of a failure has no file name. */
+/* Sets token `id`; an id after the last one leaves holes. Messages do not name a file. */
 enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,
                                   size_t size, enum qkv_token_form form);
 enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
                                         size_t size, bool special, bool normalized);
-/* Fills the tables that encoding uses from tokens, merges and added tokens. A failure says what is missing. */
+/* Fills the tables for encoding from tokens, merges and added tokens. The message of a failure says what is missing. */
 enum qkv_status qkv_tokenizer_finish(struct qkv_context *ctx, struct qkv_tokenizer *t);
 /* Appends the key of a token in model.vocab. */
 enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, size_t id,
@@ -212,73 +214,75 @@ const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id);
 /* ---- added.c --------------------------------------------------------------------------------------------------- */
 
 enum qkv_added_pass { QKV_ADDED_RAW, QKV_ADDED_NORMALIZED, QKV_ADDED_ANY };
-/* The first added token in text[from, size), the longest at its place, in *begin and the answer; NULL and *begin = size
- * if there is none. Special ones are looked for only with `specials`. */
+/* Returns the first added token in text[from, size), the longest at its place; *begin: its place. NULL and *begin =
+ * size: none. Special tokens are found only with `specials`. */
 const struct qkv_added *qkv_added_next(const struct qkv_tokenizer *t, const char *text, size_t size, size_t from,
                                        enum qkv_added_pass pass, bool specials, size_t *begin);
 /* Whether text[at, size) may become an added token, or a longer one, when more text follows. */
 bool qkv_added_open(const struct qkv_tokenizer *t, const char *text, size_t size, size_t at);
-/* Sorts the list for the two above. */
+/* Sorts the list for the two functions above. */
 void qkv_added_index(struct qkv_tokenizer *t);
 
 /* ---- encode.c -------------------------------------------------------------------------------------------------- */
 
-/* Whether a text begins with White_Space of Unicode, which \s of patterns matches. */
+/* Whether a text begins with Unicode's White_Space, which \s of patterns matches. */
 bool qkv_text_is_space(const char *s, size_t n);
 
 /* ---- merge.c --------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merges, int32_t left, int32_t right,
                                int32_t result);
-/* Makes the hash table. *twice is the rank of a merge that repeats an earlier one, or -1; NULL: the last of equal ones counts. */
+/* Makes the hash table. *twice: the rank of a merge that repeats an earlier one, or −1; NULL: the last of equal merges
+ * counts. */
 enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice);
 void qkv_merges_free(struct qkv_merges *merges);
 
-struct qkv_merger { /* memory that merging uses again and again. Start it with {0}. */
+struct qkv_merger { /* memory that is reused for merging. Start with {0}. */
     struct qkv_merge_node *nodes;
     size_t node_capacity;
     struct qkv_merge_step *heap;
     size_t heap_count, heap_capacity;
 };
-/* Merges n symbols in place, the merge of lowest rank first and of these the leftmost. *n becomes what is left. `sizes`, of the
- * symbols, are added up; NULL: nobody asks. */
+/* Merges n symbols in place: first the merge of lowest rank, of these the leftmost. *n: the symbols that are left.
+ * `sizes` of the symbols are added up; NULL: not wanted. */
 enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
                           int32_t *symbols, uint32_t *sizes, size_t *n);
 void qkv_merger_free(struct qkv_merger *merger);
 
-/* ---- train_tokenizer.c ---------------------------------------------------------------------------------------------------- */
+/* ---- train_tokenizer.c ------------------------------------------------------------------------------------------- */
 
-/* A tokenizer being made from a text that comes in pieces. Read all pieces in their order, then end it. */
+/* A tokenizer that is made from a text in pieces. Read all pieces in order, then end it. */
 struct qkv_learner;
-/* The specials of `options` stay the caller's until the end. */
+/* The caller's specials in `options` must stay valid until the end. */
 enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                   struct qkv_learner **out);
-/* Who is told how far learning merges is, and may stop it; NULL: nobody. */
+/* Sets who is called with the progress of learning merges, and may stop it; NULL: nobody. */
 void qkv_learner_watch(struct qkv_learner *l, qkv_progress *progress, void *user);
-/* Where a piece may end, as qkv_tokenizer_cut. */
+/* Where a piece may end, as in qkv_tokenizer_cut. */
 size_t qkv_learner_cut(const struct qkv_learner *l, const char *text, size_t size, bool end);
 enum qkv_status qkv_learner_read(struct qkv_learner *l, const char *text, size_t size);
-/* The tokenizer: that of qkv_tokenizer_train with all pieces as one text. */
+/* Returns the tokenizer that qkv_tokenizer_train makes of all pieces as one text. */
 enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **out);
 void qkv_learner_free(struct qkv_learner *l);
 
 /* ---- bpe_train.c ------------------------------------------------------------------------------------------------ */
 
 #define QKV_LEARNED_TOKEN_MAX ((size_t)1 << 16)
-/* Adds merges, and their tokens, learnt from distinct pieces (value: how often) until t has `vocab` tokens or no pair is
- * left whose token has at most QKV_LEARNED_TOKEN_MAX bytes. t has the 256 bytes, id = byte, and no other token.
- * `progress` may be NULL; QKV_STOPPED where it says so. */
+/* Adds merges and their tokens, learnt from distinct pieces (value: their count), until t has `vocab` tokens, or no
+ * pair is left whose token has at most QKV_LEARNED_TOKEN_MAX bytes. At the start, t has the 256 bytes, id = byte, and
+ * no other token. `progress` may be NULL; if it says stop, the call fails with QKV_STOPPED. */
 enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings *pieces, size_t vocab,
                               struct qkv_tokenizer *t, qkv_progress *progress, void *user);
 
 /* ---- template.c -------------------------------------------------------------------------------------------------- */
 
-/* Reads a post_processor into t->around; t has its tokens. `name`: of the file, for sentences. */
+/* Reads a post_processor into t->around; t must have its tokens. `name`: of the file, for messages. */
 struct json_t;
 enum qkv_status qkv_template_read(struct qkv_context *ctx, const char *name, const struct json_t *value,
                                   struct qkv_tokenizer *t);
 
-/* The template that places special tokens before and after a sequence; either may be NULL. t has none yet. */
+/* Makes the template that places special tokens before and after a sequence; either may be NULL. t must have none
+ * yet. */
 enum qkv_status qkv_template_make(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *before,
                                   const char *after);
 
@@ -286,12 +290,13 @@ enum qkv_status qkv_template_make(struct qkv_context *ctx, struct qkv_tokenizer 
 
 enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, size_t size, const char *name,
                                     struct qkv_tokenizer **out);
-/* tokenizer.json in a buffer that this begins; the caller frees it, also on failure. */
+/* Writes tokenizer.json to a buffer that this begins; the caller frees it, also after a failure. */
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
 
 /* ---- tokenizer_folder.c ---------------------------------------------------------------------------------------- */
 
-/* The names of the file where sentence-transformers has the settings of a model, the older ones too; NULL ends them. */
+/* The files in which sentence-transformers has the settings of a model, older names too; ends with NULL. */
+
 extern const char *const qkv_sentence_files[];
 
 #endif

@@ -1,4 +1,4 @@
-/* The tokenizer itself: its tokens, the tables made from them, and turning ids back into text. */
+/* The tokenizer: its tokens, the tables made from them, and decoding. */
 #include "text/chain.h"
 
 #include <limits.h>
@@ -38,10 +38,9 @@ static enum qkv_status put_token(struct qkv_context *ctx, struct qkv_tokenizer *
                                  size_t size, struct qkv_token token) {
     enum qkv_status status = id < t->count ? QKV_OK : reserve_tokens(ctx, t, id + 1);
     if (status) return status;
-    if (t->tokens[id].form != QKV_TOKEN_HOLE) {
+    if (t->tokens[id].form != QKV_TOKEN_HOLE)
         return qkv_fail(ctx, QKV_FORMAT, "tokens \"%.60s\" and \"%.*s\" both have id %zu; ids must differ",
                         qkv_token_bytes(t, id), (int)(size < 60 ? size : 60), bytes, id);
-    }
     const size_t space = token.form == QKV_TOKEN_WORD;
     token.offset = t->text.size;
     token.size = size + space;
@@ -79,7 +78,8 @@ enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_toke
     return QKV_OK;
 }
 
-/* Finds the token of each single byte; but for words and with an unknown token a tokenizer must spell everything. */
+/* Finds the token of each single byte. A tokenizer must have all of them, unless it is of words or has an unknown
+ * token. */
 static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++) t->byte_ids[byte] = -1;
     enum qkv_token_form form = t->byte_level ? QKV_TOKEN_TEXT : QKV_TOKEN_BYTE;
@@ -90,11 +90,10 @@ static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer 
         }
     }
     for (unsigned byte = 0; byte < 256; byte++) {
-        if (t->byte_ids[byte] < 0 && t->unknown < 0 && !t->whole_words) {
+        if (t->byte_ids[byte] < 0 && t->unknown < 0 && !t->whole_words)
             return qkv_fail(ctx, QKV_FORMAT,
                             "no token spells the byte 0x%02X; a vocabulary must have a token for each of the 256 bytes",
                             byte);
-        }
     }
     return QKV_OK;
 }
@@ -174,11 +173,9 @@ enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_t
     size_t total = 0;
     for (size_t i = 0; i < count; i++) {
         size_t n;
-        if (!qkv_tokenizer_token(t, ids[i], &n)) {
-            return qkv_fail(ctx, QKV_ARGUMENT,
-                            "decode: ids[%zu] is %d, and there is no such token; ids are in [0, %zu)", i, (int)ids[i],
-                            t->count);
-        }
+        if (!qkv_tokenizer_token(t, ids[i], &n))
+            return qkv_fail(ctx, QKV_ARGUMENT, "decode: ids[%zu] is %d, which is not a token; ids are in [0, %zu)", i,
+                            (int)ids[i], t->count);
         if (!qkv_add_size(total, n + t->whole_words, &total)) return qkv_fail_memory(ctx, SIZE_MAX, "a decoded text");
     }
     size_t bytes;
@@ -188,7 +185,7 @@ enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_t
     char *end = out;
     for (size_t i = 0; i < count; i++) {
         const struct qkv_token *token = &t->tokens[ids[i]];
-        const bool spaced = token->form == QKV_TOKEN_WORD; /* one space between two words, none before the first */
+        const bool spaced = token->form == QKV_TOKEN_WORD; /* a space between two words, none before the first */
         const size_t skip = spaced && i == 0;
         if (t->whole_words && !spaced && i > 0) *end++ = ' ';
         memcpy(end, t->text.data + token->offset + skip, token->size - skip);

@@ -1,5 +1,5 @@
-/* The tokenizer of a model's folder: tokenizer.json; else the older files, written as a tokenizer.json and read as one; and what
- * the configuration beside it says of special tokens. */
+/* The tokenizer of a model's folder: tokenizer.json; else the older files, which are rewritten as a tokenizer.json and
+ * read as one; and the special tokens that the folder's configuration names. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -18,9 +18,9 @@ static const char *const role_keys[QKV_TOKEN_ROLES] = {
 struct folder {
     struct qkv_context *ctx;
     const char *path;
-    json_t *config, *map; /* tokenizer_config.json, special_tokens_map.json; NULL: not there */
-    json_t *added;        /* added_tokens.json, beside the older files */
-    bool lowers;          /* sentence-transformers gives the tokenizer its texts in lower case */
+    json_t *config, *map; /* tokenizer_config.json, special_tokens_map.json; NULL: missing */
+    json_t *added;        /* added_tokens.json, for the older files */
+    bool lowers;          /* sentence-transformers converts texts to lower case before the tokenizer */
     struct qkv_tokenizer *t;
 };
 
@@ -32,15 +32,15 @@ static bool folder_has(const struct folder *f, const char *file) {
     return has;
 }
 
-/* A JSON file of the folder; *root NULL where it is not there. */
-static enum qkv_status folder_json(const struct folder *f, const char *file, size_t most, json_t **root) {
+/* Reads a JSON file of the folder; *root is NULL if it is missing. */
+static enum qkv_status folder_json(const struct folder *f, const char *file, size_t max, json_t **root) {
     *root = NULL;
     if (!folder_has(f, file)) return QKV_OK;
     char *name = qkv_join_path(f->ctx, f->path, file);
     struct qkv_map map;
     enum qkv_status status = name ? qkv_read_file(f->ctx, name, &map) : QKV_MEMORY;
     if (!status) {
-        const struct qkv_json_text text = {.name = name, .data = map.data, .size = map.size, .max_size = most};
+        const struct qkv_json_text text = {.name = name, .data = map.data, .size = map.size, .max_size = max};
         status = qkv_json_load(f->ctx, &text, root);
         qkv_unmap_file(&map);
     }
@@ -48,7 +48,7 @@ static enum qkv_status folder_json(const struct folder *f, const char *file, siz
     return status;
 }
 
-/* A special token of the configuration: its text or an object with it; NULL: not named. */
+/* A special token of the configuration: its text, or an object with it; NULL: not named. */
 static const char *folder_special(const struct folder *f, const char *key) {
     const json_t *both[] = {f->config, f->map};
     for (size_t i = 0; i < 2; i++) {
@@ -64,9 +64,9 @@ static bool folder_flag(const struct folder *f, const char *key, bool fallback) 
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
-/* ---- the older files --------------------------------------------------------------------------------------------------------- */
+/* ---- the older files --------------------------------------------------------------------------------------------- */
 
-/* The lines of a file, each as a text in *list, without its end. */
+/* Appends the lines of a file to *list, without line ends. */
 static enum qkv_status folder_lines(const struct folder *f, const char *file, json_t *list) {
     char *name = qkv_join_path(f->ctx, f->path, file);
     struct qkv_map map;
@@ -103,7 +103,7 @@ static void folder_add(json_t *list, const char *text, json_int_t id, bool speci
                                           "normalized", !special, "special", special));
 }
 
-/* added_tokens: the special tokens that the vocabulary has, and those of added_tokens.json. */
+/* added_tokens: the special tokens that are in the vocabulary, and those of added_tokens.json. */
 static json_t *folder_added(const struct folder *f, const json_t *vocab) {
     static const char *const usual[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",  "[MASK]",          "<s>",
                                         "</s>",  "<pad>", "<unk>", "<mask>", QKV_TOKEN_TEXT_END};
@@ -113,7 +113,7 @@ static json_t *folder_added(const struct folder *f, const json_t *vocab) {
         const size_t named = QKV_TOKEN_ROLES;
         const char *text = i < named ? folder_special(f, role_keys[i]) : usual[i - named];
         const json_t *id = text ? json_object_get(vocab, text) : NULL;
-        /* RoBERTa's vocabulary has GPT-2's end as well, which is ordinary text there. */
+        /* RoBERTa's vocabulary also has GPT-2's end token, which is ordinary text there. */
         if (i + 1 == count && json_object_get(vocab, "</s>")) continue;
         if (text && !id) id = json_object_get(f->added, text);
         if (!json_is_integer(id) || json_object_get(seen, text)) continue;
@@ -130,7 +130,7 @@ static json_t *folder_added(const struct folder *f, const json_t *vocab) {
     return list;
 }
 
-/* [token, id] for a processor; NULL where the vocabulary has no such token. */
+/* [token, id] for a post-processor; NULL: the vocabulary does not have the token. */
 static json_t *folder_pair(const json_t *vocab, const char *text) {
     const json_t *id = text ? json_object_get(vocab, text) : NULL;
     return json_is_integer(id) ? json_pack("[s, I]", text, json_integer_value(id)) : NULL;
@@ -148,7 +148,7 @@ static json_t *folder_processor(const struct folder *f, const json_t *vocab, con
     return json_null();
 }
 
-/* vocab.json and merges.txt: GPT-2's byte-pair encoding, or RoBERTa's, which has a cls_token. */
+/* vocab.json and merges.txt: GPT-2's byte-pair encoding, or, with a cls_token, RoBERTa's. */
 static enum qkv_status folder_bpe(struct folder *f, json_t **root) {
     json_t *vocab, *lines = json_array(), *merges = json_array();
     enum qkv_status status = folder_json(f, "vocab.json", VOCAB_BYTES, &vocab);
@@ -180,7 +180,7 @@ static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
     enum qkv_status status = folder_lines(f, "vocab.txt", lines);
     for (size_t i = 0; i < json_array_size(lines) && !status; i++) {
         const char *key = json_string_value(json_array_get(lines, i));
-        if (*key) json_object_set_new(vocab, key, json_integer((json_int_t)i)); /* of two alike the last */
+        if (*key) json_object_set_new(vocab, key, json_integer((json_int_t)i)); /* a repeated key has its last id */
     }
     json_decref(lines);
     if (!status) {
@@ -202,7 +202,7 @@ static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
     return status;
 }
 
-/* ---- the folder --------------------------------------------------------------------------------------------------------------- */
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
 
 const char *const qkv_sentence_files[] = {QKV_SENTENCES_FILE,
                                           "sentence_roberta_config.json",
@@ -223,7 +223,7 @@ static enum qkv_status folder_sentences(struct folder *f) {
     return status;
 }
 
-/* Puts a normalizer Lowercase in front, as sentence-transformers 6 does where there is none. */
+/* Adds a normalizer Lowercase before the others, as sentence-transformers 6 does where there is none. */
 static enum qkv_status folder_lower(const struct folder *f, json_t *root) {
     json_t *old = json_object_get(root, "normalizer"), *parts = json_object_get(old, "normalizers");
     const size_t count = json_array_size(parts);
@@ -252,7 +252,7 @@ static enum qkv_status folder_made(struct folder *f, const char *file, json_t *r
     return status;
 }
 
-/* The ordinary token with that key; -1: none. */
+/* The id of the ordinary token with that key; −1: there is none. */
 static int folder_key(const struct folder *f, const char *text, size_t size) {
     struct qkv_buffer key = {0};
     int found = -1;
@@ -275,7 +275,7 @@ static int folder_id(const struct folder *f, const char *text) {
     return folder_key(f, text, size);
 }
 
-/* More tokens that end a text: a list that only our folders have. */
+/* Reads more tokens that end a text: a list that only folders written by qkv have. */
 static enum qkv_status folder_ends(struct folder *f) {
     const json_t *list = json_object_get(f->config, ENDS_KEY);
     enum qkv_status status = QKV_OK;
@@ -340,7 +340,7 @@ bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
     return any;
 }
 
-/* The text of a token for the file, or its key; NULL: it is not UTF-8, or there is no memory. */
+/* The text of a token, or its key, for a file; NULL: it is not UTF-8, or no memory. */
 static json_t *roles_token(struct qkv_context *ctx, const struct qkv_tokenizer *t, int id) {
     struct qkv_buffer key = {0};
     size_t size;
@@ -353,7 +353,7 @@ static json_t *roles_token(struct qkv_context *ctx, const struct qkv_tokenizer *
     return text;
 }
 
-/* `usual`: roles that no configuration names, too, of tokens as they are usually written. */
+/* usual: also roles that no configuration names, of tokens with their usual names. */
 static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t, bool usual) {
     json_t *root = json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast"), *ends = json_array();
     bool made = root && ends;

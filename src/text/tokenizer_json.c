@@ -1,7 +1,7 @@
-/* Reading Hugging Face tokenizer.json: what this library's own machine does (text.h), which are byte-level BPE as GPT-2, Llama 3 and
- * Qwen have it, BPE over characters with bytes as fallback or with a token for what is unknown, and WordLevel over words apart by
- * white space. A file that asks for anything else is QKV_FORMAT here, without a sentence, and read as a chain, which says what is
- * wrong with a file that is no tokenizer at all. The post_processor is read by template.c. */
+/* Reads a Hugging Face tokenizer.json that this library's own machine can run (text.h): byte-level BPE as in GPT-2,
+ * Llama 3 and Qwen, BPE over characters with byte fallback or an unknown token, and WordLevel over words between white
+ * space. Any other file fails with QKV_FORMAT and no message; it is then read as a chain, which also has the messages
+ * about files that are not tokenizers. template.c reads the post_processor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +14,10 @@ struct reader {
     const char *name; /* of the file */
     struct qkv_tokenizer *t;
     const struct qkv_vocab_json *file;
-    struct qkv_strings added; /* of WordLevel: the contents of added_tokens */
+    struct qkv_strings added; /* WordLevel: the contents of added_tokens */
     size_t id_bound;
-    bool fallback;       /* <0xNN> are bytes, which spell characters that are not in the vocabulary */
-    const char *unknown; /* the key of what stands for these otherwise */
+    bool fallback;       /* <0xNN> are bytes, which spell characters outside the vocabulary */
+    const char *unknown; /* else the key of the token for such characters */
 };
 
 static bool is_type(const json_t *value, const char *type) {
@@ -29,14 +29,14 @@ static bool tokenizer_json_absent(const json_t *value) {
     return !value || json_is_null(value);
 }
 
-/* A boolean that may be left out. */
+/* Reads a boolean that may be missing. */
 static enum qkv_status read_bool(const json_t *object, const char *key, bool fallback, bool *out) {
     const json_t *value = json_object_get(object, key);
     *out = tokenizer_json_absent(value) ? fallback : json_is_true(value);
     return tokenizer_json_absent(value) || json_is_boolean(value) ? QKV_OK : QKV_FORMAT;
 }
 
-/* ---- pipeline ------------------------------------------------------------------------------------------------------ */
+/* ---- pipeline ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_byte_level(const json_t *value, bool *use_regex) {
     bool prefix;
@@ -95,7 +95,7 @@ static bool decoder_fits(const struct reader *r, const json_t *value) {
            is_type(json_array_get(parts, 0), "ByteFallback") && is_type(json_array_get(parts, 1), "Fuse");
 }
 
-/* ---- vocabulary ------------------------------------------------------------------------------------------------------ */
+/* ---- vocabulary -------------------------------------------------------------------------------------------------- */
 
 /* A byte token <0xNN>: its byte, or -1. */
 static int fallback_byte(const char *key, size_t size) {
@@ -109,7 +109,7 @@ static int fallback_byte(const char *key, size_t size) {
     return byte;
 }
 
-/* Turns a key in the byte alphabet into bytes; false if it has other characters. */
+/* Converts a key in the byte alphabet to bytes. Returns false if it has other characters. */
 static bool key_bytes(const char *key, size_t size, char *out, size_t *out_size) {
     size_t n = 0;
     for (size_t at = 0; at < size;) {
@@ -129,7 +129,7 @@ static enum qkv_status read_token(const struct reader *r, const struct qkv_strin
     const size_t size = entry->size, id = (size_t)entry->value;
     size_t n = size;
     if (entry->value < 0 || id >= r->id_bound || size == 0) return QKV_FORMAT;
-    if (r->t->whole_words) { /* the bytes of an added one have no space before them */
+    if (r->t->whole_words) { /* the bytes of an added token have no space before them */
         const bool added = qkv_strings_find(&r->added, key, size) != NULL;
         return qkv_tokenizer_set(r->ctx, r->t, id, key, size, added ? QKV_TOKEN_RAW : QKV_TOKEN_WORD);
     }
@@ -154,15 +154,15 @@ static enum qkv_status read_vocab(const struct reader *r) {
     return status;
 }
 
-/* The id of a key, or -1. */
+/* The id of a key, or −1. */
 static int32_t find_id(const struct reader *r, const char *key, size_t size) {
     const struct qkv_string *entry = qkv_strings_find(&r->file->keys, key, size);
     return entry ? (int32_t)entry->value : -1;
 }
 
-/* ---- merges ---------------------------------------------------------------------------------------------------------- */
+/* ---- merges ------------------------------------------------------------------------------------------------------ */
 
-/* The token of a key in a merge. Merges are over text; byte tokens do not take part. */
+/* The token of a key in a merge. Merges join text; byte tokens do not take part. */
 static int32_t merge_token(const struct reader *r, const char *key, size_t size) {
     const int32_t id = find_id(r, key, size);
     return id >= 0 && r->t->tokens[id].form == QKV_TOKEN_BYTE ? -1 : id;
@@ -190,9 +190,9 @@ static enum qkv_status read_merges(const struct reader *r, const json_t *merges)
     return status;
 }
 
-/* ---- model, added tokens --------------------------------------------------------------------------------------------- */
+/* ---- model, added tokens ----------------------------------------------------------------------------------------- */
 
-/* WordLevel: a word that is not in the vocabulary is unk_token where that is, else an error. */
+/* WordLevel: a word outside the vocabulary becomes unk_token if there is one, else it is an error. */
 static enum qkv_status read_words(struct reader *r, const json_t *model, const json_t *added) {
     const json_t *unknown = json_object_get(model, "unk_token");
     const char *key = json_string_value(unknown);
@@ -224,12 +224,12 @@ static enum qkv_status read_model(struct reader *r, const json_t *model, const j
     if (!status) status = read_bool(model, "byte_fallback", false, &r->fallback);
     if (!status) status = read_bool(model, "ignore_merges", false, &r->t->ignore_merges);
     if (status || r->t->byte_level || r->fallback) return status;
-    /* Elsewhere unk_token and fuse_unk have no part: every byte has a token, so that nothing is unknown. */
+    /* Byte-level, unk_token and fuse_unk have no effect: every byte has a token. */
     r->unknown = json_string_value(json_object_get(model, "unk_token"));
     return r->unknown && !fuse ? QKV_OK : QKV_FORMAT;
 }
 
-/* Before anything long is read. */
+/* Checks added tokens before anything long is read. */
 static bool added_fit(const json_t *added) {
     static const char *const others[] = {"single_word", "lstrip", "rstrip"};
     bool value;
@@ -254,7 +254,7 @@ static enum qkv_status read_added_token(const struct reader *r, const json_t *to
     return qkv_tokenizer_set_added(r->ctx, r->t, (size_t)n, content, strlen(content), special, normalized);
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status read_tables(struct reader *r, const json_t *model, const json_t *added) {
     r->id_bound = 2 * (r->file->keys.count + json_array_size(added)) + 1024;

@@ -1,11 +1,11 @@
-/* Writing a tokenizer as Hugging Face tokenizer.json: one vocabulary entry and one merge a line, in the order of ids and
- * ranks, so that equal tokenizers give equal files. */
+/* Writes a tokenizer as Hugging Face tokenizer.json: one vocabulary entry and one merge per line, in the order of ids
+ * and ranks, so that equal tokenizers give equal files. */
 #include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A token as it stands in the vocabulary, which is UTF-8. */
+/* Writes a token as its key in the vocabulary, which is UTF-8. */
 static void save_key(struct qkv_json *json, const struct qkv_tokenizer *t, size_t id, struct qkv_buffer *key) {
     key->size = 0;
     if (!json->status) json->status = qkv_tokenizer_key(json->ctx, t, id, key);
@@ -147,7 +147,7 @@ static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, st
     qkv_json_end(json, '}');
 }
 
-/* A member of the whole file that is JSON already. */
+/* Writes a member of the file whose value is JSON already. */
 static void print_member(struct qkv_json *json, const char *key, const char *value) {
     qkv_json_line(json, 2);
     qkv_json_put_raw(json, key, value);
@@ -180,7 +180,7 @@ static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, cons
     qkv_buffer_free(&key);
 }
 
-/* All of it, to json->file or, where there is none, to json->text. */
+/* Writes everything to json->file, or, without one, to json->text. */
 static enum qkv_status print_whole(struct qkv_json *json, const struct qkv_tokenizer *t) {
     struct qkv_added *added = qkv_allocate(json->ctx, t->added_count, sizeof *added);
     if (!added) return QKV_MEMORY;

@@ -1,11 +1,11 @@
-/* One more special token for a tokenizer that exists. */
+/* Adds a special token to an existing tokenizer. */
 #include "text/chain.h"
 #include "text/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A chain's is written into its file, behind all others, and the file is read again. */
+/* A chain gets the token in its file, after all others, and the file is read again. */
 static enum qkv_status special_chain(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
     json_t *root = NULL;
     const struct qkv_json_text file = {

@@ -1,4 +1,4 @@
-/* What ids stand for as a reader sees it: text by the file's own decoder, and the tokens that have a role. */
+/* Ids as a reader sees them: text by the file's own decoder, and tokens with roles. */
 #include "text/chain.h"
 #include "text/sequence.h"
 
@@ -17,9 +17,8 @@ static enum qkv_status text_check(struct qkv_context *ctx, const struct qkv_toke
                                   size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!qkv_tokenizer_token(t, ids[i], NULL))
-            return qkv_fail(ctx, QKV_ARGUMENT,
-                            "decode: ids[%zu] is %d, and there is no such token; ids are in [0, %zu)", i, (int)ids[i],
-                            t->count);
+            return qkv_fail(ctx, QKV_ARGUMENT, "decode: ids[%zu] is %d, which is not a token; ids are in [0, %zu)", i,
+                            (int)ids[i], t->count);
     return QKV_OK;
 }
 
@@ -55,9 +54,10 @@ enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tok
     return status;
 }
 
-/* ---- roles ------------------------------------------------------------------------------------------------------------------- */
+/* ---- roles ------------------------------------------------------------------------------------------------------- */
 
-/* How the tokens of a role are usually written, where no configuration names them. The first is that of tokenizers made here. */
+/* The usual names of a role's tokens, where no configuration names them. The first one is that of tokenizers made by
+ * qkv. */
 static const char *const role_names[][6] = {
     [QKV_TOKEN_ROLE_BEGIN] = {QKV_TOKEN_BEGIN, "<bos>", "<|begin_of_text|>", "[CLS]", "<BOS_TOKEN>", NULL},
     [QKV_TOKEN_ROLE_END] = {QKV_TOKEN_END, "<eos>", "<|end_of_text|>", "[SEP]", NULL},
@@ -91,10 +91,9 @@ enum qkv_status qkv_tokenizer_set_role(struct qkv_context *ctx, struct qkv_token
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, t);
-    if ((size_t)role >= QKV_TOKEN_ROLES)
-        return qkv_fail(ctx, QKV_ARGUMENT, "token role %d is not one of the list", (int)role);
+    if ((size_t)role >= QKV_TOKEN_ROLES) return qkv_fail(ctx, QKV_ARGUMENT, "%d is not a token role", (int)role);
     if (id >= 0 && !qkv_tokenizer_token(t, id, NULL))
-        return qkv_fail(ctx, QKV_ARGUMENT, "token role %d: there is no token %d; ids are in [0, %zu)", (int)role, id,
+        return qkv_fail(ctx, QKV_ARGUMENT, "token role %d: id %d is not a token; ids are in [0, %zu)", (int)role, id,
                         t->count);
     t->has_role[role] = true;
     t->roles[role] = id < 0 ? -1 : id;
@@ -106,7 +105,7 @@ enum qkv_status qkv_tokenizer_add_end(struct qkv_context *ctx, struct qkv_tokeni
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, t);
     if (!qkv_tokenizer_token(t, id, NULL))
-        return qkv_fail(ctx, QKV_ARGUMENT, "end token: there is no token %d; ids are in [0, %zu)", id, t->count);
+        return qkv_fail(ctx, QKV_ARGUMENT, "end token: id %d is not a token; ids are in [0, %zu)", id, t->count);
     int32_t ends[QKV_TOKEN_ENDS];
     const size_t count = qkv_tokenizer_ends(t, ends);
     for (size_t i = 0; i < count; i++)

@@ -1,5 +1,6 @@
-/* Making a tokenizer from a text: the vocabularies of bytes, chars, words, whitespace and bpe. The text is read once, front to back,
- * whole or cut, and only its distinct pieces are kept. Special tokens in it are cut out and teach nothing. */
+/* Makes a tokenizer from a text: vocabularies of bytes, chars, words, whitespace and bpe. The text is read once, front
+ * to back, whole or in parts, and only its distinct pieces are stored. Special tokens in it are cut out and not
+ * counted. */
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static enum qkv_status count_pieces(struct qkv_context *ctx, struct qkv_strings 
     return QKV_OK;
 }
 
-/* Words, apart by white space; not what the keys of a JSON object cannot hold: U+0000, and what is no UTF-8. */
+/* Counts words between white space, without those that cannot be keys of a JSON object: with U+0000, or not UTF-8. */
 static enum qkv_status count_words(struct qkv_context *ctx, struct qkv_strings *pieces, struct qkv_splitter *splitter,
                                    const char *text, size_t size) {
     size_t begin, end;
@@ -46,7 +47,8 @@ static enum qkv_status count_words(struct qkv_context *ctx, struct qkv_strings *
     return QKV_OK;
 }
 
-/* Characters; not U+0000, which the keys of a JSON object cannot hold here: it is spelled as a byte, or unknown. */
+/* Counts characters, without U+0000, which cannot be in keys of a JSON object here: it is spelled as a byte, or
+ * unknown. */
 static enum qkv_status count_characters(struct qkv_context *ctx, struct qkv_strings *pieces,
                                         struct qkv_splitter *splitter, const char *text, size_t size) {
     (void)splitter;
@@ -61,7 +63,7 @@ static enum qkv_status count_characters(struct qkv_context *ctx, struct qkv_stri
     return QKV_OK;
 }
 
-/* Calls `each` for the stretches of the text between special tokens. */
+/* Calls `each` for each stretch of the text between special tokens. */
 static enum qkv_status visit_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                   visit *each, struct qkv_strings *pieces) {
     struct qkv_splitter *splitter;
@@ -76,7 +78,7 @@ static enum qkv_status visit_text(struct qkv_context *ctx, const struct qkv_toke
     return status;
 }
 
-/* ---- vocabularies ---------------------------------------------------------------------------------------------------- */
+/* ---- vocabularies ------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status add_bytes(struct qkv_context *ctx, struct qkv_tokenizer *t) {
     enum qkv_status status = QKV_OK;
@@ -93,12 +95,13 @@ static bool train_tokenizer_has(const struct qkv_tokenizer_options *options, con
     return false;
 }
 
-/* Whether it has a token for what is unknown: whitespace only where it leaves words out. */
+/* Whether the vocabulary has an unknown token: one of whitespace only if it leaves words out. */
 static bool train_tokenizer_unknown(const struct qkv_tokenizer_options *options) {
     return options->kind == QKV_TOKENIZER_CHARS || (options->kind == QKV_TOKENIZER_WHITESPACE && options->vocab > 0);
 }
 
-/* What every vocabulary of a kind holds: the bytes, or padding and an unknown token, and the specials. */
+/* The number of tokens that every vocabulary of a kind has: bytes, or padding and an unknown token, and the
+ * specials. */
 static size_t train_tokenizer_fixed(const struct qkv_tokenizer_options *options) {
     const bool words = options->kind == QKV_TOKENIZER_WHITESPACE,
                bytes = !words && options->kind != QKV_TOKENIZER_CHARS;
@@ -108,12 +111,12 @@ static size_t train_tokenizer_fixed(const struct qkv_tokenizer_options *options)
     return n + options->special_count;
 }
 
-/* How many tokens fit besides; SIZE_MAX: as many as there are. */
+/* The number of other tokens that fit; SIZE_MAX: no limit. */
 static size_t train_tokenizer_room(const struct qkv_tokenizer_options *options) {
     return options->vocab > 0 ? (size_t)options->vocab - train_tokenizer_fixed(options) : SIZE_MAX;
 }
 
-/* A special token that is listed in the vocabulary too. */
+/* Adds a special token that is listed in the vocabulary too. */
 static enum qkv_status add_listed(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
     const size_t size = strlen(text), id = t->count;
     enum qkv_status status = qkv_tokenizer_set(ctx, t, id, text, size, QKV_TOKEN_RAW);
@@ -125,7 +128,7 @@ static enum qkv_status add_unknown(struct qkv_context *ctx, struct qkv_tokenizer
     return add_listed(ctx, t, QKV_TOKEN_UNKNOWN);
 }
 
-/* What a vocabulary of words begins with: padding, the specials, and what is unknown. */
+/* Adds the first tokens of a vocabulary of words: padding, specials, unknown. */
 static enum qkv_status add_word_specials(struct qkv_context *ctx, struct qkv_tokenizer *t,
                                          const struct qkv_tokenizer_options *options) {
     enum qkv_status status = train_tokenizer_has(options, QKV_TOKEN_PAD) ? QKV_OK : add_listed(ctx, t, QKV_TOKEN_PAD);
@@ -148,14 +151,15 @@ static int by_count(const void *left, const void *right) {
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Byte order of UTF-8 is the order of code points. */
+/* Compares bytes: the byte order of UTF-8 is the order of code points. */
 static int by_bytes(const void *left, const void *right) {
     const struct ranked *a = left, *b = right;
     int order = memcmp(a->s, b->s, a->size < b->size ? a->size : b->size);
     return order ? order : (a->size > b->size) - (a->size < b->size);
 }
 
-/* Adds the most frequent pieces as tokens: by frequency, equals by first appearance; or the same ones in byte order. */
+/* Adds the most frequent pieces as tokens: by frequency, equals by first appearance; or the same pieces in byte
+ * order. */
 static enum qkv_status add_frequent(struct qkv_context *ctx, struct qkv_tokenizer *t, const struct qkv_strings *pieces,
                                     size_t most, bool in_byte_order, enum qkv_token_form form) {
     struct ranked *ranked = qkv_allocate(ctx, pieces->count, sizeof *ranked);
@@ -164,7 +168,7 @@ static enum qkv_status add_frequent(struct qkv_context *ctx, struct qkv_tokenize
     for (size_t i = 0; i < pieces->count; i++) {
         const struct qkv_string *piece = &pieces->entries[i];
         const char *s = pieces->bytes.data + piece->offset;
-        if (qkv_strings_find(&t->pieces, s, piece->size)) continue; /* single bytes are there already */
+        if (qkv_strings_find(&t->pieces, s, piece->size)) continue; /* single bytes are tokens already */
         ranked[n++] = (struct ranked){s, piece->size, i, piece->value};
     }
     if (n > 1) qsort(ranked, n, sizeof *ranked, by_count);
@@ -202,7 +206,7 @@ static enum qkv_status add_vocabulary(struct qkv_context *ctx, struct qkv_tokeni
     return status;
 }
 
-/* ---- specials ------------------------------------------------------------------------------------------------------ */
+/* ---- specials ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status add_specials(struct qkv_context *ctx, struct qkv_tokenizer *t,
                                     const struct qkv_tokenizer_options *options) {
@@ -220,19 +224,17 @@ static enum qkv_status check_specials(struct qkv_context *ctx, const struct qkv_
         const char *text = options->specials[i];
         if (!text || !*text)
             return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: special token %zu is empty; give it a text", i);
-        if (qkv_utf8_valid(text, strlen(text)) < strlen(text)) {
+        if (qkv_utf8_valid(text, strlen(text)) < strlen(text))
             return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: special token %zu is not UTF-8; choose another text", i);
-        }
         for (size_t k = 0; k < i; k++) {
-            if (strcmp(options->specials[k], text) == 0) {
+            if (strcmp(options->specials[k], text) == 0)
                 return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: special token \"%.60s\" is given twice", text);
-            }
         }
     }
     return QKV_OK;
 }
 
-/* In a saved file a special token and an ordinary one must not have the same key. */
+/* In a saved file, a special token and an ordinary one must not have the same key. */
 static enum qkv_status check_keys(struct qkv_context *ctx, const struct qkv_tokenizer *t,
                                   const struct qkv_tokenizer_options *options) {
     struct qkv_strings specials = {0};
@@ -262,13 +264,11 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_t
         QKV_TOKENIZER_LIST(NAME)
 #undef NAME
     };
-    if ((size_t)options->kind >= sizeof names / sizeof *names) {
-        return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: there is no kind %d", (int)options->kind);
-    }
-    if (options->special_count > 0 && !options->specials) {
+    if ((size_t)options->kind >= sizeof names / sizeof *names)
+        return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: %d is not a kind", (int)options->kind);
+    if (options->special_count > 0 && !options->specials)
         return qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: special_count is %zu but specials is NULL",
                         options->special_count);
-    }
     enum qkv_status status = check_specials(ctx, options);
     bool sized = options->kind != QKV_TOKENIZER_BYTES && options->vocab != 0;
     if (status || !sized || (options->vocab > 0 && (size_t)options->vocab >= train_tokenizer_fixed(options)))
@@ -282,14 +282,14 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_t
                     options->special_count);
 }
 
-/* ---- training ------------------------------------------------------------------------------------------------------ */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_learner {
     struct qkv_context *ctx;
     struct qkv_tokenizer_options options;
     struct qkv_tokenizer *t;
-    struct qkv_tokenizer *finder; /* has the specials alone, and finds them in the text; the pattern is t's */
-    struct qkv_strings pieces;    /* what the vocabulary is made of, and how often it occurs */
+    struct qkv_tokenizer *finder; /* has only the specials, and finds them in the text; the pattern is t's */
+    struct qkv_strings pieces;    /* the pieces and their counts */
     qkv_progress *progress;
     void *user;
 };

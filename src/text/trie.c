@@ -1,4 +1,4 @@
-/* A trie of byte strings whose edges lie in one hash table, found by node and byte. */
+/* A trie of byte strings whose edges are in one hash table, found by node and byte. */
 #include "text/chain.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Scripts of characters, numbered, as tokenizers 0.23.3 has them: Hiragana and Katakana are Han. Made by scripts/make-unicode-ranges; do not edit. */
+/* Scripts of characters, numbered, as tokenizers 0.23.3 has them: Hiragana and Katakana are Han.
+ * Made by scripts/make-unicode-ranges; do not edit. */
 #include "text/unicode_ranges.h"
 
 const struct unicode_script qkv_unicode_scripts[] = {

@@ -1,7 +1,7 @@
-/* The vocabulary and the merges of a tokenizer.json have hundreds of thousands of texts: as values of JSON each is a few blocks of memory,
- * which takes longer than all else that a tokenizer needs. So a file that is written as they all are is scanned: the two are read
- * into tables, and qkv_json_load gets the file without them. A file that has anything else there, right or wrong, is read by
- * qkv_json_load as a whole, which says what is wrong. */
+/* The vocabulary and the merges of a tokenizer.json have hundreds of thousands of texts: as JSON values, each would be
+ * a few blocks of memory, which takes longer than everything else that a tokenizer needs. So files in the usual form
+ * are scanned: these two parts go into tables, and qkv_json_load gets the file without them. Any other file, valid or
+ * not, is read by qkv_json_load as a whole, which has the messages. */
 #include "text/vocab_json.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@ struct vocab_scan {
     struct qkv_context *ctx;
     struct qkv_vocab_json *out;
     const char *at, *end;
-    char *room; /* where texts with escapes are written: in out->unescaped, or the key at hand */
+    char *room; /* where the next text with escapes is written: in out->unescaped, or in a key's buffer */
     enum qkv_status status;
 };
-struct vocab_part { /* of the file */
+struct vocab_part { /* bytes of the file */
     const char *begin, *end;
 };
 struct vocab_text {
@@ -22,7 +22,7 @@ struct vocab_text {
     size_t size;
 };
 
-/* ---- JSON, the plain part ------------------------------------------------------------------------------------------------ */
+/* ---- plain JSON -------------------------------------------------------------------------------------------------- */
 
 static char scan_next(struct vocab_scan *s) {
     while (s->at < s->end && (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t')) s->at++;
@@ -49,7 +49,7 @@ static int scan_hex(const char *s) {
     return code;
 }
 
-/* \uXXXX, or two of them that are one character. */
+/* \uXXXX, or two of them for one character. */
 static bool scan_unicode(struct vocab_scan *s) {
     int code = s->end - s->at >= 5 ? scan_hex(s->at + 1) : -1;
     if (code <= 0) return false;
@@ -76,7 +76,7 @@ static bool scan_escape(struct vocab_scan *s) {
     return true;
 }
 
-/* A text. One with escapes is written into the room, where nothing is longer than it stands in the file. */
+/* Reads a text. One with escapes is written to `room`; it is never longer than in the file. */
 static bool scan_text(struct vocab_scan *s, struct vocab_text *text) {
     if (!scan_take(s, '"')) return false;
     const char *begin = s->at, *plain = begin;
@@ -113,7 +113,7 @@ static bool scan_id(struct vocab_scan *s, int64_t *id) {
     return (zero ? digits == 1 : digits > 0) && (scan_next(s) == ',' || scan_next(s) == '}');
 }
 
-/* Passes any value; what is inside is for others to check. */
+/* Skips any value; what is inside is checked elsewhere. */
 static bool scan_pass(struct vocab_scan *s) {
     size_t depth = 0;
     struct vocab_text text;
@@ -135,15 +135,15 @@ static bool scan_pass(struct vocab_scan *s) {
             s->at++;
             continue;
         }
-        while (s->at < s->end && !memchr(",}] \n\r\t", *s->at, 8)) s->at++; /* a number, true, false, null */
+        while (s->at < s->end && !memchr(",}] \n\r\t", *s->at, 8)) s->at++; /* a number, true, false or null */
     } while (depth);
     s->room = room;
     return true;
 }
 
-/* ---- where the two are --------------------------------------------------------------------------------------------------- */
+/* ---- finding model.vocab and model.merges ------------------------------------------------------------------------ */
 
-/* The members of an object, of which some are wanted: where their values are. Each may be there once. */
+/* Finds the values of some members of an object. Returns false if one occurs twice. */
 static bool scan_members(struct vocab_scan *s, const char *const *names, struct vocab_part *parts, size_t count) {
     struct vocab_text key;
     if (!scan_take(s, '{')) return false;
@@ -172,7 +172,7 @@ static bool scan_find(struct vocab_scan *s, struct vocab_part parts[2]) {
     return parts[0].begin && *parts[0].begin == '{' && (!parts[1].begin || *parts[1].begin == '[');
 }
 
-/* ---- the two ---------------------------------------------------------------------------------------------------------------- */
+/* ---- reading them ------------------------------------------------------------------------------------------------ */
 
 static bool scan_fail(struct vocab_scan *s, enum qkv_status status) {
     s->status = status;
@@ -189,7 +189,7 @@ static bool scan_vocab(struct vocab_scan *s) {
         if (!scan_text(s, &key) || !scan_take(s, ':') || !scan_id(s, &id)) return false;
         struct qkv_string *entry = qkv_strings_add(s->ctx, &s->out->keys, key.text, key.size);
         if (!entry) return scan_fail(s, QKV_MEMORY);
-        entry->value = id; /* of a key that comes twice the last is true */
+        entry->value = id; /* a repeated key has its last id */
     } while (scan_take(s, ','));
     return scan_take(s, '}');
 }
@@ -198,7 +198,7 @@ static struct qkv_vocab_merge merge_of(struct vocab_text left, struct vocab_text
     return (struct qkv_vocab_merge){left.text, right.text, (uint32_t)left.size, (uint32_t)right.size};
 }
 
-/* "a b", which has one space. */
+/* Cuts "a b", which must have one space. */
 static struct qkv_vocab_merge merge_cut(struct vocab_text text) {
     const char *space = memchr(text.text, ' ', text.size), *end = text.text + text.size;
     if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1))) return (struct qkv_vocab_merge){0};
@@ -237,7 +237,7 @@ static bool scan_merges(struct vocab_scan *s) {
     return scan_take(s, ']');
 }
 
-/* The file without the two. */
+/* The file without the two parts. */
 static bool scan_rest(struct vocab_scan *s, const struct qkv_json_text *text, const struct vocab_part parts[2]) {
     const char *at = text->data, *end = at + text->size;
     const bool merges_first = parts[1].begin && parts[1].begin < parts[0].begin;
@@ -261,7 +261,7 @@ static bool scan_rest(struct vocab_scan *s, const struct qkv_json_text *text, co
     return !status;
 }
 
-/* Whether the file could be read that way. */
+/* Returns whether the file could be scanned. */
 static bool scan_file(struct vocab_scan *s, const struct qkv_json_text *text) {
     struct vocab_part parts[2] = {0};
     const char *data = text->data;
@@ -283,7 +283,7 @@ static bool scan_file(struct vocab_scan *s, const struct qkv_json_text *text) {
     return scan_rest(s, text, parts);
 }
 
-/* ---- any file ------------------------------------------------------------------------------------------------------------------ */
+/* ---- any file ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status vocab_of_json(struct qkv_context *ctx, struct qkv_vocab_json *out) {
     const json_t *model = json_object_get(out->root, "model");

@@ -1,7 +1,7 @@
-/* Sentences that are cut into words already: which tokens each word has.
+/* Sentences that are already cut into words: the tokens of each word.
  *
- * Words are encoded one by one with the space before them, as tokenizers of texts cut them (words, bpe), or without it where that is what
- * gives the tokens of the whole sentence (▁ added before each). */
+ * Words are encoded one by one, with the space before them, as most tokenizers cut (words, bpe); or without it, if that
+ * gives the tokens of the whole sentence (tokenizers that add ▁ before each word). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@
 struct words {
     struct qkv_context *ctx;
     const struct qkv_tokenizer *tokenizer;
-    int32_t *ids, *firsts; /* of the words alone */
+    int32_t *ids, *firsts; /* of the words, without the frame */
     size_t count, ids_capacity, firsts_capacity;
     struct qkv_buffer text;
 };
 
-/* Whether a space is a token of its own before this word. */
+/* Whether the space before this word is a token by itself. */
 static bool words_space_apart(const struct words *w, const int32_t *ids, size_t n) {
     size_t size;
     const char *token = n > 1 ? qkv_tokenizer_token(w->tokenizer, ids[0], &size) : NULL;
@@ -58,7 +58,7 @@ static enum qkv_status words_add_all(struct words *w, const struct qkv_word *wor
     return status;
 }
 
-/* Whether these are the tokens of the sentence, which is in `ids` inside its frame. */
+/* Whether the tokens of the words are those of the sentence, which is in `ids` inside its frame. */
 static bool words_same(const struct words *w, struct qkv_sequence_frame frame, const int32_t *ids, size_t count) {
     return count == w->count + frame.before + frame.after &&
            !memcmp(w->ids, ids + frame.before, w->count * sizeof *ids);
@@ -77,7 +77,7 @@ static enum qkv_status words_sentence(struct qkv_context *ctx, const struct qkv_
     return status;
 }
 
-/* The frame of the sentence around the tokens of its words. */
+/* Puts the frame of the sentence around the tokens of its words. */
 static enum qkv_status words_framed(const struct words *w, struct qkv_sequence_frame frame, const int32_t *sentence,
                                     size_t n, int32_t **ids, int32_t **firsts, size_t *count) {
     *count = w->count + frame.before + frame.after;
