@@ -110,11 +110,11 @@ struct qkv_memory_left {
     uint64_t bytes; /* UINT64_MAX: the system does not say */
     char why[192];  /* what sets the limit: "the memory of this machine" */
 };
-/* Experimental: asks the machine, the control groups (v1 and v2, all ancestors) and the limits of the process (RLIMIT_AS,
- * RLIMIT_DATA); the least of them counts. Any thread. */
+/* Experimental: reads the memory of the machine, the limits of the control groups (v1 and v2, all ancestors) and the
+ * limits of the process (RLIMIT_AS, RLIMIT_DATA), and returns the smallest. Any thread. */
 QKV_API struct qkv_memory_left qkv_memory_available(void);
-/* Experimental: writes the name of the processor as the system tells it, or the architecture, and a zero into `size` bytes.
- * Any thread. */
+/* Experimental: writes the system's name of the processor, or the architecture, and a zero into `size` bytes. Any
+ * thread. */
 QKV_API void qkv_cpu_name(char *name, size_t size);
 /* The name of the context's kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);

@@ -133,12 +133,12 @@ QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch *
 /* Experimental: the points of a forward pass at which a hook is called. */
 #define QKV_HOOK_LIST(X)                                                                                               \
     X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
-    X(ATTENTION, "attention", "what self attention gives, with a norm behind it, before it is added to the stream")    \
-    X(CROSS, "cross", "what cross attention gives, the same")                                                          \
-    X(FFN, "ffn", "what the feed-forward sublayer gives, the same")                                                    \
+    X(ATTENTION, "attention", "the output of self attention and its norm, before it is added to the stream")           \
+    X(CROSS, "cross", "the output of cross attention and its norm, before it is added to the stream")                  \
+    X(FFN, "ffn", "the output of the feed-forward and its norm, before it is added to the stream")                     \
     X(RESIDUAL, "stream", "the residual stream after a block")                                                         \
     X(FINAL, "final", "after the final norm")                                                                          \
-    X(EXPERTS, "experts", "how many rows chose each expert, before what the sublayer gives")
+    X(EXPERTS, "experts", "the number of rows that chose each expert, before the feed-forward's output")
 #define QKV_HOOK_ENUM(name, text, help) QKV_HOOK_##name,
 enum qkv_hook_kind { QKV_HOOK_LIST(QKV_HOOK_ENUM) };
 #undef QKV_HOOK_ENUM
