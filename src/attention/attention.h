@@ -199,8 +199,8 @@ struct qkv_latent {
 struct qkv_attention_parameters {
     struct qkv_linear q;  /* cross attention: from x (H·D, in) */
     struct qkv_linear kv; /* cross attention: from the source (Hkv·D + Hkv·Dv, kv_in) */
-    struct qkv_linear k,
-        v; /* or, if values are computed from vectors of another width than keys, from the source and from those */
+    /* or, if values are computed from vectors of another width than keys, from the source and from those */
+    struct qkv_linear k, v;
     struct qkv_latent latent;
     struct qkv_linear qkv; /* self attention: q, k and v in one (H·D + Hkv·D + Hkv·Dv, in) */
     struct qkv_norm q_norm, k_norm;
@@ -228,8 +228,8 @@ struct qkv_key_values {
 /* One attention with its projections in a pass over a tape. Unused pointers are NULL. */
 struct qkv_attention_args {
     struct qkv_tape *tape;
-    const struct qkv_attention_spec
-        *spec; /* heads, norms, clip and rotation of q, k and v; heads and widths are the call's */
+    /* heads, norms, clip and rotation of q, k and v; heads and widths are the call's */
+    const struct qkv_attention_spec *spec;
     /* The call: all but q, k, v, y, lse and key, which are set here. Tq new positions for each sequence: in self
      * attention the last ones of all keys. With a cache also its pages, and `pasts` if sequences have different numbers
      * of keys. */

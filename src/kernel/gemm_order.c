@@ -229,8 +229,8 @@ static void ordered_block(const struct ordered *p, struct ordered_blocks *blocks
 
 /* Rows of an item that go through all sections together. */
 struct strip {
-    size_t m, begin, rows,
-        height; /* the item's first row, and its height as packed; the strip's first row, and its number of rows */
+    /* m, height: the item's first row, and its height as packed; begin, rows: of the strip */
+    size_t m, begin, rows, height;
 };
 
 /* The strip's corner at column n of the part, in the buffer of a level. The last level has room for the whole item and

@@ -1,7 +1,7 @@
 /* kernel: the arithmetic, once for every instruction set.
  *
- * Offers: the kernel table that a context chose (row and vector kernels, called by operators inside qkv_parallel bodies),
- * and two drivers that are parallel by themselves: the matrix product (qkv_gemm) and attention (qkv_attend_*).
+ * Offers: the kernel table that a context chose (row and vector kernels, called by operators inside qkv_parallel
+ * bodies), and two drivers that are parallel by themselves: the matrix product (qkv_gemm) and attention (qkv_attend_*).
  * The sources in kernel/isa are compiled once per ISA; scalar is the oracle that every other table is tested against.
  *
  * Rules for all kernels: output first, then inputs, then sizes; no allocation, no threads, no failure; pointers need no
@@ -14,74 +14,80 @@
 #include "format/format.h"
 
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
-#define QKV_KERNEL_LIST(X)                                                                                                                         \
-    /* y = a + b; y may be a or b */                                                                                                               \
-    X(void, add, (float *y, const float *a, const float *b, size_t n))                                                                             \
-    /* y = x + others[0] + others[1] …, in this order; y is written past the caches; it may be x or one of them */                               \
-    X(void, add_several, (float *y, const float *x, const float *const *others, size_t count, size_t n))                                           \
-    /* y = s·x, or y += s·x; y may be x */                                                                                                       \
-    X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                                                 \
-    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN. In place (over the same memory) is not allowed */                         \
-    X(void, widen, (float *y, const uint16_t *x, size_t n))                                                                                        \
-    X(void, narrow, (uint16_t * y, const float *x, size_t n))                                                                                      \
-    /* sum of x², in double */                                                                                                                    \
-    X(double, sum_squares, (const float *x, size_t n))                                                                                             \
-    /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                                                 \
-    X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                                                          \
-    /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */                                           \
-    X(void, exp, (float *y, const float *x, size_t n))                                                                                             \
-    /* y = act(x), by the activation of a kind of feed-forward */                                                                                  \
-    X(void, activation_forward, (enum qkv_ffn_kind kind, float *y, const float *x, size_t n))                                                      \
-    /* dx (+)= dy · act'(x); dx may be dy */                                                                                                      \
-    X(void, activation_backward,                                                                                                                   \
-      (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                                             \
-    /* The same two where x is not needed again: forward writes act'(x) over x; dx (+)= dy · slope, the same bits. dx may be dy */                \
-    X(void, activation_forward_slope, (enum qkv_ffn_kind kind, float *y, float *x, size_t n))                                                      \
-    X(void, activation_backward_slope, (float *dx, bool accumulate, const float *dy, const float *slope, size_t n))                                \
-    /* y[n] = act(gate[n]) · up[n]; limit: of kinds that clamp (the gate to at most limit, up to ±limit); others ignore it */                    \
-    X(void, gated_forward,                                                                                                                         \
-      (enum qkv_ffn_kind kind, float limit, float *y, const float *gate, const float *up, size_t n))                                               \
-    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate); 0 of what is outside of the limit */                                           \
-    X(void, gated_backward,                                                                                                                        \
-      (enum qkv_ffn_kind kind, float limit, float *dgate, float *dup, bool accumulate, const float *dy,                                            \
-       const float *gate, const float *up, size_t n))                                                                                              \
-    /* Each row normalised: y = xhat·(offset + w) + b, xhat = (x − mean)·rstd, rstd = 1/sqrt(mean (x − mean)² + eps), without mean in     \
-     * kinds that are not centered (QKV_NORM_LIST). w NULL: y = xhat; b NULL: nothing is added. mean (of centered kinds) and rstd, one  \
-     * a row, may be NULL; y may be x */ \
-    X(void, norm_forward,                                                                                                                          \
-      (enum qkv_norm_kind kind, float *y, float *mean, float *rstd, const float *x, const float *w, const float *b,                                \
-       float eps, size_t rows, size_t C))                                                                                                          \
-    /* dx (+)= …; dw[C] += Σ dy·xhat; db[C] += Σ dy. dx, dw, db may each be NULL, and mean in kinds that are not centered */                  \
-    X(void, norm_backward,                                                                                                                         \
-      (enum qkv_norm_kind kind, float *dx, bool accumulate, float *dw, float *db, const float *dy, const float *x,                                 \
-       const float *mean, const float *rstd, const float *w, size_t rows, size_t C))                                                               \
-    /* Rotates in place the first 2·pairs channels of each of `heads` heads (D apart) of one row; cos_sin is           \
-     * (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */                          \
-    X(void, rotate,                                                                                                                                \
-      (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))                                      \
-    /* Clamps x to ±limit in place, NaN staying NaN. inside: bit i % 8 of byte i / 8: |x[i]| <= limit; NULL: not wanted */                        \
-    X(void, clip, (float *x, uint8_t *inside, float limit, size_t n))                                                                              \
-    /* y = x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` names; y may be x. \
-     * kept: bit i % 8 of byte i / 8: m of x[i] is not 0; NULL: not wanted. See random in base: Threefry on (e / 2, stream), \
-     * word e % 2; kept when the word >= p·2^32 */                    \
-    X(void, dropout,                                                                                                                               \
-      (float *y, uint8_t *kept, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))                                         \
-    /* dx (+)= dy·m/(1−p), with the m that dropout left in `kept`; dx may be dy */                                                              \
-    X(void, dropout_backward, (float *dx, bool accumulate, const float *dy, const uint8_t *kept, float p, size_t n))                               \
-    /* log Σ exp(x) of a row of n >= 1 */                                                                                                         \
-    X(float, log_sum_exp, (const float *x, size_t n))                                                                                              \
-    /* y = s·exp(x − lse) − less, a row of softmax times s, less a number; y may be x */                                                      \
-    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, float less, size_t n))                                                  \
-    /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + decay·w) with      \
-     * m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. dw becomes 0 */                 \
-    X(void, adamw,                                                                                                                                 \
-      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,                                     \
-       float decay, float correction1, float correction2, bool coupled, size_t n))                                                                 \
-    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */                                          \
-    X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))                                 \
-    /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */                                        \
-    X(double, fma_peak, (size_t iterations))                                                                                                       \
-    /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it comes */                            \
+#define QKV_KERNEL_LIST(X)                                                                                             \
+    /* y = a + b; y may be a or b */                                                                                   \
+    X(void, add, (float *y, const float *a, const float *b, size_t n))                                                 \
+    /* y = x + others[0] + others[1] …, in this order, written past the caches; y may be one of the inputs */        \
+    X(void, add_several, (float *y, const float *x, const float *const *others, size_t count, size_t n))               \
+    /* y = s·x, or y += s·x; y may be x */                                                                           \
+    X(void, scale, (float *y, bool accumulate, const float *x, float s, size_t n))                                     \
+    /* bf16 to fp32; and back, rounded to nearest even, NaN staying NaN; not in place */                               \
+    X(void, widen, (float *y, const uint16_t *x, size_t n))                                                            \
+    X(void, narrow, (uint16_t * y, const float *x, size_t n))                                                          \
+    /* sum of x², in double */                                                                                        \
+    X(double, sum_squares, (const float *x, size_t n))                                                                 \
+    /* out[c] += sum over rows of x[row][c]: rows are added one after the other */                                     \
+    X(void, column_sums, (float *out, const float *x, size_t ldx, size_t rows, size_t C))                              \
+    /* y = exp(x), relative error <= 2e-7 where the result is normal; 0 below, inf above, NaN for NaN */               \
+    X(void, exp, (float *y, const float *x, size_t n))                                                                 \
+    /* y = act(x), by the activation of a kind of feed-forward */                                                      \
+    X(void, activation_forward, (enum qkv_ffn_kind kind, float *y, const float *x, size_t n))                          \
+    /* dx (+)= dy · act'(x); dx may be dy */                                                                          \
+    X(void, activation_backward,                                                                                       \
+      (enum qkv_ffn_kind kind, float *dx, bool accumulate, const float *dy, const float *x, size_t n))                 \
+    /* The same two where x is not needed again: forward writes act'(x) over x; dx (+)= dy · slope, the same */       \
+    /* bits. dx may be dy */                                                                                           \
+    X(void, activation_forward_slope, (enum qkv_ffn_kind kind, float *y, float *x, size_t n))                          \
+    X(void, activation_backward_slope, (float *dx, bool accumulate, const float *dy, const float *slope, size_t n))    \
+    /* y[n] = act(gate[n]) · up[n]; limit: of kinds that clamp (the gate to at most limit, up to ±limit); */         \
+    /* others ignore it */                                                                                             \
+    X(void, gated_forward,                                                                                             \
+      (enum qkv_ffn_kind kind, float limit, float *y, const float *gate, const float *up, size_t n))                   \
+    /* dgate (+)= dy · up · act'(gate); dup (+)= dy · act(gate); 0 of what is outside of the limit */               \
+    X(void, gated_backward,                                                                                            \
+      (enum qkv_ffn_kind kind, float limit, float *dgate, float *dup, bool accumulate, const float *dy,                \
+       const float *gate, const float *up, size_t n))                                                                  \
+    /* Each row normalised: y = xhat·(offset + w) + b, xhat = (x − mean)·rstd, rstd = 1/sqrt(mean (x − */        \
+    /* mean)² + eps), without mean in kinds that are not centered (QKV_NORM_LIST). w NULL: y = xhat; b NULL: */       \
+    /* nothing is added. mean (of centered kinds) and rstd, one a row, may be NULL; y may be x */                      \
+    X(void, norm_forward,                                                                                              \
+      (enum qkv_norm_kind kind, float *y, float *mean, float *rstd, const float *x, const float *w, const float *b,    \
+       float eps, size_t rows, size_t C))                                                                              \
+    /* dx (+)= …; dw[C] += Σ dy·xhat; db[C] += Σ dy. dx, dw, db may each be NULL, and mean in kinds that */       \
+    /* are not centered */                                                                                             \
+    X(void, norm_backward,                                                                                             \
+      (enum qkv_norm_kind kind, float *dx, bool accumulate, float *dw, float *db, const float *dy, const float *x,     \
+       const float *mean, const float *rstd, const float *w, size_t rows, size_t C))                                   \
+    /* Rotates in place the first 2·pairs channels of each of `heads` heads (D apart) of one row; cos_sin is */       \
+    /* (pairs,2). half: channel i with i + pairs; interleaved: 2i with 2i + 1. inverse: by the negative angle */       \
+    X(void, rotate,                                                                                                    \
+      (float *x, size_t heads, size_t D, size_t pairs, bool interleaved, const float *cos_sin, bool inverse))          \
+    /* Clamps x to ±limit in place, NaN staying NaN. inside: bit i % 8 of byte i / 8: |x[i]| <= limit; NULL: */       \
+    /* not wanted */                                                                                                   \
+    X(void, clip, (float *x, uint8_t *inside, float limit, size_t n))                                                  \
+    /* y = x·m/(1−p), m = 0 with probability p: element e (counted from `first`) of the mask that `key` */          \
+    /* names; y may be x. kept: bit i % 8 of byte i / 8: m of x[i] is not 0; NULL: not wanted. See random in */        \
+    /* base: Threefry on (e / 2, stream), word e % 2; kept when the word >= p·2^32 */                                 \
+    X(void, dropout,                                                                                                   \
+      (float *y, uint8_t *kept, const float *x, float p, const uint32_t key[2], uint64_t first, size_t n))             \
+    /* dx (+)= dy·m/(1−p), with the m that dropout left in `kept`; dx may be dy */                                  \
+    X(void, dropout_backward, (float *dx, bool accumulate, const float *dy, const uint8_t *kept, float p, size_t n))   \
+    /* log Σ exp(x) of a row of n >= 1 */                                                                             \
+    X(float, log_sum_exp, (const float *x, size_t n))                                                                  \
+    /* y = s·exp(x − lse) − less, a row of softmax times s, less a number; y may be x */                          \
+    X(void, softmax_scaled, (float *y, const float *x, float lse, float s, float less, size_t n))                      \
+    /* AdamW (Loshchilov & Hutter 2019): g = gscale·dw; m, v moments; w −= rate·(m̂/(sqrt(v̂) + eps) + */        \
+    /* decay·w) with m̂ = m/correction1, v̂ = v/correction2. coupled: Adam with L2, g += decay·w instead. */       \
+    /* dw becomes 0 */                                                                                                 \
+    X(void, adamw,                                                                                                     \
+      (float *w, float *m, float *v, float *dw, float gscale, float rate, float beta1, float beta2, float eps,         \
+       float decay, float correction1, float correction2, bool coupled, size_t n))                                     \
+    /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */              \
+    X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))     \
+    /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */            \
+    X(double, fma_peak, (size_t iterations))                                                                           \
+    /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it */      \
+    /* comes */                                                                                                        \
     X(double, read_all, (const float *x, size_t n))
 
 #define QKV_NORM_CENTERED(name, text, help, centered, offset) || (kind == QKV_NORM_##name && (centered))
@@ -96,12 +102,13 @@ static inline bool qkv_norm_plus_one(enum qkv_norm_kind kind) {
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
-/* What a table has of its own for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file serve. */
+/* What a table has of its own for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file
+ * serve. */
 struct qkv_gemm_few;
 struct qkv_format_kernels {
     void (*to_float)(float *out, const void *in, size_t n); /* n numbers, whole blocks; `in` may be unaligned */
-    /* The product of a few rows (isa/gemm.h) with numbers as they are stored, with the bits that the same numbers in fp32 give;
-     * NULL: pieces of them are converted first. */
+    /* The product of a few rows (isa/gemm.h) with numbers as they are stored, with the bits that the same numbers in
+     * fp32 give; NULL: pieces of them are converted first. */
     void (*few)(const struct qkv_gemm_few *few);
 };
 
@@ -129,8 +136,9 @@ struct qkv_kernels {
 const struct qkv_kernels *qkv_kernels_at(size_t i);
 /* Measured peak of fused multiply-adds, FLOP/s, of all of the context's threads together; takes about 30 ms. */
 double qkv_measure_peak(struct qkv_context *ctx);
-/* Bytes a second that all of the context's threads together read from memory: from a buffer several times as large as the
- * last-level cache. Takes some tenths of a second; 0, with the sentence recorded, when there is no memory for it. */
+/* Bytes a second that all of the context's threads together read from memory: from a buffer several times as large
+ * as the last-level cache. Takes some tenths of a second; 0, with the sentence recorded, when there is no memory for
+ * it. */
 double qkv_measure_bandwidth(struct qkv_context *ctx);
 
 /* ---- stored weights (stored.c) --------------------------------------------------------------------------------
@@ -140,24 +148,25 @@ void qkv_stored_floats(const struct qkv_kernels *kernels, const struct qkv_store
 
 /* ---- matrix product (gemm.c) -----------------------------------------------------------------------------------
  * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias], fp32. A and B are read through two strides each, one of which is 1, which
- * covers all transposed forms; C is row-major with row distance ldc. k = 0…K−1 is cut into runs of a length that depends
- * on K only; in each element of C a run is one chain of fused multiply-adds from zero, and the runs are added in order. So a
- * row of C has the same bits whatever M is and whichever rows surround it, at any thread count. K = 0 gives zeros (or C, or
- * the bias).
+ * covers all transposed forms; C is row-major with row distance ldc. k = 0…K−1 is cut into runs of a length that
+ * depends on K only; in each element of C a run is one chain of fused multiply-adds from zero, and the runs are added
+ * in order. So a row of C has the same bits whatever M is and whichever rows surround it, at any thread count. K = 0
+ * gives zeros (or C, or the bias).
  * Scratch for packed panels is taken from `scratch` and given back before returning. Parallel inside. */
 struct qkv_matrix {
     const float *data;
     size_t row_stride, column_stride;
 };
-/* Stored weights as B of a product, in place of its data: rows of B are rows of them, or, `transposed`, columns. Pieces are
- * converted to fp32 where they are packed: the bits are those of the same numbers in fp32. weights NULL: none. */
+/* Stored weights as B of a product, in place of its data: rows of B are rows of them, or, `transposed`, columns. Pieces
+ * are converted to fp32 where they are packed: the bits are those of the same numbers in fp32. weights NULL: none. */
 struct qkv_stored_operand {
     const struct qkv_stored *weights;
     bool transposed;
-    const void
-        *turned; /* or, of products in bf16 alone, Bᵀ as qkv_bf16_pack left it for (N,K); NULL: B lies otherwise */
+    /* or, for products in bf16 only, Bᵀ packed by qkv_bf16_pack for (N,K); NULL: B is not packed so */
+    const void *turned;
 };
-/* More to be done to each block of C once it is whole, while it is in the cache; called from the product's own threads. */
+/* An operation on each block of C when it is complete, while it is in the cache; called from the product's own
+ * threads. */
 struct qkv_epilogue {
     void (*run)(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns);
     bool whole_rows; /* only for whole rows: column 0, columns N */
@@ -169,16 +178,17 @@ struct qkv_gemm_options {
     const struct qkv_epilogue *epilogue; /* or NULL */
 };
 size_t qkv_gemm_run_length(size_t K);
-/* Whether products of fp32 matrices A (M, K) and B (K, N) that are contiguous along M and N read them where they lie: the second cache holds
- * a run of both, whose terms are so far apart. */
+/* Whether products of fp32 matrices A (M, K) and B (K, N) that are contiguous along M and N read them where they lie:
+ * the second cache holds a run of both, whose terms are so far apart. */
 bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_stride, size_t N);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
                          struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options);
 
-/* ---- matrix product in bf16 (gemm_bf16.c) -------------------------------------------------------------------------
- * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]: A and B are rounded to bf16 where they are not bf16 yet, products and sums are
- * fp32, and C is stored as fp32 or, rounded once, as bf16. A machine without bf16 products multiplies the rounded numbers as
- * fp32. A row of C has the same bits whatever M is, at any thread count; which bits depends on the kernel table. K > 0. */
+/* ---- matrix product in bf16 (gemm_bf16.c) ----------------------------------------------------------------------
+ * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]: A and B are rounded to bf16 where they are not bf16 yet, products and
+ * sums are fp32, and C is stored as fp32 or, rounded once, as bf16. A machine without bf16 products multiplies the
+ * rounded numbers as fp32. A row of C has the same bits whatever M is, at any thread count; which bits depends on the
+ * kernel table. K > 0. */
 struct qkv_operand {
     const void *data;
     enum qkv_dtype dtype;             /* QKV_F32 or QKV_BF16 */
@@ -201,22 +211,23 @@ void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, 
                    size_t K, size_t N);
 /* Rounds n numbers as packing does, so that products of them have the bits of products of x. */
 void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x, size_t n);
-/* ---- sums in a defined order (order.c, gemm_order.c) ----------------------------------------------------------------
- * The terms of a sum over rows (of gradients) belong to sequences, and these to groups. The sum of a group goes over its terms in
- * order, in a form in which a cut between two sequences changes no bit. Groups are added in one binary tree: two neighbours, then two
- * neighbouring pairs, and so on, as a counter carries; what is pending behind the last group is added from the smallest up. With one
- * group the sum goes on from what the output holds, so a group may come in several calls, each a few of its sequences; with
- * several they are whole, and the output gets their tree added. Whole groups that are a part of a larger tree may leave their sum, with
- * those of earlier parts added on the way, where it waits for others (struct qkv_order_carry), and the output as it is. */
+/* ---- sums in a defined order (order.c, gemm_order.c) -----------------------------------------------------------
+ * The terms of a sum over rows (of gradients) belong to sequences, and these to groups. The sum of a group goes over
+ * its terms in order, in a form in which a cut between two sequences changes no bit. Groups are added in one binary
+ * tree: two neighbours, then two neighbouring pairs, and so on, as a counter carries; what is pending behind the last
+ * group is added from the smallest up. With one group the sum goes on from what the output holds, so a group may come
+ * in several calls, each a few of its sequences; with several they are whole, and the output gets their tree added.
+ * Whole groups that are a part of a larger tree may leave their sum, with those of earlier parts added on the way,
+ * where it waits for others (struct qkv_order_carry), and the output as it is. */
 enum { QKV_ORDER_LEVELS = 8, QKV_GROUPS_MAX = 64 };
 struct qkv_order {
     size_t groups, sequences, terms;
     const size_t *first; /* (groups + 1): the sequence that each group begins with */
     const size_t *start; /* (sequences + 1): the term that each sequence begins with. A dry run reads neither list */
 };
-/* What becomes of the sum of the groups [begin, end) of `groups`, which are all behind `begin`, or a power of two at a multiple of
- * itself: the pending sums of `count` levels are added to it, in this order; then it is pending itself, at `level`, or, when `last`,
- * all there is. */
+/* What becomes of the sum of the groups [begin, end) of `groups`, which are all behind `begin`, or a power of two at a
+ * multiple of itself: the pending sums of `count` levels are added to it, in this order; then it is pending itself, at
+ * `level`, or, when `last`, all there is. */
 struct qkv_order_step {
     size_t count, levels[QKV_ORDER_LEVELS], level;
     bool last;
@@ -224,8 +235,8 @@ struct qkv_order_step {
 struct qkv_order_step qkv_order_step(size_t begin, size_t end, size_t groups);
 /* Levels that are in use for so many groups, with the one that the last sum is made in. */
 size_t qkv_order_levels(size_t groups);
-/* In place of C: `to` = the sum of all groups, to which `earlier` sums were added, one after the other; each is (M,N) with C's ldc, and
- * all are apart from each other. Written: whether it was done, else C got the sum. */
+/* In place of C: `to` = the sum of all groups, to which `earlier` sums were added, one after the other; each is (M,N)
+ * with C's ldc, and all are apart from each other. Written: whether it was done, else C got the sum. */
 struct qkv_order_carry {
     float *to;
     bool goes_on; /* of one group: its sum goes on from what `to` holds */
@@ -235,8 +246,9 @@ struct qkv_order_carry {
 };
 /* Whether it will be done: also where there are fewer sequences or terms. */
 bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *order);
-/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in a precision; K terms in all. Of A, which is fp32, row_stride is 1, of B
- * column_stride; in QKV_FP32 B is fp32 too. `carry` may be NULL. Scratch is taken and given back. Parallel inside. */
+/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in a precision; K terms in all. Of A, which is fp32,
+ * row_stride is 1, of B column_stride; in QKV_FP32 B is fp32 too. `carry` may be NULL. Scratch is taken and given back.
+ * Parallel inside. */
 enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision precision, struct qkv_arena *scratch,
                                  float *c, size_t ldc, struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
                                  const struct qkv_order *order, struct qkv_order_carry *carry);
@@ -244,21 +256,23 @@ enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision pre
 /* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
-/* ---- attention (attend.c, attend_back.c) --------------------------------------------------------------------------
- * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row may attend to) · v, tiled with an online softmax
+/* ---- attention (attend.c, attend_back.c) -----------------------------------------------------------------------
+ * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row attends to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.
- * Arithmetic is fp32; in mixed precision on a table that multiplies bf16 itself, Q, K, V, the weights, dY and dS are rounded to
- * bf16 and multiplied as such, but for calls of more than 256 channels, and for the gradient of the attention_bias. Scores, softmax, row statistics and all sums are fp32 there too.
- * Strides are in elements; the innermost (channel) stride is 1. Head h reads kv head h / (H/Hkv). */
+ * Arithmetic is fp32. In mixed precision, on a table with bf16 products, Q, K, V, the weights, dY and dS are rounded to
+ * bf16 before they are multiplied, except in calls of more than 256 channels, and for the gradient of attention_bias.
+ * Scores, softmax, row statistics and all sums are fp32 there too. Strides are in elements; the innermost (channel)
+ * stride is 1. Head h reads kv head h / (H/Hkv). */
 enum { QKV_POSITION_BITS = 20 }; /* of the number of a position in the names of dropout masks of ordered sums */
 struct qkv_heads {               /* (B, T, heads, channels) somewhere in memory */
     void *data;
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
 };
-/* The past of sequences in pages: key j of sequence b is row j % positions of batch row lists[b][j / positions] of past_k and past_v, which
- * are (count, positions, heads, channels). Bits are those of keys that lie side by side; and speed too where positions is a multiple
- * of QKV_ATTEND_BLOCK, so that no block of keys crosses a page: blocks that do are copied together first. */
+/* The past of sequences in pages: key j of sequence b is row j % positions of batch row lists[b][j / positions] of
+ * past_k and past_v, which are (count, positions, heads, channels). Bits are those of keys that lie side by side; and
+ * speed too where positions is a multiple of QKV_ATTEND_BLOCK, so that no block of keys crosses a page: blocks that do
+ * are copied together first. */
 #define QKV_ATTEND_BLOCK 128 /* the blocks of keys of all kernels divide it */
 struct qkv_page_table {
     const int32_t *const *lists; /* (B): the pages of each, as many as its past needs; NULL: the past is (B, past, …) */
@@ -269,25 +283,28 @@ struct qkv_pairs {
     size_t batch_stride, head_stride, row_stride;
     size_t missing; /* how many of the last keys it has nothing for: they are masked */
 };
-/* A bias by distance, as ALiBi's: table[h][j − i + zero] is added to the score of key j, where i is the query's own position. */
+/* A bias by distance, as ALiBi's: table[h][j − i + zero] is added to the score of key j, where i is the query's own
+ * position. */
 struct qkv_distance_bias {
     const float *table; /* (H, row); NULL: none */
     size_t row, zero;   /* every distance that an interval can meet must lie in [0, row) */
 };
-/* One attention, all that varies in it. Whoever begins a call fills it once, and it goes by pointer from there to the kernel.
+/* All inputs and outputs of one attention. The caller fills the struct once, and passes it by pointer down to the
+ * kernel.
  *
- * With q_start the queries are ragged: sequence b has q_start[b + 1] − q_start[b] of them, at most Tq; they are rows
- * q_start[b] … of q and y, whose batch_stride is not read, and of lo, hi and position; lse holds H blocks of their number from
- * q_start[b]·H on. With k_start so are the keys behind the past, which are rows of k and v; past and they are at most Tk. What has a
- * place for each pair, and the dropout mask, stay (B, H, Tq, Tk). For equal lengths all lies where it lies without starts. A sequence has the bits that it has in
- * a call of its own (but for its dropout mask; and where all of a call decides, as of products in bf16). */
+ * With q_start the queries are ragged: sequence b has q_start[b + 1] − q_start[b] of them, at most Tq. They are rows
+ * q_start[b] … of q and y, whose batch_stride is not read, and of lo, hi and position; lse holds H blocks of their
+ * number from q_start[b]·H on. With k_start the keys after the past are ragged in the same way, as rows of k and v; the
+ * past and these are together at most Tk. Arrays over pairs, and the dropout mask, stay (B, H, Tq, Tk). If all lengths
+ * are equal, the layout is that of a call without starts. A sequence has the bits that it has in a call of its own,
+ * except its dropout mask, and except results that depend on the whole call, as products in bf16 do. */
 struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
-    const int32_t *q_start,
-        *k_start; /* (B + 1), from 0 on, never falling; NULL: every sequence has Tq queries, Tk keys */
+    /* (B + 1), from 0 on, never falling; NULL: every sequence has Tq queries, Tk keys */
+    const int32_t *q_start, *k_start;
     struct qkv_heads q, k, v, y;
-    struct qkv_heads past_k,
-        past_v; /* where the first `past` of the Tk keys are; k and v hold the others, from row 0 */
+    /* the first `past` of the Tk keys; k and v hold the others, from row 0 */
+    struct qkv_heads past_k, past_v;
     size_t past;
     const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
     struct qkv_page_table pages; /* of the past. Forward only */
@@ -295,8 +312,8 @@ struct qkv_attend {
      * (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is
      * no number. No weights of it can be looked at */
     size_t page_bytes;
-    float *
-        lse; /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; may be NULL when not kept */
+    /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; NULL: not saved */
+    float *lse;
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
     /* of a query and a key of one head that lo and hi let through, for costs; 0: they are counted when needed, which
      * a dry run, whose lo and hi hold nothing, cannot */
@@ -309,21 +326,23 @@ struct qkv_attend {
     const int32_t *position;                /* (B, Tq): of the queries; needed with a distance bias only */
     /* (H), or NULL: a logit of each head that is in the denominator of the softmax and has no value (gpt-oss, 2025) */
     const float *sinks;
-    float scale, softcap,
-        dropout;     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off */
+    /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off */
+    float scale, softcap, dropout;
     uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
-    /* Nothing depends on which other batch rows there are (kernel.h: sums in a defined order): backward sums what `ordered` keys give
-     * to dq and adds these sums in order; the dropout mask has element (((first_row + b)·H + h)·2^20 + i)·2^20 + j. 0: that of
-     * above, and backward is cut by all sizes of the call, or, where `alone` is set, by those of each sequence alone. */
+    /* Nothing depends on which other batch rows there are (kernel.h: sums in a defined order): backward sums what
+     * `ordered` keys give to dq and adds these sums in order; the dropout mask has element (((first_row + b)·H +
+     * h)·2^20 + i)·2^20 + j. 0: that of above, and backward is cut by all sizes of the call, or, where `alone` is set,
+     * by those of each sequence alone. */
     size_t ordered;
     bool alone;
     uint64_t first_row; /* the number of batch row 0 in a larger batch */
 };
-/* Bytes of the keys and values of one kv head on a page of `positions`, packed as the context's kernels multiply them, so that a step packs
- * its own only: in bf16, where heads are not too wide. 0: rows are read as they lie. (attend_page.c) */
+/* Bytes of the keys and values of one kv head on a page of `positions`, packed as the context's kernels multiply them,
+ * so that a step packs its own only: in bf16, where heads are not too wide. 0: rows are read as they lie.
+ * (attend_page.c) */
 size_t qkv_attend_page_bytes(const struct qkv_context *ctx, size_t D, size_t Dv, size_t positions);
-/* Puts keys and values of a head, `row_stride` numbers apart, on a packed page, from position `first` on. What stands at `first` and
- * behind is lost. */
+/* Writes keys and values of a head, `row_stride` numbers apart, to a packed page, from position `first` on. Positions
+ * from `first` on that are not written become undefined. */
 struct qkv_attend_put {
     void *page;      /* of the head */
     uint8_t *spoilt; /* its byte */
@@ -332,26 +351,28 @@ struct qkv_attend_put {
     size_t row_stride;
 };
 void qkv_attend_put(const struct qkv_context *ctx, const struct qkv_attend_put *put);
-/* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in one. */
+/* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in
+ * one. */
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);
-/* A row without keys gives y = 0 and gradient 0. What a row may not attend to (NaN too, in k, v, distance_bias and attention_bias) is never
- * used for it. A row's bits depend on its own inputs only: not on Tq, on the
- * other rows, or on thread count. */
-/* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about 2.94e-39 on). */
+/* A row without keys has y = 0 and gradient 0. Masked keys never reach a row's result: a NaN in a masked k, v,
+ * distance_bias or attention_bias does not spread. A row's bits depend on its own inputs only: not on Tq, on the other
+ * rows, or on the number of threads. */
+/* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about
+ * 2.94e-39 on). */
 bool qkv_softcap_valid(double c);
 /* Whether these three, which become floats, can be a call's. */
 enum qkv_status qkv_attend_check_factors(struct qkv_context *ctx, double scale, double softcap, double dropout);
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
-/* Gradients of q, k, v from dy, and from dlse where it is given; `a` as in the forward call, with y and lse as it left them. dq, dk, dv have the strides
- * given; `accumulate` adds to what they hold. Any of them may have data NULL. */
+/* Gradients of q, k, v from dy, and from dlse if it is not NULL; `a` as in the forward call, with the y and lse that it
+ * wrote. dq, dk, dv have their own strides; `accumulate` adds to them. Any of them may have data NULL. */
 struct qkv_attend_gradients {
     struct qkv_heads dy, dq, dk, dv;
     struct qkv_heads dpast_k, dpast_v; /* of the first `past` keys */
     const float *dlse;                 /* or NULL: the gradient of lse, (B, H, Tq) */
     /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
     float *dattention_bias;
-    /* or NULL: of the table of distances, (B, H, row), and of the sinks, (B, H): of each sequence by itself, always added to, so that
-     * whoever asks can add them in a defined order */
+    /* or NULL: gradients of the table of distances, (B, H, row), and of the sinks, (B, H). Each sequence has its own,
+     * and they are always added to, so that the caller can add them in a defined order */
     float *ddistance_bias, *dsinks;
     bool accumulate;
 };
@@ -360,9 +381,9 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
 /* Queries and keys of a sequence, whether ragged or not. */
 size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
 size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
-/* One head and batch row looked at: rows [first, first + rows) of the queries against all keys of that batch row, out (rows, keys).
- * Products, capped and scores are not masked, but for scores, which are −inf where a row may not attend; weights come from the
- * saved lse, 0 where masked; dropped is what the call's dropout leaves of them. */
+/* A stage of one head and batch row: rows [first, first + rows) of the queries with all keys of that batch row, out
+ * (rows, keys). Stages PRODUCTS and CAPPED are unmasked. SCORES are −inf, WEIGHTS 0, where the mask forbids; weights
+ * come from the saved lse. DROPPED are the weights after the call's dropout. */
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out);

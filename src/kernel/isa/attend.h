@@ -39,10 +39,9 @@ struct qkv_attend_plan {
     bool rounds_dy; /* backward: products use dy rounded to bf16, */
     float *delta;   /* (B,H,Tq) Σ dy·y − dlse */
     float *norm;    /* backward: (B,H,Tq) factors of weights that are computed from lse */
-    bool
-        /* backward: an item walks over all keys of a head, packs its rows and writes its dq: partial, touched and
-         * packed_rows are of one head, and of each thread */
-        apart;
+    /* backward: an item walks over all keys of a head, packs its rows and writes its dq: partial, touched and
+     * packed_rows are of one head, and of each thread */
+    bool apart;
     float *partial;         /* backward: (B,Hkv,shares,partial_rows,padded D) sums of dq; or NULL */
     size_t partial_rows;    /* at least `rows` */
     size_t partial_columns; /* D padded */
@@ -54,10 +53,9 @@ struct qkv_attend_plan {
     float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
-    bool
-        /* bf16, forward, without pages: items pack their own keys, as no other item reads them; else all keys are
-         * packed first: */
-        packs;
+    /* bf16, forward, without pages: items pack their own keys, as no other item reads them; else all keys are packed
+     * first: */
+    bool packs;
     char *packed_keys; /* (B,Hkv,key_blocks), */
     char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
     size_t keys_bytes, rows_bytes;
