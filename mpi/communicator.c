@@ -14,7 +14,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MESSAGE = 1 << 28, TAG = 71, TAG_ALIVE = 72, ENDING_SECONDS = 2, STOPPED_SECONDS = 2 };
-enum { SPINS = 2000, SPINS_BESIDE = 4 };              /* polls before the first pause */
+enum { SPINS = 2000, SPINS_OTHER_THREAD = 4 };        /* polls before the first pause */
 enum { PAUSE_FIRST = 20000, PAUSE_LONGEST = 500000 }; /* ns */
 #define HEAR_SECONDS 0.05                             /* between two polls for messages of ranks that work */
 
@@ -84,8 +84,8 @@ static bool mpi_patient(struct waiting *w) {
 
 /* Waits until a message to or from a rank has gone; MPI_REQUEST_NULL is done at once. */
 static int mpi_wait(MPI_Request *request, int with) {
-    const bool beside = !pthread_equal(pthread_self(), mpi.computes);
-    const long looks = beside ? SPINS_BESIDE : SPINS;
+    const bool other_thread = !pthread_equal(pthread_self(), mpi.computes);
+    const long looks = other_thread ? SPINS_OTHER_THREAD : SPINS;
     struct timespec pause = {.tv_nsec = PAUSE_FIRST};
     struct waiting waiting = {0};
     int done = 0;
@@ -94,7 +94,7 @@ static int mpi_wait(MPI_Request *request, int with) {
         if (error != MPI_SUCCESS) return mpi_failed(error, with);
         if (done || spins < looks) continue;
         nanosleep(&pause, NULL);
-        if (beside && pause.tv_nsec < PAUSE_LONGEST) pause.tv_nsec *= 2;
+        if (other_thread && pause.tv_nsec < PAUSE_LONGEST) pause.tv_nsec *= 2;
         if (mpi_watch_dead() >= 0) {
             snprintf(mpi.reason, sizeof mpi.reason, "rank %d has died", mpi_watch_dead());
             return -1;

@@ -221,26 +221,26 @@ static enum qkv_status check_gradients(struct qkv_context *ctx, struct request *
 static enum qkv_status measure_positions(struct qkv_context *ctx, struct request *r) {
     const struct qkv_attend *a = &r->a;
     if (!call_has_positions(r->call) || !a->B || !a->Tq) return QKV_OK;
-    int64_t least = INT64_MAX, most = INT64_MIN;
+    int64_t smallest = INT64_MAX, largest = INT64_MIN;
     for (size_t b = 0; b < a->B; b++) {
         const size_t queries = qkv_mask_queries(&r->mask, b);
         if (!queries) continue;
         int64_t first = qkv_mask_position(&r->mask, b, 0), last = qkv_mask_position(&r->mask, b, queries - 1);
-        if (first < least) least = first;
-        if (last > most) most = last;
+        if (first < smallest) smallest = first;
+        if (last > largest) largest = last;
     }
-    if (most < least) least = most = 0;
-    if (most - least > 4 * (int64_t)(a->Tq + a->Tk) + 65536 || most - least + (int64_t)a->Tk > INT32_MAX)
+    if (largest < smallest) smallest = largest = 0;
+    if (largest - smallest > 4 * (int64_t)(a->Tq + a->Tk) + 65536 || largest - smallest + (int64_t)a->Tk > INT32_MAX)
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: with ALiBi, queries at positions %lld to %lld are too far apart for a table of "
                         "distances; batch rows whose offsets differ so much need calls of their own",
-                        (long long)least, (long long)most);
-    if (r->call->distance_bias && (least < INT32_MIN || most > INT32_MAX))
+                        (long long)smallest, (long long)largest);
+    if (r->call->distance_bias && (smallest < INT32_MIN || largest > INT32_MAX))
         return qkv_fail(ctx, QKV_SHAPE,
                         "attention: queries at positions %lld to %lld are too far away for a bias by distance",
-                        (long long)least, (long long)most);
-    r->nearest = least;
-    r->spread = (size_t)(most - least);
+                        (long long)smallest, (long long)largest);
+    r->nearest = smallest;
+    r->spread = (size_t)(largest - smallest);
     return QKV_OK;
 }
 

@@ -23,12 +23,12 @@ static enum qkv_status check_side(struct qkv_context *ctx, const struct qkv_mask
 }
 
 static enum qkv_status check_sizes(struct qkv_context *ctx, const struct qkv_mask *m) {
-    const size_t most = (size_t)INT32_MAX;
+    const size_t limit = (size_t)INT32_MAX;
     size_t pairs;
-    if (m->B > most || m->Tq > most || m->Tk > most || m->past > most)
+    if (m->B > limit || m->Tq > limit || m->Tk > limit || m->past > limit)
         return qkv_fail(ctx, QKV_SHAPE,
                         "mask: a dimension of (B,Tq,Tk) = (%zu,%zu,%zu), or the past of %zu keys, exceeds %zu", m->B,
-                        m->Tq, m->Tk, m->past, most);
+                        m->Tq, m->Tk, m->past, limit);
     if (!qkv_multiply(m->B, m->Tq, &pairs) || !qkv_multiply(pairs, m->Tk ? m->Tk : 1, &pairs) ||
         !qkv_multiply(m->B, m->Tk, &pairs))
         return qkv_fail(ctx, QKV_SHAPE, "mask: (B,Tq,Tk) = (%zu,%zu,%zu) is more than this machine can address", m->B,
@@ -57,20 +57,20 @@ static size_t mask_keys(const struct qkv_mask *m, size_t b) {
     return others + (m->pasts ? (size_t)m->pasts[b] : m->past);
 }
 
-/* Checks cumulative lengths of sequences; `most` is the maximum of rows of each, 0: unknown. */
+/* Checks cumulative lengths of sequences; `max_rows` is the maximum of rows of each, 0: unknown. */
 static enum qkv_status check_cumulative(struct qkv_context *ctx, const struct qkv_mask *m, const char *name,
-                                        const int32_t *cu, const char *Tname, size_t most) {
+                                        const int32_t *cu, const char *Tname, size_t max_rows) {
     if (cu[0]) return qkv_fail(ctx, QKV_ARGUMENT, "mask: %s[0] is %d; the first sequence begins at row 0", name, cu[0]);
     for (size_t b = 0; b < m->B; b++) {
         if (cu[b + 1] < cu[b])
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "mask: %s[%zu] is %d, below %d before it; cumulative lengths do not fall", name, b + 1,
                             cu[b + 1], cu[b]);
-        if (most && (size_t)cu[b + 1] - (size_t)cu[b] > most)
+        if (max_rows && (size_t)cu[b + 1] - (size_t)cu[b] > max_rows)
             return qkv_fail(ctx, QKV_SHAPE,
                             "mask: %s[%zu] is %d and makes sequence %zu %d rows long, but %s says that there are at "
                             "most %zu",
-                            name, b + 1, cu[b + 1], b, cu[b + 1] - cu[b], Tname, most);
+                            name, b + 1, cu[b + 1], b, cu[b + 1] - cu[b], Tname, max_rows);
     }
     return QKV_OK;
 }
@@ -110,10 +110,10 @@ static enum qkv_status check_pasts(struct qkv_context *ctx, const struct qkv_mas
 }
 
 enum qkv_status qkv_mask_set_past(struct qkv_context *ctx, struct qkv_mask *m, size_t B) {
-    const size_t most = (size_t)INT32_MAX;
+    const size_t limit = (size_t)INT32_MAX;
     int64_t longest = 0;
     if (!m->pasts) return QKV_OK;
-    if (B > most) return qkv_fail(ctx, QKV_SHAPE, "mask: %zu sequences exceed %zu", B, most);
+    if (B > limit) return qkv_fail(ctx, QKV_SHAPE, "mask: %zu sequences exceed %zu", B, limit);
     enum qkv_status status = qkv_aligned(ctx, "mask.pasts", m->pasts, sizeof(int32_t));
     if (status) return status;
     for (size_t b = 0; b < B; b++) {

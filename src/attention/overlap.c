@@ -60,13 +60,13 @@ static ptrdiff_t overlap_floor(ptrdiff_t a, ptrdiff_t b) {
 /* Whether some Δ of the dimensions from `at` on let rows that begin `off` apart overlap. */
 static bool overlap_meets(const struct overlap_box *box, int at, ptrdiff_t off) {
     if (at == DIMENSIONS) return off > -box->before && off < box->behind;
-    ptrdiff_t least = 0, most = 0;
+    ptrdiff_t smallest = 0, largest = 0;
     for (int i = at + 1; i < DIMENSIONS; i++)
-        least += box->low[i] * box->stride[i], most += box->high[i] * box->stride[i];
+        smallest += box->low[i] * box->stride[i], largest += box->high[i] * box->stride[i];
     const ptrdiff_t stride = box->stride[at];
     if (!stride) return overlap_meets(box, at + 1, off);
-    ptrdiff_t first = overlap_floor(-box->before - off - most, stride) + 1,
-              last = overlap_floor(box->behind - off - least - 1, stride);
+    ptrdiff_t first = overlap_floor(-box->before - off - largest, stride) + 1,
+              last = overlap_floor(box->behind - off - smallest - 1, stride);
     if (first < box->low[at]) first = box->low[at];
     if (last > box->high[at]) last = box->high[at];
     for (ptrdiff_t d = first; d <= last; d++)

@@ -5,27 +5,27 @@
 
 #include <math.h>
 
-struct turn {
+struct rotate_call {
     const struct qkv_kernels *kernels;
     const struct qkv_view *x;
     const struct qkv_rotation *r;
     float *scratch; /* one row for every thread */
 };
 
-static void turn_row(void *argument, size_t row, int thread) {
-    const struct turn *turn = argument;
-    const struct qkv_view *x = turn->x;
-    const struct qkv_rotation *r = turn->r;
+static void rotate_row(void *argument, size_t row, int thread) {
+    const struct rotate_call *call = argument;
+    const struct qkv_view *x = call->x;
+    const struct qkv_rotation *r = call->r;
     size_t t = row % x->T, h = row / x->T % x->H, b = row / x->T / x->H, at = b * x->batch + h * x->head + t * x->row;
     size_t position = r->positions ? (size_t)r->positions[b * x->T + t] : t, channels = 2 * r->pairs;
     const float *table = r->table + position * r->pairs * 2;
     if (x->dtype == QKV_F32) {
-        turn->kernels->rotate((float *)x->data + at, 1, x->D, r->pairs, r->interleaved, table, r->inverse);
+        call->kernels->rotate((float *)x->data + at, 1, x->D, r->pairs, r->interleaved, table, r->inverse);
         return;
     }
-    float *copy = turn->scratch + (size_t)thread * channels;
+    float *copy = call->scratch + (size_t)thread * channels;
     qkv_to_float(copy, (uint16_t *)x->data + at, x->dtype, channels);
-    turn->kernels->rotate(copy, 1, channels, r->pairs, r->interleaved, table, r->inverse);
+    call->kernels->rotate(copy, 1, channels, r->pairs, r->interleaved, table, r->inverse);
     qkv_from_float((uint16_t *)x->data + at, copy, x->dtype, channels);
 }
 
@@ -66,13 +66,13 @@ enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, co
     QKV_NEED(ctx, rotation);
     enum qkv_status status = rotate_view_check(ctx, x, rotation);
     if (status || !rotation->pairs || !x->B || !x->H || !x->T) return status;
-    struct turn turn = {.kernels = ctx->kernels, .x = x, .r = rotation};
+    struct rotate_call call = {.kernels = ctx->kernels, .x = x, .r = rotation};
     struct qkv_arena *arena;
     size_t floats = x->dtype == QKV_F32 ? 0 : 2 * rotation->pairs * (size_t)ctx->threads;
     status = qkv_workspace(ctx, floats * sizeof(float), &arena);
     if (status) return status;
-    turn.scratch = qkv_arena_take(arena, floats, sizeof(float));
-    qkv_parallel(ctx, x->B * x->H * x->T, turn_row, &turn);
+    call.scratch = qkv_arena_take(arena, floats, sizeof(float));
+    qkv_parallel(ctx, x->B * x->H * x->T, rotate_row, &call);
     qkv_arena_release(arena, 0);
     return QKV_OK;
 }

@@ -68,12 +68,12 @@ static void cgroup_quota(void *user, const char *folder, bool v2) {
     }
     if (number[0] <= 0 || number[1] <= 0) return;
     long long cpus = number[0] / number[1] + (number[0] % number[1] != 0);
-    int32_t *least = user;
-    if (cpus < *least) *least = (int32_t)cpus;
+    int32_t *fewest = user;
+    if (cpus < *fewest) *fewest = (int32_t)cpus;
 }
 
 int32_t qkv_cgroup_cpus(const char *membership, const char *mount) {
-    int32_t least = INT32_MAX;
-    qkv_cgroup_walk(membership, mount, "cpu", cgroup_quota, &least);
-    return least;
+    int32_t fewest = INT32_MAX;
+    qkv_cgroup_walk(membership, mount, "cpu", cgroup_quota, &fewest);
+    return fewest;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 128 };
+enum { MAX_DEPTH = 128 };
 
 /* The cause of an error. Most texts of jansson are plain and quote the file; the others are replaced. */
 static const char *json_load_cause(const json_error_t *error) {
@@ -27,8 +27,8 @@ static enum qkv_status json_load_fail(struct qkv_context *ctx, const struct qkv_
                     text->help ? text->help : "");
 }
 
-/* Whether objects and lists are nested deeper than DEEPEST; no useful file is. jansson reads, copies and prints them by
- * recursion, with up to 300 bytes of the stack for each level, and its own limit is 2,048. */
+/* Whether objects and lists are nested deeper than MAX_DEPTH; no useful file is. jansson reads, copies and prints them
+ * by recursion, with up to 300 bytes of the stack for each level, and its own limit is 2,048. */
 static bool json_load_is_deep(const char *text, size_t size) {
     size_t depth = 0;
     bool quoted = false;
@@ -40,7 +40,7 @@ static bool json_load_is_deep(const char *text, size_t size) {
         } else if (c == '"') {
             quoted = true;
         } else if (c == '{' || c == '[') {
-            if (++depth > DEEPEST) return true;
+            if (++depth > MAX_DEPTH) return true;
         } else if ((c == '}' || c == ']') && depth) {
             depth--;
         }
@@ -53,10 +53,10 @@ static bool json_load_is_deep(const char *text, size_t size) {
 /* Whether a number is an integer that does not fit in 64 bits. */
 static bool json_load_is_large(const char *number, size_t size) {
     const size_t sign = size && *number == '-';
-    const char *most = sign ? "9223372036854775808" : "9223372036854775807";
+    const char *limit = sign ? "9223372036854775808" : "9223372036854775807";
     for (size_t i = sign; i < size; i++)
         if (number[i] < '0' || number[i] > '9') return false;
-    return size - sign > 19 || (size - sign == 19 && memcmp(number + sign, most, 19) > 0);
+    return size - sign > 19 || (size - sign == 19 && memcmp(number + sign, limit, 19) > 0);
 }
 
 /* Reads a copy of the text in which such integers are reals: Python programs write 1e30 as an integer
@@ -100,7 +100,7 @@ enum qkv_status qkv_json_load(struct qkv_context *ctx, const struct qkv_json_tex
     }
     if (json_load_is_deep(text->data, text->size)) {
         snprintf(wrong, sizeof wrong,
-                 "is not read: objects and lists are nested too deeply, more than %d in each other", DEEPEST);
+                 "is not read: objects and lists are nested too deeply, more than %d in each other", MAX_DEPTH);
         return json_load_fail(ctx, text, wrong);
     }
     *root = json_loadb(text->data, text->size, JSON_REJECT_DUPLICATES, &error);

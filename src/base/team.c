@@ -89,8 +89,8 @@ static bool futex_sleep(atomic_uint *word, unsigned value, double seconds) {
     return syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, seconds > 0 ? &limit : NULL, NULL, 0) == 0;
 }
 
-static int futex_wake(atomic_uint *word, int most) {
-    const long woken = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
+static int futex_wake(atomic_uint *word, int max_threads) {
+    const long woken = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, max_threads, NULL, NULL, 0);
     return woken < 0 ? 0 : (int)woken;
 }
 

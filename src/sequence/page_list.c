@@ -116,8 +116,8 @@ void qkv_page_list_fork(struct qkv_page_pool *pool, struct qkv_page_list *to, co
 
 void qkv_page_list_truncate(struct qkv_page_pool *pool, struct qkv_page_list *list, size_t length) {
     if (length >= list->length) return;
-    const size_t kept = qkv_page_count(pool->positions, length);
-    while (list->count > kept) {
+    const size_t needed = qkv_page_count(pool->positions, length);
+    while (list->count > needed) {
         const int32_t page = list->pages[--list->count];
         if (--pool->references[page] == 0) pool->spare[pool->spare_count++] = page;
     }
