@@ -60,10 +60,13 @@ printf 'int a; // rows, turned\n' | fault a.c 1 'word "turned"'
 printf 'The rows are turned, and\nthe sign is turned off.\n' | fault a.md 1 '"turned"'
 printf 'int f(void) {\n    int status = g();\n    if (status != QKV_OK) return 1;\n}\n' | fault a.c 3 'QKV_OK'
 printf 'int f(int a) {\n    if (a) {\n        return g(a);\n    }\n}\n' | fault a.c 2 'braces'
+printf 'struct s {\n    const void\n        *a; /* why */\n};\n' | fault a.h 2 'cut in two'
+printf 'struct s {\n    size_t a,\n        b; // why\n};\n' | fault a.h 2 'cut in two'
 
 # What is no fault: code, strings, quoted words, code blocks, other braces, generated files, data, other kinds of files.
 {
     printf 'int lone, turned; // the flag `lone`, and "turned"\n'
+    printf 'struct s {\n    size_t a, b,\n        c;\n    int d; // one\n};\n'
     printf 'const char *text = "// lone";\nchar c = \047"\047; int hollow;\n'
     printf 'int f(int a) {\n    if (a) {\n        return g(a);\n    } else {\n        return 0;\n    }\n'
     printf '    if (a) {\n        h();\n        return 1;\n    }\n'
