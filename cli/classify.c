@@ -17,26 +17,28 @@ static const struct arguments defaults = {.long_lines = "error"};
 
 static const struct cli_option options[] = {
     {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
-     "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
+     .help = "read the lines from a file of at most 1 GiB; - is standard input", .subject = "input"},
     {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
-     "read examples from a safetensors file in place of texts: in.pixels, in.features, in.vectors or in.ids", 0, 0,
-     NULL},
-    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write to a file, once all lines are done",
-     0, 0, NULL},
+     .help = "read examples from a safetensors file in place of texts: in.pixels, in.features, in.vectors or in.ids",
+     .subject = "input"},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
+     .help = "write to a file, once all lines are done", .subject = "output"},
     CLI_FORCE(struct arguments),
-    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many classes to show, likeliest first", 1, 1 << 20,
-     "3; of words the likeliest, without its probability"},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "how many classes to show, likeliest first",
+     .low = 1, .high = 1 << 20, .before = "3; of words the likeliest, without its probability", .subject = "output"},
     {CLI_FLAG, 0, "words", NULL, offsetof(struct arguments, words),
-     "a model of words: each line is a word, and what follows a tab is not read; an empty line ends a sentence", 0, 0,
-     NULL},
+     .help = "a model of words: each line is a word, and what follows a tab is not read; an empty line ends a sentence",
+     .subject = "input"},
     {CLI_FLAG, 0, "pairs", NULL, offsetof(struct arguments, pairs),
-     "each line is two texts, a tab between them, which the model reads as a pair; texts of the command line two by "
-     "two",
-     0, 0, NULL},
+     .help = "each line is two texts, a tab between them, which the model reads as a pair; texts of the command line "
+             "two by "
+             "two",
+     .subject = "input"},
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json),
-     "a line of JSON for each text, pair or example, with the probabilities of the --top likeliest classes; of words "
-     "for each sentence",
-     0, 0, NULL},
+     .help = "a line of JSON for each text, pair or example, with the probabilities of the --top likeliest classes; of "
+             "words "
+             "for each sentence",
+     .subject = "output"},
     CLI_LONG(struct arguments, "lines"),
     CLI_MODEL(struct arguments),
 };

@@ -49,6 +49,8 @@ struct cli_texts {
     const char **items;
     size_t count;
 };
+/* The i-th value of the option of that name, NULL past the last (choices.c). */
+typedef const char *(*cli_choice)(const char *option, size_t i);
 struct cli_option {
     enum cli_kind kind;
     char letter;          /* 'n' for -n; 0: none */
@@ -56,9 +58,15 @@ struct cli_option {
     const char *argument; /* the value in the help: "FILE" */
     size_t offset;        /* of the value in the command's struct */
     const char *help;
-    int64_t low, high; /* of CLI_COUNT, CLI_REAL, CLI_ABOVE */
-    /* the default as the help shows it; NULL: the help shows the value in `defaults` */
-    const char *before;
+    int64_t low, high;   /* of CLI_COUNT, CLI_REAL, CLI_ABOVE */
+    const char *before;  /* the default as the help shows it; NULL: the help shows the value in `defaults` */
+    const char *subject; /* the heading of a long help that the option is listed under; NULL: "other" */
+    cli_choice choice;   /* the values of a CLI_TEXT; NULL: any text */
+    bool open;           /* other values than those are allowed: completion offers them, the parser refuses none */
+};
+/* An option that most people need, and an example of it: such options open the help of a long command. */
+struct cli_use {
+    const char *option, *example;
 };
 /* An option that has no effect beside the others is an error. A rule sees the command line alone; the command itself
  * checks what depends on a model or a file. */
@@ -95,6 +103,8 @@ struct cli_command {
     const char *examples;    /* lines */
     const struct cli_option *options;
     size_t option_count;
+    const struct cli_use *most_used; /* NULL: none opens the help */
+    size_t most_used_count;
     const struct cli_rule *rules;
     size_t rule_count;
     const void *defaults; /* the struct that the options fill, with its defaults */
@@ -146,7 +156,51 @@ void cli_forget(const struct cli_command *command, void *values);
 bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value);
 bool cli_read_real(const char *text, double *value);
 
+/* ---- the values of options (choices.c) ----------------------------------------------------------------------------- */
+
+const char *cli_choose_preset(const char *option, size_t i);
+const char *cli_choose_isa(const char *option, size_t i);
+const char *cli_choose_precision(const char *option, size_t i);
+const char *cli_choose_storage(const char *option, size_t i); /* fp32, bf16 */
+const char *cli_choose_long(const char *option, size_t i);
+const char *cli_choose_pool(const char *option, size_t i);
+const char *cli_choose_attention(const char *option, size_t i); /* encoder, decoder, cross */
+const char *cli_choose_extend(const char *option, size_t i);
+const char *cli_choose_format(const char *option, size_t i); /* number formats of weights */
+const char *cli_choose_export(const char *option, size_t i); /* kinds of folders */
+const char *cli_choose_names(const char *option, size_t i);  /* whose names gradients get */
+const char *cli_choose_tokenizer(const char *option, size_t i);
+const char *cli_choose_training(const char *option, size_t i); /* the values of that option of training */
+size_t cli_choices_count(const struct cli_option *option);
+/* "adamw, adam or sgd" */
+char *cli_choices_text(const struct cli_option *option, char *text, size_t size);
+/* Whether `value` is one of them; else *closest is the nearest one, or NULL. */
+bool cli_choices_have(const struct cli_option *option, const char *value, const char **closest);
+
+/* ---- help (help.c) ------------------------------------------------------------------------------------------------- */
+
 void cli_print_overview(void);
+/* The heading of the group of commands that begins with the i-th; NULL: none begins there. */
+const char *cli_group_at(size_t i);
+/* The i-th environment variable that the command reads: its name (part 0), what it says (part 1); NULL past the last. */
+const char *cli_variable_at(size_t i, int part);
+/* The manual page of a command, NULL: of qkv, on standard output (help_man.c). */
+void cli_print_man(const struct cli_command *command);
+/* What "qkv help --format FORMAT [COMMAND]" prints: a manual page or completions; the exit code (help_complete.c). */
+int cli_print_format(const char *format, const char *command);
+enum { CLI_OPTION_NAME = 64 };
+/* "top-k", as the command line takes it. */
+char *cli_option_name(const struct cli_option *option, char text[CLI_OPTION_NAME]);
+/* The help of an option, with its choices and its default. */
+char *cli_option_help(const struct cli_command *command, const struct cli_option *option, char *text, size_t size);
+/* The i-th subject of a help with more options than these, some without options of the command; NULL past the last, and at
+ * once where the options are one list. */
+enum { CLI_SUBJECTS_ABOVE = 15 };
+const char *cli_subject_at(const struct cli_command *command, size_t i);
+/* The i-th option of those that most people need; NULL past the last. */
+const struct cli_option *cli_most_used(const struct cli_command *command, size_t i);
+/* The next option of a subject (NULL: of any) from *at on, without those that most people need; NULL past the last. */
+const struct cli_option *cli_option_of(const struct cli_command *command, const char *subject, size_t *at);
 /* Writes the training options that a preset brings as command-line text: "--batch 12 --steps 2000"; "" if it brings
  * none. */
 const char *cli_preset_training(const char *preset, char *text, size_t size);
@@ -159,28 +213,33 @@ struct cli_common {
     const char *isa, *precision;
     bool ignore_memory, ignore_digest;
 };
-/* Rows for the option table of a command whose struct `type` has `struct cli_common common`. */
+/* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help text {} stands for the
+ * choices. */
+#define CLI_MACHINE "machine" /* the subject of them */
+#define CLI_COMMON_ROW(kind, type, name, argument, ...)                                                                \
+    { kind, 0, #name, argument, offsetof(type, common.name), .subject = CLI_MACHINE, __VA_ARGS__ }
 #define CLI_COMMON(type)                                                                                               \
-    CLI_COMMON_ROW(CLI_COUNT, type, threads, "N", "CPU threads (0: all that this process may use)", 4096, NULL),       \
-        CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", "kernels: scalar, avx2, avx512, avx512bf16, amx or neon", 0,       \
-                       "$QKV_ISA, else the best here")
+    CLI_COMMON_ROW(CLI_COUNT, type, threads, "N", .help = "CPU threads (0: all that this process may use)",            \
+                   .high = 4096),                                                                                      \
+        CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", .help = "kernels: {}", .choice = cli_choose_isa,                   \
+                       .before = "$QKV_ISA, else the best here")
 /* Also for commands that run a model; training has an option of its own. */
-#define CLI_PRECISION(type) CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", CLI_PRECISION_HELP, 0, "auto")
+#define CLI_PRECISION(type)                                                                                            \
+    CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", .choice = cli_choose_precision, .help = CLI_PRECISION_HELP,      \
+                   .before = "auto")
 #define CLI_PRECISION_HELP                                                                                             \
     "fp32, bf16 (products of rounded numbers; emulated where the CPU has none), or auto: the one that the run "        \
     "records, "                                                                                                        \
     "fp32 for a model without a record"
 /* For commands that allocate memory for a model. */
 #define CLI_IGNORE_MEMORY(type)                                                                                        \
-    CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, "go on where more memory is needed than there is", 0, NULL)
+    CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, .help = "go on where more memory is needed than there is")
 /* For commands that read a model or a run. */
 #define CLI_IGNORE_DIGEST(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_digest, NULL,                                                                \
-                   "go on where config.json or train.json was changed since the weights were saved", 0, NULL)
+                   .help = "go on where config.json or train.json was changed since the weights were saved")
 /* All of these, for commands that load a model and run it. */
 #define CLI_MODEL(type) CLI_COMMON(type), CLI_PRECISION(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
-#define CLI_COMMON_ROW(kind, type, name, argument, help, high, before)                                                 \
-    { kind, 0, #name, argument, offsetof(type, common.name), help, 0, high, before }
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"
@@ -192,9 +251,9 @@ struct cli_common {
 #define CLI_LONG(type, what)                                                                                           \
     {                                                                                                                  \
         CLI_TEXT, 0, "long", "NAME", offsetof(type, long_lines),                                                       \
-            "what becomes of " what " of more tokens than the model's context: error, skip, keep-start or keep-end "   \
-            "(the tokens that are kept); how many there were is said",                                                 \
-            0, 0, NULL                                                                                                 \
+            .subject = "input", .choice = cli_choose_long,                                                             \
+            .help = "what becomes of " what " of more tokens than the model's context: {} "                            \
+                    "(the tokens that are kept); how many there were is said"                                          \
     }
 /* Finds the kind by its name. Returns CLI_DONE, or the exit code after a message. */
 int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
@@ -239,32 +298,17 @@ struct cli_fresh {
     { .seed = 1337 } /* as in training */
 /* Rows for the option table of a command whose struct `type` has `struct cli_fresh fresh`. */
 #define CLI_FRESH(type)                                                                                                \
-    {CLI_TEXT, 0, "preset", "NAME", offsetof(type, fresh.preset), "a fresh model: a named one, not trained",           \
-     0,        0, NULL},                                                                                               \
-        {CLI_READ, 0, "spec", "FILE", offsetof(type, fresh.spec), "the same, described as JSON (config.json)",         \
-         0,        0, NULL},                                                                                           \
-        {CLI_TEXTS,                                                                                                    \
-         0,                                                                                                            \
-         "set",                                                                                                        \
-         "KEY=VALUE",                                                                                                  \
-         offsetof(type, fresh.set),                                                                                    \
-         "changes the fresh model: decoder.attention.kv_heads=2",                                                      \
-         0,                                                                                                            \
-         0,                                                                                                            \
-         NULL},                                                                                                        \
-        {CLI_COUNT,                                                                                                    \
-         0,                                                                                                            \
-         "seed",                                                                                                       \
-         "N",                                                                                                          \
-         offsetof(type, fresh.seed),                                                                                   \
-         "names the fresh model's weights, as train's does",                                                           \
-         0,                                                                                                            \
-         9000000000000000000,                                                                                          \
-         NULL},                                                                                                        \
-    {                                                                                                                  \
-        CLI_READ, 0, "tokenizer", "FILE", offsetof(type, fresh.tokenizer), "the fresh model's tokenizer.json", 0, 0,   \
-            "a token for each byte"                                                                                    \
-    }
+    CLI_FRESH_ROW(CLI_TEXT, type, preset, "NAME", .choice = cli_choose_preset,                                         \
+                  .help = "a fresh model: a named one, not trained"),                                                  \
+        CLI_FRESH_ROW(CLI_READ, type, spec, "FILE", .help = "the same, described as JSON (config.json)"),              \
+        CLI_FRESH_ROW(CLI_TEXTS, type, set, "KEY=VALUE",                                                               \
+                      .help = "changes the fresh model: decoder.attention.kv_heads=2"),                                \
+        CLI_FRESH_ROW(CLI_COUNT, type, seed, "N", .help = "names the fresh model's weights, as train's does",          \
+                      .high = 9000000000000000000),                                                                    \
+        CLI_FRESH_ROW(CLI_READ, type, tokenizer, "FILE", .help = "the fresh model's tokenizer.json",                   \
+                      .before = "a token for each byte")
+#define CLI_FRESH_ROW(kind, type, name, argument, ...)                                                                 \
+    { kind, 0, #name, argument, offsetof(type, fresh.name), .subject = "fresh model", __VA_ARGS__ }
 /* Classes of a classifier if neither the spec nor labels give their number. */
 enum { CLI_CLASSES_GUESSED = 2 };
 bool cli_fresh_given(const struct cli_fresh *fresh);
@@ -387,7 +431,7 @@ int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, stru
 int cli_output_end(struct cli_output *output, int code);
 /* A row for the option table of a command whose struct has `bool force`. */
 #define CLI_FORCE(type)                                                                                                \
-    { CLI_FLAG, 0, "force", NULL, offsetof(type, force), "replace files that exist", 0, 0, NULL }
+    { CLI_FLAG, 0, "force", NULL, offsetof(type, force), .help = "replace files that exist", .subject = "output" }
 
 /* ---- continuations stored until they are written (samples.c) ----------------------------------------------------- */
 
@@ -436,15 +480,24 @@ int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *s
  * messages. The caller frees *ids. */
 int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count);
 
-/* A row for the option table of a command whose struct has `int64_t prefix`; negative: not given. */
-#define CLI_PREFIX(type, before)                                                                                       \
+/* The row for the table of a command whose struct has `int64_t prefix`, negative where it is not given. */
+#define CLI_PREFIX(type, default_)                                                                                     \
     {                                                                                                                  \
         CLI_COUNT, 0, "prefix", "N", offsetof(type, prefix),                                                           \
-            "the first N tokens see one another in both directions, as prompts of models with a prefix do", 0,         \
-            INT32_MAX, before                                                                                          \
+            .subject = "input",                                                                                        \
+            .help = "the first N tokens see one another in both directions, as prompts of models with a prefix do",    \
+            .high = INT32_MAX, .before = default_                                                                      \
     }
 /* Prints a message if a model was trained with prefixes and gets none. */
 void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix);
+
+/* ---- colour (color.c) ------------------------------------------------------------------------------------------------- */
+
+enum cli_style { CLI_PLAIN, CLI_HEADING, CLI_ERROR, CLI_BEST };
+/* Whether a descriptor gets colours: it is a terminal that has them, and NO_COLOR is not set. */
+bool cli_colored(int descriptor);
+/* The escape that begins a style, CLI_PLAIN ends it; "" where there are no colours. */
+const char *cli_style(int descriptor, enum cli_style style);
 
 /* ---- terminal (progress.c) --------------------------------------------------------------------------------------- */
 

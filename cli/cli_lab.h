@@ -22,12 +22,12 @@ struct cli_reading {
      "examples",                                                                                                       \
      "FILE",                                                                                                           \
      offsetof(type, examples),                                                                                         \
-     "in place of a text an example of this safetensors file, as training takes them: images, frames, vectors, ids",   \
-     0,                                                                                                                \
-     0,                                                                                                                \
-     NULL},                                                                                                            \
+     .subject = "input",                                                                                               \
+     .help = "in place of a text an example of this safetensors file, as training takes them: images, frames, "        \
+             "vectors, ids"},                                                                                          \
     {                                                                                                                  \
-        CLI_COUNT, 0, "example", "N", offsetof(type, example), "which of them, counted from 0", 0, INT32_MAX, "0"      \
+        CLI_COUNT, 0, "example", "N", offsetof(type, example),                                                         \
+            .subject = "input", .help = "which of them, counted from 0", .high = INT32_MAX, .before = "0"              \
     }
 /* Refuses a command line without exactly one of the three. */
 int cli_reading_check(const char *command, const char *prompt, const char *file, const char *examples);

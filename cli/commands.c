@@ -1,6 +1,7 @@
 /* commands.c: the list of commands, and how one is found. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -16,6 +17,22 @@ static const struct {
 
 const struct cli_command *cli_command_at(size_t i) {
     return i < CLI_COUNT_OF(commands) ? commands[i].command() : NULL;
+}
+
+const char *cli_group_at(size_t i) {
+    return i < CLI_COUNT_OF(commands) ? commands[i].group : NULL;
+}
+
+const char *cli_variable_at(size_t i, int part) {
+    static const char *const variables[][2] = {
+        {"QKV_ISA", "the kernels to use, as --isa names them"},
+        {"QKV_THREADS", "CPU threads, where --threads is not given"},
+        {"QKV_PRECISION", "the precision of new runs: fp32, bf16 or auto"},
+        {"QKV_RANK_SECONDS", "seconds after which a rank that is silent counts as hung"},
+        {"QKV_MPI", "the module that joins ranks, where it is not beside the library"},
+        {"NO_COLOR", "no colours on a terminal, if it is set and not empty"},
+    };
+    return i < CLI_COUNT_OF(variables) ? variables[i][part] : NULL;
 }
 
 static const char *command_name(const void *list, size_t i) {
@@ -42,9 +59,12 @@ void cli_print_overview(void) {
     printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
            "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n"
            "  qkv help spec      describes the keys of a model; qkv help files, its files\n",
+           "  qkv help --format bash|zsh|fish|man   prints completions of a shell, a page\n",
            qkv_version());
     for (size_t i = 0; (command = cli_command_at(i)); i++) {
-        if (commands[i].group) printf("\n%s:\n", commands[i].group);
+        if (commands[i].group)
+            printf("\n%s%s:%s\n", cli_style(STDOUT_FILENO, CLI_HEADING), commands[i].group,
+                   cli_style(STDOUT_FILENO, CLI_PLAIN));
         printf("  %-10s %s\n", command->name, command->summary);
     }
     printf("\nfirst steps:\n"

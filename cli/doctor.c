@@ -14,7 +14,7 @@ struct arguments {
 static const struct arguments defaults = {0};
 
 static const struct cli_option options[] = {
-    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print JSON"},
     CLI_COMMON(struct arguments),
 };
 

@@ -21,34 +21,42 @@ static const struct arguments defaults = {.top = 5};
 
 static const struct cli_option options[] = {
     {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
-     "read the lines from a file of at most 1 GiB; - is standard input", 0, 0, NULL},
+     .help = "read the lines from a file of at most 1 GiB; - is standard input", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
-     "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text", 0, 0, NULL},
+     .help = "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text",
+     .subject = "output"},
     CLI_FORCE(struct arguments),
-    {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text), "write them as text, tabs between the numbers", 0, 0,
-     NULL},
-    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool),
-     "mean of a line's tokens, the first or last one, or max: the largest number of each channel", 0, 0,
-     "what modules.json in the model's folder says; else mean, and of a decoder alone last"},
+    {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text),
+     .help = "write them as text, tabs between the numbers", .subject = "output"},
+    {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), .choice = cli_choose_pool,
+     .help = "mean of a line's tokens, the first or last one, or max: the largest number of each channel",
+     .before = "what modules.json in the model's folder says; else mean, and of a decoder alone last",
+     .subject = "vectors"},
     {CLI_TEXT, 0, "prompt-name", "NAME", offsetof(struct arguments, prompt_name),
-     "put the prompt of that name, of config_sentence_transformers.json in the model's folder, before each line; \"\" "
-     "is "
-     "none",
-     0, 0,
-     "the file's default_prompt_name; of lines of --among document, passage or corpus, where it has one of these"},
+     .help = "put the prompt of that name, of config_sentence_transformers.json in the model's folder, before each "
+             "line; \"\" "
+             "is "
+             "none",
+     .before =
+         "the file's default_prompt_name; of lines of --among document, passage or corpus, where it has one of these",
+     .subject = "vectors"},
     {CLI_TEXT, 0, "query-prompt-name", "NAME", offsetof(struct arguments, query_prompt_name),
-     "likewise before the text of --nearest", 0, 0, "query, where the file has it, else its default_prompt_name"},
-    {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), "make vectors of length 1", 0, 0, NULL},
-    {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), "find the lines nearest to this one", 0, 0,
-     NULL},
+     .help = "likewise before the text of --nearest",
+     .before = "query, where the file has it, else its default_prompt_name", .subject = "vectors"},
+    {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), .help = "make vectors of length 1",
+     .subject = "vectors"},
+    {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), .help = "find the lines nearest to this one",
+     .subject = "nearest lines"},
     {CLI_READ, 0, "among", "FILE", offsetof(struct arguments, among),
-     "the lines to find them among, at most 1 GiB; - is standard input", 0, 0, NULL},
-    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many nearest lines to show", 1, INT32_MAX, NULL},
-    {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines),
-     "what becomes of lines of more tokens than the model's context: error, skip, keep-start or keep-end (the tokens "
-     "that are kept); how "
-     "many there were is said",
-     0, 0, "error, or where there is a modules.json keep-start"},
+     .help = "the lines to find them among, at most 1 GiB; - is standard input", .subject = "nearest lines"},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "how many nearest lines to show", .low = 1,
+     .high = INT32_MAX, .subject = "nearest lines"},
+    {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines), .choice = cli_choose_long,
+     .help = "what becomes of lines of more tokens than the model's context: error, skip, keep-start or keep-end (the "
+             "tokens "
+             "that are kept); how "
+             "many there were is said",
+     .before = "error, or where there is a modules.json keep-start", .subject = "input"},
     CLI_MODEL(struct arguments),
 };
 

@@ -18,38 +18,43 @@ static const struct arguments defaults = {.beam = 1, .length_penalty = 0.6};
 
 static const struct cli_option options[] = {
     {CLI_READS, 0, "data", "FILE", offsetof(struct arguments, data),
-     "a text, to predict token by token, or a folder of texts; several are one text, as in training", 0, 0, NULL},
-    {CLI_READ, 0, "pairs", "FILE", offsetof(struct arguments, pairs), "pairs: a source, a tab, a target in each line",
-     0, 0, NULL},
+     .help = "a text, to predict token by token, or a folder of texts; several are one text, as in training",
+     .subject = "data"},
+    {CLI_READ, 0, "pairs", "FILE", offsetof(struct arguments, pairs),
+     .help = "pairs: a source, a tab, a target in each line", .subject = "data"},
     {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
-     "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets; for an encoder "
-     "beside "
-     "a decoder of what the encoder reads (in.source where that is ids), and in.ids and in.targets",
-     0, 0, NULL},
+     .help =
+         "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets; for an encoder "
+         "beside "
+         "a decoder of what the encoder reads (in.source where that is ids), and in.ids and in.targets",
+     .subject = "data"},
     {CLI_READ, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
-     "labelled lines: a label, a tab, a text in each line; for a head that classifies tokens a word, a tab and its "
-     "label, with an empty line between sentences",
-     0, 0, NULL},
+     .help =
+         "labelled lines: a label, a tab, a text in each line; for a head that classifies tokens a word, a tab and its "
+         "label, with an empty line between sentences",
+     .subject = "data"},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
-     "text: windows at a time; pairs: sources searched at a time", 0, 1 << 20, "8; 32"},
-    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), "text: tokens a window", 0, 1 << 24,
-     "the model's"},
+     .help = "text: windows at a time; pairs: sources searched at a time", .high = 1 << 20, .before = "8; 32",
+     .subject = "windows"},
+    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), .help = "text: tokens a window",
+     .high = 1 << 24, .before = "the model's", .subject = "windows"},
     {CLI_FLAG, 0, "documents", NULL, offsetof(struct arguments, documents),
-     "text: documents, each ended by the end token, do not see one another; a run that was trained so is judged so "
-     "without it",
-     0, 0, NULL},
+     .help =
+         "text: documents, each ended by the end token, do not see one another; a run that was trained so is judged so "
+         "without it",
+     .subject = "windows"},
     {CLI_FLAG, 0, "no-documents", NULL, offsetof(struct arguments, no_documents),
-     "text: such a run too reads all of a window as one text", 0, 0, NULL},
-    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), "pairs: hypotheses kept; 1 is greedy", 1, 1 << 16,
-     NULL},
+     .help = "text: such a run too reads all of a window as one text", .subject = "windows"},
+    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), .help = "pairs: hypotheses kept; 1 is greedy",
+     .low = 1, .high = 1 << 16, .subject = "search"},
     {CLI_REAL, 0, "length-penalty", "X", offsetof(struct arguments, length_penalty),
-     "pairs: scores are divided by ((5 + length)/6)^X; 0 is off", 0, 0, NULL},
-    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens), "pairs: longest target", 0, 1 << 24,
-     "as the context allows, at most 3 x source + 50"},
-    {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat), "pairs: no N tokens come twice (0: off)", 0,
-     1 << 24, NULL},
-    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), "print JSON", 0, 0, NULL},
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "no progress", 0, 0, NULL},
+     .help = "pairs: scores are divided by ((5 + length)/6)^X; 0 is off", .subject = "search"},
+    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens), .help = "pairs: longest target",
+     .high = 1 << 24, .before = "as the context allows, at most 3 x source + 50", .subject = "search"},
+    {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat),
+     .help = "pairs: no N tokens come twice (0: off)", .high = 1 << 24, .subject = "search"},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print JSON", .subject = "output"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "no progress", .subject = "output"},
     CLI_MODEL(struct arguments),
 };
 

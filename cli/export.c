@@ -14,14 +14,14 @@ static const struct arguments defaults = {.common = {.threads = 1, .precision = 
 
 static char dtype_help[256]; /* names the formats of the library */
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), dtype_help, 0, 0, NULL},
-    {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to),
-     "what kind of folder: qkv, or huggingface, which transformers opens", 0, 0, "qkv"},
+    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), .choice = cli_choose_format, .help = dtype_help},
+    {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to), .choice = cli_choose_export,
+     .help = "what kind of folder: qkv, or huggingface, which transformers opens", .before = "qkv"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
-     "with --to huggingface: the model_type to write, \"llama\"", 0, 0,
-     "the one that the model came from, else the first that has all of it"},
-    {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out), "model folder to write", 0, 0, NULL},
-    {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), "an older name of --out", 0, 0, NULL},
+     .help = "with --to huggingface: the model_type to write, \"llama\"",
+     .before = "the one that the model came from, else the first that has all of it"},
+    {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out), .help = "model folder to write"},
+    {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "an older name of --out"},
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),

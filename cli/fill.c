@@ -14,8 +14,8 @@ struct arguments {
 static const struct arguments defaults = {.long_lines = "error", .top = 5};
 
 static const struct cli_option options[] = {
-    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), "how many tokens to show for a mask, likeliest first",
-     1, 1 << 30, NULL},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top),
+     .help = "how many tokens to show for a mask, likeliest first", .low = 1, .high = 1 << 30},
     CLI_LONG(struct arguments, "a text"),
     CLI_MODEL(struct arguments),
 };

@@ -21,27 +21,31 @@ static const struct arguments defaults = {
     .dropout_seed = -1, .prefix = -1, .fresh = CLI_FRESH_DEFAULTS, .common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
-    {CLI_READ, 'i', "inputs", "FILE", offsetof(struct arguments, inputs), "safetensors file with in.ids and more", 0, 0,
-     NULL},
-    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "safetensors file to write", 0, 0, NULL},
+    {CLI_READ, 'i', "inputs", "FILE", offsetof(struct arguments, inputs),
+     .help = "safetensors file with in.ids and more", .subject = "input"},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "safetensors file to write",
+     .subject = "output"},
     CLI_FORCE(struct arguments),
-    {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), "also write grad.PARAMETER", 0, 0, NULL},
-    {CLI_TEXT, 0, "names", "WHOSE", offsetof(struct arguments, names),
-     "of gradients: \"family\" for those of the published model's own files, with their shapes", 0, 0, "qkv"},
-    {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights), "also write out.weights.ATTENTION (B,H,Tq,Tk)",
-     0, 0, NULL},
+    {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), .help = "also write grad.PARAMETER",
+     .subject = "output"},
+    {CLI_TEXT, 0, "names", "WHOSE", offsetof(struct arguments, names), .choice = cli_choose_names,
+     .help = "of gradients: \"family\" for those of the published model's own files, with their shapes",
+     .before = "qkv", .subject = "output"},
+    {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights),
+     .help = "also write out.weights.ATTENTION (B,H,Tq,Tk)", .subject = "output"},
     {CLI_COUNT, 0, "dropout-seed", "N", offsetof(struct arguments, dropout_seed),
-     "dropout is on, as in training, but for --adamw; N names its masks. With --weights also write "
-     "out.dropped.ATTENTION, the weights after it",
-     0, 9000000000000000000, "dropout is off"},
+     .help = "dropout is on, as in training, but for --adamw; N names its masks. With --weights also write "
+             "out.dropped.ATTENTION, the weights after it",
+     .high = 9000000000000000000, .before = "dropout is off", .subject = "output"},
     {CLI_TEXT, 0, "adamw", "STEPS,RATE,BETA1,BETA2,EPS,DECAY", offsetof(struct arguments, adamw),
-     "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
-     "out.adamw_logits (after the last)",
-     0, 0, NULL},
+     .help = "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
+             "out.adamw_logits (after the last)",
+     .subject = "output"},
     CLI_PREFIX(struct arguments, "none"),
     CLI_FRESH(struct arguments),
     CLI_COMMON(struct arguments),
-    CLI_COMMON_ROW(CLI_TEXT, struct arguments, precision, "NAME", CLI_PRECISION_HELP, 0, NULL),
+    CLI_COMMON_ROW(CLI_TEXT, struct arguments, precision, "NAME", .choice = cli_choose_precision,
+                   .help = CLI_PRECISION_HELP),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
 };

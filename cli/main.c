@@ -29,7 +29,15 @@ static int main_run(const struct cli_command *command, char **words, size_t coun
     return code;
 }
 
+/* "--format NAME [COMMAND]" */
+static int main_format(char **words, size_t count) {
+    if (count < 2) return cli_usage("--format needs a value: --format man, bash, zsh or fish");
+    if (count > 3) return cli_usage("help: one argument too many: \"%s\"", words[3]);
+    return cli_print_format(words[1], count == 3 ? words[2] : NULL);
+}
+
 static int main_help(char **words, size_t count) {
+    if (count > 0 && !strcmp(words[0], "--format")) return main_format(words, count);
     if (count == 0 || !strcmp(words[0], "--help") || !strcmp(words[0], "-h") || !strcmp(words[0], "help")) {
         cli_print_overview();
         return CLI_DONE;

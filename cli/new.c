@@ -18,9 +18,9 @@ static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS, .common =
 
 static const struct cli_option options[] = {
     {CLI_FOLDER, 0, "out", "FOLDER", offsetof(struct arguments, out),
-     "the folder to make; one that is there must be empty", 0, 0, NULL},
+     .help = "the folder to make; one that is there must be empty"},
     CLI_FRESH(struct arguments),
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "show errors only", 0, 0, NULL},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show errors only"},
     CLI_IGNORE_MEMORY(struct arguments),
 };
 

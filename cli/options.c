@@ -92,6 +92,22 @@ static const char *options_range(const struct cli_option *option, char *text, si
     return text;
 }
 
+/* A value that is none of the option's is refused, with the nearest one and all of them if they are few. */
+static int options_choose(const struct parser *p, const struct cli_option *option, const char *shown,
+                          const char *text) {
+    enum { FEW = 8 };
+    char all[256] = "", near[96] = "";
+    const char *closest;
+    *(const char **)((char *)p->values + option->offset) = text;
+    if (cli_choices_have(option, text, &closest)) return CLI_DONE;
+    if (closest) snprintf(near, sizeof near, "; did you mean %s?", closest);
+    if (cli_choices_count(option) > FEW)
+        return cli_usage("%s is \"%s\", and there is no such %s%s (\"%s help %s\" lists them)", shown, text,
+                         option->name, near, cli_program, p->command->presets ? p->command->name : "train");
+    return cli_usage("%s is \"%s\"; it must be %s%s (\"%s help %s\" explains it)", shown, text,
+                     cli_choices_text(option, all, sizeof all), near, cli_program, p->command->name);
+}
+
 static int options_set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
     char name[64];
     void *value = (char *)p->values + option->offset;
@@ -104,6 +120,9 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
         *(bool *)value = true;
         return CLI_DONE;
     case CLI_TEXT:
+        if (option->choice && !option->open) return options_choose(p, option, shown, text);
+        *(const char **)value = text;
+        return CLI_DONE;
     case CLI_READ:
     case CLI_MODEL_READ:
     case CLI_WRITE:

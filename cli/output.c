@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -52,7 +53,7 @@ static void output_say(const char *format, va_list list) {
         return;
     }
     fflush(stdout);
-    fprintf(stderr, "qkv: %s\n", line);
+    fprintf(stderr, "%sqkv:%s %s\n", cli_style(STDERR_FILENO, CLI_ERROR), cli_style(STDERR_FILENO, CLI_PLAIN), line);
 }
 
 void cli_say(const char *format, ...) {

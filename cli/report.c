@@ -20,15 +20,16 @@ struct arguments {
 static const struct arguments defaults = {.every = 5, .common = {.threads = 1}};
 
 static const struct cli_option options[] = {
-    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "write a page (HTML, one file)", 0, 0, NULL},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write a page (HTML, one file)"},
     {CLI_WRITE, 0, "csv", "FILE", offsetof(struct arguments, csv),
-     "write the steps as a table of comma-separated values (-: on standard output)", 0, 0, NULL},
+     .help = "write the steps as a table of comma-separated values (-: on standard output)"},
     {CLI_FOLDER, 0, "tensorboard", "FOLDER", offsetof(struct arguments, tensorboard),
-     "write the steps as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv", 0, 0, NULL},
+     .help = "write the steps as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv"},
     {CLI_FLAG, 0, "follow", NULL, offsetof(struct arguments, follow),
-     "with -o: write it again as the runs go on, until they end; it loads itself again", 0, 0, NULL},
-    {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), "with --follow: how often", 1, 86400, NULL},
-    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), "replace a file that exists", 0, 0, NULL},
+     .help = "with -o: write it again as the runs go on, until they end; it loads itself again"},
+    {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), .help = "with --follow: how often", .low = 1,
+     .high = 86400},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), .help = "replace a file that exists"},
 };
 
 CLI_CONDITION(writes_once, struct arguments, !a->follow)

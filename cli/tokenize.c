@@ -16,32 +16,31 @@ static const struct arguments defaults = {.common = {.threads = 1}};
 
 static const struct cli_option options[] = {
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
-     "the other way: ids, apart by spaces or commas, to text", 0, 0, NULL},
-    {CLI_FLAG, 0, "pieces", NULL, offsetof(struct arguments, pieces), "a line for each token: its id and its text", 0,
-     0, NULL},
+     .help = "the other way: ids, apart by spaces or commas, to text"},
+    {CLI_FLAG, 0, "pieces", NULL, offsetof(struct arguments, pieces),
+     .help = "a line for each token: its id and its text"},
     {CLI_FLAG, 0, "offsets", NULL, offsetof(struct arguments, offsets),
-     "a line for each token: its id, the bytes of the text that it stands for (first, and first behind), and its text",
-     0, 0, NULL},
+     .help = "a line for each token: its id, the bytes of the text that it stands for (first, and first behind), and "
+             "its text"},
     {CLI_FLAG, 0, "skip-specials", NULL, offsetof(struct arguments, skip),
-     "with --ids: leave special tokens out of the text, which the file's own decoder makes", 0, 0, NULL},
+     .help = "with --ids: leave special tokens out of the text, which the file's own decoder makes"},
     {CLI_FLAG, 0, "specials", NULL, offsetof(struct arguments, specials),
-     "special tokens written in the text, as <|endoftext|>, become their id, and those that the tokenizer's template "
-     "places "
-     "around a text are added: the ids of encode() in Hugging Face tokenizers",
-     0, 0, NULL},
+     .help = "special tokens written in the text, as <|endoftext|>, become their id, and those that the tokenizer's "
+             "template "
+             "places "
+             "around a text are added: the ids of encode() in Hugging Face tokenizers"},
     {CLI_READS, 0, "train", "FILE", offsetof(struct arguments, train),
-     "make a tokenizer from this text, or the files of a folder; more of them are one text after the other", 0, 0,
-     NULL},
-    {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind),
-     "with --train: bytes, chars, chars+bytes, words, whitespace or bpe; with a size as in bpe:4096", 0, 0, "chars"},
+     .help = "make a tokenizer from this text, or the files of a folder; more of them are one text after the other"},
+    {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind), .choice = cli_choose_tokenizer, .open = true,
+     .help = "with --train: bytes, chars, chars+bytes, words, whitespace or bpe; with a size as in bpe:4096",
+     .before = "chars"},
     {CLI_TEXTS, 0, "special", "TEXT", offsetof(struct arguments, special),
-     "with --train: a text that is one token wherever it stands, as <mask>; bpe without any has <|endoftext|>", 0, 0,
-     NULL},
-    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), "with --train: the tokenizer.json to write",
-     0, 0, NULL},
+     .help = "with --train: a text that is one token wherever it stands, as <mask>; bpe without any has <|endoftext|>"},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
+     .help = "with --train: the tokenizer.json to write"},
     CLI_FORCE(struct arguments),
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), "with --train: no progress and no result", 0, 0,
-     NULL},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
+     .help = "with --train: no progress and no result"},
 };
 
 CLI_CONDITION(reads_ids, struct arguments, a->ids)

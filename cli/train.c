@@ -8,36 +8,41 @@
 #include "cli_train.h"
 
 static const struct cli_option own_options[] = {
-    {CLI_TEXT, 0, "preset", "NAME", offsetof(struct cli_train_arguments, preset),
-     "a named model, with settings to train it", 0, 0, NULL},
-    {CLI_READ, 0, "spec", "FILE", offsetof(struct cli_train_arguments, spec), "a model described as JSON (config.json)",
-     0, 0, NULL},
+    {CLI_TEXT, 0, "preset", "NAME", offsetof(struct cli_train_arguments, preset), .choice = cli_choose_preset,
+     .help = "a named model, with settings to train it", .subject = "model"},
+    {CLI_READ, 0, "spec", "FILE", offsetof(struct cli_train_arguments, spec),
+     .help = "a model described as JSON (config.json)", .subject = "model"},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct cli_train_arguments, set),
-     "changes the model: decoder.attention.kv_heads=2, position.kind=rope", 0, 0, NULL},
+     .help = "changes the model: decoder.attention.kv_heads=2, position.kind=rope", .subject = "model"},
     {CLI_READ, 0, "config", "FILE", offsetof(struct cli_train_arguments, config),
-     "options from a JSON file: an object of them by name, or the train.json of a run; those of the command line win",
-     0, 0, NULL},
-    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), "the folder to make for the run", 0, 0,
-     NULL},
+     .help = "options from a JSON file: an object of them by name, or the train.json of a run; those of the command "
+             "line win",
+     .subject = "model"},
+    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), .help = "the folder to make for the run",
+     .subject = "saving"},
     {CLI_MODEL_READ, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
-     "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps or --epochs may set a "
-     "new end",
-     0, 0, NULL},
-    {CLI_TEXT, 0, "extend", "HOW", offsetof(struct cli_train_arguments, extend),
-     "with --resume and --steps or --epochs, the rate up to the new end, from the rate reached: decay (falls on to "
-     "min-rate), flat "
-     "(stays), rewarm (rises to rate again, then the schedule)",
-     0, 0, "decay"},
+     .help = "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps or --epochs "
+             "may set a "
+             "new end",
+     .subject = "saving"},
+    {CLI_TEXT, 0, "extend", "HOW", offsetof(struct cli_train_arguments, extend), .choice = cli_choose_extend,
+     .help =
+         "with --resume and --steps or --epochs, the rate up to the new end, from the rate reached: decay (falls on to "
+         "min-rate), flat "
+         "(stays), rewarm (rises to rate again, then the schedule)",
+     .before = "decay", .subject = "saving"},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct cli_train_arguments, sample),
-     "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl", 0, 1000000,
-     NULL},
+     .help = "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl",
+     .high = 1000000, .subject = "output"},
     {CLI_COUNT, 0, "log-every", "N", offsetof(struct cli_train_arguments, log_every),
-     "show a line every N steps, in place of the bar (log.jsonl has each step)", 1, INT64_MAX, "none"},
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct cli_train_arguments, quiet), "show errors only", 0, 0, NULL},
-    {CLI_FLAG, 0, "plain", NULL, offsetof(struct cli_train_arguments, plain), "plain lines instead of a progress bar",
-     0, 0, NULL},
+     .help = "show a line every N steps, in place of the bar (log.jsonl has each step)", .low = 1, .high = INT64_MAX,
+     .before = "none", .subject = "output"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct cli_train_arguments, quiet), .help = "show errors only",
+     .subject = "output"},
+    {CLI_FLAG, 0, "plain", NULL, offsetof(struct cli_train_arguments, plain),
+     .help = "plain lines instead of a progress bar", .subject = "output"},
     {CLI_FLAG, 0, "profile", NULL, offsetof(struct cli_train_arguments, profile),
-     "at the end, show where the time of the steps went, by operator", 0, 0, NULL},
+     .help = "at the end, show where the time of the steps went, by operator", .subject = "output"},
     CLI_COMMON(struct cli_train_arguments),
     CLI_IGNORE_MEMORY(struct cli_train_arguments),
     CLI_IGNORE_DIGEST(struct cli_train_arguments),
@@ -267,6 +272,13 @@ const struct cli_command *cli_train(void) {
     static const struct cli_train_arguments defaults = {0};
     static struct cli_option options[CLI_COUNT_OF(own_options) + CLI_TRAIN_OPTIONS];
     static const char *const files[] = {QKV_MODEL_FILES, QKV_RUN_FILES, NULL};
+    static const struct cli_use most_used[] = {
+        {"preset", "qkv train --preset nano-gpt --data book.txt --out run/"},
+        {"data", "qkv train --preset nano-gpt --data books/ --out run/"},
+        {"out", "qkv train --preset nano-gpt --data book.txt --out nano/"},
+        {"steps", "qkv train --preset nano-gpt --data book.txt --out run/ --steps 500"},
+        {"resume", "qkv train --resume run/ --steps 4000"},
+    };
     static struct cli_command command = {
         .name = "train",
         .writes = files,
@@ -354,6 +366,8 @@ const struct cli_command *cli_train(void) {
                     "qkv train --resume run/ --steps 10000\n"
                     "qkv train --resume run/ --steps 10000 --extend rewarm",
         .options = options,
+        .most_used = most_used,
+        .most_used_count = CLI_COUNT_OF(most_used),
         .rules = rules,
         .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,

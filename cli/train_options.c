@@ -103,7 +103,8 @@ size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_o
     for (size_t i = 0; i < CLI_TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++) {
         size_t at = offset + offsetof(struct cli_train_values, option) + i * sizeof(const char *);
         if (texts_only && is_for_others(name)) continue;
-        options[count] = (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, help, 0, 0, value};
+        options[count] =
+            (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, .help = help, .before = value};
         if (!strcmp(options[count].argument, "FILE") || strstr(name, "tokenizer")) options[count].kind = CLI_READ;
         if (!strcmp(options[count].argument, "MODEL")) options[count].kind = CLI_MODEL_READ;
         if (qkv_train_option_lists(i)) {
@@ -112,8 +113,11 @@ size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_o
         }
         if (strcmp(value, "false") == 0) {
             at = offset + offsetof(struct cli_train_values, flag) + i * sizeof(bool);
-            options[count] = (struct cli_option){CLI_FLAG, 0, name, NULL, at, help, 0, 0, NULL};
+            options[count] = (struct cli_option){CLI_FLAG, 0, name, NULL, at, .help = help};
         }
+        options[count].subject = qkv_train_option_subject(i);
+        if (qkv_train_option_choice(i, 0)) options[count].choice = cli_choose_training;
+        options[count].open = strstr(name, "tokenizer") != NULL; /* a file, or a kind with a size */
         count++;
     }
     return count;

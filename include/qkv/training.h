@@ -59,7 +59,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * tokens), log.jsonl (one line a step) and checkpoint.safetensors (the latest weights, optimizer and position, which
  * resuming reads). */
 
-/* X(C type, name, default, help). This one list makes the struct, the JSON, the command's options and their help.
+/* X(C type, name, default, subject, help). This one list makes the struct, the JSON, the command's options and their help,
+ * which lists them by subject.
  *
  * Options of type FILES name up to QKV_FILES_MAX files, which are read in order: options.data is the first,
  * options.data_files[0], and options.data_files[1] the second; NULL ends the list. A folder means the regular files in
@@ -72,85 +73,89 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * The field long_lines is the option "long"; `long` is a keyword of C. */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
-    X(FILES, data, NULL, "text file to train on, or a folder of them; several are one text after the other")           \
-    X(FILES, pairs, NULL, "file of pairs to train on: a source, a tab, a target in each line")                         \
-    X(FILES, lines, NULL, "file of lines to train on: each is a sequence of its own, between <s> and </s>")            \
-    X(FILES, labeled, NULL,                                                                                            \
-      "file of labelled lines to train on: a label, a tab, a text in each line; for a head of tokens a word, a tab, "  \
-      "its label")                                                                                                     \
-    X(FILES, examples, NULL,                                                                                           \
+    X(FILES, data, NULL, "data", "text file to train on, or a folder of them; several are one text after the other")   \
+    X(FILES, pairs, NULL, "data", "file of pairs to train on: a source, a tab, a target in each line")                 \
+    X(FILES, lines, NULL, "data", "file of lines to train on: each is a sequence of its own, between <s> and </s>")    \
+    X(FILES, labeled, NULL, "data",                                                                                    \
+      "file of labelled lines to train on: a label, a tab, a text in each line; for a head of tokens a word, a "       \
+      "tab, its label")                                                                                                \
+    X(FILES, examples, NULL, "data",                                                                                   \
       "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model reads, "   \
       "and in.targets; for an encoder beside a decoder what the encoder reads (in.source where that is ids), and "     \
       "in.ids and in.targets")                                                                                         \
-    X(FLAG, in_order, false, "examples: as they stand in the files, epoch after epoch, instead of shuffled anew")      \
-    X(FILES, valid, NULL, "file to validate on, of the same kind (default: the last part of the one to train on)")     \
-    X(REAL, valid_fraction, 0.1, "part of the data kept for validation when there is no validation file")              \
-    X(TEXT, task, NULL,                                                                                                \
+    X(FLAG, in_order, false, "data",                                                                                   \
+      "examples: as they stand in the files, epoch after epoch, instead of shuffled anew")                             \
+    X(FILES, valid, NULL, "data",                                                                                      \
+      "file to validate on, of the same kind (default: the last part of the one to train on)")                         \
+    X(REAL, valid_fraction, 0.1, "data", "part of the data kept for validation when there is no validation file")      \
+    X(TEXT, task, NULL, "task",                                                                                        \
       "what to learn from a text or lines: text (the next token) or mlm (masked tokens) (default: text); from "        \
       "labelled lines or examples: classify or classify_tokens (default: what the head does)")                         \
-    X(FLAG, documents, false,                                                                                          \
-      "text: a row's documents, each ended by the tokenizer's end token, do not see one another, and positions begin " \
-      "again with each")                                                                                               \
-    X(TEXT, prefix, NULL,                                                                                              \
-      "text: a number of tokens, or random, of the beginning of a row that see one another in both directions; what "  \
-      "follows is learnt (prefix-LM) (default: none)")                                                                 \
-    X(REAL, mask_probability, 0.15, "mlm: share of the tokens that are to be predicted")                               \
-    X(FLAG, mask_each, false, "mlm, lines: a line is one example for each of its tokens, which is hidden there")       \
-    X(TEXT, tokenizer, NULL,                                                                                           \
-      "bytes, chars, chars+bytes, words, whitespace, bpe, one of these and :SIZE, or a tokenizer.json (default: the "  \
-      "preset's, else chars)")                                                                                         \
-    X(TEXT, source_tokenizer, NULL,                                                                                    \
+    X(FLAG, documents, false, "task",                                                                                  \
+      "text: a row's documents, each ended by the tokenizer's end token, do not see one another, and positions "       \
+      "begin again with each")                                                                                         \
+    X(TEXT, prefix, NULL, "task",                                                                                      \
+      "text: a number of tokens, or random, of the beginning of a row that see one another in both directions; "       \
+      "what follows is learnt (prefix-LM) (default: none)")                                                            \
+    X(REAL, mask_probability, 0.15, "task", "mlm: share of the tokens that are to be predicted")                       \
+    X(FLAG, mask_each, false, "task",                                                                                  \
+      "mlm, lines: a line is one example for each of its tokens, which is hidden there")                               \
+    X(TEXT, tokenizer, NULL, "tokenizer",                                                                              \
+      "bytes, chars, chars+bytes, words, whitespace, bpe, one of these and :SIZE, or a tokenizer.json (default: "      \
+      "the preset's, else chars)")                                                                                     \
+    X(TEXT, source_tokenizer, NULL, "tokenizer",                                                                       \
       "tokenizer of the sources of pairs; shared: one tokenizer learns from both sides (default: as tokenizer)")       \
-    X(TEXT, from, NULL,                                                                                                \
+    X(TEXT, from, NULL, "trained model",                                                                               \
       "model folder to begin with: its weights, spec, tokenizers and labels; optimizer and schedule are new")          \
-    X(FLAG, new_head, false, "with from: begin with a new head, for another task or other labels")                     \
-    X(PATTERNS, freeze, NULL,                                                                                          \
+    X(FLAG, new_head, false, "trained model", "with from: begin with a new head, for another task or other labels")    \
+    X(PATTERNS, freeze, NULL, "trained model",                                                                         \
       "weights that do not learn, by a pattern of their names in model.safetensors: \"decoder.layers.0.*\"")           \
-    X(PATTERNS, rates, NULL,                                                                                           \
+    X(PATTERNS, rates, NULL, "trained model",                                                                          \
       "times how much of the rate weights learn with, by a pattern of their names, such as \"*embed*=0.1\"; of "       \
       "several that name a weight the last one counts")                                                                \
-    X(COUNT, steps, 2000, "optimizer steps")                                                                           \
-    X(REAL, epochs, -1,                                                                                                \
+    X(COUNT, steps, 2000, "length", "optimizer steps")                                                                 \
+    X(REAL, epochs, -1, "length",                                                                                      \
       "passes over the data to train on, which set the number of steps; fractions are allowed (-1: steps sets it)")    \
-    X(COUNT, batch, 12, "sequences a step (0 with batch_tokens: no limit)")                                            \
-    X(COUNT, batch_tokens, 0, "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")     \
-    X(COUNT, accumulate, 1, "parts that a batch is cut into, to save memory; same gradient")                           \
-    X(TEXT, long_lines, "error",                                                                                       \
+    X(COUNT, batch, 12, "batches", "sequences a step (0 with batch_tokens: no limit)")                                 \
+    X(COUNT, batch_tokens, 0, "batches",                                                                               \
+      "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")                             \
+    X(COUNT, accumulate, 1, "batches", "parts that a batch is cut into, to save memory; same gradient")                \
+    X(TEXT, long_lines, "error", "data",                                                                               \
       "pairs, labelled lines: what becomes of lines of more tokens than the context: error, skip, keep-start or "      \
       "keep-end; how many there were is said")                                                                         \
-    X(COUNT, groups, 0,                                                                                                \
+    X(COUNT, groups, 0, "batches",                                                                                     \
       "groups of rows that sums over a batch are made in: accumulate and padding then change no bit; 1: no groups "    \
       "(0: 8 for a new run, or as many as a batch has rows)")                                                          \
-    X(TEXT, precision, "auto",                                                                                         \
+    X(TEXT, precision, "auto", "precision",                                                                            \
       "fp32, bf16 (products and what is kept for backward in bf16), or auto: $QKV_PRECISION, else what the CPU has")   \
-    X(TEXT, gradients, "fp32",                                                                                         \
+    X(TEXT, gradients, "fp32", "precision",                                                                            \
       "how sums of gradients travel between ranks: fp32, or bf16 (half the bytes; the numbers then depend on how "     \
-      "many "                                                                                                          \
-      "ranks there are)")                                                                                              \
-    X(FLAG, checkpoint_activations, false,                                                                             \
+      "many ranks there are)")                                                                                         \
+    X(FLAG, checkpoint_activations, false, "precision",                                                                \
       "keep only each block's input for backward and run the block again; same losses, less memory")                   \
-    X(COUNT, context, 0, "positions a sequence (0: the spec's)")                                                       \
-    X(TEXT, optimizer, "adamw", "adamw, adam or sgd")                                                                  \
-    X(REAL, rate, 1e-3, "learning rate")                                                                               \
-    X(REAL, min_rate, -1, "learning rate at the end of the schedule (-1: a tenth of rate)")                            \
-    X(COUNT, warmup, 100, "steps over which the rate rises from 0")                                                    \
-    X(TEXT, schedule, "cosine", "cosine, linear, constant or inverse_sqrt")                                            \
-    X(REAL, beta1, 0.9, "decay of the first moment")                                                                   \
-    X(REAL, beta2, 0.99, "decay of the second moment")                                                                 \
-    X(REAL, eps, 1e-8, "added to the root of the second moment")                                                       \
-    X(REAL, momentum, 0.9, "momentum of sgd")                                                                          \
-    X(REAL, weight_decay, 0.1, "weight decay of matrices")                                                             \
-    X(REAL, clip, 1.0, "limit of the global gradient norm (0: none)")                                                  \
-    X(REAL, dropout, -1, "dropout (-1: the spec's)")                                                                   \
-    X(REAL, label_smoothing, 0, "part of the loss that all tokens or classes share (Szegedy et al. 2016)")             \
-    X(COUNT, seed, 1337, "names the initial weights, the batches and the dropout")                                     \
-    X(COUNT, eval_every, 250, "steps between evaluations (0: only at the end)")                                        \
-    X(COUNT, eval_batches, 20, "batches an evaluation (0: all that is kept for validation)")                           \
-    X(TEXT, metric, "loss",                                                                                            \
+    X(COUNT, context, 0, "model", "positions a sequence (0: the spec's)")                                              \
+    X(TEXT, optimizer, "adamw", "optimizer", "adamw, adam or sgd")                                                     \
+    X(REAL, rate, 1e-3, "optimizer", "learning rate")                                                                  \
+    X(REAL, min_rate, -1, "optimizer", "learning rate at the end of the schedule (-1: a tenth of rate)")               \
+    X(COUNT, warmup, 100, "optimizer", "steps over which the rate rises from 0")                                       \
+    X(TEXT, schedule, "cosine", "optimizer", "cosine, linear, constant or inverse_sqrt")                               \
+    X(REAL, beta1, 0.9, "optimizer", "decay of the first moment")                                                      \
+    X(REAL, beta2, 0.99, "optimizer", "decay of the second moment")                                                    \
+    X(REAL, eps, 1e-8, "optimizer", "added to the root of the second moment")                                          \
+    X(REAL, momentum, 0.9, "optimizer", "momentum of sgd")                                                             \
+    X(REAL, weight_decay, 0.1, "optimizer", "weight decay of matrices")                                                \
+    X(REAL, clip, 1.0, "optimizer", "limit of the global gradient norm (0: none)")                                     \
+    X(REAL, dropout, -1, "model", "dropout (-1: the spec's)")                                                          \
+    X(REAL, label_smoothing, 0.0, "optimizer",                                                                         \
+      "part of the loss that all tokens or classes share (Szegedy et al. 2016)")                                       \
+    X(COUNT, seed, 1337, "batches", "names the initial weights, the batches and the dropout")                          \
+    X(COUNT, eval_every, 250, "evaluation", "steps between evaluations (0: only at the end)")                          \
+    X(COUNT, eval_batches, 20, "evaluation", "batches an evaluation (0: all that is kept for validation)")             \
+    X(TEXT, metric, "loss", "evaluation",                                                                              \
       "what is best: loss, accuracy (labelled lines, examples), exact or token_error (pairs: of 500 sources)")         \
-    X(COUNT, patience, 0, "evaluations without a better metric that end the training (0: never)")                      \
-    X(COUNT, save_every, 250, "steps between checkpoints (0: only at the end)")                                        \
-    X(COUNT, keep, 1,                                                                                                  \
+    X(COUNT, patience, 0, "length", "evaluations without a better metric that end the training (0: never)")            \
+    X(COUNT, save_every, 250, "saving", "steps between checkpoints (0: only at the end)")                              \
+    X(COUNT, keep, 1, "saving",                                                                                        \
       "checkpoints to keep: the latest, those before it as checkpoint-STEP.safetensors, and besides the one of the "   \
       "best evaluation as checkpoint-best.safetensors; RUN/FILE goes on from one (--resume), or is it as a model")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
@@ -162,8 +167,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
         const char *name;                                                                                              \
         const char *name##_files[QKV_FILES_MAX];                                                                       \
     };
-#define QKV_TRAIN_FIELD_PATTERNS(name)           const char *name[QKV_FILES_MAX];
-#define QKV_TRAIN_FIELD(type, name, value, help) QKV_TRAIN_FIELD_##type(name)
+#define QKV_TRAIN_FIELD_PATTERNS(name)                    const char *name[QKV_FILES_MAX];
+#define QKV_TRAIN_FIELD(type, name, value, subject, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
     struct {                /* owned by the library: which values are defaults and which the caller chose */
@@ -211,6 +216,11 @@ QKV_API bool qkv_train_idle(const struct qkv_train_options *options, size_t i, c
 /* Gives the i-th option for help texts: its name, default ("false" for a flag) and help. False past the last. Any
  * thread. */
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
+/* The subject of the i-th option ("optimizer"), by which help texts group options. NULL past the last. Any thread. */
+QKV_API const char *qkv_train_option_subject(size_t i);
+/* The k-th value that the i-th option may have: "adamw", "adam", "sgd" of the optimizer, the trained kinds of a tokenizer.
+ * NULL past the last, and of an option that takes a number, a file or any text. Any thread. */
+QKV_API const char *qkv_train_option_choice(size_t i, size_t k);
 /* Whether the i-th option names files or patterns and may therefore be given more than once. Any thread. */
 QKV_API bool qkv_train_option_lists(size_t i);
 

@@ -23,25 +23,20 @@
 #define NAME_SECOND(a, b, ...) b
 #define NAME_PICK(...)         NAME_SECOND(__VA_ARGS__)
 #define NAME_OF(name)          NAME_PICK(RENAMED_##name, #name, "")
-#define OPTION(type, name, value, help)                                                                                \
-    {NAME_OF(name), QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), help},
+#define OPTION(type, name, value, subject, help)                                                                       \
+    {NAME_OF(name), QKV_TRAIN_##type, offsetof(struct qkv_train_options, name), SHOW_##type(value), subject, help},
 static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define OPTION_COUNT (sizeof table / sizeof *table)
 
-#define DEFAULT_TEXT(name, value)        .name = value,
-#define DEFAULT_FILES(name, value)       .name##_files = {value},
-#define DEFAULT_PATTERNS(name, value)    .name = {value},
-#define DEFAULT_REAL(name, value)        .name = value,
-#define DEFAULT_COUNT(name, value)       .name = value,
-#define DEFAULT_FLAG(name, value)        .name = value,
-#define DEFAULT(type, name, value, help) DEFAULT_##type(name, value)
+#define DEFAULT_TEXT(name, value)                 .name = value,
+#define DEFAULT_FILES(name, value)                .name##_files = {value},
+#define DEFAULT_PATTERNS(name, value)             .name = {value},
+#define DEFAULT_REAL(name, value)                 .name = value,
+#define DEFAULT_COUNT(name, value)                .name = value,
+#define DEFAULT_FLAG(name, value)                 .name = value,
+#define DEFAULT(type, name, value, subject, help) DEFAULT_##type(name, value)
 _Static_assert(OPTION_COUNT <= 64, "origin.given has a bit for each option");
 static const struct qkv_train_options defaults = {QKV_TRAIN_LIST(DEFAULT)};
-
-static const char *const optimizer_names[] = {
-#define NAME(name, text, help) text,
-    QKV_OPTIMIZER_LIST(NAME)};
-static const char *const schedule_names[] = {QKV_SCHEDULE_LIST(NAME)};
 
 const struct qkv_train_option *qkv_train_option(size_t i) {
     return i < OPTION_COUNT ? &table[i] : NULL;
@@ -53,6 +48,10 @@ bool qkv_train_option_at(size_t i, const char **name, const char **value, const 
     if (value) *value = table[i].value ? table[i].value : "";
     if (help) *help = table[i].help;
     return true;
+}
+
+const char *qkv_train_option_subject(size_t i) {
+    return i < OPTION_COUNT ? table[i].subject : NULL;
 }
 
 bool qkv_train_option_many(const struct qkv_train_option *option) {
@@ -311,12 +310,6 @@ static enum qkv_status check_range(struct qkv_context *ctx, const struct qkv_tra
     return range_check(ctx, range, x, text);
 }
 
-static int find_name(const char *const *names, size_t count, const char *name) {
-    for (size_t i = 0; i < count; i++)
-        if (name && !strcmp(names[i], name)) return (int)i;
-    return -1;
-}
-
 static bool options_given(const char *text) {
     return text && *text;
 }
@@ -335,9 +328,8 @@ static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_tra
 
 /* The task, which is given, is one of those that there are with the files. */
 static enum qkv_status check_task(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    static const char *const tasks[] = {"text", "mlm", "classify", "classify_tokens"};
-    enum { TASKS = sizeof tasks / sizeof *tasks, OF_TEXTS = 2 };
-    const int task = find_name(tasks, TASKS, o->task);
+    enum { OF_TEXTS = 2 }; /* text, mlm */
+    const int task = qkv_train_choice("task", o->task);
     const bool texts = options_given(o->data) || options_given(o->lines);
     const char *const files = options_given(o->data)      ? "a text"
                               : options_given(o->lines)   ? "lines"
@@ -432,6 +424,17 @@ static enum qkv_status fail_rates(struct qkv_context *ctx, const struct qkv_trai
                     rate);
 }
 
+/* Options whose value is one of a few names; the others of this kind have checks of their own. */
+static enum qkv_status check_choices(struct qkv_context *ctx, const struct qkv_train_options *options) {
+    static const char *const checked[] = {"optimizer", "schedule", "precision", "gradients"};
+    for (size_t i = 0; i < sizeof checked / sizeof *checked; i++) {
+        const char *value = *(const char *const *)options_field(find_option(checked[i]), options);
+        enum qkv_status status = qkv_train_check_choice(ctx, checked[i], value);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
 enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv_train_options *options) {
     for (size_t i = 0; i < RANGES; i++) {
         enum qkv_status status = check_range(ctx, options, &ranges[i]);
@@ -456,23 +459,11 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
         return qkv_fail(ctx, QKV_ARGUMENT, "accumulate is %lld but a batch of %lld has only %lld sequences to divide",
                         (long long)options->accumulate, (long long)options->batch, (long long)options->batch);
     if (options->min_rate > options->rate) return fail_rates(ctx, options);
-    if (find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer) < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer is \"%s\"; it must be adamw, adam or sgd",
-                        options->optimizer ? options->optimizer : "");
-    if (find_name(schedule_names, sizeof schedule_names / sizeof *schedule_names, options->schedule) < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "schedule is \"%s\"; it must be cosine, linear, constant or inverse_sqrt",
-                        options->schedule ? options->schedule : "");
-    const char *precision = options->precision ? options->precision : "";
-    if (strcmp(precision, "auto") != 0 && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "precision is \"%s\"; it must be fp32, bf16 or auto", precision);
-    const char *gradients = options->gradients ? options->gradients : "";
-    if (strcmp(gradients, "fp32") != 0 && strcmp(gradients, "bf16") != 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "gradients is \"%s\"; it must be fp32 or bf16", gradients);
-    return QKV_OK;
+    return check_choices(ctx, options);
 }
 
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options) {
-    int i = find_name(optimizer_names, sizeof optimizer_names / sizeof *optimizer_names, options->optimizer);
+    int i = qkv_train_choice("optimizer", options->optimizer);
     return i < 0 ? QKV_OPTIMIZER_ADAMW : (enum qkv_optimizer_kind)i;
 }
 
@@ -483,7 +474,7 @@ enum qkv_long qkv_train_long(const struct qkv_train_options *options) {
 }
 
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options) {
-    int i = find_name(schedule_names, sizeof schedule_names / sizeof *schedule_names, options->schedule);
+    int i = qkv_train_choice("schedule", options->schedule);
     return i < 0 ? QKV_SCHEDULE_COSINE : (enum qkv_schedule_kind)i;
 }
 

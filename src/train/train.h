@@ -40,11 +40,15 @@ enum qkv_train_type {
 struct qkv_train_option {
     const char *name;
     enum qkv_train_type type;
-    size_t offset;            /* in struct qkv_train_options */
-    const char *value, *help; /* the default as text, NULL for none */
+    size_t offset;                      /* in struct qkv_train_options */
+    const char *value, *subject, *help; /* value: the default as text, NULL for none */
 };
 /* The i-th option, NULL past the last. */
 const struct qkv_train_option *qkv_train_option(size_t i);
+/* The place of a name among the values of an option (qkv_train_option_choice); -1 of another one (option_choices.c). */
+int qkv_train_choice(const char *option, const char *name);
+/* Fails with QKV_ARGUMENT where `value` is none of an option's values. */
+enum qkv_status qkv_train_check_choice(struct qkv_context *ctx, const char *option, const char *value);
 /* Whether it may be given more than once, so that it has QKV_FILES_MAX texts. */
 bool qkv_train_option_many(const struct qkv_train_option *option);
 /* The defaults behind options, those of the recipe that they began with. */

@@ -46,7 +46,7 @@ cmp -s one.json before.json && fail "--force has not replaced the file"
 # ---- what is refused ----
 refuse 2 'no row .*"xyzzy".*products, attention, experts, training, order, generation, reduce' bench -f xyzzy
 refuse 2 'no row .*"xyzzy"' bench -f "$row" -f xyzzy
-refuse 2 'precision "fp99".*fp32' bench --precision fp99
+refuse 2 'precision is "fp99".*fp32' bench --precision fp99
 refuse 2 '--seconds needs a number greater than 0' bench --seconds 0
 refuse 2 '--seconds' bench --seconds -1
 refuse 2 '--rounds needs a whole number' bench --rounds 0

@@ -23,7 +23,7 @@ for command in $commands; do
     cp out described
     has out "^qkv $command: "
     has out '^usage:'
-    has out '^options:'
+    has out '^(options|machine):$'
     has out '^examples:'
     has out "^  qkv $command "
     has out '--help'
@@ -32,6 +32,27 @@ for command in $commands; do
         try 0 "$QKV" $command $spelling
         cmp -s out described || fail "$last differs from qkv help $command"
     done
+done
+# The help of train opens with the options that most people need, each with an example; no option comes twice, and no
+# subject is a list too long to read.
+try 0 "$QKV" help train
+awk '/^most used:$/ {on = 1; next} on && /^$/ {exit} on' out >opening
+same "$(grep -cE '^ {6}--' opening) $(grep -c '^ *qkv train ' opening)" '5 5' 'options that open the help of train, and examples'
+for option in preset data out steps resume; do grep -q "^ *--$option " opening || fail "--$option does not open the help of train"; done
+for subject in model data task tokenizer length batches optimizer evaluation saving output precision machine; do has out "^$subject:$"; done
+for command in train generate translate eval attend inspect compare; do
+    try 0 "$QKV" help $command
+    sed -nE 's/^ {2,6}(-., )?--([a-z0-9-]+).*/\2/p' out | sort | uniq -d >twice
+    same "$(tr '\n' ' ' <twice)" '' "options that the help of $command lists twice"
+    hasnt out '^options:$'
+    awk '/^[a-z].*:$/ {subject = $0; n = 0} /^ {2,6}(-., )?--/ && ++n > 14 {print subject}' out >long
+    [ ! -s long ] || fail "$last: more than 14 options under $(sort -u long)"
+done
+# Every option has a subject that the help prints.
+for command in $("$QKV" help --format list); do
+    "$QKV" help --format bash | awk -v c="$command" '$1 == c ")" {on = 1} on && /options=/ {gsub(/.*options=.|.$/, ""); print; exit}' | tr ' ' '\n' | sort >known
+    "$QKV" help $command | sed -nE 's/^ {2,6}(-., )?(--[a-z0-9-]+).*/\2/p' | sort >printed
+    same "$(comm -23 known printed | tr '\n' ' ')" '' "options of $command that its help does not print"
 done
 try 0 "$QKV" help train
 has out '^ +--weight-decay X .*\(default: 0\.1\)'

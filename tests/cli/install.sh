@@ -7,6 +7,14 @@ try 0 cmake --install "$BINARY" --prefix "$root"
 libraries=$(dirname "$(find "$root" -name libqkv.a)")
 for file in include/qkv.h include/qkv/attention.h bin/qkv; do [ -f "$root/$file" ] || fail "install: no $file"; done
 for file in libqkv.so libqkv.so.0 libqkv.a pkgconfig/qkv.pc; do [ -e "$libraries/$file" ] || fail "install: no $file"; done
+# The manual pages and the completions of shells.
+for page in qkv $("$root/bin/qkv" help --format list | sed 's/^/qkv-/'); do
+    [ -s "$root/share/man/man1/$page.1" ] || fail "install: no page $page.1"
+done
+for file in bash-completion/completions/qkv zsh/site-functions/_qkv fish/vendor_completions.d/qkv.fish; do
+    [ -s "$root/share/$file" ] || fail "install: no share/$file"
+done
+grep -q '/share/man/man1/qkv-train\.1$' "$BINARY/install_manifest.txt" || fail 'make uninstall would leave the manual pages'
 export PKG_CONFIG_PATH=$libraries/pkgconfig LD_LIBRARY_PATH=$libraries
 version=$("$root/bin/qkv" --version | cut -d' ' -f2)
 same "$(pkg-config --modversion qkv)" "$version" "the version that pkg-config gives"

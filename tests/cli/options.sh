@@ -119,7 +119,7 @@ try 0 "$QKV" bench --list --filter PRODUCTS --filter recipe --precision fp32
 grep -E '^(products .* fp32|.*recipe .* fp32)' all | cmp -s - out || fail "--list shows other rows than those of two filters and a precision"
 has out 'recipe .*\(big\)$'
 refuse 2 'no row .*"xyzzy"' "$QKV" bench --list --filter xyzzy
-refuse 2 'precision "fp99"' "$QKV" bench --list --precision fp99
+refuse 2 '--precision is "fp99"' "$QKV" bench --list --precision fp99
 rm all
 
 start() { "$QKV" train --preset nano-gpt --data nowhere --out new "$@"; }
