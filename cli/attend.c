@@ -36,15 +36,14 @@ static const struct cli_option options[] = {
      .subject = "selection"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write a page (HTML, one file)",
      .subject = "output"},
-    {CLI_WRITE, 0, "json", "FILE", offsetof(struct arguments, json), .help = "write all weights as JSON",
-     .subject = "output"},
+    CLI_JSON_FILE(struct arguments, "all weights"),
     CLI_FORCE(struct arguments),
     CLI_PREFIX(struct arguments, "the whole text, of a model with a prefix; else 0"),
     CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
 
-CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->json)
+CLI_CONDITION(writes_no_file, struct arguments, !a->output && !cli_json_file(a->json))
 CLI_CONDITION(writes_files, struct arguments, a->output || a->json)
 
 CLI_CONDITION(has_folder, struct arguments, arguments > 0)
@@ -183,8 +182,8 @@ static int write_all(struct qkv_context *ctx, struct qkv_attention_view *look, c
         tell_written(look, a->output);
     }
     if (a->json) {
-        if (qkv_look_write_json(look, &selection, a->json)) return cli_broken(ctx);
-        tell_written(look, a->json);
+        if (qkv_look_write_json(look, &selection, cli_json_file(a->json))) return cli_broken(ctx);
+        if (cli_json_file(a->json)) tell_written(look, a->json);
     }
     return a->output || a->json ? CLI_DONE : cli_attend_picture(ctx, look, a->kind, a->layer, a->head);
 }

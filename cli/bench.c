@@ -34,7 +34,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision), .choice = cli_choose_storage,
      .help = "only rows of this precision, fp32 or bf16, emulated or not",
      .before = "those that this machine has instructions for"},
-    {CLI_WRITE, 0, "json", "FILE", offsetof(struct arguments, json), .help = "write the results to a new file as JSON"},
+    CLI_JSON_FILE(struct arguments, "the results"),
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force),
      .help = "replace the file of --json if there is one"},
     {CLI_READ, 0, "text", "FILE", offsetof(struct arguments, text),
@@ -51,7 +51,7 @@ static struct qkv_bench_options chosen_rows(const struct arguments *a, bool big)
 }
 
 CLI_CONDITION(only_lists, struct arguments, a->list)
-CLI_CONDITION(writes_no_file, struct arguments, !a->json)
+CLI_CONDITION(writes_no_file, struct arguments, !cli_json_file(a->json))
 
 /* Whether --full adds no row to the usual ones. */
 static bool adds_nothing(const void *values, size_t arguments) {
@@ -171,6 +171,13 @@ static void show_row(void *user, const struct qkv_bench_row *row) {
     fflush(stdout);
 }
 
+/* Where JSON is all that standard output gets. */
+static void count_row(void *user, const struct qkv_bench_row *row) {
+    struct table *table = user;
+    (void)row;
+    table->rows++;
+}
+
 static bool show_progress(void *user, const char *what, double done, double total) {
     struct table *table = user;
     if (cli_progress_due(&table->progress)) cli_progress_show(&table->progress, total > 0 ? done / total : 0, &what, 1);
@@ -191,6 +198,7 @@ static int list_rows(const struct arguments *a, struct qkv_context *ctx) {
 
 static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
     struct table table = {0};
+    const bool quiet = a->json && !cli_json_file(a->json);
     struct qkv_bench_options o = {
         .filters = a->filter.items,
         .filter_count = a->filter.count,
@@ -200,8 +208,8 @@ static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
         .rounds = (int)a->rounds,
         .json = cli_ranks_follow() ? NULL : a->json,
         .text = a->text,
-        .begin = show_machine,
-        .row = show_row,
+        .begin = quiet ? NULL : show_machine,
+        .row = quiet ? count_row : show_row,
         .progress = show_progress,
         .user = &table,
     };
@@ -221,7 +229,7 @@ static int bench_measure(const struct arguments *a, struct qkv_context *ctx) {
             "bench: only big rows match, or a precision that this machine emulates; measure them with --full or "
             "--precision, or name one of them (--list)");
     if (status == QKV_OK) return CLI_DONE;
-    bool saved = a->json && table.rows > 0;
+    bool saved = cli_json_file(a->json) && table.rows > 0;
     cli_say("interrupted after %zu row%s%s%s", table.rows, table.rows == 1 ? "" : "s", saved ? "; they are in " : "",
             saved ? a->json : "");
     return CLI_INTERRUPTED;

@@ -55,7 +55,7 @@ struct cli_option {
     enum cli_kind kind;
     char letter;          /* 'n' for -n; 0: none */
     const char *name;     /* "top-k" for --top-k; underscores are shown and read as hyphens */
-    const char *argument; /* the value in the help: "FILE" */
+    const char *argument; /* the value in the help: "FILE"; "[FILE]" may be left out, which is "-" */
     size_t offset;        /* of the value in the command's struct */
     const char *help;
     int64_t low, high;   /* of CLI_COUNT, CLI_REAL, CLI_ABOVE */
@@ -347,6 +347,10 @@ const char *cli_error_text(int error);
 #define CLI_PROMPT_MAX ((size_t)64 << 20) /* of a text that a model reads at once */
 #define CLI_LINES_MAX  ((size_t)1 << 30)  /* of lines, and of texts to tokenize */
 int cli_read_all(const char *path, size_t max, char **data, size_t *size);
+/* Begins JSON that goes to `file` as it grows, for results that may be large; cli_json_end ends it. */
+struct qkv_json cli_json_stream(FILE *file);
+/* Puts the text of a token into an open object; a token that begins or ends inside a character gets "bytes" too. */
+void cli_json_put_token(struct qkv_json *json, const char *key, const char *text, size_t size);
 /* Begin and end a JSON document on standard output; the end adds a line end and returns the exit code, after a
  * message if the document could not be written. */
 struct qkv_json cli_json(void);
@@ -429,6 +433,16 @@ struct cli_output {
 int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, struct cli_output *output);
 /* Commits the file if `code` is CLI_DONE, else cancels it. Returns the exit code. */
 int cli_output_end(struct cli_output *output, int code);
+/* A row for the option table of a command whose struct has `bool json`. */
+#define CLI_JSON(type, what)                                                                                           \
+    { CLI_FLAG, 0, "json", NULL, offsetof(type, json), .help = "print " what " as JSON", .subject = "output" }
+/* A row for a struct with `const char *json`. cli_json_file returns its file; NULL: standard output, or none. */
+#define CLI_JSON_FILE(type, what)                                                                                      \
+    {                                                                                                                  \
+        CLI_WRITE, 0, "json", "[FILE]", offsetof(type, json),                                                          \
+            .subject = "output", .help = "write " what " as JSON, to FILE or, where none follows, to standard output"  \
+    }
+const char *cli_json_file(const char *json);
 /* A row for the option table of a command whose struct has `bool force`. */
 #define CLI_FORCE(type)                                                                                                \
     { CLI_FLAG, 0, "force", NULL, offsetof(type, force), .help = "replace files that exist", .subject = "output" }

@@ -29,7 +29,7 @@ struct cli_train_arguments {
     const char *checkpoint; /* a file in the folder `resume`; NULL: the latest */
     struct cli_texts set;
     int64_t sample, log_every;
-    bool quiet, plain, profile;
+    bool quiet, plain, profile, json;
     struct cli_common common;
     struct cli_train_values training;
 };
@@ -52,6 +52,10 @@ void cli_train_evaluated(struct cli_progress *progress, const struct qkv_train_r
 /* Shows what the model writes, a text of this many tokens or the targets of a few sources, and stores it in the
  * run's folder. */
 int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, int64_t tokens);
+/* Prints the result of a run as JSON on standard output; returns the exit code. `state`: "done" or "interrupted"
+ * (train_result.c). */
+int cli_train_json(struct qkv_trainer *trainer, const struct cli_train_arguments *arguments,
+                   const struct qkv_train_report *report, const char *state);
 /* Prints the table of --profile on standard output. */
 void cli_print_profile(struct qkv_profile_report report);
 

@@ -15,7 +15,7 @@ struct arguments {
     const char *preset, *spec, *out, *cache;
     struct cli_texts set, specs, axis;
     int64_t seeds;
-    bool force;
+    bool force, json;
     bool quiet, plain;
     struct cli_common common;
     struct cli_train_values training;
@@ -44,6 +44,7 @@ static const struct cli_option own_options[] = {
      .subject = "comparison"},
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force),
      .help = "replace files in FOLDER that have the names of those that are written", .subject = "saving"},
+    CLI_JSON(struct arguments, "results.json in place of the table"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "no progress", .subject = "output"},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), .help = "plain lines instead of a progress bar",
      .subject = "output"},
@@ -131,11 +132,26 @@ static int compare_interrupted(struct cli_progress *progress, const char *out) {
     return CLI_INTERRUPTED;
 }
 
+/* Prints results.json, which was just written. */
+static int compare_json(const char *folder) {
+    char *text = NULL;
+    size_t size = 0;
+    if (cli_ranks_follow()) return CLI_DONE;
+    const size_t length = strlen(folder) + sizeof "/" QKV_COMPARISON_RESULTS;
+    char *path = malloc(length);
+    if (path) snprintf(path, length, "%s/%s", folder, QKV_COMPARISON_RESULTS);
+    int code = path ? cli_read_all(path, CLI_LINES_MAX, &text, &size) : cli_failed("out of memory");
+    if (!code && fwrite(text, 1, size, stdout) != size) code = CLI_FAILED;
+    free(text);
+    free(path);
+    return code;
+}
+
 /* Some variants may fail; if all do, the comparison has failed. */
-static int compare_conclude(const struct qkv_comparison *c, struct cli_progress *progress, const char *out) {
+static int compare_conclude(const struct qkv_comparison *c, struct cli_progress *progress, const char *out, bool json) {
     const struct qkv_variant *v;
     size_t failed = 0, count = qkv_comparison_count(c);
-    int code = cli_compare_table(c);
+    int code = json ? compare_json(out) : cli_compare_table(c);
     if (code) return code;
     for (size_t i = 0; (v = qkv_comparison_variant(c, i)); i++) failed += v->failure != NULL;
     const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
@@ -171,7 +187,7 @@ static int compare_all(struct qkv_context *ctx, const struct arguments *a, const
     if (!status) status = qkv_comparison_write(c);
     int code = status == QKV_STOPPED ? compare_interrupted(&progress, a->out)
                : status              ? cli_broken(ctx)
-                                     : compare_conclude(c, &progress, a->out);
+                                     : compare_conclude(c, &progress, a->out, a->json);
     qkv_comparison_free(c);
     return code;
 }

@@ -13,7 +13,7 @@
 struct arguments {
     const char *input, *output, *pool, *nearest, *among, *long_lines, *prompt_name, *query_prompt_name;
     int64_t top;
-    bool text, normalize, force;
+    bool text, normalize, force, json;
     struct cli_common common;
 };
 
@@ -26,6 +26,7 @@ static const struct cli_option options[] = {
      .help = "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text",
      .subject = "output"},
     CLI_FORCE(struct arguments),
+    CLI_JSON(struct arguments, "a line for each text, with its vector, or the nearest lines,"),
     {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text),
      .help = "write them as text, tabs between the numbers", .subject = "output"},
     {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), .choice = cli_choose_pool,
@@ -116,6 +117,23 @@ static void print_text(FILE *file, const float *vectors, size_t rows, size_t col
             fprintf(file, "%.9g%c", (double)vectors[i * columns + c], c + 1 < columns ? '\t' : '\n');
 }
 
+/* A line of JSON for each line. */
+static int embed_json(FILE *file, const struct cli_lines *lines, const float *vectors, size_t columns) {
+    int code = CLI_DONE;
+    for (size_t i = 0; i < lines->count && !code; i++) {
+        struct qkv_json out = cli_json_stream(file);
+        qkv_json_begin(&out, '{');
+        qkv_json_put_text(&out, "text", lines->items[i]);
+        qkv_json_key(&out, "vector");
+        qkv_json_begin(&out, '[');
+        for (size_t c = 0; c < columns; c++) qkv_json_number(&out, (double)vectors[i * columns + c], 9);
+        qkv_json_end(&out, ']');
+        qkv_json_end(&out, '}');
+        code = cli_json_end(&out);
+    }
+    return code;
+}
+
 static int write_vectors(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options how) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
@@ -128,7 +146,10 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, s
     if (qkv_embed_with(model, lines->items, lines->count, &how, vectors)) code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
-        (a->text ? print_text : print_numpy)(output.file, vectors, lines->count, columns);
+        if (a->json)
+            code = embed_json(output.file, lines, vectors, columns);
+        else
+            (a->text ? print_text : print_numpy)(output.file, vectors, lines->count, columns);
         cli_lines_say_long(job);
         code = cli_output_end(&output, code);
     }
@@ -155,9 +176,27 @@ static bool is_zero(const float *vector, size_t columns) {
     return c == columns;
 }
 
+static int nearest_json(const struct cli_lines *lines, const struct neighbour *nearest, size_t count) {
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_key(&out, "nearest");
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; i < count; i++) {
+        qkv_json_begin(&out, '{');
+        qkv_json_put_number(&out, "cosine", nearest[i].cosine, 9);
+        qkv_json_put_count(&out, "line", nearest[i].line + 1);
+        qkv_json_put_text(&out, "text", lines->items[nearest[i].line]);
+        qkv_json_end(&out, '}');
+    }
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
 /* The vectors have length 1, so their product is the cosine. */
-static void print_nearest(const float *query, const float *vectors, size_t columns, const struct cli_lines_job *job,
-                          struct neighbour *all, size_t top) {
+static int print_nearest(const float *query, const float *vectors, size_t columns, const struct cli_lines_job *job,
+                         struct neighbour *all, const struct arguments *a) {
+    const size_t top = (size_t)a->top;
     const struct cli_lines *lines = &job->lines;
     size_t count = 0;
     for (size_t i = 0; i < lines->count; i++) {
@@ -168,8 +207,10 @@ static void print_nearest(const float *query, const float *vectors, size_t colum
         all[count++] = (struct neighbour){.line = i, .cosine = product};
     }
     qsort(all, count, sizeof *all, nearest_first);
+    if (a->json) return nearest_json(lines, all, count < top ? count : top);
     for (size_t i = 0; i < count && i < top; i++)
         printf("%.4f\t%zu\t%s\n", all[i].cosine, all[i].line + 1, lines->items[all[i].line]);
+    return CLI_DONE;
 }
 
 /* Embeds the text of --nearest, which must not be skipped. */
@@ -207,7 +248,7 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
     if (code == CLI_DONE) code = embed_query(job, a->nearest, asking, query);
     if (code == CLI_DONE && qkv_embed_with(model, lines->items, lines->count, &how, vectors))
         code = cli_lines_broken(job->ctx, lines);
-    if (code == CLI_DONE) print_nearest(query, vectors, columns, job, all, (size_t)a->top);
+    if (code == CLI_DONE) code = print_nearest(query, vectors, columns, job, all, a);
     if (code == CLI_DONE) cli_lines_say_long(job);
     free(query);
     free(vectors);
@@ -222,8 +263,9 @@ static int embed_check(const struct arguments *a, size_t texts) {
     if (a->nearest && texts)
         return cli_usage("embed: --nearest prints lines of --among; it reads no other lines and writes no vectors");
     if (a->nearest && cli_is_blank(a->nearest)) return cli_usage("embed: --nearest needs a text that is not blank");
-    if (!a->nearest && !a->output && !a->text)
-        return cli_usage("embed: name a file for the vectors: -o vectors.npy, or add --text to print them");
+    if (a->text && a->json) return cli_usage("embed: --text and --json exclude each other");
+    if (!a->nearest && !a->output && !a->text && !a->json)
+        return cli_usage("embed: name a file for the vectors: -o vectors.npy, or add --text or --json to print them");
     return CLI_DONE;
 }
 

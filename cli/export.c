@@ -6,7 +6,7 @@
 
 struct arguments {
     const char *dtype, *out, *to, *family;
-    bool force;
+    bool force, json;
     struct cli_common common;
 };
 
@@ -22,6 +22,7 @@ static const struct cli_option options[] = {
      .before = "the one that the model came from, else the first that has all of it"},
     {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out), .help = "model folder to write"},
     {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "an older name of --out"},
+    CLI_JSON(struct arguments, "what was written"),
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
@@ -62,6 +63,18 @@ static int export_write(struct qkv_context *ctx, const struct arguments *a, stru
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
+static int export_json(const struct arguments *a, const struct qkv_model *model) {
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "folder", a->out);
+    qkv_json_put_text(&out, "to", a->to ? a->to : "qkv");
+    qkv_json_put_text(&out, "dtype", a->dtype);
+    qkv_json_put_text(&out, "warning", qkv_model_warning(model));
+    qkv_json_put_text(&out, "tokenizer_problem", qkv_model_tokenizer_problem(model));
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
 static int export_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -78,6 +91,7 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
+    if (!code && a->json) code = export_json(a, model);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;

@@ -8,6 +8,7 @@
 struct arguments {
     const char *long_lines;
     int64_t top;
+    bool json;
     struct cli_common common;
 };
 
@@ -16,6 +17,7 @@ static const struct arguments defaults = {.long_lines = "error", .top = 5};
 static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top),
      .help = "how many tokens to show for a mask, likeliest first", .low = 1, .high = 1 << 30},
+    CLI_JSON(struct arguments, "the masks and their tokens"),
     CLI_LONG(struct arguments, "a text"),
     CLI_MODEL(struct arguments),
 };
@@ -36,33 +38,80 @@ static void print_filled(const char *text, const struct qkv_filling *f, const ch
     print_plain(text + f->end, strlen(text + f->end));
 }
 
-static int fill_all(struct qkv_model *model, const char *text, size_t top, enum qkv_long kind) {
+/* What fills one mask. */
+struct candidate {
+    const struct qkv_filling *filling;
+    const char *token;
+    size_t size;
+};
+
+static void fill_print(const char *text, size_t mask, const struct candidate *c) {
+    printf("%zu\t%.4f\t", mask + 1, c->filling->probability);
+    cli_print_quoted(c->token, c->size);
+    putchar('\t');
+    print_filled(text, c->filling, c->token, c->size);
+    putchar('\n');
+}
+
+static void fill_put(struct qkv_json *out, const struct candidate *c) {
+    qkv_json_begin(out, '{');
+    qkv_json_put_integer(out, "id", c->filling->id);
+    cli_json_put_token(out, "text", c->token, c->size);
+    qkv_json_put_number(out, "probability", c->filling->probability, 9);
+    qkv_json_end(out, '}');
+}
+
+/* The fillings of a mask, likeliest first. A mask that was cut away has none. */
+static void fill_mask(const struct qkv_tokenizer *tokenizer, const char *text, size_t mask,
+                      const struct qkv_filling *fillings, size_t top, struct qkv_json *out) {
+    if (out && fillings[0].id >= 0) {
+        qkv_json_begin(out, '{');
+        qkv_json_put_count(out, "begin", fillings[0].begin);
+        qkv_json_put_count(out, "end", fillings[0].end);
+        qkv_json_key(out, "tokens");
+        qkv_json_begin(out, '[');
+    }
+    for (size_t i = 0; i < top; i++) {
+        struct candidate c = {.filling = &fillings[i]};
+        if (c.filling->id < 0) continue;
+        c.token = qkv_tokenizer_token(tokenizer, c.filling->id, &c.size);
+        if (!c.token) c = (struct candidate){c.filling, "", 0};
+        if (out)
+            fill_put(out, &c);
+        else
+            fill_print(text, mask, &c);
+    }
+    if (out && fillings[0].id >= 0) {
+        qkv_json_end(out, ']');
+        qkv_json_end(out, '}');
+    }
+}
+
+static int fill_all(struct qkv_model *model, const char *text, size_t top, enum qkv_long kind, bool json) {
     struct qkv_filling *fillings;
     size_t masks, found = 0;
     struct qkv_line_options reading = qkv_line_defaults();
+    struct qkv_json out = cli_json();
     reading.long_lines = kind;
     reading.long_count = &found;
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(model);
     if (tokenizer && top > (size_t)qkv_tokenizer_vocab(tokenizer)) top = (size_t)qkv_tokenizer_vocab(tokenizer);
     if (qkv_fill_with(model, text, top, &reading, &fillings, &masks)) return cli_broken(qkv_model_context(model));
-    for (size_t m = 0; m < masks; m++)
-        for (size_t i = 0; i < top; i++) {
-            const struct qkv_filling *f = &fillings[m * top + i];
-            size_t size = 0;
-            if (f->id < 0) continue; /* the mask is in the part that was cut away */
-            const char *token = qkv_tokenizer_token(tokenizer, f->id, &size);
-            if (!token) token = "";
-            printf("%zu\t%.4f\t", m + 1, f->probability);
-            cli_print_quoted(token, size);
-            putchar('\t');
-            print_filled(text, f, token, size);
-            putchar('\n');
-        }
+    if (json) {
+        qkv_json_begin(&out, '{');
+        qkv_json_put_text(&out, "text", text);
+        qkv_json_key(&out, "masks");
+        qkv_json_begin(&out, '[');
+    }
+    for (size_t m = 0; m < masks; m++) fill_mask(tokenizer, text, m, &fillings[m * top], top, json ? &out : NULL);
     qkv_free(fillings);
     if (found)
         cli_say("the text has more tokens than the model's context of %d and was %s%s", qkv_model_spec(model)->context,
                 qkv_long_done(kind), kind == QKV_LONG_SKIP ? "" : "; masks in the rest are not filled");
-    return CLI_DONE;
+    if (!json) return CLI_DONE;
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
 }
 
 static int fill_run(const void *values, const char *const *words, size_t count) {
@@ -76,7 +125,7 @@ static int fill_run(const void *values, const char *const *words, size_t count) 
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_read_long(ctx, a->long_lines, &kind);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
-    if (code == CLI_DONE) code = fill_all(model, words[1], (size_t)a->top, kind);
+    if (code == CLI_DONE) code = fill_all(model, words[1], (size_t)a->top, kind, a->json);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;

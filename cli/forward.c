@@ -1,6 +1,7 @@
 /* forward.c: "qkv forward" runs a model on the arrays of a safetensors file and writes all that comes out (logits,
  * loss, attention weights, gradients, losses over optimizer steps), to be compared with another implementation. */
 #include <float.h>
+#include <math.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 struct arguments {
     const char *inputs, *output, *adamw, *names;
-    bool gradients, weights, force;
+    bool gradients, weights, force, json;
     int64_t dropout_seed; /* negative: dropout is off */
     int64_t prefix;
     struct cli_fresh fresh;
@@ -26,6 +27,7 @@ static const struct cli_option options[] = {
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "safetensors file to write",
      .subject = "output"},
     CLI_FORCE(struct arguments),
+    CLI_JSON(struct arguments, "the loss, and the names and shapes of the arrays,"),
     {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), .help = "also write grad.PARAMETER",
      .subject = "output"},
     {CLI_TEXT, 0, "names", "WHOSE", offsetof(struct arguments, names), .choice = cli_choose_names,
@@ -377,6 +379,31 @@ static int forward_all(struct work *w, const char *folder) {
     return code;
 }
 
+/* The loss, and the names and shapes of the arrays that were written. */
+static int forward_json(const struct work *w) {
+    struct qkv_json out = cli_json();
+    double loss = NAN;
+    for (size_t i = 0; i < w->out.count; i++)
+        if (!strcmp(w->out.arrays[i].name, "out.loss")) loss = (double)*(const float *)w->out.arrays[i].data;
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "file", w->arguments->output);
+    qkv_json_put_number(&out, "loss", loss, 9);
+    qkv_json_key(&out, "arrays");
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; i < w->out.count; i++) {
+        qkv_json_begin(&out, '{');
+        qkv_json_put_text(&out, "name", w->out.arrays[i].name);
+        qkv_json_key(&out, "shape");
+        qkv_json_begin(&out, '[');
+        for (int d = 0; d < w->out.arrays[i].rank; d++) qkv_json_count(&out, w->out.arrays[i].shape[d]);
+        qkv_json_end(&out, ']');
+        qkv_json_end(&out, '}');
+    }
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
 static int forward_run(const void *values, const char *const *words, size_t count) {
     struct work w = {.arguments = values};
     const struct cli_fresh *fresh = &w.arguments->fresh;
@@ -390,6 +417,7 @@ static int forward_run(const void *values, const char *const *words, size_t coun
         return cli_usage("--names is \"%s\"; it must be qkv or family", w.arguments->names);
     if (!w.arguments->output) return cli_usage("forward: name a file to write: -o FILE");
     int code = forward_all(&w, count ? words[0] : NULL);
+    if (!code && w.arguments->json) code = forward_json(&w);
     outputs_free(&w.out);
     free(w.states[0].values);
     free(w.states[1].values);

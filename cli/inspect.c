@@ -30,15 +30,14 @@ static const struct cli_option options[] = {
      .help = "the prompt, and a target that is no class, are token ids: 1 3 4 5 2", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write a page (HTML, one file)",
      .subject = "output"},
-    {CLI_WRITE, 0, "json", "FILE", offsetof(struct arguments, json), .help = "write the numbers as JSON",
-     .subject = "output"},
+    CLI_JSON_FILE(struct arguments, "the numbers"),
     CLI_FORCE(struct arguments),
     CLI_PREFIX(struct arguments, "none"),
     CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
 
-CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->json)
+CLI_CONDITION(writes_no_file, struct arguments, !a->output && !cli_json_file(a->json))
 
 CLI_CONDITION(has_folder, struct arguments, arguments > 0)
 CLI_CONDITION(is_fresh, struct arguments, cli_fresh_given(&a->fresh))
@@ -169,7 +168,7 @@ static void print_side_by_side(struct qkv_inspection *const *list, char **names,
 
 static int write_all(struct qkv_context *ctx, const struct arguments *a, struct qkv_inspection *const *list,
                      const char *const *names, size_t count) {
-    if (a->json && qkv_inspections_write_json(ctx, list, names, count, a->json)) return cli_broken(ctx);
+    if (a->json && qkv_inspections_write_json(ctx, list, names, count, cli_json_file(a->json))) return cli_broken(ctx);
     if (a->output && qkv_inspections_write_page(ctx, list, names, count, a->output)) return cli_broken(ctx);
     for (size_t m = 0; m < count && !a->output && !a->json; m++) {
         if (m) putchar('\n');

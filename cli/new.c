@@ -9,7 +9,7 @@
 
 struct arguments {
     const char *out;
-    bool quiet;
+    bool quiet, json;
     struct cli_fresh fresh;
     struct cli_common common;
 };
@@ -20,6 +20,7 @@ static const struct cli_option options[] = {
     {CLI_FOLDER, 0, "out", "FOLDER", offsetof(struct arguments, out),
      .help = "the folder to make; one that is there must be empty"},
     CLI_FRESH(struct arguments),
+    CLI_JSON(struct arguments, "the number of parameters, the seed and the tokens of the tokenizer"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show errors only"},
     CLI_IGNORE_MEMORY(struct arguments),
 };
@@ -39,14 +40,35 @@ static int new_check_folder(const char *folder) {
                  : cli_failed("%s is not empty, and a new model replaces nothing; choose another folder", folder);
 }
 
+static size_t new_count(const struct qkv_model *model) {
+    size_t numbers = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        numbers += qkv_array_elements(qkv_model_parameter(model, i));
+    return numbers;
+}
+
+static int new_json(const struct arguments *a, const struct qkv_model *model) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "folder", a->out);
+    qkv_json_put_count(&out, "parameters", new_count(model));
+    qkv_json_put_integer(&out, "seed", a->fresh.seed);
+    qkv_json_key(&out, "tokens");
+    if (tokenizer)
+        qkv_json_integer(&out, qkv_tokenizer_vocab(tokenizer));
+    else
+        qkv_json_raw(&out, "null");
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
 static void new_tell(const struct arguments *a, const struct qkv_model *model) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     const char *slash = a->out[strlen(a->out) - 1] == '/' ? "" : "/";
     char count[CLI_NUMBER], vocab[CLI_NUMBER];
-    size_t numbers = 0;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        numbers += qkv_array_elements(qkv_model_parameter(model, i));
+    const size_t numbers = new_count(model);
     cli_print_name(a->out, SIZE_MAX);
     printf("%s: %s parameters as seed %lld draws them; ", slash, cli_grouped(count, numbers), (long long)a->fresh.seed);
     const bool tokens = qkv_spec_has_tokens(spec);
@@ -82,7 +104,10 @@ static int new_run(const void *values, const char *const *words, size_t count) {
     if (!code) code = new_check_folder(a->out);
     if (!code) code = cli_fresh_create(&a->fresh, ctx, &model);
     if (!code && qkv_model_save(model, a->out)) code = cli_broken(ctx);
-    if (!code && !a->quiet) new_tell(a, model);
+    if (!code && a->json)
+        code = new_json(a, model);
+    else if (!code && !a->quiet)
+        new_tell(a, model);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;

@@ -232,6 +232,12 @@ static int options_unknown(const struct cli_command *command, const char *word, 
                      command->name);
 }
 
+/* Whether the next word is a value and not an option. */
+static bool options_next(const struct parser *p) {
+    const char *next = p->at + 1 < p->count ? p->words[p->at + 1] : "-x";
+    return next[0] != '-' || !next[1];
+}
+
 /* Reads "--name", "--name=value" or "--name value" at the parser's place. */
 static int parse_long(struct parser *p) {
     const struct cli_command *command = p->command;
@@ -249,6 +255,7 @@ static int parse_long(struct parser *p) {
         if (option->kind == CLI_FLAG && equals) return cli_usage("%s takes no value", shown);
         if (option->kind == CLI_FLAG) return options_set(p, option, shown, NULL);
         if (equals) return options_set(p, option, shown, equals + 1);
+        if (*option->argument == '[') return options_set(p, option, shown, options_next(p) ? p->words[++p->at] : "-");
         if (p->at + 1 >= p->count) return cli_usage("%s needs a value: %s %s", shown, shown, option->argument);
         return options_set(p, option, shown, p->words[++p->at]);
     }

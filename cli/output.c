@@ -243,10 +243,36 @@ struct qkv_json cli_json(void) {
     return (struct qkv_json){.style = QKV_JSON_SPACED};
 }
 
+struct qkv_json cli_json_stream(FILE *file) {
+    return (struct qkv_json){.style = QKV_JSON_SPACED, .file = file};
+}
+
+const char *cli_json_file(const char *json) {
+    return json && strcmp(json, "-") != 0 ? json : NULL;
+}
+
+static bool is_utf8(const char *text, size_t size) {
+    for (size_t i = 0, n; i < size; i += n)
+        if (!(n = qkv_utf8_length(text + i, size - i))) return false;
+    return true;
+}
+
+/* A token may begin or end inside a character: its bytes say then what its text cannot. */
+void cli_json_put_token(struct qkv_json *json, const char *key, const char *text, size_t size) {
+    if (!text) size = 0;
+    qkv_json_key(json, key);
+    qkv_json_string(json, text ? text : "", size);
+    if (is_utf8(text, size)) return;
+    qkv_json_key(json, "bytes");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0; i < size; i++) qkv_json_count(json, (unsigned char)text[i]);
+    qkv_json_end(json, ']');
+}
+
 int cli_json_end(struct qkv_json *json) {
     qkv_json_line(json, 0);
     qkv_json_flush(json);
-    int code = json->status ? cli_failed("out of memory") : CLI_DONE;
+    int code = !json->status ? CLI_DONE : json->file ? fail_output(errno) : cli_failed("out of memory");
     if (!code && fwrite(json->text.data, 1, json->text.size, stdout) != json->text.size) code = fail_output(errno);
     qkv_json_free(json);
     return code;

@@ -13,7 +13,7 @@
 struct arguments {
     const char *output, *csv, *tensorboard;
     int64_t every;
-    bool follow, force;
+    bool follow, force, json;
     struct cli_common common;
 };
 
@@ -29,14 +29,17 @@ static const struct cli_option options[] = {
      .help = "with -o: write it again as the runs go on, until they end; it loads itself again"},
     {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), .help = "with --follow: how often", .low = 1,
      .high = 86400},
+    CLI_JSON(struct arguments, "the last numbers of each run"),
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), .help = "replace a file that exists"},
 };
 
+CLI_CONDITION(writes_page, struct arguments, a->output || a->csv || a->tensorboard)
 CLI_CONDITION(writes_once, struct arguments, !a->follow)
 CLI_CONDITION(follows, struct arguments, a->follow)
 CLI_CONDITION(writes_no_file, struct arguments, !a->output && !a->tensorboard && (!a->csv || !strcmp(a->csv, "-")))
 
 static const struct cli_rule rules[] = {
+    {"json", writes_page, "it is what is printed where no file is written; leave the file out"},
     {"every", writes_once, "it is for --follow; add that"},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
     {"csv tensorboard", follows, "--follow writes the page alone, again and again; leave one of them out"},
@@ -164,7 +167,48 @@ static void print_run(const struct qkv_run *run, const char *name) {
         printf("  (%zu lines of the log are damaged and were passed over)\n", qkv_run_damaged(run));
 }
 
-/* ---- the page ---------------------------------------------------------------------------------------------------- */
+/* Puts the same numbers as an object. */
+static void report_put_run(struct qkv_json *out, const struct qkv_run *run, const char *name) {
+    const struct qkv_run_summary s = qkv_run_summarize(run);
+    const char *message = qkv_run_condition(run)->message;
+    qkv_json_begin(out, '{');
+    qkv_json_put_text(out, "name", name);
+    qkv_json_put_text(out, "state", qkv_run_state_name(qkv_run_condition(run)->state));
+    qkv_json_put_bool(out, "killed", qkv_run_condition(run)->killed);
+    qkv_json_put_text(out, "message", *message ? message : NULL);
+    qkv_json_put_integer(out, "step", (int64_t)s.step);
+    qkv_json_put_integer(out, "planned", (int64_t)qkv_run_planned(run));
+    qkv_json_put_number(out, "seconds", s.seconds, 9);
+    qkv_json_put_number(out, "tokens_per_second", s.tokens_per_second, 9);
+    qkv_json_put_number(out, "loss", s.step ? s.loss : NAN, 9);
+    qkv_json_put_number(out, "valid_loss", s.valid_loss, 9);
+    qkv_json_put_text(out, "metric", qkv_run_metric(run));
+    qkv_json_put_number(out, "metric_value", s.evaluations ? s.metric : NAN, 9);
+    qkv_json_put_number(out, "best", s.evaluations ? s.best : NAN, 9);
+    qkv_json_key(out, "best_step");
+    if (s.evaluations)
+        qkv_json_integer(out, (int64_t)s.best_step);
+    else
+        qkv_json_raw(out, "null");
+    qkv_json_put_integer(out, "evaluations", (int64_t)s.evaluations);
+    qkv_json_put_text(out, "machine", qkv_run_machine(run));
+    qkv_json_put_count(out, "damaged_lines", qkv_run_damaged(run));
+    qkv_json_end(out, '}');
+}
+
+static int report_json(const struct runs *runs, char *const *names) {
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_key(&out, "runs");
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; i < runs->count; i++)
+        report_put_run(&out, runs->items[i], names ? names[i] : qkv_run_name(runs->items[i]));
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
+/* ---- the page -------------------------------------------------------------------------------------------------------------- */
 
 /* Counts the steps of all runs; *ended: none is in training any more. */
 static size_t all_steps(const struct runs *runs, bool *ended) {
@@ -251,7 +295,8 @@ static int report_all(struct qkv_context *ctx, const struct arguments *a, const 
     if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
     char **names = NULL;
     if (!code && prints && report_names(ctx, &runs, folders, &names)) code = cli_broken(ctx);
-    for (size_t i = 0; !code && prints && i < runs.count; i++) {
+    if (!code && a->json) code = report_json(&runs, names);
+    for (size_t i = 0; !code && prints && !a->json && i < runs.count; i++) {
         if (i) putchar('\n');
         print_run(runs.items[i], names ? names[i] : qkv_run_name(runs.items[i]));
     }

@@ -53,13 +53,6 @@ bool cli_samples_token(void *user, const struct qkv_made_token *token) {
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static bool is_utf8(const char *text, size_t size) {
-    for (size_t i = 0, n; i < size; i += n)
-        if (!(n = qkv_utf8_length(text + i, size - i))) return false;
-    return true;
-}
-
-/* Writes a token; one that begins or ends inside a character gets "bytes" too, because its text cannot hold them. */
 static void token_json(struct qkv_json *json, const struct cli_token *token, const struct qkv_tokenizer *tokenizer) {
     size_t size = 0;
     const char *text = tokenizer ? qkv_tokenizer_token(tokenizer, token->id, &size) : NULL;
@@ -67,14 +60,7 @@ static void token_json(struct qkv_json *json, const struct cli_token *token, con
     qkv_json_line(json, 16);
     qkv_json_begin(json, '{');
     qkv_json_put_integer(json, "id", token->id);
-    qkv_json_key(json, "text");
-    qkv_json_string(json, text, size);
-    if (!is_utf8(text, size)) {
-        qkv_json_key(json, "bytes");
-        qkv_json_begin(json, '[');
-        for (size_t i = 0; i < size; i++) qkv_json_count(json, (unsigned char)text[i]);
-        qkv_json_end(json, ']');
-    }
+    cli_json_put_token(json, "text", text, size);
     qkv_json_put_number(json, "logprob", token->log_probability, 7);
     qkv_json_end(json, '}');
 }

@@ -6,7 +6,7 @@
 #include "cli.h"
 
 struct arguments {
-    bool ids, pieces, offsets, specials, skip, force, quiet;
+    bool ids, pieces, offsets, specials, skip, force, quiet, json;
     struct cli_texts train, special;
     const char *kind, *output;
     struct cli_common common;
@@ -38,6 +38,8 @@ static const struct cli_option options[] = {
      .help = "with --train: a text that is one token wherever it stands, as <mask>; bpe without any has <|endoftext|>"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
      .help = "with --train: the tokenizer.json to write"},
+    CLI_JSON(struct arguments,
+             "{\"ids\"}, with --pieces or --offsets {\"tokens\"}, with --ids {\"text\"}, of --train the result,"),
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
      .help = "with --train: no progress and no result"},
@@ -63,12 +65,39 @@ struct printer {
     const struct qkv_tokenizer *tokenizer;
     const struct arguments *arguments;
     size_t printed, read; /* tokens; bytes */
+    struct qkv_json json;
 };
+
+static void put_place(struct qkv_json *json, const char *key, const size_t *place, size_t base) {
+    qkv_json_key(json, key);
+    if (place)
+        qkv_json_count(json, base + *place);
+    else
+        qkv_json_raw(json, "null");
+}
+
+/* Puts a token; `span`: the bytes of the text that it stands for, NULL: none. */
+static void put_token(struct printer *p, int32_t id, const size_t *span, size_t base) {
+    size_t n = 0;
+    if (!p->arguments->pieces && !p->arguments->offsets) {
+        qkv_json_integer(&p->json, id);
+        return;
+    }
+    const char *piece = qkv_tokenizer_token(p->tokenizer, id, &n);
+    qkv_json_begin(&p->json, '{');
+    qkv_json_put_integer(&p->json, "id", id);
+    cli_json_put_token(&p->json, "text", piece, n);
+    if (p->arguments->offsets) put_place(&p->json, "begin", span, base);
+    if (p->arguments->offsets) put_place(&p->json, "end", span ? span + 1 : NULL, base);
+    qkv_json_end(&p->json, '}');
+}
 
 /* `spans`: the bytes of the text for each id, counted from `base`; NULL: none. */
 static void print_some(struct printer *p, const int32_t *ids, const size_t *spans, size_t base, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (p->arguments->pieces || p->arguments->offsets) {
+        if (p->arguments->json) {
+            put_token(p, ids[i], spans ? &spans[2 * i] : NULL, base);
+        } else if (p->arguments->pieces || p->arguments->offsets) {
             size_t n;
             const char *piece = qkv_tokenizer_token(p->tokenizer, ids[i], &n);
             printf("%d\t", ids[i]);
@@ -134,11 +163,23 @@ static int tokenize_encode(struct printer *p, const char *const *words, size_t c
     const int32_t *before = NULL, *after = NULL;
     size_t before_count = 0, after_count = 0;
     if (p->arguments->specials) qkv_tokenizer_template(p->tokenizer, &before, &before_count, &after, &after_count);
+    if (p->arguments->json) {
+        p->json = cli_json_stream(stdout);
+        qkv_json_begin(&p->json, '{');
+        qkv_json_key(&p->json, p->arguments->pieces || p->arguments->offsets ? "tokens" : "ids");
+        qkv_json_begin(&p->json, '[');
+    }
     print_some(p, before, NULL, 0, before_count);
     int code = count > 0 ? print_ids(p, words[0], strlen(words[0])) : encode_stream(p);
     if (code == CLI_DONE) print_some(p, after, NULL, 0, after_count);
-    if (code == CLI_DONE && !p->arguments->pieces && !p->arguments->offsets) putchar('\n');
-    return code;
+    if (!p->arguments->json) {
+        if (code == CLI_DONE && !p->arguments->pieces && !p->arguments->offsets) putchar('\n');
+        return code;
+    }
+    qkv_json_end(&p->json, ']');
+    qkv_json_end(&p->json, '}');
+    const int written = cli_json_end(&p->json);
+    return code ? code : written;
 }
 
 /* ---- ids to text ------------------------------------------------------------------------------------------------- */
@@ -150,7 +191,16 @@ static int decode_ids(struct printer *p, const char *text, size_t size) {
     int code = cli_read_ids("the ids", text, size, &ids, &count);
     if (code == CLI_DONE && qkv_tokenizer_text(p->ctx, p->tokenizer, ids, count, p->arguments->skip, &decoded, &bytes))
         code = cli_broken(p->ctx);
-    if (code == CLI_DONE) fwrite(decoded, 1, bytes, stdout);
+    if (code == CLI_DONE && p->arguments->json) {
+        struct qkv_json out = cli_json();
+        qkv_json_begin(&out, '{');
+        qkv_json_key(&out, "text");
+        qkv_json_string(&out, decoded, bytes);
+        qkv_json_end(&out, '}');
+        code = cli_json_end(&out);
+    } else if (code == CLI_DONE) {
+        fwrite(decoded, 1, bytes, stdout);
+    }
     qkv_free(decoded);
     free(ids);
     return code;
@@ -167,6 +217,15 @@ static int tokenize_decode(struct printer *p, const char *const *words, size_t c
 }
 
 /* ---- training a tokenizer ---------------------------------------------------------------------------------------- */
+
+static int made_json(const struct arguments *a, const struct qkv_tokenizer *tokenizer) {
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "file", a->output);
+    qkv_json_put_integer(&out, "tokens", qkv_tokenizer_vocab(tokenizer));
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
 
 static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
     struct cli_progress progress;
@@ -190,6 +249,7 @@ static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
         cli_progress_line(&progress, "%s: %s tokens, made in %s", a->output,
                           cli_grouped(text[0], (uint64_t)qkv_tokenizer_vocab(tokenizer)),
                           cli_seconds(text[1], qkv_clock() - start));
+    if (code == CLI_DONE && a->json) code = made_json(a, tokenizer);
     qkv_tokenizer_free(tokenizer);
     return code;
 }
@@ -212,7 +272,7 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE && qkv_folder_tokenizer(ctx, words[0], &tokenizer)) code = cli_broken(ctx);
     if (code == CLI_DONE) {
-        struct printer p = {ctx, tokenizer, a, 0, 0};
+        struct printer p = {.ctx = ctx, .tokenizer = tokenizer, .arguments = a};
         code = a->ids ? tokenize_decode(&p, words + 1, count - 1) : tokenize_encode(&p, words + 1, count - 1);
     }
     qkv_tokenizer_free(tokenizer);

@@ -43,6 +43,7 @@ static const struct cli_option own_options[] = {
      .help = "plain lines instead of a progress bar", .subject = "output"},
     {CLI_FLAG, 0, "profile", NULL, offsetof(struct cli_train_arguments, profile),
      .help = "at the end, show where the time of the steps went, by operator", .subject = "output"},
+    CLI_JSON(struct cli_train_arguments, "what the run came to, at its end,"),
     CLI_COMMON(struct cli_train_arguments),
     CLI_IGNORE_MEMORY(struct cli_train_arguments),
     CLI_IGNORE_DIGEST(struct cli_train_arguments),
@@ -59,9 +60,11 @@ static const char *training_value(const struct cli_train_arguments *a, const cha
 /* `config` counts as a model: the file may name one to begin with. */
 CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !a->config && !training_value(a, "from"))
 CLI_CONDITION(is_quiet, struct cli_train_arguments, a->quiet)
+CLI_CONDITION(prints_json, struct cli_train_arguments, a->json)
 
 static const struct cli_rule rules[] = {
     {"plain log-every", is_quiet, CLI_WHY_QUIET},
+    {"profile", prints_json, "--json is all that standard output gets; leave one of them out"},
     {"ignore-digest", reads_no_model, "a new run has no model to check; it is for --resume and --from"},
 };
 
@@ -174,6 +177,14 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
                   qkv_model_spec(qkv_trainer_model(trainer))->head.kind == QKV_HEAD_CLASSIFY_TOKENS);
 }
 
+/* Prints the result with --json, of a run that is done or interrupted; returns the exit code. */
+static int train_finish(struct qkv_trainer *trainer, const struct cli_train_arguments *a,
+                        const struct qkv_train_report *r, int code) {
+    if (!a->json || cli_ranks_follow() || (code != CLI_DONE && code != CLI_INTERRUPTED)) return code;
+    const int written = cli_train_json(trainer, a, r, code == CLI_DONE ? "done" : "interrupted");
+    return written ? written : code;
+}
+
 /* Sets how to go on if a rank dies. */
 static void train_hint(const struct cli_train_arguments *a, int64_t step) {
     if (cli_ranks_count() > 1)
@@ -198,7 +209,8 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
             if (r.step >= r.steps && !r.saved) {
                 cli_progress_line(progress, "all %lld steps were done before; --steps N sets a later end",
                                   (long long)r.steps);
-                return CLI_DONE;
+                r.loss = r.tokens_per_second = NAN; /* of no step */
+                return train_finish(trainer, a, &r, CLI_DONE);
             }
         }
         if (r.saved) train_hint(a, r.step);
@@ -211,11 +223,11 @@ static int train_loop(struct qkv_trainer *trainer, struct cli_progress *progress
         }
         if (r.step >= r.steps) {
             train_conclude(progress, a, trainer, &r, before);
-            return CLI_DONE;
+            return train_finish(trainer, a, &r, CLI_DONE);
         }
         bool stopping = cli_stopping;
         if (qkv_context_any(ctx, &stopping)) return cli_broken(ctx);
-        if (stopping) return train_interrupted(trainer, progress, a, &r);
+        if (stopping) return train_finish(trainer, a, &r, train_interrupted(trainer, progress, a, &r));
         tell_end(&run, &r);
         if (a->log_every ? r.step % a->log_every == 0 && progress->kind != CLI_SILENT : cli_progress_due(progress))
             show_step(&run, &r);

@@ -11,7 +11,7 @@ struct arguments {
     const char *input, *output, *long_lines;
     int64_t beam, n_best, max_tokens, no_repeat, batch, top_k, seed;
     double length_penalty, temperature, top_p;
-    bool sample, scores, quiet, force;
+    bool sample, scores, quiet, force, json;
     struct cli_common common;
 };
 
@@ -54,6 +54,7 @@ static const struct cli_option options[] = {
      .help = "read the lines from a file of at most 1 GiB; - is standard input", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write to a file, once all is done",
      .subject = "output"},
+    CLI_JSON(struct arguments, "a line for each text, with its translations and their scores,"),
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      .help = "lines side by side; the results do not depend on it (0: 32)", .high = 65536, .subject = "input"},
@@ -67,8 +68,9 @@ CLI_CONDITION(translate_searches, struct arguments, !a->sample)
 CLI_CONDITION(translate_samples, struct arguments, a->sample)
 CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
 CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
-CLI_CONDITION(has_one_result, struct arguments, (a->sample ? a->n_best : a->beam) == 1 && !a->scores)
+CLI_CONDITION(has_one_result, struct arguments, (a->sample ? a->n_best : a->beam) == 1 && !a->scores && !a->json)
 CLI_CONDITION(writes_scores, struct arguments, a->n_best > 1)
+CLI_CONDITION(writes_json, struct arguments, a->json)
 CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
@@ -78,6 +80,7 @@ static const struct cli_rule rules[] = {
     {"temp top-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
     {"length-penalty", has_one_result,
      "there is one result to a line, and its score is not written; add --beam N or --scores"},
+    {"scores", writes_json, "--json writes them anyway"},
     {"scores", writes_scores, "--n-best writes them anyway"},
     {"input", cli_has_texts, CLI_WHY_TEXTS},
     {"force", writes_no_file, CLI_WHY_OUTPUT},
@@ -89,7 +92,39 @@ struct writer {
     FILE *file;
     size_t lines;
     bool terminal; /* control characters would act on it: they are shown as U+FFFD */
+    struct qkv_json json;
+    const char *const *sources;
 };
+
+/* Ends the object of a line, if one is open; returns the exit code. */
+static int end_object(struct writer *w) {
+    if (!w->json.file) return CLI_DONE;
+    qkv_json_end(&w->json, ']');
+    qkv_json_end(&w->json, '}');
+    int code = cli_json_end(&w->json);
+    w->json = (struct qkv_json){0};
+    return code;
+}
+
+/* Puts a translation into the object of its line, which the first translation begins. A blank line has none. */
+static bool write_json(struct writer *w, size_t line, size_t rank, const char *text, size_t size, double score,
+                       bool blank) {
+    if (rank == 0) {
+        if (end_object(w)) return false;
+        w->json = cli_json_stream(w->file);
+        qkv_json_begin(&w->json, '{');
+        qkv_json_put_text(&w->json, "text", w->sources[line]);
+        qkv_json_key(&w->json, "translations");
+        qkv_json_begin(&w->json, '[');
+    }
+    if (blank) return true;
+    qkv_json_begin(&w->json, '{');
+    qkv_json_key(&w->json, "text");
+    qkv_json_string(&w->json, text, size);
+    qkv_json_put_number(&w->json, "score", score, 9);
+    qkv_json_end(&w->json, '}');
+    return true;
+}
 
 /* Writes a text as one line: line ends become spaces. */
 static void write_text(const struct writer *w, const char *text, size_t size) {
@@ -109,11 +144,12 @@ static bool write_line(void *user, size_t line, size_t rank, const char *text, s
     struct writer *w = user;
     const struct arguments *a = w->arguments;
     bool blank = score == 0 && size == 0;
-    if (!blank && a->n_best > 1)
+    if (a->json && !write_json(w, line, rank, text, size, score, blank)) return false;
+    if (!a->json && !blank && a->n_best > 1)
         fprintf(w->file, "%zu\t%zu\t%.4f\t", line + 1, rank + 1, score);
-    else if (!blank && a->scores)
+    else if (!a->json && !blank && a->scores)
         fprintf(w->file, "%.4f\t", score);
-    write_text(w, text, size);
+    if (!a->json) write_text(w, text, size);
     if (w->terminal) fflush(w->file);
     if (rank == 0 && cli_progress_due(&w->progress)) {
         char done[CLI_NUMBER], all[CLI_NUMBER], field[2 * CLI_NUMBER + 16];
@@ -140,7 +176,7 @@ static void print_statistics(const struct arguments *a, size_t lines, size_t tok
 static int translate_all(struct cli_lines_job *job, const struct arguments *a, FILE *file) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
-    struct writer w = {.arguments = a, .file = file, .lines = lines->count};
+    struct writer w = {.arguments = a, .file = file, .lines = lines->count, .sources = lines->items};
     struct qkv_search_options o = qkv_search_defaults();
     size_t tokens = 0;
     int code = CLI_DONE;
@@ -164,6 +200,7 @@ static int translate_all(struct cli_lines_job *job, const struct arguments *a, F
     enum qkv_status status = qkv_translate(model, (const char *const *)lines->items, lines->count, &o, write_line, &w);
     double seconds = qkv_clock() - start;
     cli_progress_clear(&w.progress);
+    code = end_object(&w);
     if (status && status != QKV_STOPPED)
         code = cli_lines_broken(job->ctx, lines);
     else if (cli_stopping)

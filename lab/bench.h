@@ -70,7 +70,8 @@ struct qkv_bench_options {
     bool big;              /* big rows too; else only big rows of whose name a filter has a part */
     double seconds;        /* time of a row, all rounds together; 0: 0.4 */
     int rounds;            /* 0: 5 */
-    /* the file of the results, replaced at the end; after a stop it has the rows so far; NULL: none */
+    /* the file of the results, replaced at the end; after a stop it has the rows so far; "-": standard output; NULL:
+     * none */
     const char *json;
     const char *text; /* text for the recipe of nano-gpt, a big row; NULL: leaves that row out */
     const struct qkv_bench_peer *peers;

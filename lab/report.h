@@ -88,7 +88,7 @@ enum qkv_status qkv_look_check(const struct qkv_attention_view *look, const stru
  * others. The file stays below 20 MB. */
 enum qkv_status qkv_look_write_page(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                     const char *path);
-/* Writes the same as JSON for other programs, with all weights in full. */
+/* Writes the same as JSON for other programs, with all weights in full. `path` NULL: standard output. */
 enum qkv_status qkv_look_write_json(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                     const char *path);
 
@@ -150,7 +150,7 @@ const struct qkv_inspect_experts *qkv_inspection_experts(const struct qkv_inspec
 double qkv_inspection_loss(const struct qkv_inspection *inspection, size_t *counted, double *gradient_norm);
 /* What the loss is about, in a few words: "the next of 18 tokens". */
 const char *qkv_inspection_about(const struct qkv_inspection *inspection);
-/* Write a page, or JSON, of some inspections side by side, each with a name. */
+/* Write a page, or JSON, of some inspections side by side, each with a name. `path` of JSON NULL: standard output. */
 enum qkv_status qkv_inspections_write_page(struct qkv_context *ctx, struct qkv_inspection *const *inspections,
                                            const char *const *names, size_t count, const char *path);
 enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_inspection *const *inspections,

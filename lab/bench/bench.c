@@ -1,7 +1,9 @@
 /* bench: the list of the groups; chooses the rows, measures each, and passes on the results. */
 #include "lab/bench/bench_room.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,7 +182,8 @@ static enum qkv_status measure_rows(struct qkv_bench *b, struct qkv_json *json) 
 /* The file is begun before anything is measured, so that a file that cannot be written is reported at once. */
 static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, struct qkv_json *json) {
     const struct qkv_bench_options *o = b->options;
-    enum qkv_status status = o->json ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
+    const bool to_file = o->json && strcmp(o->json, "-") != 0;
+    enum qkv_status status = to_file ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
     if (status == QKV_OK && !b->ranks.rank) status = qkv_bench_measure_machine(b->ctx, &b->machine);
     if (status) return status;
     if (o->json) qkv_bench_json_begin(json, &b->machine);
@@ -188,8 +191,11 @@ static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, 
     status = measure_rows(b, json);
     if (!o->json || (status && (status != QKV_STOPPED || b->row == 0))) return status;
     qkv_bench_json_end(json, status == QKV_OK);
-    enum qkv_status written = json->status ? json->status : qkv_replace_write(file, json->text.data, json->text.size);
-    if (written == QKV_OK) written = qkv_replace_commit(file);
+    enum qkv_status written = json->status;
+    if (!written && to_file) written = qkv_replace_write(file, json->text.data, json->text.size);
+    if (!written && to_file) written = qkv_replace_commit(file);
+    if (!written && !to_file && fwrite(json->text.data, 1, json->text.size, stdout) != json->text.size)
+        written = qkv_fail_file(b->ctx, "write", "standard output", errno);
     return written ? written : status;
 }
 

@@ -185,9 +185,9 @@ static enum qkv_status put_all(struct qkv_attention_view *look, const struct qkv
 enum qkv_status qkv_look_write_json(struct qkv_attention_view *look, const struct qkv_look_selection *selection,
                                     const char *path) {
     QKV_CALL(look->ctx);
-    struct qkv_replace file;
+    struct qkv_replace file = {.file = stdout};
     enum qkv_status status = qkv_look_check(look, selection);
-    if (!status) status = qkv_replace_begin(look->ctx, path, &file);
+    if (!status && path) status = qkv_replace_begin(look->ctx, path, &file);
     if (status) return status;
     struct qkv_json json = {.ctx = look->ctx, .style = QKV_JSON_SCRIPT, .file = file.file, .name = path};
     status = put_all(look, selection, &json);
@@ -195,6 +195,7 @@ enum qkv_status qkv_look_write_json(struct qkv_attention_view *look, const struc
     qkv_json_flush(&json);
     if (!status) status = json.status;
     qkv_json_free(&json);
+    if (!path) return status;
     if (!status) return qkv_replace_commit(&file);
     qkv_replace_cancel(&file);
     return status;

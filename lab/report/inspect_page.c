@@ -11,6 +11,8 @@
  *
  * "experts": only for models that have some: the rows of each expert, the busiest one's over the mean, and the
  * number of experts without a row. */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lab/report/inspect.h"
@@ -95,7 +97,9 @@ enum qkv_status qkv_inspections_write_json(struct qkv_context *ctx, struct qkv_i
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SCRIPT};
     put_all(&json, inspections, names, NULL, count);
     enum qkv_status status = json.status ? json.status : qkv_buffer_append(ctx, &json.text, "\n", 1);
-    if (!status) status = qkv_write_file(ctx, path, json.text.data, json.text.size);
+    if (!status && path) status = qkv_write_file(ctx, path, json.text.data, json.text.size);
+    if (!status && !path && fwrite(json.text.data, 1, json.text.size, stdout) != json.text.size)
+        status = qkv_fail_file(ctx, "write", "standard output", errno);
     qkv_buffer_free(&json.text);
     return status;
 }
