@@ -1,5 +1,6 @@
 /* Gradients and losses of random models, whose sums over rows have a defined order: the parts that a batch goes through the pass in,
  * and the number of threads, change no bit, with dropout and without; and they are near those without groups. */
+/* labels: numeric */
 #include "model_grid.h"
 
 #include "model/model.h"

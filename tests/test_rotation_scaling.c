@@ -1,6 +1,6 @@
 /* Scalings of rotations: tables against formulas of the test's own in double, and what depends on the length of a sequence: it is decided
  * once, whoever shares the call. Whole models with scalings are anchored by the golden cases rope_* (test_golden.c). */
-/* labels: quick */
+/* labels: numeric quick */
 #include "scaling_fixture.h"
 
 /* ---- formulas ----------------------------------------------------------------------------------------------------------- */

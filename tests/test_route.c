@@ -1,6 +1,6 @@
 /* Routers: who is chosen, and the losses that spread rows over experts, whose gradients are held against differences of the formula in
  * double. */
-/* labels: quick */
+/* labels: numeric quick */
 #include "op_fixture.h"
 
 enum { N = 9, E = 4, K = 2, SEQUENCES = 3 };

@@ -1,6 +1,6 @@
 /* Scalings of rotations elsewhere than in passes: modules, the attention layer by itself, and the spec: what is refused, and how it is
  * written. */
-/* labels: quick */
+/* labels: numeric quick */
 #include "scaling_fixture.h"
 
 /* ---- modules and the attention layer ------------------------------------------------------------------------------------ */

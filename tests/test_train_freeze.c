@@ -1,5 +1,5 @@
 /* Runs with frozen weights: they stay as they began, the run goes on exactly, and its record and checkpoint say so. */
-/* labels: quick */
+/* labels: numeric quick */
 #include "train_same.h"
 
 #include "io/safetensors.h"

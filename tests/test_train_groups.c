@@ -1,5 +1,6 @@
 /* Training in groups (--groups): neither how a batch is cut into parts nor the number of threads changes a bit of losses, norms or
  * weights. What gradients must be is checked elsewhere; here that they do not change, and that without groups they do. */
+/* labels: numeric */
 #include "train_same.h"
 
 enum { FORMS = 6 };

@@ -1,4 +1,5 @@
 /* Learning from files of lines, pairs and labelled ones: what is learnt, what of it is kept, and when training ends early. */
+/* labels: numeric */
 #include "lines_fixture.h"
 
 /* The target of a word is the word itself. */

@@ -1,6 +1,6 @@
 /* Learning from files of lines, pairs and labelled ones: the files' errors with their lines, batches that visit every example
  * once an epoch, runs that go on bit for bit, and parts of a batch. What is learnt is in test_train_learns.c. */
-/* labels: quick */
+/* labels: numeric quick */
 #include "lines_fixture.h"
 
 #include <signal.h>
