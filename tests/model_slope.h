@@ -56,7 +56,7 @@ static inline void expect_slope(struct sample *s, struct qkv_pass *pass, walk_de
             for (size_t k = 0; k < qkv_array_elements(p); k++)
                 expected += (double)qkv_model_gradient(s->model, i)[k] * (double)walk.direction[i][k];
         }
-        slope = slope_by_differences(walk_loss, &walk, 6e-3, tolerance / 8);
+        slope = slope_by_differences(walk_loss, &walk, 1.5e-3, tolerance / 4);
     }
     walk_loss(&walk, 0); /* the weights are what they were */
     for (size_t i = 0; i < count; i++) free(walk.at[i]), free(walk.direction[i]);

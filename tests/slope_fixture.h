@@ -9,26 +9,22 @@
 typedef double slope_function(void *user, double distance);
 
 struct slope {
-    double value, error; /* error: how far the differences that agree best are apart */
+    double value, error; /* error: how far three differences after one another are apart at most */
 };
 
-/* The slope at 0 by central differences over distances that shrink from `distance`, extrapolated to none (Ridders 1982,
- * "Accurate computation of F'(x) and F'(x) F''(x)"). The error bounds both how much the function bends and how it is
- * rounded. */
+/* The slope at 0 by differences of four values, over distances that are halved from `distance` until three of them
+ * after one another agree within `enough`. Else those that agree best: the function bends too much, or its rounding is
+ * more than what is left. */
 static inline struct slope slope_by_differences(slope_function *f, void *user, double distance, double enough) {
-    enum { STEPS = 12 };
-    const double shrink = 1.6;
-    double a[STEPS][STEPS];
+    double before = INFINITY, last = INFINITY;
     struct slope best = {0, INFINITY};
-    for (int i = 0; i < STEPS && !(best.error <= enough); i++, distance /= shrink) {
-        a[i][0] = (f(user, distance) - f(user, -distance)) / (2 * distance);
-        double factor = 1;
-        for (int j = 1; j <= i; j++) {
-            factor *= shrink * shrink;
-            a[i][j] = (a[i][j - 1] * factor - a[i - 1][j - 1]) / (factor - 1);
-            const double error = fmax(fabs(a[i][j] - a[i][j - 1]), fabs(a[i][j] - a[i - 1][j - 1]));
-            if (error < best.error) best = (struct slope){a[i][j], error};
-        }
+    for (int i = 0; i < 10 && !(best.error <= enough); i++, distance /= 2) {
+        const double near = f(user, distance) - f(user, -distance),
+                     far = f(user, 2 * distance) - f(user, -2 * distance);
+        const double value = (8 * near - far) / (12 * distance);
+        const double error = fmax(fabs(value - last), fabs(last - before));
+        if (error < best.error) best = (struct slope){value, error};
+        before = last, last = value;
     }
     return best;
 }
