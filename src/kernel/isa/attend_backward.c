@@ -148,7 +148,7 @@ void QKV_K(attend_gather)(const struct qkv_attend_plan *plan, size_t item) {
         if (i + SOON < a->Tq) prefetch_cells(cells_at(dq, b, i + SOON, h), a->D);
         for (size_t c = 0; c < a->D; c += W) {
             vf sum = vf_zero();
-            for (size_t at = 0; at < shares_kept(plan); at++) {
+            for (size_t at = 0; at < shares_used(plan); at++) {
                 const struct share share = share_at(plan, pair, at);
                 if (share.touched[block]) sum = vf_add(sum, vf_load(share.dq + r * ld + c));
             }

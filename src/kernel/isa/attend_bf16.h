@@ -132,11 +132,11 @@ struct key_block { /* the keys of one block, packed */
 };
 struct row_block { /* the rows of one block, packed, backward */
     bool *packed, *finite_q, *finite_dy;
-    struct span *keys;          /* the span of keys that each row attends to */
-    size_t count;               /* rows in whole strips */
-    struct row *rows;           /* rows past the end, and rows without keys, attend to nothing */
-    char *q, *dy;               /* strips of left operands: rows by channels */
-    char *turned_q, *turned_dy; /* left operands: channels by rows */
+    struct span *keys;                  /* the span of keys that each row attends to */
+    size_t count;                       /* rows in whole strips */
+    struct row *rows;                   /* rows past the end, and rows without keys, attend to nothing */
+    char *q, *dy;                       /* strips of left operands: rows by channels */
+    char *transposed_q, *transposed_dy; /* left operands: channels by rows */
 };
 
 static inline struct key_block carve_keys(const struct qkv_attend_plan *plan, struct carve *c) {
@@ -161,8 +161,8 @@ static inline struct row_block carve_rows(const struct qkv_attend_plan *plan, si
     x.rows = carve_take(c, BLOCK_ROWS * sizeof(struct row));
     x.q = carve_take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, D));
     x.dy = carve_take(c, BLOCK_ROWS / STRIP * left_bytes(STRIP, Dv));
-    x.turned_q = carve_take(c, left_bytes(D, BLOCK_ROWS));
-    x.turned_dy = carve_take(c, left_bytes(Dv, BLOCK_ROWS));
+    x.transposed_q = carve_take(c, left_bytes(D, BLOCK_ROWS));
+    x.transposed_dy = carve_take(c, left_bytes(Dv, BLOCK_ROWS));
     return x;
 }
 
@@ -206,12 +206,12 @@ static inline struct left strip_of(const uint16_t *rows, size_t ld, size_t count
     return (struct left){out, NULL, row, 0};
 }
 
-/* The strip that keep_strip saved at `at`. */
-static inline struct left kept_strip(const void *at, size_t K) {
+/* The strip that save_strip saved at `at`. */
+static inline struct left saved_strip(const void *at, size_t K) {
     const size_t ld = padded(K, GRANULE);
     return (struct left){at, BF16.in_place ? at : NULL, BF16.in_place ? ld : ld * sizeof(float), 0};
 }
-static inline void keep_strip(void *at, const uint16_t *rows, size_t ld, size_t count, size_t K, float *staging) {
+static inline void save_strip(void *at, const uint16_t *rows, size_t ld, size_t count, size_t K, float *staging) {
     struct left x = strip_of(rows, ld, count, K, at, staging);
     if (x.rows) memcpy(at, rows, count * ld * sizeof *rows); /* ld is K padded */
 }

@@ -25,7 +25,7 @@ struct backward {
     struct span spans[BLOCK_ROWS];
     char *packed;                 /* the packed block of keys */
     float *dk, *dv;               /* (D,BLOCK_KEYS), (Dv,BLOCK_KEYS) */
-    float *turned;                /* (BLOCK_KEYS,channels) */
+    float *transposed;            /* (BLOCK_KEYS,channels) */
     float *p, *ds;                /* (STRIP,BLOCK_KEYS); a vector can be read before and after ds */
     float late;                   /* the factor of ds when it is rounded: 1, or the scale if `apart` */
     uint16_t *ds_rows;            /* dS in bf16 */
@@ -44,7 +44,7 @@ static size_t carve_backward(const struct qkv_attend_plan *plan, struct backward
     f->packed = carve_take(&c, keys.used);
     f->dk = carve_take(&c, D * sums);
     f->dv = carve_take(&c, Dv * sums);
-    f->turned = carve_take(&c, wide * sums);
+    f->transposed = carve_take(&c, wide * sums);
     f->p = carve_take(&c, STRIP * sums);
     f->ds = (float *)carve_take(&c, STRIP * sums + 2 * GUARD * sizeof(float));
     if (f->ds) f->ds += GUARD;
@@ -102,8 +102,8 @@ QKV_INLINE void row_gradients(const struct backward *f, const bool plain, const 
 
 static void strip_gradients(struct backward *f, size_t r0, size_t rows, size_t wanted, size_t first, size_t last) {
     const size_t D = f->a->D, Dv = f->a->Dv, columns = padded((last < f->keys ? last : f->keys) - first, W);
-    struct left q = kept_strip(f->rows.q + r0 / STRIP * left_bytes(STRIP, D), D);
-    struct left dy = kept_strip(f->rows.dy + r0 / STRIP * left_bytes(STRIP, Dv), Dv);
+    struct left q = saved_strip(f->rows.q + r0 / STRIP * left_bytes(STRIP, D), D);
+    struct left dy = saved_strip(f->rows.dy + r0 / STRIP * left_bytes(STRIP, Dv), Dv);
     q.wanted = dy.wanted = wanted;
     strip_product(&q, rows, D, f->block.k + first * pairs_of(D), columns, f->p + first, BLOCK_KEYS, false);
     strip_product(&dy, rows, Dv, f->block.v + first * pairs_of(Dv), columns, f->ds + first, BLOCK_KEYS, false);
@@ -234,7 +234,7 @@ static void block_gradients(struct backward *f, size_t rows) {
     if (f->share.dq) share_touch(plan, &f->share, f->r0, f->rows.count);
     const struct span all = cover_of(f->spans, count);
     for (size_t r = 0; r < count; r += STRIP) backward_strip(f, r, left - r, all);
-    const struct left q = {.packed = f->rows.turned_q}, dy = {.packed = f->rows.turned_dy};
+    const struct left q = {.packed = f->rows.transposed_q}, dy = {.packed = f->rows.transposed_dy};
     const size_t first = all.begin, columns = padded(qkv_min(all.end, f->keys) - first, W);
     const size_t terms = BF16.in_place ? qkv_min(left, count) : count; /* tiles always have all rows */
     product(&dy, Dv, terms, f->p_words + first * pairs, columns, f->dv + first, BLOCK_KEYS, true);
@@ -257,12 +257,12 @@ static void put_keys(const struct backward *f, const struct stream *to, const fl
             for (size_t i = 0; i < W; i++) r[i] = vf_load(sum + (c + i) * BLOCK_KEYS + j);
             vf_transpose(r);
             QKV_UNROLL
-            for (size_t i = 0; i < W; i++) vf_store(f->turned + (j + i) * ld + c, r[i]);
+            for (size_t i = 0; i < W; i++) vf_store(f->transposed + (j + i) * ld + c, r[i]);
         }
     }
     for (size_t j = 0; j < f->keys; j++) {
         const struct qkv_heads *x = f->key + j < to->turn ? to->past : to->now;
-        if (x->data) put_cells(stream_at(to, f->key + j), f->plan->g->accumulate, f->turned + j * ld, to->columns);
+        if (x->data) put_cells(stream_at(to, f->key + j), f->plan->g->accumulate, f->transposed + j * ld, to->columns);
     }
 }
 

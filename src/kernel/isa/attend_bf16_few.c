@@ -113,13 +113,13 @@ static struct few_left few_rows_of(const struct lines *x, size_t count, size_t c
 
 /* out (columns/2,ld) = rows, transposed. Up to a multiple of W the last row is repeated: no query attends to the
  * copies. */
-static void few_turn(uint32_t *out, size_t ld, const struct lines *x, size_t count, size_t columns) {
+static void few_transpose(uint32_t *out, size_t ld, const struct lines *x, size_t count, size_t columns) {
     for (size_t j = 0; j < count; j += W)
         for (size_t c = 0; c < columns; c += 2 * W) {
             vi r[W];
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) r[i] = words_along(x, qkv_min(j + i, count - 1), c, columns);
-            turn_words(r);
+            transpose_words(r);
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) vi_store(out + (c / 2 + i) * ld + j, r[i]);
         }
@@ -185,7 +185,7 @@ QKV_INLINE bool few_forward(const struct qkv_attend_plan *plan, size_t pair, flo
     const struct lines q = few_along(&a->q, b, h), k = few_along(&a->k, b, h), v = few_along(&a->v, b, h);
     if (!few_fits(&v, a->Tk, a->Dv)) return false;
     few_ask(&f.head, &a->v, a->Tk, a->Dv);
-    few_turn(f.kt, f.ld, &k, a->Tk, a->D);
+    few_transpose(f.kt, f.ld, &k, a->Tk, a->D);
     few_ask(&f.head, &a->k, a->Tk, a->D);
     few_pairs(f.pairs, &v, a->Tk, a->Dv);
     const struct few_left left = few_rows_of(&q, a->Tq, a->D, f.q_rows),
@@ -206,7 +206,7 @@ QKV_INLINE bool few_forward(const struct qkv_attend_plan *plan, size_t pair, flo
 }
 
 bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
-    if (few_is_narrow(plan->a)) return few_forward(plan, pair, scratch, W);
+    if (few_fits_vector(plan->a)) return few_forward(plan, pair, scratch, W);
     return few_forward(plan, pair, scratch, padded(plan->a->Tk, W));
 }
 
@@ -323,9 +323,9 @@ QKV_INLINE bool few_backward(const struct qkv_attend_plan *plan, size_t pair, fl
                        dy = few_along(&g->dy, b, h);
     if (!few_fits(&k, a->Tk, a->D) || !few_fits(&q, a->Tq, a->D) || !few_fits(&dy, a->Tq, a->Dv)) return false;
     few_ask(&f.head, &a->k, a->Tk, a->D);
-    few_turn(f.kt, f.ld, &k, a->Tk, a->D);
+    few_transpose(f.kt, f.ld, &k, a->Tk, a->D);
     few_ask(&f.head, &a->v, a->Tk, a->Dv);
-    few_turn(f.vt, f.ld, &v, a->Tk, a->Dv);
+    few_transpose(f.vt, f.ld, &v, a->Tk, a->Dv);
     few_ask(&f.head, &a->q, a->Tq, a->D);
     few_pairs(f.pairs, &k, a->Tk, a->D);
     few_pairs(f.q_pairs, &q, a->Tq, a->D);
@@ -340,7 +340,7 @@ QKV_INLINE bool few_backward(const struct qkv_attend_plan *plan, size_t pair, fl
 }
 
 bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
-    if (few_is_narrow(plan->a)) return few_backward(plan, pair, scratch, W);
+    if (few_fits_vector(plan->a)) return few_backward(plan, pair, scratch, W);
     return few_backward(plan, pair, scratch, padded(plan->a->Tk, W));
 }
 #endif

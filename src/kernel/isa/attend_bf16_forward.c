@@ -89,7 +89,7 @@ static void forward_start(struct forward *f, size_t count) {
             else
                 memset(to + (r - r0) * ld, 0, ld * sizeof *to);
         }
-        if (!BF16.in_place) keep_strip(strip, f->p, ld, height, a->D, f->staging);
+        if (!BF16.in_place) save_strip(strip, f->p, ld, height, a->D, f->staging);
     }
 }
 
@@ -159,7 +159,7 @@ static void forward_strip(struct forward *f, size_t r0, size_t rows, size_t want
     const struct span cover = cover_of(f->spans + r0, rows);
     if (!cover.end) return;
     const size_t first = cover.begin, last = cover.end, end = last < f->keys ? last : f->keys;
-    struct left q = kept_strip(f->q + r0 / STRIP * left_bytes(STRIP, D), D);
+    struct left q = saved_strip(f->q + r0 / STRIP * left_bytes(STRIP, D), D);
     q.wanted = wanted;
     strip_product(&q, rows, D, f->block_k + first * pairs_of(D), padded(end - first, W), f->s + first, BLOCK_KEYS,
                   false);

@@ -99,7 +99,7 @@ void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t ite
 /* The rows of a block, with zeros from `count` to `all`: as strips of left operands, and transposed. Returns whether
  * bf16 can hold them all. */
 static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t count, size_t all, size_t columns,
-                      char *strips, char *turned, struct staging *s) {
+                      char *strips, char *transposed, struct staging *s) {
     const size_t ld = padded(columns, GRANULE);
     vf check = vf_zero();
     for (size_t r = 0; r < count; r++)
@@ -109,10 +109,10 @@ static bool pack_side(const struct qkv_heads *x, const struct row *rows, size_t 
         s->bad[r] = !fits(cells_at(x, rows[r].b, rows[r].i, rows[r].h), columns);
     memset(s->rows + count * ld, 0, (all - count) * ld * sizeof *s->rows);
     for (size_t r = 0; r < all; r += STRIP)
-        keep_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, gradient_rows(count - r),
+        save_strip(strips + r / STRIP * left_bytes(STRIP, columns), s->rows + r * ld, ld, gradient_rows(count - r),
                    columns, s->floats);
     const bool good = clear_bad(s, count, ld);
-    BF16.pack_a(turned, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, all, s->floats);
+    BF16.pack_a(transposed, (struct qkv_operand){s->rows, QKV_BF16, 1, ld}, columns, all, s->floats);
     return good;
 }
 
@@ -145,8 +145,8 @@ void QKV_T(attend_bf16_pack_placed)(const struct qkv_attend_plan *plan, size_t i
     const size_t count = item_count(plan, item);
     struct staging s;
     carve_staging(plan, &s, scratch);
-    *out->finite_q = pack_side(&a->q, out->rows, count, out->count, a->D, out->q, out->turned_q, &s);
-    *out->finite_dy = pack_side(&plan->g->dy, out->rows, count, out->count, a->Dv, out->dy, out->turned_dy, &s);
+    *out->finite_q = pack_side(&a->q, out->rows, count, out->count, a->D, out->q, out->transposed_q, &s);
+    *out->finite_dy = pack_side(&plan->g->dy, out->rows, count, out->count, a->Dv, out->dy, out->transposed_dy, &s);
     *out->packed = true;
 }
 

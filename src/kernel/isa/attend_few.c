@@ -53,7 +53,7 @@ size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan) {
 
 /* out (columns,ld) = `count` rows of x, transposed. Up to a multiple of W the last row is repeated: no query attends to
  * the copies. */
-static void few_turn(float *out, size_t ld, struct few_lines x, size_t count, size_t columns) {
+static void few_transpose(float *out, size_t ld, struct few_lines x, size_t count, size_t columns) {
     for (size_t j = 0; j < count; j += W) {
         size_t at[W];
         for (size_t i = 0; i < W; i++) at[i] = qkv_min(j + i, count - 1) * x.stride;
@@ -147,7 +147,7 @@ QKV_INLINE void few_forward(const struct qkv_attend_plan *plan, size_t item, flo
     few_start(&f, plan, item / plan->blocks, scratch);
     const struct few_lines y = few_at(&a->y, f.head.b, f.head.h);
     if (!first) few_ask(&f.head, &a->k, a->Tk, a->D);
-    few_turn(f.kt, ld, f.k, a->Tk, a->D);
+    few_transpose(f.kt, ld, f.k, a->Tk, a->D);
     if (!first) few_ask(&f.head, &a->q, a->Tq, a->D);
     bool known = false, finite = false;
     for (size_t r = first, rows; r < first + count; r += rows) {
@@ -171,7 +171,7 @@ QKV_INLINE void few_forward(const struct qkv_attend_plan *plan, size_t item, flo
 }
 
 void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {
-    if (few_is_narrow(plan->a))
+    if (few_fits_vector(plan->a))
         few_forward(plan, item, scratch, W);
     else
         few_forward(plan, item, scratch, padded(plan->a->Tk, W));
@@ -230,8 +230,8 @@ static void few_add(struct few_lines out, enum few_put put, size_t begin, size_t
     const size_t tile = few_tile(end - begin, FEW_TILE);
     for (size_t j = begin, keys; j < end; j += keys) {
         keys = qkv_min(end - j, tile);
-        const struct few_left turned = {x + j, sizeof *x, ld * sizeof *x};
-        few_product(keys, columns, put, out.x + j * out.stride, out.stride, turned, y.x, y.stride, rows);
+        const struct few_left transposed = {x + j, sizeof *x, ld * sizeof *x};
+        few_product(keys, columns, put, out.x + j * out.stride, out.stride, transposed, y.x, y.stride, rows);
     }
 }
 
@@ -271,9 +271,9 @@ QKV_INLINE void few_backward(const struct qkv_attend_plan *plan, size_t pair, fl
     f.finite =
         f.reach.alike || (few_finite(f.k, a->Tk, a->D) && few_finite(f.q, a->Tq, a->D) && few_finite(dy, a->Tq, a->Dv));
     few_ask(&f.head, &a->v, a->Tk, a->Dv);
-    few_turn(f.kt, ld, f.k, a->Tk, a->D);
+    few_transpose(f.kt, ld, f.k, a->Tk, a->D);
     few_ask(&f.head, &a->q, a->Tq, a->D);
-    few_turn(f.vt, ld, f.v, a->Tk, a->Dv);
+    few_transpose(f.vt, ld, f.v, a->Tk, a->Dv);
     few_ask(&f.head, &g->dy, a->Tq, a->Dv);
     for (size_t r = 0, rows; r < a->Tq; r += rows) {
         rows = qkv_min(a->Tq - r, tile);
@@ -293,7 +293,7 @@ QKV_INLINE void few_backward(const struct qkv_attend_plan *plan, size_t pair, fl
 }
 
 void QKV_K(attend_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch) {
-    if (few_is_narrow(plan->a))
+    if (few_fits_vector(plan->a))
         few_backward(plan, pair, scratch, W);
     else
         few_backward(plan, pair, scratch, padded(plan->a->Tk, W));

@@ -24,7 +24,7 @@ static inline struct few_head few_head_of(const struct qkv_attend_plan *plan, si
 }
 
 /* Whether the keys fit in one vector: then kernels know at compile time how many vectors there are. */
-static inline bool few_is_narrow(const struct qkv_attend *a) {
+static inline bool few_fits_vector(const struct qkv_attend *a) {
     return a->Tk > 0 && a->Tk <= W;
 }
 
@@ -46,10 +46,10 @@ static inline void few_ask(const struct few_head *f, const struct qkv_heads *x, 
     }
 }
 
-/* Rows of a tile, at most `most`, so that no tile has only one or two rows: short tiles wait for their sums. */
-static inline size_t few_tile(size_t count, size_t most) {
-    if (count <= most) return count ? count : 1;
-    const size_t tiles = (count + most - 1) / most;
+/* Rows of a tile, at most `max_rows`, so that no tile has only one or two rows: short tiles wait for their sums. */
+static inline size_t few_tile(size_t count, size_t max_rows) {
+    if (count <= max_rows) return count ? count : 1;
+    const size_t tiles = (count + max_rows - 1) / max_rows;
     return (count + tiles - 1) / tiles;
 }
 
@@ -109,9 +109,9 @@ QKV_INLINE void few_keep_rows(const struct few_head *f, size_t first, size_t cou
 
 QKV_INLINE void few_keep_all(const struct few_head *f, size_t first, size_t count, const bool share, float kept,
                              float *keep, size_t ld) {
-    const size_t most = share ? 2 * MASK_ROW_STREAMS : MASK_ROW_STREAMS;
+    const size_t max_rows = share ? 2 * MASK_ROW_STREAMS : MASK_ROW_STREAMS;
     for (size_t r = 0, here; r < count; r += here) {
-        here = qkv_min(count - r, most);
+        here = qkv_min(count - r, max_rows);
         switch (share ? (here + 1) / 2 : here) {
             FEW_KEEP_CASE(1)
             FEW_KEEP_CASE(2)

@@ -265,15 +265,15 @@ static inline float row_finish(const struct qkv_attend *a, size_t h, float m, fl
         *lse = -INFINITY;
         return 0.0f;
     }
-    float top = m, kept = 1.0f;
+    float top = m, factor = 1.0f;
     if (a->sinks) {
         const float sink = a->sinks[h];
         top = m < sink ? sink : m;
-        kept = vf_first(exp_down(vf_set(m - top)));
-        l = l * kept + vf_first(exp_down(vf_set(sink - top)));
+        factor = vf_first(exp_down(vf_set(m - top)));
+        l = l * factor + vf_first(exp_down(vf_set(sink - top)));
     }
     *lse = top + logf(l);
-    return mask_scale(a->dropout) * kept / l;
+    return mask_scale(a->dropout) * factor / l;
 }
 
 #endif

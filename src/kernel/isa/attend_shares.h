@@ -18,7 +18,7 @@ static inline struct share share_at(const struct qkv_attend_plan *plan, size_t p
 }
 
 /* The number of shares that are defined once all items are done. */
-static inline size_t shares_kept(const struct qkv_attend_plan *plan) {
+static inline size_t shares_used(const struct qkv_attend_plan *plan) {
     return plan->folds && plan->chunks ? 1 : plan->chunks;
 }
 

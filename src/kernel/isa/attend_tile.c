@@ -44,9 +44,9 @@ QKV_INLINE void tile(const int R, const int V, const enum tile_start how, float 
 QKV_INLINE void tiles(size_t rows, size_t columns, const enum tile_start how, float *c, size_t ldc,
                       const float *rescale, const float *a, size_t rs, size_t ns, const float *b, size_t ldb,
                       size_t n) {
-    const size_t most = rows <= 3 ? 4 : VECTORS; /* a few rows leave registers for more vectors */
+    const size_t max_vectors = rows <= 3 ? 4 : VECTORS; /* a few rows leave registers for more vectors */
     for (size_t done = 0, step; done < columns; done += step * W) {
-        step = most;
+        step = max_vectors;
         while (done + step * W > padded(columns, W)) step /= 2;
         switch (rows * 8 + step) {
             TILE_CASES(1)

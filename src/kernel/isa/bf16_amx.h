@@ -30,7 +30,7 @@ static inline void tiles_begin(size_t rows, size_t words) {
 
 /* Turns columns of words, of which the first 4, or 8, are not 0, into quarters: t[i + j] has, in its quarter q, the
  * words i… of row 4q + j. */
-QKV_INLINE void turn_quarters(vf t[W / 2], const vi r[W], const size_t used) {
+QKV_INLINE void transpose_quarters(vf t[W / 2], const vi r[W], const size_t used) {
     QKV_UNROLL
     for (size_t i = 0; i < W / 2; i += 4) {
         if (i >= used) break;
@@ -44,9 +44,9 @@ QKV_INLINE void turn_quarters(vf t[W / 2], const vi r[W], const size_t used) {
     }
 }
 
-QKV_INLINE void turn_first(vi r[W], const size_t used) {
+QKV_INLINE void transpose_first(vi r[W], const size_t used) {
     vf t[W / 2];
-    turn_quarters(t, r, used);
+    transpose_quarters(t, r, used);
     const vi quarter = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 0, 0, 0, 0, 0, 0, 0, 0);
     QKV_UNROLL
     for (size_t q = 0; q < 4; q++) {
@@ -61,9 +61,9 @@ QKV_INLINE void turn_first(vi r[W], const size_t used) {
 }
 
 /* Turns columns of words into a tile whose rows have 4 words, or 8. */
-QKV_INLINE void turn_narrow(float *tile, const vi r[W], const size_t words) {
+QKV_INLINE void transpose_few(float *tile, const vi r[W], const size_t words) {
     vf t[W / 2];
-    turn_quarters(t, r, words);
+    transpose_quarters(t, r, words);
     QKV_UNROLL
     for (size_t j = 0; j < words / 4; j++) { /* rows that share a vector: 4q … 4q + 3, or 4q + 2j and the next */
         const size_t a = words == 4 ? 0 : 2 * j, b = words == 4 ? 1 : 4 + a, c = words == 4 ? 2 : a + 1,
@@ -100,27 +100,27 @@ QKV_INLINE void across_words(vi r[W], const struct across *t, const size_t words
 }
 
 /* Packs the tile, transposed, in rows of `wide` words. */
-static void pack_turned(uint32_t *tile, const struct across *t, size_t wide) {
+static void pack_transposed(uint32_t *tile, const struct across *t, size_t wide) {
     vi r[W];
     if (wide == 4) {
         across_words(r, t, 4);
-        turn_narrow((float *)(void *)tile, r, 4);
+        transpose_few((float *)(void *)tile, r, 4);
         return;
     }
     if (wide == 8) {
         across_words(r, t, 8);
-        turn_narrow((float *)(void *)tile, r, 8);
+        transpose_few((float *)(void *)tile, r, 8);
         return;
     }
     if (t->terms <= 8) {
         across_words(r, t, 4);
-        turn_first(r, 4);
+        transpose_first(r, 4);
     } else if (t->terms <= 16) {
         across_words(r, t, 8);
-        turn_first(r, 8);
+        transpose_first(r, 8);
     } else {
         across_words(r, t, W);
-        turn_words(r);
+        transpose_words(r);
     }
     for (size_t i = 0; i < W; i++) vi_store(tile + i * TILE_WORDS, r[i]);
 }
@@ -133,7 +133,7 @@ static void pack_a_at(void *out, size_t all, size_t before, struct qkv_operand a
         struct across t = {.x = &x, .k = 2 * p, .terms = K - 2 * p < unit ? K - 2 * p : unit};
         for (; t.m < rows; t.m += MR) {
             t.rows = rows - t.m;
-            pack_turned(tiles + t.m * all + p * TILE_ROWS, &t, words);
+            pack_transposed(tiles + t.m * all + p * TILE_ROWS, &t, words);
         }
     }
     for (size_t m = 0; m < rows && x.k_stride == 1; m += MR) {

@@ -37,7 +37,7 @@ QKV_INLINE void pack_a_squares(uint32_t *to, const bool halves, const struct lin
             else
                 r[i] = rounded_words(vf_load((const float *)x->data + at), vf_load((const float *)x->data + at + W));
         }
-        turn_words(r);
+        transpose_words(r);
         QKV_UNROLL
         for (size_t i = 0; i + 1 < W; i++) vi_store(to + i * MR, r[i]);
         vf_store_n((float *)(void *)(to + (W - 1) * MR), vf_from_bits(r[W - 1]), MR);
@@ -170,10 +170,10 @@ static void block(const struct qkv_bf16_block *b) {
 
 /* ---- few rows: each sum is one chain, as in a tile; several panels at a time hide its latency ------------------ */
 
-enum { FEW_MOST = 4 };
+enum { FEW_MAX = 4 };
 
 QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
-    vf sum[FEW_MOST][2 * FEW_MOST];
+    vf sum[FEW_MAX][2 * FEW_MAX];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL

@@ -1,5 +1,5 @@
 /* bf16_few.h: the loop of a product of few rows, for tables whose few_tile computes the sums of `rows` rows and
- * `panels` panels at a time. At most FEW_MOST (2 or 4) rows go together, because their sums must fit in registers. */
+ * `panels` panels at a time. At most FEW_MAX (2 or 4) rows go together, because their sums must fit in registers. */
 #ifndef QKV_ISA_BF16_FEW_H
 #define QKV_ISA_BF16_FEW_H
 
@@ -20,9 +20,9 @@ static void few(const struct qkv_bf16_few *f) {
             const size_t left = f->rows - i;
             part.a = (const char *)f->a + i * f->lda;
             part.c = f->c + i * f->ldc + n;
-            step = left >= FEW_MOST ? FEW_MOST : left >= 2 ? 2 : 1;
-            if (step == FEW_MOST)
-                few_rows_of(FEW_MOST, 4 / FEW_MOST, &part, pairs);
+            step = left >= FEW_MAX ? FEW_MAX : left >= 2 ? 2 : 1;
+            if (step == FEW_MAX)
+                few_rows_of(FEW_MAX, 4 / FEW_MAX, &part, pairs);
             else if (step == 2)
                 few_rows_of(2, 2, &part, pairs);
             else

@@ -33,7 +33,7 @@ static void pack_pairs(uint32_t *out, size_t ld, const struct lines *x, size_t l
         vi r[W];
         QKV_UNROLL
         for (size_t i = 0; i < W; i++) r[i] = i < count ? words_along(x, line + i, 2 * p, K) : vi_set(0);
-        turn_words(r);
+        transpose_words(r);
         for (size_t i = 0; i < W && p + i < pairs; i++) vi_store(out + (p + i) * ld, r[i]);
     }
 }

@@ -99,12 +99,12 @@ static void few_a(void *out, struct qkv_operand row, size_t K) {
     if (K % 2) to[K] = 0;
 }
 
-enum { FEW_MOST = 2 };
+enum { FEW_MAX = 2 };
 
 /* `rows` rows with `panels` panels at a time: each sum is one chain, as in a tile of gemm_tiles.c. */
 QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t n, size_t pairs) {
     enum { WIDE = NR / W };
-    vf sum[FEW_MOST][4 * WIDE];
+    vf sum[FEW_MAX][4 * WIDE];
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL

@@ -49,7 +49,7 @@ QKV_INLINE vi words_across(const struct lines *x, size_t line, size_t count, siz
     return words_of(even, odd);
 }
 
-QKV_INLINE void turn_words(vi r[W]) {
+QKV_INLINE void transpose_words(vi r[W]) {
     vf t[W];
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) t[i] = vf_from_bits(r[i]);

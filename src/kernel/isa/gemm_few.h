@@ -26,9 +26,8 @@ enum {
     GROUP = 4, /* maximum of runs of a column that are processed together */
     LINES = 16,
     LINES_MAX = 2 * LINES,
-    NEAR =
-        /* maximum of bytes of a block of columns, with runs one after the other, that are prefetched in order */
-    64 * 1024,
+    /* maximum of bytes of a block of columns, with runs one after the other, that are prefetched in order */
+    NEAR = 64 * 1024,
     NEAR_OTHERS = 128 * 1024,       /* the same for fewer than LINES columns of floats, and for 16 bits */
     PIECE = 256 * sizeof(uint16_t), /* minimum of bytes of a run, unless runs have fewer than 256 terms */
     SHORT = 32 * 1024               /* maximum of bytes of LINES_MAX columns that are processed together */
@@ -184,15 +183,15 @@ QKV_INLINE void few_asked(struct few_next *next) {
 
 /* W words of the lines of vector v, transposed. Prefetches as many bytes as it reads, in between: all at once would
  * fill the processor's queue of pending reads. */
-QKV_INLINE void few_turned(const struct few_shape s, vf turned[W], const unsigned char *b,
-                           const struct few_lines *lines, const size_t v, const struct few_next *next) {
+QKV_INLINE void few_transposed(const struct few_shape s, vf transposed[W], const unsigned char *b,
+                               const struct few_lines *lines, const size_t v, const struct few_next *next) {
     QKV_UNROLL
     for (size_t j = 0; j < W; j++) {
-        turned[j] = few_words(few_line(s, b, lines, v * W + j));
+        transposed[j] = few_words(few_line(s, b, lines, v * W + j));
         const size_t bytes = j * W * sizeof(float);
         if (W * W * sizeof(float) >= QKV_CACHE_LINE && bytes % QKV_CACHE_LINE == 0) few_ask(next, bytes);
     }
-    vf_transpose(turned);
+    vf_transpose(transposed);
 }
 
 /* Adds one term to the sums of vector v of `rows` rows. */
@@ -207,19 +206,19 @@ QKV_INLINE void few_square(const struct few_shape s, vf sum[QKV_FEW_ROWS], const
                            size_t k, const unsigned char *b, const struct few_lines *lines,
                            const struct few_next *next) {
     struct few_left own = *left, *const a = &own;
-    vf turned[W];
+    vf transposed[W];
     FEW_ONE_POINTER(b);
     QKV_UNROLL
     for (size_t m = 0; m < s.rows; m++) FEW_ONE_POINTER(own.row[m]);
-    few_turned(s, turned, b, lines, v, next);
+    few_transposed(s, transposed, b, lines, v, next);
     if (s.kind == FEW_KIND_F32) {
         QKV_UNROLL
-        for (size_t i = 0; i < W; i++) few_term(s, sum, a, v, k + i, turned[i]);
+        for (size_t i = 0; i < W; i++) few_term(s, sum, a, v, k + i, transposed[i]);
         return;
     }
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) {
-        const vi words = vi_from_bits(turned[i]);
+        const vi words = vi_from_bits(transposed[i]);
         few_term(s, sum, a, v, k + 2 * i, few_even(s.kind, words));
         few_term(s, sum, a, v, k + 2 * i + 1, few_odd(s.kind, words));
     }
@@ -236,14 +235,14 @@ QKV_INLINE vf few_load_n(const enum few_kind kind, const unsigned char *b, size_
 /* n <= W terms, if terms or columns do not fill a square. */
 QKV_INLINE void few_rest(const struct few_shape s, vf sum[QKV_FEW_ROWS], const struct few_left *a, size_t v, size_t k,
                          size_t n, const unsigned char *b, const struct few_lines *lines) {
-    vf turned[W];
+    vf transposed[W];
     QKV_UNROLL
     for (size_t j = 0; j < W; j++) {
         const bool exists = (v * W + j) / s.runs < lines->columns;
-        turned[j] = exists ? few_load_n(s.kind, few_line(s, b, lines, v * W + j), n) : vf_zero();
+        transposed[j] = exists ? few_load_n(s.kind, few_line(s, b, lines, v * W + j), n) : vf_zero();
     }
-    vf_transpose(turned);
-    for (size_t i = 0; i < n; i++) few_term(s, sum, a, v, k + i, turned[i]);
+    vf_transpose(transposed);
+    for (size_t i = 0; i < n; i++) few_term(s, sum, a, v, k + i, transposed[i]);
 }
 
 /* ---- blocks of lines ------------------------------------------------------------------------------------------- */

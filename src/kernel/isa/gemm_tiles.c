@@ -261,7 +261,7 @@ static void pack_columns(float *out, const float *b, size_t column_stride, size_
     vf block[W];
     if (columns >= W) {
         for (; K - k >= W; k += W) {
-            vf_load_turned(block, b + k, column_stride);
+            vf_load_transposed(block, b + k, column_stride);
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) vf_store(out + (k + i) * NR, block[i]);
         }
@@ -316,28 +316,30 @@ static void pack_rows(float *out, const float *a, size_t row_stride, size_t rows
     vf block[W];
     if (rows >= GROUPS * W) {
         for (; K - k >= W; k += W) {
-            vf turned[GROUPS][W];
+            vf transposed[GROUPS][W];
             QKV_UNROLL
-            for (size_t g = 0; g < GROUPS; g++) vf_load_turned(turned[g], a + g * W * row_stride + k, row_stride);
+            for (size_t g = 0; g < GROUPS; g++)
+                vf_load_transposed(transposed[g], a + g * W * row_stride + k, row_stride);
             QKV_UNROLL
             for (size_t i = 0; i < W; i++) {
                 QKV_UNROLL
                 for (size_t g = 0; g < GROUPS; g++)
-                    if (g * W < height) vf_store(out + (k + i) * height + g * W, turned[g][i]);
+                    if (g * W < height) vf_store(out + (k + i) * height + g * W, transposed[g][i]);
             }
         }
     }
     for (; k < K; k += W) {
-        float turned[W][GROUPS * W];
+        float transposed[W][GROUPS * W];
         for (size_t g = 0; g < GROUPS; g++) {
             QKV_UNROLL
             for (size_t i = 0; i < W; i++)
                 block[i] = g * W + i < height ? vf_load_n(a + (g * W + i) * row_stride + k, K - k) : vf_zero();
             vf_transpose(block);
             QKV_UNROLL
-            for (size_t i = 0; i < W; i++) vf_store(turned[i] + g * W, block[i]);
+            for (size_t i = 0; i < W; i++) vf_store(transposed[i] + g * W, block[i]);
         }
-        for (size_t i = 0; i < W && i < K - k; i++) memcpy(out + (k + i) * height, turned[i], height * sizeof(float));
+        for (size_t i = 0; i < W && i < K - k; i++)
+            memcpy(out + (k + i) * height, transposed[i], height * sizeof(float));
     }
 }
 

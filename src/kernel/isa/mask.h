@@ -46,12 +46,11 @@ QKV_INLINE float mask_scale(float p) {
         }                                                                                                              \
     } while (0)
 
+/* Streams of long runs, whose stores take time too; and streams of rows of one vector each. */
+enum { MASK_STREAMS = 4, MASK_ROW_STREAMS = 5 };
 /* The words of the counters low + step, with the carry into high; the two words of a counter are adjacent: the first W
  * in x, the others in y. The words of one vector are one chain of instructions, so several streams hide each other's
  * latency. On entry low is in x and high in y. */
-/* MASK_STREAMS: streams of long runs, where stores take time too. MASK_ROW_STREAMS: streams of rows of one vector
- * each. */
-enum { MASK_STREAMS = 4, MASK_ROW_STREAMS = 5 };
 QKV_INLINE void mask_words(const struct mask_rule *r, const size_t streams, vi step, vi *x, vi *y) {
     QKV_UNROLL
     for (size_t s = 0; s < streams; s++) {

@@ -212,7 +212,7 @@ QKV_INLINE void vf_transpose(vf r[W]) {
 }
 /* The W × W floats whose rows are `stride` apart, transposed: r[i] is column i. A load combines rows i and i + 4 in one
  * vector, which saves a third of the shuffles. */
-QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
+QKV_INLINE void vf_load_transposed(vf r[W], const float *p, size_t stride) {
     QKV_UNROLL
     for (size_t half = 0; half < W; half += 4) {
         vf a[4];

@@ -175,7 +175,7 @@ QKV_INLINE void vf_transpose(vf r[W]) {
     (void)r;
 }
 /* The W × W floats whose rows are `stride` apart, transposed: r[i] is column i. */
-QKV_INLINE void vf_load_turned(vf r[W], const float *p, size_t stride) {
+QKV_INLINE void vf_load_transposed(vf r[W], const float *p, size_t stride) {
     QKV_UNROLL
     for (size_t i = 0; i < W; i++) r[i] = vf_load(p + i * stride);
     vf_transpose(r);

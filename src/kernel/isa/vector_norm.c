@@ -10,7 +10,7 @@
  * other. The last rows of a call, and rows of which the caches cannot hold several, are processed one by one. So are
  * all rows in backward: they come from memory, which is prefetched well only row after row. A row's sums have one order
  * in all cases. */
-enum { ROWS = 4, FORWARD_MOST = 8192 };
+enum { ROWS = 4, FORWARD_MAX = 8192 };
 
 QKV_INLINE void rows_sums(double *sums, const size_t R, const float *x, size_t C) {
     vd sum[ROWS];
@@ -92,7 +92,7 @@ QKV_INLINE void rows_forward(enum gain gain, bool centered, const struct forward
 
 QKV_INLINE void forward_all(enum gain gain, bool centered, const struct forward *o) {
     size_t row = 0;
-    for (; o->C <= FORWARD_MOST && o->rows - row >= ROWS; row += ROWS) rows_forward(gain, centered, o, ROWS, row);
+    for (; o->C <= FORWARD_MAX && o->rows - row >= ROWS; row += ROWS) rows_forward(gain, centered, o, ROWS, row);
     for (; row < o->rows; row++) rows_forward(gain, centered, o, 1, row);
 }
 

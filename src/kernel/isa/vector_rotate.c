@@ -29,12 +29,12 @@ QKV_INLINE void rotate_pairs(float *x, size_t heads, size_t D, size_t pairs, boo
                 a = vf_load_n(first, m);
                 b = vf_load_n(second, m);
             }
-            vf turned = vf_fnma(b, s, vf_mul(a, c));
+            vf rotated = vf_fnma(b, s, vf_mul(a, c));
             b = vf_fma(a, s, vf_mul(b, c));
             if (interleaved) {
-                store_pairs(first, m, turned, b);
+                store_pairs(first, m, rotated, b);
             } else {
-                vf_store_n(first, turned, m);
+                vf_store_n(first, rotated, m);
                 vf_store_n(second, b, m);
             }
         }
