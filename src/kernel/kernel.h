@@ -102,13 +102,13 @@ static inline bool qkv_norm_plus_one(enum qkv_norm_kind kind) {
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
-/* What a table has of its own for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file
- * serve. */
+/* The kernels of a table for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file are
+ * used. */
 struct qkv_gemm_few;
 struct qkv_format_kernels {
     void (*to_float)(float *out, const void *in, size_t n); /* n numbers, whole blocks; `in` may be unaligned */
-    /* The product of a few rows (isa/gemm.h) with numbers as they are stored, with the bits that the same numbers in
-     * fp32 give; NULL: pieces of them are converted first. */
+    /* The product of a few rows (isa/gemm.h) with stored numbers. Its bits are those of the same numbers in fp32. NULL:
+     * pieces of them are converted first. */
     void (*few)(const struct qkv_gemm_few *few);
 };
 
@@ -123,7 +123,7 @@ struct qkv_attend_bf16_kernels;
 
 struct qkv_kernels {
     const char *isa;
-    int width; /* floats a vector */
+    int width; /* floats in a vector */
     QKV_KERNEL_LIST(QKV_KERNEL_POINTER)
     const struct qkv_gemm_kernels *gemm;
     const struct qkv_bf16_kernels *bf16;
@@ -134,14 +134,14 @@ struct qkv_kernels {
 
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */
 const struct qkv_kernels *qkv_kernels_at(size_t i);
-/* Measured peak of fused multiply-adds, FLOP/s, of all of the context's threads together; takes about 30 ms. */
+/* The measured peak of fused multiply-adds of all threads of the context together, FLOP/s; takes about 30 ms. */
 double qkv_measure_peak(struct qkv_context *ctx);
-/* Bytes a second that all of the context's threads together read from memory: from a buffer several times as large
- * as the last-level cache. Takes some tenths of a second; 0, with the sentence recorded, when there is no memory for
- * it. */
+/* The bytes a second that all threads of the context together read from memory: from a buffer several times as large as
+ * the last-level cache. Takes some tenths of a second; 0, with the sentence recorded, if there is no memory for the
+ * buffer. */
 double qkv_measure_bandwidth(struct qkv_context *ctx);
 
-/* ---- stored weights (stored.c) --------------------------------------------------------------------------------
+/* ---- stored weights (stored.c) ---------------------------------------------------------------------------------
  * n numbers of a row, from a column on, as fp32. */
 void qkv_stored_floats(const struct qkv_kernels *kernels, const struct qkv_stored *stored, size_t row, size_t column,
                        size_t n, float *out);
@@ -157,38 +157,39 @@ struct qkv_matrix {
     const float *data;
     size_t row_stride, column_stride;
 };
-/* Stored weights as B of a product, in place of its data: rows of B are rows of them, or, `transposed`, columns. Pieces
- * are converted to fp32 where they are packed: the bits are those of the same numbers in fp32. weights NULL: none. */
+/* Stored weights as B of a product, instead of its data. Rows of B are rows of the weights, or, if `transposed`,
+ * columns. Pieces are converted to fp32 when they are packed: the bits are those of the same numbers in fp32. weights
+ * NULL: none. */
 struct qkv_stored_operand {
     const struct qkv_stored *weights;
     bool transposed;
-    /* or, for products in bf16 only, Bᵀ packed by qkv_bf16_pack for (N,K); NULL: B is not packed so */
+    /* or, for products in bf16 only, Bᵀ as qkv_bf16_pack packs it for (N,K); NULL: no such operand */
     const void *turned;
 };
 /* An operation on each block of C when it is complete, while it is in the cache; called from the product's own
  * threads. */
 struct qkv_epilogue {
     void (*run)(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns);
-    bool whole_rows; /* only for whole rows: column 0, columns N */
+    bool whole_rows; /* called only for whole rows: column 0, columns N */
 };
 struct qkv_gemm_options {
-    struct qkv_stored_operand stored;    /* what B is, with weights */
-    bool accumulate;                     /* add to what C holds */
+    struct qkv_stored_operand stored;    /* B, if it has weights */
+    bool accumulate;                     /* adds to C */
     const float *bias;                   /* N floats added to every row, or NULL */
     const struct qkv_epilogue *epilogue; /* or NULL */
 };
 size_t qkv_gemm_run_length(size_t K);
-/* Whether products of fp32 matrices A (M, K) and B (K, N) that are contiguous along M and N read them where they lie:
- * the second cache holds a run of both, whose terms are so far apart. */
+/* Whether products of fp32 matrices A (M, K) and B (K, N) that are contiguous along M and N read both without packing:
+ * the second cache can hold a run of both, although its terms are far apart. */
 bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_stride, size_t N);
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
                          struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options);
 
 /* ---- matrix product in bf16 (gemm_bf16.c) ----------------------------------------------------------------------
- * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]: A and B are rounded to bf16 where they are not bf16 yet, products and
- * sums are fp32, and C is stored as fp32 or, rounded once, as bf16. A machine without bf16 products multiplies the
- * rounded numbers as fp32. A row of C has the same bits whatever M is, at any thread count; which bits depends on the
- * kernel table. K > 0. */
+ * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]. A and B are rounded to bf16 if they are fp32; products and sums are fp32;
+ * C is stored as fp32 or, rounded once, as bf16. A machine without bf16 products multiplies the rounded numbers as
+ * fp32. A row of C has the same bits whatever M is, with any number of threads; kernel tables may differ in bits. K >
+ * 0. */
 struct qkv_operand {
     const void *data;
     enum qkv_dtype dtype;             /* QKV_F32 or QKV_BF16 */
@@ -196,64 +197,66 @@ struct qkv_operand {
 };
 struct qkv_bf16_options {
     enum qkv_dtype dtype;             /* of C */
-    struct qkv_stored_operand stored; /* what B is, with weights */
+    struct qkv_stored_operand stored; /* B, if it has weights */
     bool accumulate;
     const float *bias;                   /* N floats, or NULL */
     const struct qkv_epilogue *epilogue; /* or NULL */
-    const void *packed;                  /* B as qkv_bf16_pack left it for (K,N): B's data is then not read; or NULL */
+    const void *packed;                  /* B as qkv_bf16_pack packs it for (K,N): then B's data is not read; or NULL */
 };
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,
                               struct qkv_operand a, struct qkv_operand b, size_t M, size_t N, size_t K,
                               struct qkv_bf16_options options);
-/* B packed once for many products. The size depends on the table; false when it does not fit. */
+/* The bytes of a packed B, which many products can use. They depend on the table; false if they do not fit in
+ * size_t. */
 bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
 void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
                    size_t K, size_t N);
-/* Rounds n numbers as packing does, so that products of them have the bits of products of x. */
+/* Rounds n numbers as packing does, so that products of `out` have the bits of products of x. */
 void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x, size_t n);
 /* ---- sums in a defined order (order.c, gemm_order.c) -----------------------------------------------------------
- * The terms of a sum over rows (of gradients) belong to sequences, and these to groups. The sum of a group goes over
- * its terms in order, in a form in which a cut between two sequences changes no bit. Groups are added in one binary
- * tree: two neighbours, then two neighbouring pairs, and so on, as a counter carries; what is pending behind the last
- * group is added from the smallest up. With one group the sum goes on from what the output holds, so a group may come
- * in several calls, each a few of its sequences; with several they are whole, and the output gets their tree added.
- * Whole groups that are a part of a larger tree may leave their sum, with those of earlier parts added on the way,
- * where it waits for others (struct qkv_order_carry), and the output as it is. */
+ * The terms of a sum over rows (a gradient) belong to sequences, and sequences belong to groups. The sum of a group
+ * adds its terms in order, in a form in which a cut between two sequences changes no bit. Groups are added in one
+ * binary tree: two neighbours, then two neighbouring pairs, and so on, as a counter carries; sums that are pending
+ * after the last group are added from the smallest up.
+ * With one group, the sum continues from the output's old value, so a group may come in several calls of a few
+ * sequences each. With several groups, each is complete, and the sum of their tree is added to the output. Complete
+ * groups that are a part of a larger tree may store their sum for a later call instead (struct qkv_order_carry), after
+ * the sums of earlier parts are added to it; then the output is not changed. */
 enum { QKV_ORDER_LEVELS = 8, QKV_GROUPS_MAX = 64 };
 struct qkv_order {
     size_t groups, sequences, terms;
     const size_t *first; /* (groups + 1): the sequence that each group begins with */
     const size_t *start; /* (sequences + 1): the term that each sequence begins with. A dry run reads neither list */
 };
-/* What becomes of the sum of the groups [begin, end) of `groups`, which are all behind `begin`, or a power of two at a
- * multiple of itself: the pending sums of `count` levels are added to it, in this order; then it is pending itself, at
- * `level`, or, when `last`, all there is. */
+/* What happens to the sum of the groups [begin, end) of `groups`. These are all groups after `begin`, or a power of two
+ * of groups that begins at a multiple of itself. The pending sums of `count` levels are added to the sum, in this
+ * order. Then the sum is pending itself, at `level`; or, if it is the `last`, it is the result. */
 struct qkv_order_step {
     size_t count, levels[QKV_ORDER_LEVELS], level;
     bool last;
 };
 struct qkv_order_step qkv_order_step(size_t begin, size_t end, size_t groups);
-/* Levels that are in use for so many groups, with the one that the last sum is made in. */
+/* The levels in use for so many groups, with the level in which the last sum is computed. */
 size_t qkv_order_levels(size_t groups);
-/* In place of C: `to` = the sum of all groups, to which `earlier` sums were added, one after the other; each is (M,N)
- * with C's ldc, and all are apart from each other. Written: whether it was done, else C got the sum. */
+/* Instead of C: `to` = the sum of all groups, to which `earlier` sums were added, one after the other. Each array is
+ * (M,N) with C's ldc; none overlap. The product sets `done` if it did this; else C got the sum. */
 struct qkv_order_carry {
     float *to;
-    bool goes_on; /* of one group: its sum goes on from what `to` holds */
+    bool goes_on; /* with one group: its sum continues from the old value of `to` */
     size_t count;
     const float *earlier[QKV_ORDER_LEVELS];
     bool done;
 };
-/* Whether it will be done: also where there are fewer sequences or terms. */
+/* Whether the product will do this. If so, it also does with fewer sequences or terms. */
 bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *order);
-/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in a precision; K terms in all. Of A, which is fp32,
- * row_stride is 1, of B column_stride; in QKV_FP32 B is fp32 too. `carry` may be NULL. Scratch is taken and given back.
- * Parallel inside. */
+/* C (M,N) += A (M,K) · B (K,N), summed in that order over K, in a precision; K is the number of all terms. A is fp32
+ * and its row_stride is 1; B's column_stride is 1; in QKV_FP32 B is fp32 too. `carry` may be NULL. Scratch is taken and
+ * given back. Parallel inside. */
 enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision precision, struct qkv_arena *scratch,
                                  float *c, size_t ldc, struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
                                  const struct qkv_order *order, struct qkv_order_carry *carry);
 
-/* Measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
+/* The measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
 /* ---- attention (attend.c, attend_back.c) -----------------------------------------------------------------------
@@ -263,31 +266,32 @@ double qkv_measure_bf16_peak(struct qkv_context *ctx);
  * bf16 before they are multiplied, except in calls of more than 256 channels, and for the gradient of attention_bias.
  * Scores, softmax, row statistics and all sums are fp32 there too. Strides are in elements; the innermost (channel)
  * stride is 1. Head h reads kv head h / (H/Hkv). */
-enum { QKV_POSITION_BITS = 20 }; /* of the number of a position in the names of dropout masks of ordered sums */
+enum { QKV_POSITION_BITS = 20 }; /* bits of a position in the element numbers of dropout masks, for ordered sums */
 struct qkv_heads {               /* (B, T, heads, channels) somewhere in memory */
     void *data;
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
 };
 /* The past of sequences in pages: key j of sequence b is row j % positions of batch row lists[b][j / positions] of
- * past_k and past_v, which are (count, positions, heads, channels). Bits are those of keys that lie side by side; and
- * speed too where positions is a multiple of QKV_ATTEND_BLOCK, so that no block of keys crosses a page: blocks that do
- * are copied together first. */
+ * past_k and past_v, which are (count, positions, heads, channels). The bits are those of contiguous keys. The speed is
+ * too if positions is a multiple of QKV_ATTEND_BLOCK, so that no block of keys crosses a page: blocks that do are
+ * copied together first. */
 #define QKV_ATTEND_BLOCK 128 /* the blocks of keys of all kernels divide it */
 struct qkv_page_table {
-    const int32_t *const *lists; /* (B): the pages of each, as many as its past needs; NULL: the past is (B, past, …) */
-    size_t positions, count;     /* of a page; pages that there are */
+    /* (B): the pages of each sequence, as many as its past needs; NULL: the past is (B, past, …) */
+    const int32_t *const *lists;
+    size_t positions, count; /* of a page; number of pages */
 };
-/* Strides of something for each (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys lie side by side. */
+/* The strides of an array over (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys are contiguous. */
 struct qkv_pairs {
     size_t batch_stride, head_stride, row_stride;
-    size_t missing; /* how many of the last keys it has nothing for: they are masked */
+    size_t missing; /* number of the last keys that it has no elements for: they are masked */
 };
-/* A bias by distance, as ALiBi's: table[h][j − i + zero] is added to the score of key j, where i is the query's own
- * position. */
+/* A distance_bias, as ALiBi's: table[h][j − i + zero] is added to the score of key j, where i is the position of the
+ * query. */
 struct qkv_distance_bias {
     const float *table; /* (H, row); NULL: none */
-    size_t row, zero;   /* every distance that an interval can meet must lie in [0, row) */
+    size_t row, zero;   /* every distance that an interval contains must be in [0, row) */
 };
 /* All inputs and outputs of one attention. The caller fills the struct once, and passes it by pointer down to the
  * kernel.
@@ -307,52 +311,52 @@ struct qkv_attend {
     struct qkv_heads past_k, past_v;
     size_t past;
     const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
-    struct qkv_page_table pages; /* of the past. Forward only */
-    /* 0: pages are rows; or bytes of a kv head on a page, packed (qkv_attend_page_bytes). Then all keys are in pages,
-     * (count,Hkv,page_bytes) at past_k's data and behind that a byte for each of (count,Hkv), not 0 where a value is
-     * no number. No weights of it can be looked at */
+    struct qkv_page_table pages; /* of the past; forward only */
+    /* 0: pages are rows. Else pages are packed, and this is the bytes of a kv head on a page (qkv_attend_page_bytes).
+     * Then all keys are in pages: (count,Hkv,page_bytes) at past_k's data, and after that a byte for each (count,Hkv),
+     * which is not 0 if a value there is not finite. qkv_attend_weights refuses such pages */
     size_t page_bytes;
     /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; NULL: not saved */
     float *lse;
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
-    /* of a query and a key of one head that lo and hi let through, for costs; 0: they are counted when needed, which
-     * a dry run, whose lo and hi hold nothing, cannot */
+    /* The number of pairs of a query and a key of one head that lo and hi allow, for costs. 0: counted when needed; a
+     * dry run cannot, because its lo and hi are not set */
     double pairs;
-    const uint8_t *mask; /* or NULL: of those, only where mask is not 0 */
+    const uint8_t *mask; /* or NULL: of those keys, only where mask is not 0 */
     struct qkv_pairs mask_strides;
     const float *attention_bias; /* or NULL: added to the score, after the softcap; −inf masks */
     struct qkv_pairs attention_bias_strides;
-    struct qkv_distance_bias distance_bias; /* added as well */
-    const int32_t *position;                /* (B, Tq): of the queries; needed with a distance bias only */
+    struct qkv_distance_bias distance_bias; /* also added */
+    const int32_t *position;                /* (B, Tq): positions of the queries; needed with a distance_bias only */
     /* (H), or NULL: a logit of each head that is in the denominator of the softmax and has no value (gpt-oss, 2025) */
     const float *sinks;
     /* softcap c > 0: s becomes c·tanh(s/c). dropout: on the weights, after the softmax. 0: off */
     float scale, softcap, dropout;
-    uint32_t key[2]; /* names the dropout mask: element ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
-    /* Nothing depends on which other batch rows there are (kernel.h: sums in a defined order): backward sums what
-     * `ordered` keys give to dq and adds these sums in order; the dropout mask has element (((first_row + b)·H +
-     * h)·2^20 + i)·2^20 + j. 0: that of above, and backward is cut by all sizes of the call, or, where `alone` is set,
-     * by those of each sequence alone. */
+    /* the key of the dropout mask, whose element is ((b·H + h)·Tq + i)·Tk + j, as in the dropout kernel */
+    uint32_t key[2];
+    /* Not 0: nothing depends on the other batch rows (see sums in a defined order): backward sums dq over `ordered`
+     * keys at a time and adds these sums in order; the dropout mask has element (((first_row + b)·H + h)·2^20 + i)·2^20
+     * + j. 0: the dropout mask is that above, and backward is cut by all sizes of the call, or, if `alone`, by the
+     * sizes of each sequence. */
     size_t ordered;
     bool alone;
     uint64_t first_row; /* the number of batch row 0 in a larger batch */
 };
-/* Bytes of the keys and values of one kv head on a page of `positions`, packed as the context's kernels multiply them,
- * so that a step packs its own only: in bf16, where heads are not too wide. 0: rows are read as they lie.
+/* Bytes of the keys and values of one kv head on a page of `positions`, packed for the context's kernels, so that a
+ * step of decoding packs only its own positions: in bf16, if heads are not too wide. 0: pages are rows.
  * (attend_page.c) */
 size_t qkv_attend_page_bytes(const struct qkv_context *ctx, size_t D, size_t Dv, size_t positions);
 /* Writes keys and values of a head, `row_stride` numbers apart, to a packed page, from position `first` on. Positions
  * from `first` on that are not written become undefined. */
 struct qkv_attend_put {
     void *page;      /* of the head */
-    uint8_t *spoilt; /* its byte */
+    uint8_t *spoilt; /* the head's byte: set if a value is not finite */
     size_t D, Dv, positions, first, count;
     const uint16_t *k, *v; /* bf16 */
     size_t row_stride;
 };
 void qkv_attend_put(const struct qkv_context *ctx, const struct qkv_attend_put *put);
-/* Heads, widths and sizes make a call (attend_check.c). The calls below check this and all else that can be wrong in
- * one. */
+/* Checks heads, widths and sizes of a call (attend_check.c). The calls below check this and everything else. */
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);
 /* A row without keys has y = 0 and gradient 0. Masked keys never reach a row's result: a NaN in a masked k, v,
  * distance_bias or attention_bias does not spread. A row's bits depend on its own inputs only: not on Tq, on the other
@@ -360,7 +364,7 @@ enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv
 /* Whether c can be a softcap: 0, or a positive number whose float is finite and has a finite inverse (from about
  * 2.94e-39 on). */
 bool qkv_softcap_valid(double c);
-/* Whether these three, which become floats, can be a call's. */
+/* Whether these three numbers, which become floats, are valid in a call. */
 enum qkv_status qkv_attend_check_factors(struct qkv_context *ctx, double scale, double softcap, double dropout);
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a);
 /* Gradients of q, k, v from dy, and from dlse if it is not NULL; `a` as in the forward call, with the y and lse that it
@@ -369,7 +373,7 @@ struct qkv_attend_gradients {
     struct qkv_heads dy, dq, dk, dv;
     struct qkv_heads dpast_k, dpast_v; /* of the first `past` keys */
     const float *dlse;                 /* or NULL: the gradient of lse, (B, H, Tq) */
-    /* or NULL: the gradient of the attention_bias, in its strides: summed over what is broadcast */
+    /* or NULL: the gradient of attention_bias, in its strides, summed over broadcast dimensions */
     float *dattention_bias;
     /* or NULL: gradients of the table of distances, (B, H, row), and of the sinks, (B, H). Each sequence has its own,
      * and they are always added to, so that the caller can add them in a defined order */
@@ -378,7 +382,7 @@ struct qkv_attend_gradients {
 };
 enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
                                     const struct qkv_attend_gradients *g);
-/* Queries and keys of a sequence, whether ragged or not. */
+/* The numbers of queries and keys of a sequence, ragged or not. */
 size_t qkv_attend_queries(const struct qkv_attend *a, size_t b);
 size_t qkv_attend_keys(const struct qkv_attend *a, size_t b);
 /* A stage of one head and batch row: rows [first, first + rows) of the queries with all keys of that batch row, out
