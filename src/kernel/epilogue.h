@@ -1,7 +1,7 @@
 /* epilogue.h: the operations that are fused into a product (residual, activation, gate). They run on a block of C as
  * soon as it is computed, while it is in cache. For the drivers gemm.c and gemm_bf16.c. */
-#ifndef QKV_FINISH_H
-#define QKV_FINISH_H
+#ifndef QKV_EPILOGUE_H
+#define QKV_EPILOGUE_H
 
 #include <stdatomic.h>
 
