@@ -1,9 +1,9 @@
 /* Published folders: the numbers of a tensor in a format with few bits.
  *
  * 8 bits (DeepSeek V3): a matrix NAME.weight of F8_E4M3 has scales in NAME.weight_scale_inv, one per block of rows and
- * columns; the last blocks may be cut. MXFP4 (OCP 2023, gpt-oss): the experts (E, in, out) of NAME are NAME_blocks (E,
- * out, in/32, 16), two numbers of 4 bits per byte, the low half first, and NAME_scales (E, out, in/32), exponents of
- * two. */
+ * columns; the last blocks may be cut.
+ * MXFP4 (OCP 2023, gpt-oss): the experts (E, in, out) of NAME are NAME_blocks (E, out, in/32, 16), two numbers of 4 bits
+ * per byte, the low half first, and NAME_scales (E, out, in/32), exponents of two. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /* activation: y = act(x), or gated: y = act(gate)·up with gate and up side by side in x (N, 2F).
  *
  * act is that of a kind of feed-forward (QKV_FFN_LIST): gated with SiLU it is SwiGLU, with GELU GeGLU (Shazeer 2020).
- * Some gates clamp their input. Backward reads x, which is saved: dx = dy·act'(x); dgate = dy·up·act'(gate), dup =
- * dy·act(gate). Where a product in fp32 makes x for an activation without a gate alone, forward replaces x by act'(x),
- * most of which it has computed already. */
+ * Some gates clamp their input. Backward reads x, which is saved:
+ * dx = dy·act'(x), or gated: dgate = dy·up·act'(gate), dup = dy·act(gate).
+ * Where a product in fp32 makes x for an activation without a gate alone, forward replaces x by act'(x), most of which
+ * it has computed already. */
 #include "op/linear.h"
 
 enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };

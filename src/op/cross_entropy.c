@@ -1,14 +1,16 @@
 /* cross_entropy: the head and its loss in one operator; and inner_product, the loss of a model without a head.
  *
- * scores = x·Wᵀ + b, after a softcap if there is one (softcap.c), x (N, C), W (V, C); loss = Σ_n lse(scores[n]) −
- * scores[n][target[n]] over the targets that are not QKV_IGNORE. Gradient of s·loss: dscores[n] = s·(softmax(scores[n])
- * − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x. With label smoothing e (Szegedy et al. 2016), onehot becomes
- * q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores. The operator runs over chunks of rows: a vocabulary of
- * 50,000 needs memory for the scores of a few hundred rows, not for all scores and all their gradients. Forward
- * computes the gradient of a chunk while it has the scores; a loss is where backward starts, so no later node can
- * change that gradient. Where the rows have an order of groups, a chunk never spans two groups: sums go on from chunk
- * to chunk, in a copy of the gradient per level of the tree of groups. Where those copies would take more memory than
- * the scores of all rows, there is one chunk. The size of chunks changes no bit. */
+ * scores = x·Wᵀ + b, after a softcap if there is one (softcap.c), x (N, C), W (V, C).
+ * loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that are not QKV_IGNORE.
+ * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
+ * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
+ *
+ * The operator runs over chunks of rows: a vocabulary of 50,000 needs memory for the scores of a few hundred rows, not
+ * for all scores and all their gradients. Forward computes the gradient of a chunk while it has the scores; a loss is
+ * where backward starts, so no later node can change that gradient. Where the rows have an order of groups, a chunk
+ * never spans two groups: sums go on from chunk to chunk, in a copy of the gradient per level of the tree of groups.
+ * Where those copies would take more memory than the scores of all rows, there is one chunk. The size of chunks changes
+ * no bit. */
 #include "op/linear.h"
 #include "op/softcap.h"
 

@@ -1,11 +1,12 @@
 /* experts: a mixture of feed-forwards, each over the rows that were routed to it.
  *
- * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts. One expert after
- * the other gathers its rows, so that each of its weights is one product, and adds its results to the rows of y. A
- * row's result depends on no other row, and the numbers in between stay in the caches. Saved for backward: the results
- * of the products up, and their activation. Backward: da = dy·down is the gradient of the activation a without the
- * weight; dweight = a·da + dy·bias, as the result without the weight is down(a); then da and dy are multiplied by the
- * weight. An expert's gradients are sums over its rows in the order of the sequences of these rows. */
+ * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts.
+ * One expert after the other gathers its rows, so that each of its weights is one product, and adds its results to the
+ * rows of y. A row's result depends on no other row, and the numbers in between stay in the caches. Saved for backward:
+ * the results of the products up, and their activation.
+ * Backward: da = dy·down is the gradient of the activation a without the weight; dweight = a·da + dy·bias, as the
+ * result without the weight is down(a); then da and dy are multiplied by the weight. An expert's gradients are sums
+ * over its rows in the order of the sequences of these rows. */
 #include "op/linear.h"
 #include "op/weights.h"
 

@@ -1,9 +1,9 @@
 /* linear: y = x·Wᵀ + b.
  *
- * x (N, in), W (out, in), b (1, out) or none, y (N, out). In mixed precision x, W and dy are rounded to bf16 where they
- * are packed, and y where it is stored. A weight with `fp32` set (a router's) has fp32 products and fp32 y, of x as it
- * is stored. Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n]. With a residual r: y = r + s·(x·Wᵀ + b), and dy is s
- * times that of y. */
+ * x (N, in), W (out, in), b (1, out) or none, y (N, out). Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n].
+ * With a residual r: y = r + s·(x·Wᵀ + b), and dy is s times that of y.
+ * In mixed precision x, W and dy are rounded to bf16 where they are packed, and y where it is stored. A weight with
+ * `fp32` set (a router's) has fp32 products and fp32 y, of x as it is stored. */
 #include "op/linear.h"
 #include "op/weights.h"
 

@@ -1,9 +1,10 @@
 /* norm: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang & Sennrich 2019) of each row.
  *
- * LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps). RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps).
- * A norm may have neither w nor b; rmsnorm_plus_one multiplies by 1 + w. With xhat = the normalised row and g = dy·w:
- * dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without the mean(g) term in RMSNorm; dw += Σ dy·xhat, db += Σ dy, as
- * partial sums over pieces of rows that are added in order. x, y (N, C); w, b (1, C). */
+ * x, y (N, C); w, b (1, C). LayerNorm: y = (x − mean)·rstd·w + b, rstd = 1/sqrt(var + eps).
+ * RMSNorm: y = x·rstd·w, rstd = 1/sqrt(mean(x²) + eps). A norm may have neither w nor b; rmsnorm_plus_one multiplies by
+ * 1 + w. Backward, with xhat = the normalised row and g = dy·w: dx = rstd·(g − mean(g) − xhat·mean(g·xhat)), without
+ * the mean(g) term in RMSNorm; dw += Σ dy·xhat, db += Σ dy, as partial sums over pieces of rows that are added in
+ * order. */
 #include "op/norm_sums.h"
 #include "op/weights.h"
 

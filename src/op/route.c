@@ -3,11 +3,12 @@
  * logits (N, E) → weights (N, k), and struct qkv_routing. Scores p of a row: the softmax of its logits, the sigmoid of
  * each logit, or the logits themselves. A row chooses the k experts with the largest p + correction, of equal ones the
  * lower index; with groups, out of the best groups only. Weights, the best expert first: p of the chosen, if normalised
- * over their sum (of sigmoids plus 1e-20); or the softmax of the chosen logits; times a scale. Backward goes through p
- * of the chosen experts (the choice itself has no slope), and adds the gradients of two losses. The balance loss is
- * balance · E/(k·T) · Σ_e c_e · mean of q_e over the T rows of each sequence: c_e counts the choices of expert e, q is
- * the softmax of all logits, or sigmoids over their sum (Fedus et al. 2021; DeepSeek-AI 2024 for sequences). The z loss
- * is z · mean of (log Σ exp)² (Zoph et al. 2022). */
+ * over their sum (of sigmoids plus 1e-20); or the softmax of the chosen logits; times a scale.
+ *
+ * Backward goes through p of the chosen experts (the choice itself has no slope), and adds the gradients of two losses.
+ * The balance loss is balance · E/(k·T) · Σ_e c_e · mean of q_e over the T rows of each sequence: c_e counts the
+ * choices of expert e, q is the softmax of all logits, or sigmoids over their sum (Fedus et al. 2021; DeepSeek-AI 2024
+ * for sequences). The z loss is z · mean of (log Σ exp)² (Zoph et al. 2022). */
 #include "op/op.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* rows: sequences of different lengths as one matrix without padding; gather and scatter, which choose and place rows.
  *
  * gather: y[m] = x[index[m]]; backward: dx[index[m]] += dy[m], in the order of m, for a block of columns at a time, so
- * that any thread count gives the same bits. scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] =
- * dy[index[n]]. */
+ * that any thread count gives the same bits.
+ * scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] = dy[index[n]]. */
 #include "op/op.h"
 
 #include <assert.h>
