@@ -1,5 +1,5 @@
-/* attend_reference.h: attention and its gradient in double precision, straightforward loops over all pairs; and random
- * cases to run it on. Needs no test framework, so that small static programs can use it too. */
+/* attend_reference.h: attention and its gradient in double precision, as plain loops over all pairs, and random
+ * cases for them. It needs no test framework, so small static programs can use it, too. */
 #ifndef QKV_ATTEND_REFERENCE_H
 #define QKV_ATTEND_REFERENCE_H
 
@@ -60,7 +60,7 @@ static inline bool attend_chance(struct qkv_random *random, double p) {
     return qkv_random_uniform(random) < p;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
 static inline void *attend_place(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t d) {
     size_t at = b * x->batch_stride + i * x->row_stride + h * x->head_stride + d;
@@ -118,7 +118,7 @@ static inline int64_t attend_bias_at(const struct qkv_attend *a, size_t b, size_
     return (int64_t)(h * a->distance_bias.row + a->distance_bias.zero + j) - a->position[b * a->Tq + i];
 }
 
-/* ---- the reference ------------------------------------------------------------------------------------------------- */
+/* ---- the reference ---------------------------------------------------------------------------------------------- */
 
 static inline double attend_keep(const struct qkv_attend *a, size_t b, size_t h, size_t i, size_t j) {
     if (!(a->dropout > 0)) return 1;
@@ -143,8 +143,8 @@ static inline bool attend_may_any(const struct qkv_attend *a, size_t b, size_t h
     return false;
 }
 
-/* A pair at a stage before the weights, masked there where scores are. `slope` is its derivative by the product; `bound`,
- * where given, how far fp32 arithmetic may be off. */
+/* Returns a pair at a stage before the weights; scores are masked as in the library. `slope`: its derivative by the
+ * product; `bound`, if not NULL: the possible error of fp32 arithmetic. */
 static inline double attend_stage(const struct qkv_attend *a, enum qkv_attention_stage stage, size_t b, size_t h,
                                   size_t i, size_t j, double *slope, double *bound) {
     double s = 0, c = (double)a->softcap, size = 0, scale = (double)a->scale;
@@ -194,7 +194,7 @@ struct attend_answer {
     double *y, *lse, *dq, *dk, *dv, *dattention_bias, *ddistance_bias, *dsinks;
 };
 
-/* Σ dy·y of a row, less the gradient of its lse. Backward takes y as it is stored, so a rounded one counts as rounded. */
+/* Σ dy·y of a row minus the gradient of its lse. Backward reads y as it is stored, so y may be rounded. */
 static inline double attend_delta(const struct attend_case *c, size_t b, size_t h, size_t i, const double *y) {
     double delta = 0;
     for (size_t d = 0; d < c->a.Dv; d++)
@@ -264,7 +264,7 @@ static inline void attend_answer_free(struct attend_answer *out) {
         guard_page_free(out->dsinks);
 }
 
-/* ---- random cases -------------------------------------------------------------------------------------------------- */
+/* ---- random cases ----------------------------------------------------------------------------------------------- */
 
 /* A buffer of N(0,1) for (B,T,heads,channels), in one of several layouts; gaps hold NaN, and outputs 7. */
 static inline void attend_view(struct attend_case *c, struct qkv_random *random, size_t which, enum qkv_dtype dtype,
@@ -328,7 +328,8 @@ static inline void attend_case_sinks(struct attend_case *c, struct qkv_random *r
     for (size_t i = 0; i < a->B * a->H; i++) c->g.dsinks[i] = 7;
 }
 
-/* Strides for each pair, some of them 0, of all keys or of the first ones; rows begin at multiples of *run, and there are *count numbers in all. */
+/* Strides for each pair, some of them 0, of all keys or of the first ones. Rows begin at multiples of *run; *count
+ * is the number of elements. */
 static inline struct qkv_pairs attend_pairs(const struct qkv_attend *a, struct qkv_random *random, size_t *run,
                                             size_t *count) {
     struct qkv_pairs x = {.missing = attend_chance(random, 0.2) ? attend_uniform(random, 0, a->Tk) : 0};

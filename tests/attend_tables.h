@@ -1,5 +1,5 @@
-/* attend_tables.h: what the test programs of attention share beside its checks: contexts of every kernel table of this
- * machine, and how many random cases to run. */
+/* attend_tables.h: shared by the tests of attention: contexts of every kernel table of this machine, and the number
+ * of random cases. */
 #ifndef QKV_ATTEND_TABLES_H
 #define QKV_ATTEND_TABLES_H
 

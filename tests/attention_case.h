@@ -1,5 +1,5 @@
-/* attention_case.h: random calls of attention on plain buffers: any shape, layout, storage type, mask, bias, past and dropout
- * together, with the same case written out for the formula. */
+/* attention_case.h: random calls of attention on plain buffers: any shape, layout, storage type, mask, bias, past
+ * and dropout together; and the same case as input of the formula. */
 #ifndef QKV_ATTENTION_CASE_H
 #define QKV_ATTENTION_CASE_H
 
@@ -55,7 +55,8 @@ static inline struct qkv_view case_view(struct attention_case *c, struct qkv_ran
     return v;
 }
 
-/* Fills a view with N(0,1) and the formula's packed array with what it then holds; rows of the latter begin at `first`. */
+/* Fills a view with N(0,1), and the formula's packed array with the numbers that the view then holds, from row
+ * `first` on. */
 static inline void case_fill(const struct qkv_view *v, struct qkv_random *r, double *packed, size_t first, size_t T) {
     for (size_t e = 0; e < formula_elements(v); e++) {
         size_t d = e % v->D, t = e / v->D % v->T, group = e / v->D / v->T;
@@ -312,7 +313,7 @@ static inline void case_random(struct attention_case *c, struct qkv_random *r, b
     if (c->g.accumulate) strcat(c->text, " accumulate");
 }
 
-/* ---- running a case ------------------------------------------------------------------------------------------------- */
+/* ---- running a case --------------------------------------------------------------------------------------------- */
 
 static inline struct qkv_context *open_context(size_t table, int threads) {
     struct qkv_context_options options = {.isa = qkv_isa_at(table), .threads = threads};

@@ -1,5 +1,5 @@
-/* attention_formula.h: attention and its gradient from the definition, in double precision, with every T×T matrix written
- * out. Nothing here is shared with the library: masks are conditions on a pair (i, j), not intervals. */
+/* attention_formula.h: attention and its gradient by definition, in double precision, with all T×T matrices. It
+ * shares nothing with the library: masks are conditions on a pair (i, j), not intervals. */
 #ifndef QKV_ATTENTION_FORMULA_H
 #define QKV_ATTENTION_FORMULA_H
 
@@ -108,7 +108,7 @@ static inline void formula_run(struct formula *f) {
     }
 }
 
-/* ---- views as plain arrays --------------------------------------------------------------------------------------------- */
+/* ---- views as plain arrays -------------------------------------------------------------------------------------- */
 
 static inline unsigned char *formula_at(const struct qkv_view *v, size_t element) {
     size_t d = element % v->D, t = element / v->D % v->T, h = element / v->D / v->T % v->H,
@@ -177,7 +177,8 @@ static inline size_t formula_elements(const struct qkv_view *v) {
     return v->B * v->H * v->T * v->D;
 }
 
-/* The gradients as a backward makes them that reads y as it is stored, in bf16 or f16: Σ P∘dP is dY·y of that. After formula_run. */
+/* The gradients of a backward that reads y as it is stored, in bf16 or f16: Σ P∘dP is dY·y of that y. Call it after
+ * formula_run. */
 static inline void formula_back_from(struct formula *f, const struct qkv_view *y) {
     const size_t queries = f->B * f->H * f->Tq, keys = f->B * f->Hkv * f->Tk;
     for (size_t e = 0; e < queries * f->Dv; e++) f->dlse[e / f->Dv] -= f->dy[e] * (formula_get(y, e) - f->y[e]);

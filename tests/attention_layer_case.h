@@ -1,4 +1,4 @@
-/* attention_layer_case.h: an attention layer of random widths and kinds with its buffers, for the tests of the layer. */
+/* attention_layer_case.h: an attention layer of random widths and kinds, and its buffers. */
 #ifndef QKV_ATTENTION_LAYER_CASE_H
 #define QKV_ATTENTION_LAYER_CASE_H
 

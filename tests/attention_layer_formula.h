@@ -1,6 +1,6 @@
-/* attention_layer_formula.h: an attention layer and all its gradients from the definition, in double precision: projections, norms of
- * queries and keys, clipping and rotation around attention_formula.h. Only names, shapes and numbers of the parameters are asked of
- * the library. */
+/* attention_layer_formula.h: an attention layer and all its gradients by definition, in double precision:
+ * projections, norms of queries and keys, clipping and rotation around attention_formula.h. The library provides
+ * only names, shapes and numbers of the parameters. */
 #ifndef QKV_ATTENTION_LAYER_FORMULA_H
 #define QKV_ATTENTION_LAYER_FORMULA_H
 
@@ -99,8 +99,8 @@ static inline void layer_formula_free(struct layer_formula *l) {
     formula_free(&l->f);
 }
 
-/* A row of heads as projected, then in place: normed, which leaves xhat and rstd of each number, and clipped. `weights`, which may be
- * NULL, are those of the norm of part q or k, with their bias. */
+/* A row of heads after the projection, changed in place: normalised (xhat and rstd of each number are stored) and
+ * clipped. `weights` (may be NULL): weight and bias of the norm of part q or k. */
 struct layer_row {
     double *x, *xhat, *rstd, *normed;
     const float *w, *b;

@@ -1,5 +1,5 @@
-/* check_attend.h: the checks of attention against its reference and against itself. Each returns true when all is well
- * and prints what is not. Needs no test framework. */
+/* check_attend.h: checks of attention against its reference and against itself. Each returns true on success and
+ * prints what is wrong. It needs no test framework. */
 #ifndef QKV_CHECK_ATTEND_H
 #define QKV_CHECK_ATTEND_H
 
@@ -36,11 +36,11 @@ static inline bool attend_run(struct qkv_context *ctx, struct attend_case *c, bo
     return good;
 }
 
-/* ---- against the reference ------------------------------------------------------------------------------------------ */
+/* ---- against the reference -------------------------------------------------------------------------------------- */
 
-/* |got − expected| / |expected| over a tensor against some rows of a plain array (B,heads,T,channels), where |expected|
- * counts as at least floor·√n: sums of terms of that size may cancel, wholly so in a row with one key. Of bf16 and f16, half a
- * unit of the last place of each number is taken off first. Infinite for a stray NaN. */
+/* |got − expected| / |expected| for a tensor against some rows of a plain array (B,heads,T,channels). |expected|
+ * counts as at least floor·√n, because sums of terms of that size may cancel (wholly so in a row with one key). For
+ * bf16 and f16, half a unit in the last place of each number is subtracted first. Infinite for a stray NaN. */
 static inline double attend_difference(const struct attend_case *c, size_t which, const double *expected, size_t first,
                                        size_t T, double floor) {
     const struct qkv_heads *x = attend_tensor((struct attend_case *)(uintptr_t)c, which);
@@ -177,10 +177,10 @@ static inline bool attend_check_random(struct qkv_context *ctx, uint64_t seed, s
     return true;
 }
 
-/* ---- the same bits -------------------------------------------------------------------------------------------------- */
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
 
-/* The outputs of a case as numbers, in a plain order that their layout, type and split into past and others do not change:
- * y, dq, dk, dv, dattention_bias, lse, ddistance_bias, dsinks. */
+/* The outputs of a case as numbers, in an order that does not depend on layout, type or the split into past and new
+ * keys: y, dq, dk, dv, dattention_bias, lse, ddistance_bias, dsinks. */
 static inline float *attend_outputs(struct attend_case *c, size_t *floats) {
     const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk;
@@ -243,7 +243,8 @@ static inline bool attend_check_threads(struct qkv_context *ctx, uint64_t seed, 
     return good;
 }
 
-/* Plain keys or values (B,T,heads,channels) of batch row b, or of all when b is B, with `more` rows of NaN, cut in two. */
+/* Plain keys or values (B,T,heads,channels) of row b of the batch (b = B: of all rows), with `more` rows of NaN, cut
+ * in two. */
 static inline void attend_cut(const struct attend_case *c, size_t which, size_t b, size_t more, size_t past,
                               struct qkv_heads out[2]) {
     const struct qkv_attend *a = &c->a;
@@ -261,9 +262,9 @@ static inline void attend_cut(const struct attend_case *c, size_t which, size_t 
     }
 }
 
-/* The forward pass of the rows [first, first + rows) of batch row b, alone, gives the bits of the whole; so do K and V with
- * `more` further rows, which are NaN, with another past. This covers a row alone, chunks, and queries at the end of a
- * cache. */
+/* The forward pass of rows [first, first + rows) of row b of the batch, alone, gives the same bits as the whole
+ * pass; so do K and V with `more` further rows of NaN, and another split into past and new keys. This covers a
+ * single row, chunks, and queries at the end of a cache. */
 static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case *c, size_t b, size_t first,
                                      size_t rows, size_t more, size_t past) {
     struct attend_case part = *c;

@@ -1,11 +1,11 @@
-/* check_attend_apart.h: checks that what a row of attention may not attend to does not matter, and that how a case is
- * stored or masked does not either. Each returns true when all is well and prints what is not. */
+/* check_attend_apart.h: checks that masked keys do not change a row of attention, and that the storage and the form
+ * of the mask do not change a case. Each check returns true on success and prints what is wrong. */
 #ifndef QKV_CHECK_ATTEND_APART_H
 #define QKV_CHECK_ATTEND_APART_H
 
 #include "check_attend.h"
 
-/* ---- numbers that are not finite --------------------------------------------------------------------------------------- */
+/* ---- numbers that are not finite -------------------------------------------------------------------------------- */
 
 static inline void attend_fill_row(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t channels, float s) {
     for (size_t d = 0; d < channels; d++) attend_set(x, b, i, h, d, s);
@@ -89,7 +89,7 @@ static inline bool attend_check_poison(struct qkv_context *ctx, struct attend_ca
     return good;
 }
 
-/* Makes everything NaN that no pair which may attend reads: keys, queries, entries of the bias table and of the attention_bias. */
+/* Sets everything to NaN that no visible pair reads: keys, queries, entries of the bias table and of attention_bias. */
 static inline void attend_hide(struct attend_case *c) {
     const struct qkv_attend *a = &c->a;
     size_t queries = a->B * a->H * a->Tq, keys = a->B * a->Hkv * a->Tk,
@@ -146,7 +146,7 @@ static inline bool attend_check_poisons(struct qkv_context *ctx, uint64_t seed, 
     return good;
 }
 
-/* ---- the same in other words ------------------------------------------------------------------------------------------ */
+/* ---- the same in other words ------------------------------------------------------------------------------------ */
 
 /* `n` sums to which backward adds, which hold 7; NULL where they are not wanted. */
 static inline float *attend_sums_of_7(const float *wanted, size_t n) {
@@ -166,8 +166,8 @@ static inline struct qkv_heads attend_plain(size_t B, struct attend_shape s, con
     return x;
 }
 
-/* The same case with plain fp32 tensors, no past, the intervals written out as a mask, and a bias table, where nothing else
- * is added, as an attention_bias. */
+/* The same case with plain fp32 tensors, no past, intervals as a mask, and a bias table, if nothing else is added,
+ * as attention_bias. */
 static inline void attend_twin(const struct attend_case *c, struct attend_case *twin) {
     const struct qkv_attend *from = &c->a;
     struct qkv_attend *a = &twin->a;

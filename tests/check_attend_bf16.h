@@ -1,9 +1,10 @@
-/* check_attend_bf16.h: attention whose products are those of bf16, against the reference in double precision. Tables that have
- * no bf16 of their own run the same code on widened numbers, here only. Needs no test framework.
+/* check_attend_bf16.h: attention with bf16 products, against the reference in double precision. Tables without bf16
+ * run the same code on widened numbers, here only. It needs no test framework.
  *
- * Half of the cases have inputs that bf16 holds exactly: scores are then right to fp32, the log-sum-exp to what the coarse
- * exponential is off (1.02e-4 of every weight), and y and the gradients to the rounding of weights and of dS (2^-9 each, as
- * a part of the norm of the whole). In the others every term of q·k is off by up to 2^-8 of its size too. */
+ * Half of the cases have inputs that bf16 represents exactly. Then scores have the error of fp32, the log-sum-exp
+ * that of the coarse exponential (1.02e-4 of every weight), and y and the gradients that of rounding weights and dS
+ * (2^-9 each, relative to the norm of the whole). In the other cases, every term of q·k is also off by up to 2^-8 of
+ * its size. */
 #ifndef QKV_CHECK_ATTEND_BF16_H
 #define QKV_CHECK_ATTEND_BF16_H
 

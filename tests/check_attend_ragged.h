@@ -57,7 +57,8 @@ static inline bool ragged_is_past(size_t which) {
     return which == ATTEND_PAST_K || which == ATTEND_PAST_V || which == ATTEND_DPAST_K || which == ATTEND_DPAST_V;
 }
 
-/* The sequences of `c`, which has no past, packed. The arrays of pairs stay its own, but for the gradient of the bias. */
+/* Packs the sequences of `c`, which has no past. The arrays of pairs stay those of `c`, except for the gradient of
+ * the bias. */
 static inline void ragged_make(struct ragged_case *r, struct attend_case *c, struct qkv_random *random, bool equal) {
     struct qkv_attend *a = &r->packed.a;
     *r = (struct ragged_case){.packed = *c};
@@ -159,8 +160,8 @@ static inline bool ragged_equal(struct ragged_case *r, size_t b, struct attend_c
     return !memcmp(r->packed.lse + (size_t)r->q_start[b] * H, alone->lse, H * alone->a.Tq * sizeof(float));
 }
 
-/* Sequences of random lengths, 0 too, have the bits of calls of their own, forward and backward. In bf16 products are chosen by
- * the most rows of any sequence, so a sequence too short for them is left out. */
+/* Sequences of random lengths, 0 too, have the same bits as in calls of their own, forward and backward. The longest
+ * sequence decides which bf16 products run, so sequences too short for them are left out. */
 static inline bool ragged_check_alone(struct qkv_context *ctx, uint64_t seed, size_t cases) {
     bool good = true;
     for (size_t n = 0; good && n < cases; n++) {
@@ -193,7 +194,8 @@ static inline bool ragged_check_alone(struct qkv_context *ctx, uint64_t seed, si
     return good;
 }
 
-/* Sequences of one length, given by their starts, have the bits of the rectangular call, all outputs together and with dropout. */
+/* Sequences of one length, given by their starts, have the same bits as in the rectangular call, for all outputs
+ * together and with dropout. */
 static inline bool ragged_check_equal(struct qkv_context *ctx, uint64_t seed, size_t cases) {
     bool good = true;
     for (size_t n = 0; good && n < cases; n++) {
@@ -252,8 +254,8 @@ static inline bool ragged_equal_padded(struct ragged_case *r, struct attend_case
     return true;
 }
 
-/* Sequences of random lengths give in fp32 what the call padded to the longest gives, with dropout, and with the gradient of a bias
- * that they share. */
+/* Sequences of random lengths give, in fp32, what the call padded to the longest gives, with dropout, and with the
+ * gradient of a shared bias. */
 static inline bool ragged_check_padded(struct qkv_context *ctx, uint64_t seed, size_t cases) {
     static const size_t outputs[] = {ATTEND_Y, ATTEND_DQ, ATTEND_DK, ATTEND_DV};
     bool good = true;

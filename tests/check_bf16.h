@@ -1,6 +1,6 @@
-/* check_bf16.h: the matrix product in bf16 of one table against sums in double of the rounded numbers, within the bound that
- * rounding a chain of fp32 additions has (Higham 2002, "Accuracy and Stability of Numerical Algorithms", ch. 4), and the same bits
- * at any thread count. */
+/* check_bf16.h: the bf16 matrix product of one table against sums in double of the rounded numbers, within the
+ * rounding bound of a chain of fp32 additions (Higham 2002, "Accuracy and Stability of Numerical Algorithms", ch.
+ * 4), and with the same bits at any number of threads. */
 #ifndef QKV_CHECK_BF16_H
 #define QKV_CHECK_BF16_H
 
@@ -138,7 +138,7 @@ static struct bf16_case bf16_any(struct qkv_random *random, size_t M, size_t N, 
     return s;
 }
 
-/* ---- checks ------------------------------------------------------------------------------------------------------ */
+/* ---- checks ----------------------------------------------------------------------------------------------------- */
 
 static void check_bf16_ragged(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     for (size_t M = 1; M <= 67; M += M < 20 ? 1 : 7) {
@@ -184,7 +184,8 @@ static void check_bf16_threads(struct qkv_context *ctx, struct qkv_arena *scratc
     }
 }
 
-/* Any rows of a product by themselves, one of them or many: the kernels for few rows and those for many give the same bits. */
+/* Rows of a product computed alone, one or several, have the same bits: the kernels for few rows and those for many
+ * agree. */
 static void check_bf16_rows(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     for (int round = 0; round < 60; round++) {
         const size_t M = between(random, 2, 60), rows = between(random, 1, M < 20 ? M : 20),
@@ -212,8 +213,8 @@ static void check_bf16_rows(struct qkv_context *ctx, struct qkv_arena *scratch, 
     }
 }
 
-/* A corner of a block by itself, also of numbers whose products are too small for fp32: kernels may make small blocks in another
- * way than large ones. Signs of zeros do not count. */
+/* A corner of a block computed alone has the same bits, also for numbers whose products are too small for fp32:
+ * kernels may compute small blocks differently from large ones. Signs of zeros do not count. */
 static void check_bf16_corner(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     enum { ROWS = 64, COLUMNS = 64, TERMS = 70 };
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
@@ -248,7 +249,8 @@ static void check_bf16_corner(struct qkv_context *ctx, struct qkv_arena *scratch
     }
 }
 
-/* Short sequences one after the other, packed in units of few terms as in units of order_step. Signs of zeros do not count. */
+/* Short sequences one after the other give the same bits when packed in units of few terms as in units of
+ * order_step. Signs of zeros do not count. */
 static void check_bf16_units(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     enum { ROWS = 50, COLUMNS = 70, SEQUENCES = 5 };
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
@@ -297,8 +299,9 @@ static void check_bf16_units(struct qkv_context *ctx, struct qkv_arena *scratch,
     }
 }
 
-/* Sums of groups, one or two blocks each, that go through two levels of a tree and then to a third buffer: given together, as one by one
- * with the additions made here. The levels are used again and again, as those of weight gradients are. */
+/* Sums of groups, one or two blocks each, that go through two levels of a tree and into a third buffer: one call has
+ * the same bits as calls one by one with the additions made here. The levels are reused, as those of weight
+ * gradients are. */
 static void check_bf16_groups(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     enum { GROUPS = 4, BLOCKS = 2 * GROUPS, LEVELS = 3 };
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;

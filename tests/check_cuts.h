@@ -1,5 +1,5 @@
-/* check_cuts.h: properties that hold bit for bit within one table: an element's result does not depend on where the
- * range it is computed in was cut, and a row's not on the rows beside it. */
+/* check_cuts.h: properties that hold bit for bit within one table: the result of an element does not depend on how
+ * its range is cut, and that of a row not on the other rows. */
 #ifndef QKV_CHECK_CUTS_H
 #define QKV_CHECK_CUTS_H
 

@@ -1,5 +1,5 @@
 /* check_gemm.h: the matrix product of one table against the chain of multiply-adds that it promises, bit for bit.
- * The chain is made here with fmaf (or two roundings for the scalar table), so any wrong tile, cut, edge or order shows. */
+ * fmaf (two roundings for the scalar table) computes the chain here, so any wrong tile, cut, edge or order shows. */
 #ifndef QKV_CHECK_GEMM_H
 #define QKV_CHECK_GEMM_H
 
@@ -110,7 +110,7 @@ static struct gemm_case any_case(struct qkv_random *random, size_t M, size_t N, 
     return s;
 }
 
-/* ---- checks ------------------------------------------------------------------------------------------------------ */
+/* ---- checks ----------------------------------------------------------------------------------------------------- */
 
 static void check_gemm_ragged(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     if (ctx->threads > 1) return; /* too small to be shared: one thread does it all */
@@ -126,8 +126,8 @@ static void check_gemm_ragged(struct qkv_context *ctx, struct qkv_arena *scratch
     }
 }
 
-/* One and two rows, where up to four runs of a column are in work together: every number of runs, equally long and not, and every
- * number of columns that a block leaves over. */
+/* One and two rows, for which up to four runs of a column are in progress together: every number of runs, of equal
+ * and of different lengths, and every number of columns that is left over by a block. */
 static void check_gemm_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     static const size_t terms[] = {16,  200, 256, 257,  272,  480,  500,  512,  513,  576,  700,
                                    768, 769, 960, 1000, 1024, 1025, 1280, 1536, 1791, 2048, 2304};

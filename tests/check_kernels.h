@@ -76,7 +76,7 @@ static void check_exp(Table k, struct qkv_random *random) {
     guarded_free(y, N, "exp");
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------- */
+/* ---- activations ------------------------------------------------------------------------------------------------ */
 
 /* Of one kind, or of its gate; no formula: only what holds of any. */
 static void check_gated_kind(Table k, struct qkv_random *random, enum qkv_ffn_kind kind, float limit, size_t n) {
@@ -169,7 +169,7 @@ static void check_activations(Table k, struct qkv_random *random) {
     }
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------------------- */
+/* ---- norms ------------------------------------------------------------------------------------------------------ */
 
 struct norm_case { /* one row in double */
     double mean, rstd, g, gx;
@@ -283,7 +283,7 @@ static void check_norms(Table k, struct qkv_random *random) {
     }
 }
 
-/* ---- rotation ----------------------------------------------------------------------------------------------------- */
+/* ---- rotation --------------------------------------------------------------------------------------------------- */
 
 static void check_rotate_size(Table k, struct qkv_random *random, size_t pairs, size_t heads, size_t extra,
                               bool inter) {
@@ -317,7 +317,7 @@ static void check_rotate(Table k, struct qkv_random *random) {
             check_rotate_size(k, random, pairs, 1 + pairs % 3, pairs % 5, inter != 0);
 }
 
-/* ---- clip --------------------------------------------------------------------------------------------------------- */
+/* ---- clip ------------------------------------------------------------------------------------------------------- */
 
 static void check_clip(Table k, struct qkv_random *random) {
     for (size_t s = 0; s < RAGGED_COUNT; s++) {
@@ -345,7 +345,7 @@ static void check_clip(Table k, struct qkv_random *random) {
     }
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------------------------ */
+/* ---- dropout ---------------------------------------------------------------------------------------------------- */
 
 static void check_dropout_range(Table k, struct qkv_random *random, uint64_t first, size_t n, float p) {
     const uint32_t key[2] = {(uint32_t)qkv_random_bits(random), (uint32_t)qkv_random_bits(random)};
@@ -403,7 +403,7 @@ static void check_dropout(Table k, struct qkv_random *random) {
     for (int i = 0; i < 5; i++) CHECK(y[i] == 0, "dropout backward of everything");
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------------------------ */
+/* ---- softmax ---------------------------------------------------------------------------------------------------- */
 
 static void check_softmax(Table k, struct qkv_random *random) {
     for (size_t s = 1; s < RAGGED_COUNT; s++) {
@@ -444,7 +444,7 @@ static void check_softmax(Table k, struct qkv_random *random) {
     }
 }
 
-/* ---- optimizers --------------------------------------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------------------------------------- */
 
 static void check_optimizers(Table k, struct qkv_random *random) {
     const float gscale = 0.7f, rate = 0.01f, beta1 = 0.9f, beta2 = 0.98f, eps = 1e-6f, decay = 0.1f, c1 = 0.3f,

@@ -1,4 +1,5 @@
-/* check_op_rows.h: gradients against directional differences, and the checks of operators that choose, pool or move rows. */
+/* check_op_rows.h: gradients against directional differences, and checks of the operators that choose, pool or move
+ * rows. */
 #ifndef QKV_CHECK_OP_ROWS_H
 #define QKV_CHECK_OP_ROWS_H
 
@@ -109,7 +110,8 @@ static void check_softcap(void **state) {
     }
 }
 
-/* Sequences of 5, 0 and 3 positions in rows of 6, 0 and 4, of which the last ones are not there; windows at every second one. */
+/* Sequences of 5, 0 and 3 positions in rows of 6, 0 and 4, so the last positions are missing; windows at every
+ * second position. */
 static const int32_t unfold_x[] = {0, 6, 6, 10}, unfold_count[] = {5, 0, 3}, unfold_y[] = {0, 3, 3, 5};
 static const struct qkv_unfold_options unfold_options = {
     .B = 3, .kernel = 3, .stride = 2, .rows = 5, .x_start = unfold_x, .count = unfold_count, .y_start = unfold_y};

@@ -1,4 +1,4 @@
-/* checks.h: how the kernel checks report, without any test framework, so that the same checks run under cmocka
+/* checks.h: reports of the kernel checks without a test framework, so that the same checks run under cmocka
  * (test_kernels.c, test_gemm.c) and in one static program under an emulator (kernels_standalone.c). */
 #ifndef QKV_CHECKS_H
 #define QKV_CHECKS_H

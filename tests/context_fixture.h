@@ -1,5 +1,5 @@
-/* context_fixture.h: one context for all tests of a program, with setup and teardown for the group. FIXTURE_CONTEXT, defined before, is
- * what makes it; without, the defaults. */
+/* context_fixture.h: one context for all tests of a program, with setup and teardown of the group. FIXTURE_CONTEXT,
+ * if defined before, creates it; else the context has the defaults. */
 #ifndef QKV_CONTEXT_FIXTURE_H
 #define QKV_CONTEXT_FIXTURE_H
 

@@ -1,6 +1,6 @@
-/* emulate_x86.h: AVX-512, AVX-512 BF16 and AMX in portable C, so that their kernels can be run, slowly, on a machine that lacks
- * them (scripts/test-x86). AVX-512 is SIMDe's (https://github.com/simd-everywhere/simde); what it lacks, and the eight tiles of
- * AMX, are here, after Intel's Intrinsics Guide. */
+/* emulate_x86.h: AVX-512, AVX-512 BF16 and AMX in portable C, so that their kernels can run, slowly, on other
+ * machines (scripts/test-x86). AVX-512 is SIMDe's (https://github.com/simd-everywhere/simde); what SIMDe lacks, and
+ * the eight tiles of AMX, follow Intel's Intrinsics Guide. */
 #ifndef QKV_EMULATE_X86_H
 #define QKV_EMULATE_X86_H
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- AVX-512: what SIMDe 0.7 lacks ---------------------------------------------------------------------------------- */
+/* ---- AVX-512: what SIMDe 0.7 lacks ------------------------------------------------------------------------------ */
 
 static inline __m256i emulated_cvtepi32_epi16(__m512i a) {
     uint32_t words[16];
@@ -98,7 +98,7 @@ static inline uint16_t emulated_test_epi8_mask(__m128i a, __m128i b) {
     return mask;
 }
 
-/* ---- AVX-512 BF16: rounding to nearest even, what is subnormal becoming 0 ------------------------------------------------ */
+/* ---- AVX-512 BF16: rounding to nearest even, what is subnormal becoming 0 --------------------------------------- */
 
 static inline uint16_t emulated_round_bf16(uint32_t bits) {
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40);
@@ -122,7 +122,7 @@ static inline __m512i emulated_permutexvar_epi16(__m512i order, __m512i a) {
     return _mm512_loadu_si512(to);
 }
 
-/* ---- AMX: eight tiles of up to 16 rows of 64 bytes, for each thread ------------------------------------------------- */
+/* ---- AMX: eight tiles of up to 16 rows of 64 bytes, for each thread --------------------------------------------- */
 
 struct emulated_tiles {
     uint8_t bytes[8][16][64];
@@ -172,8 +172,8 @@ static inline float emulated_bf16(const uint8_t *at) {
     memcpy(&x, &bits, 4);
     return x;
 }
-/* The products of even terms are one chain of fused multiply-adds from zero, those of odd terms another; the two are added, and
- * then added to the sum. Subnormal numbers are 0. */
+/* The products of even terms are one chain of fused multiply-adds from zero, those of odd terms another; the two are
+ * added, and then added to the sum. Subnormal numbers count as 0. */
 static inline void emulated_dpbf16ps(int c, int a, int b) {
     emulated_tile_check(c), emulated_tile_check(a), emulated_tile_check(b);
     const unsigned before = _mm_getcsr();

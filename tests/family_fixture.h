@@ -1,4 +1,4 @@
-/* Folders as others publish them, for tests that read them. */
+/* family_fixture.h: published model folders for tests that read them. */
 #ifndef FAMILY_FIXTURE_H
 #define FAMILY_FIXTURE_H
 

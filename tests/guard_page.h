@@ -1,6 +1,6 @@
-/* guard_page.h: memory that ends where a page begins that nobody may touch. A kernel that reads or writes past the end of its
- * buffer, be it by a masked or a whole vector, stops the program there. The address sanitizer does not do that: it sees neither
- * masked vector loads nor instructions that it did not compile. Needs no test framework. */
+/* guard_page.h: memory that ends at a page without access. A kernel that reads or writes past the end of its buffer,
+ * with a masked or a whole vector, stops the program there. The address sanitizer does not find this: it sees
+ * neither masked vector loads nor code that it did not compile. It needs no test framework. */
 #ifndef QKV_GUARD_PAGE_H
 #define QKV_GUARD_PAGE_H
 
@@ -11,7 +11,8 @@
 
 #include <sys/mman.h>
 
-/* A mapping: one page that holds its length, the pages of the block, whose last byte is the last of its page, the guard. */
+/* A mapping: one page that stores its length, the pages of the block, whose last byte ends its last page, and the
+ * guard page. */
 static inline size_t guard_page_size(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }

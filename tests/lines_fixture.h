@@ -1,5 +1,5 @@
-/* lines_fixture.h: runs that learn from lines: a model of pairs and a classifier, files for them, their options, and beginning one.
- * Header-only. */
+/* lines_fixture.h: runs that train on lines: a model of pairs and a classifier, their files and options, and
+ * beginning a run. Header-only. */
 #ifndef QKV_LINES_FIXTURE_H
 #define QKV_LINES_FIXTURE_H
 

@@ -1,5 +1,5 @@
-/* Corpora, and the values that sacreBLEU 2.6.0 gives them: BLEU(tokenize="13a", smooth_method="exp") and CHRF() of the same
- * hypotheses and references; bytes that are no UTF-8 were read with Python's "surrogateescape". */
+/* Corpora, and the values of sacreBLEU 2.6.0 for them: BLEU(tokenize="13a", smooth_method="exp") and CHRF() of the
+ * same hypotheses and references. Bytes that are no UTF-8 are read with Python's "surrogateescape". */
 #ifndef QKV_METRIC_CASES_H
 #define QKV_METRIC_CASES_H
 

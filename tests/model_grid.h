@@ -1,4 +1,5 @@
-/* model_grid.h: random specs over the whole grid, in all three topologies, with a model of random weights and a batch. */
+/* model_grid.h: random specs over the whole grid, in all three topologies, each with a model of random weights and a
+ * batch. */
 #ifndef QKV_MODEL_GRID_H
 #define QKV_MODEL_GRID_H
 
@@ -6,7 +7,7 @@
 
 enum { B = 3, T = 11, CONTEXT = 16, VOCAB = 23 };
 
-/* ---- random specs of the decoder grid ------------------------------------------------------------------------------------ */
+/* ---- random specs of the decoder grid --------------------------------------------------------------------------- */
 
 static inline const char *pick(struct qkv_random *r, const char *const *list, size_t n) {
     return list[qkv_random_below(r, n)];
@@ -24,8 +25,8 @@ static inline const char *pick(struct qkv_random *r, const char *const *list, si
 #define GRID_SCALING(name, text, help, by_length)                   text,
 enum { GRID_POSITION_TEXT = 520 };
 
-/* A scaling of a rotation of so many pairs; 0: of heads of several widths, which has at least `least`. Lengths of the grid lie on both sides of
- * original_context. */
+/* A scaling for a rotation of this many pairs; 0: for heads of several widths, the smallest of which has `least`
+ * pairs. Lengths of the grid lie on both sides of original_context. */
 static inline const char *random_scaling(struct qkv_random *r, size_t pairs, size_t least,
                                          char out[GRID_POSITION_TEXT]) {
     const char *kind = PICK(r, QKV_SCALING_LIST(GRID_SCALING));
@@ -64,8 +65,8 @@ static inline const char *random_position(struct qkv_random *r, bool embedding, 
     return out;
 }
 
-/* Differences do not measure slopes across the kinks of ReLU and of clipping, so gradients are checked without them here (and with
- * them in test_op and the golden cases). */
+/* Differences do not measure slopes across the kinks of ReLU and of clipping, so gradients are checked without them
+ * here; test_op and the golden cases check them. */
 static bool smooth_only;
 
 #define GRID_KINK(name, text, help, activation, gated) || (!strcmp(kind, text) && !strcmp(#activation, "relu"))
@@ -91,7 +92,8 @@ static inline const char *random_bias(struct qkv_random *r, bool together, char 
     return out;
 }
 
-/* {"kind": …} of norms of queries and keys, or null. Of few numbers that are almost equal a small eps would leave rounding alone. */
+/* {"kind": …} of norms of queries and keys, or null. A small eps would leave only rounding of a few numbers that are
+ * almost equal. */
 static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
     const char *kind = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "false");
     const char *over = PICK(r, QKV_NORM_OVER_LIST(GRID_NORM_OVER));
@@ -101,7 +103,8 @@ static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
-/* For tests that hold with latents too: of calls with a cache as of passes, but of both only where they say what may differ. */
+/* For tests that hold with latents, too: for calls with a cache as for passes, but for comparisons of both only if
+ * they allow for the difference. */
 static bool latents_too;
 
 /* , "latent": {…} of heads with a rotation of `turned` channels, or with other numbers where none turns. */
@@ -120,7 +123,8 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
     return out;
 }
 
-/* {…} of experts, or null. Gradients by differences do not go past another choice of experts: all of them are chosen there. */
+/* {…} of experts, or null. A gradient by differences must not change the choice of experts, so all of them are
+ * chosen there. */
 static inline const char *random_experts(struct qkv_random *r, char out[300]) {
     const char *scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT)), *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
     char groups[80] = "", shared[60] = "";
@@ -193,7 +197,7 @@ static inline void random_stack(struct qkv_random *r, char *out, size_t size, in
             kinds[0], kinds[1], kinds[2]);
 }
 
-/* What an lm head has, but for its kind: often nothing else. With a tied head a transform is as wide as the embedding. */
+/* The keys of an lm head except its kind; often none. With a tied head, a transform is as wide as the embedding. */
 static inline void random_head(struct qkv_random *r, bool tied, char out[400]) {
     char transform[300] = "", norm[120] = "null";
     const char *activation;

@@ -1,4 +1,4 @@
-/* module_fixture.h: what the tests of modules share: a context, specs, modules with random weights. Header-only. */
+/* module_fixture.h: shared by the tests of modules: a context, specs, modules with random weights. Header-only. */
 #ifndef QKV_MODULE_FIXTURE_H
 #define QKV_MODULE_FIXTURE_H
 

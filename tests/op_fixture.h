@@ -1,5 +1,5 @@
-/* op_fixture.h: a tape with leaves that have gradients, a build of operators over them, and its loss: the outputs weighed with
- * random numbers. */
+/* op_fixture.h: a tape with leaves that have gradients, operators built on them, and the loss: the outputs weighted
+ * with random numbers. */
 #ifndef QKV_OP_FIXTURE_H
 #define QKV_OP_FIXTURE_H
 
@@ -59,8 +59,8 @@ static inline struct qkv_tensor *leaf(struct fixture *f, size_t rows, size_t col
 
 typedef struct qkv_tensor *build(struct fixture *f);
 
-/* Builds, weighs the output with random numbers, and goes backward when asked. A build without an output made its own loss,
- * and left it in f->tape's … see check_cross_entropy. */
+/* Builds the operators, weights the output with random numbers, and runs backward on request. A build without an
+ * output has made its own loss (check_cross_entropy). */
 static inline float cell(const struct qkv_tensor *x, size_t i) {
     float y;
     qkv_to_float(&y, (const char *)x->data + i * qkv_dtype_size(x->dtype), x->dtype, 1);

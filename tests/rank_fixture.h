@@ -1,4 +1,4 @@
-/* rank_fixture.h: training on several ranks, here threads of one process. Header-only. */
+/* rank_fixture.h: training on several ranks, which are threads of one process here. Header-only. */
 #ifndef QKV_RANK_FIXTURE_H
 #define QKV_RANK_FIXTURE_H
 
@@ -91,7 +91,8 @@ static inline void expect_run(const struct run *run, int ranks) {
     if (run_ranks(run, ranks, message)) fail_msg("%d ranks: %s", ranks, message);
 }
 
-/* Makes the whole run on one rank, in a folder of its own, to compare with; the run's folder becomes `name`, not there yet. */
+/* Trains the whole run on one rank, in a folder of its own, to compare with; the run's folder becomes `name`, which
+ * does not exist yet. */
 static inline void make_run_of_one(struct run *run, const char *name) {
     run->folder = fixture_run("one");
     expect_run(run, 1);

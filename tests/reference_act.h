@@ -1,4 +1,4 @@
-/* reference_act.h: the activations in doubles, by their formulas, with their derivatives. */
+/* reference_act.h: the activations and their derivatives by formula, in doubles. */
 #ifndef QKV_REFERENCE_ACT_H
 #define QKV_REFERENCE_ACT_H
 

@@ -1,4 +1,4 @@
-/* report_fixture.h: what the tests of the report room share: a context, the text of a file, the data of a page. */
+/* report_fixture.h: shared by the tests of the report room: a context, the text of a file, the data of a page. */
 #ifndef QKV_REPORT_FIXTURE_H
 #define QKV_REPORT_FIXTURE_H
 

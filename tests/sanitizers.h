@@ -1,5 +1,5 @@
-/* sanitizers.h: which sanitizers a test is built with, by gcc or clang: a name is defined where it is. gcc does not say so
- * of the one of undefined behaviour. TEST_SANITIZED: one of those that replace malloc. */
+/* sanitizers.h: defines a name for each sanitizer of the build, for gcc and clang; gcc does not tell about the one
+ * for undefined behaviour. TEST_SANITIZED: a sanitizer that replaces malloc. */
 #ifndef QKV_SANITIZERS_H
 #define QKV_SANITIZERS_H
 

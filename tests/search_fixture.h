@@ -1,5 +1,5 @@
-/* search_fixture.h: small encoder–decoders of random weights, and the next token's scores by a pass over one source and one
- * target alone: the oracle of decoding and search. */
+/* search_fixture.h: small encoder-decoders with random weights, and the next token's scores from a pass over one
+ * source and one target alone: the oracle of decoding and search. */
 #ifndef QKV_SEARCH_FIXTURE_H
 #define QKV_SEARCH_FIXTURE_H
 

@@ -1,4 +1,4 @@
-/* spec_fixture.h: specs read from text, with settings, and whether two of them are the same. */
+/* spec_fixture.h: specs read from text, with settings, and a comparison of two specs. */
 #ifndef QKV_SPEC_FIXTURE_H
 #define QKV_SPEC_FIXTURE_H
 

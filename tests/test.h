@@ -1,6 +1,6 @@
-/* test.h: what every test program shares: cmocka with its includes, a seed that is printed, a folder that is cleared
- * away, comparison of float arrays by relative norm, and a check of a context's sentence.
- * Header-only: each test program is one source file. */
+/* test.h: shared by all test programs: cmocka with its includes, a printed seed, a temporary folder, comparison of
+ * float arrays by relative norm, and checks of a context's message. Header-only: each test program is one source
+ * file. */
 #ifndef QKV_TEST_H
 #define QKV_TEST_H
 
@@ -67,7 +67,7 @@ static inline void test_fill(struct qkv_random *random, float *x, size_t n, doub
     for (size_t i = 0; i < n; i++) x[i] = (float)(deviation * qkv_random_normal(random));
 }
 
-/* ---- a folder of the test's own ------------------------------------------------------------------------------- */
+/* ---- a folder of the test's own --------------------------------------------------------------------------------- */
 
 static inline int test_remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
     (void)info, (void)kind, (void)walk;
@@ -144,7 +144,7 @@ static inline char *test_read_file(const char *path, size_t *n) {
     return data;
 }
 
-/* ---- comparison -------------------------------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------------------------- */
 
 /* |a − b| / |b|; |a| where b is all zero; infinite where a number is not finite in only one of the two. */
 static inline double test_relative_error(const float *a, const float *b, size_t n) {

@@ -1,6 +1,6 @@
-/* After its first step a training run asks the system for no memory: the family of malloc and mmap are replaced by functions that
- * count, for every kind of feed, numbers of threads, parts of a batch, checkpointed activations and a profile. Steps that end with
- * an evaluation or a checkpoint are not counted. */
+/* After its first step, a training run asks the system for no memory. Counting functions replace the malloc family
+ * and mmap, for every kind of dataset, several numbers of threads, parts of a batch, checkpointed activations and a
+ * profile. Steps that end with an evaluation or a checkpoint are not counted. */
 /* labels: numeric */
 #include "train_fixture.h"
 
@@ -66,7 +66,7 @@ void *mmap(void *address, size_t size, int protection, int flags, int file, off_
 #pragma GCC visibility pop
 #endif
 
-/* ---- runs -------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------------------------- */
 
 enum feed { TEXT, MLM, PAIRS, LABELED, FEEDS };
 static const char *const names[FEEDS] = {"text", "mlm", "pairs", "labeled"};

@@ -1,9 +1,8 @@
-/* test_attend.c: attention against a reference in double precision and against itself: a row's bits do not depend on what
- * surrounds it, how it is stored, or what it may not attend to. Everything runs
- * on every kernel table of this machine. */
+/* test_attend.c: attention against a reference in double precision and against itself: the bits of a row do not
+ * depend on other rows, on storage, or on masked keys. Everything runs on every kernel table of this machine. */
 #include "attend_tables.h"
 
-/* ---- random cases ------------------------------------------------------------------------------------------------------ */
+/* ---- random cases ----------------------------------------------------------------------------------------------- */
 
 static void test_random_cases(void **state) {
     struct qkv_context ctx;

@@ -1,5 +1,5 @@
-/* test_attend_bf16.c: attention whose products are those of bf16: against the reference in double precision, and against itself
- * as fp32 attention is (test_attend.c). A table without bf16 of its own runs the same code on widened numbers here. */
+/* test_attend_bf16.c: attention with bf16 products, against the reference in double precision, and against itself as
+ * fp32 attention is (test_attend.c). A table without bf16 runs the same code on widened numbers here. */
 #include "attend_tables.h"
 
 #include "check_attend_bf16.h"
@@ -106,8 +106,8 @@ static void assert_alike(const float *got, const float *expected, size_t n) {
     }
 }
 
-/* One channel of a value, or of dy, that is none in bf16: it reaches that channel of the rows that attend, as in fp32, and
- * no other. The largest float rounds to infinity there, but its share of a sum does not. */
+/* One channel of a value, or of dy, is no finite number in bf16: it reaches this channel of the rows that attend to
+ * it, as in fp32, and no other channel. The largest float rounds to infinity there, but its share of a sum does not. */
 static void test_spoilt_channel(void **state) {
     static const float spoilt[] = {INFINITY, NAN, 3.4e38f};
     struct fixture f;
@@ -135,7 +135,8 @@ static void test_spoilt_channel(void **state) {
     }
 }
 
-/* Scores that all overflow to −inf leave a row without weights: y and its gradient are 0, and it adds nothing to others. */
+/* A row whose scores all overflow to −inf has no weights: y and its gradient are 0, and it adds nothing to the other
+ * gradients. */
 static void test_hopeless_row(void **state) {
     struct fixture f;
     struct qkv_context *ctx;
@@ -156,8 +157,9 @@ static void test_hopeless_row(void **state) {
     }
 }
 
-/* A row with one key has the weight 1 whatever q and k are, so that their gradients are 0: a difference of two numbers that are the same if both
- * are made of dy as bf16 holds it. Made of dy in fp32, one of them is off by up to 2^-9 of |dy||v|. */
+/* A row with one key has the weight 1 whatever q and k are, so their gradients are 0: the difference of two numbers
+ * that are equal if both use dy as bf16 stores it. With dy in fp32, one of them would be off by up to 2^-9 of
+ * |dy||v|. */
 static void test_single_keys(void **state) {
     static const size_t shapes[][4] = {
         {2, 1, 12, 32}, {1, 1, 40, 64}, {1, 2, 40, 16}, {1, 3, 300, 24}, {2, 1, 130, 48}};
@@ -212,8 +214,8 @@ static void test_single_keys_with_a_bias(void **state) {
     }
 }
 
-/* Which kernels run is decided by precision, table and channels, not by how many rows there are: bits differ from fp32 where
- * they should, and only there. */
+/* Precision, table and channels decide which kernels run, not the number of rows: bits differ from fp32 where they
+ * should, and only there. */
 static void test_choice(void **state) {
     struct fixture f;
     struct qkv_context *ctx;

@@ -1,11 +1,11 @@
-/* test_attend_edges.c: attention with numbers at the edge of what floats hold, with nothing to attend to, and what it
- * refuses. On every kernel table of this machine. */
+/* test_attend_edges.c: attention at the edge of what floats represent, without keys to attend to, and refusals. On
+ * every kernel table of this machine. */
 /* labels: quick */
 #include "attend_tables.h"
 
 #include <float.h>
 
-/* ---- numbers at the edge ------------------------------------------------------------------------------------------------- */
+/* ---- numbers at the edge ---------------------------------------------------------------------------------------- */
 
 /* One head, one channel: query values q, key values k, values v; all keys. Returns y of the first row. */
 static float edge(struct qkv_context *ctx, float q, const float *k, const float *v, size_t Tk, float *lse) {
@@ -80,7 +80,7 @@ static void test_nan_stored(void **state) {
     }
 }
 
-/* One key has weight 1, so that y is v: every f16 is read exactly, and fp32 of all sizes, halfway ones too, is written as
+/* One key has weight 1, so y is v: every f16 is read exactly, and fp32 of all sizes, midpoints too, is written as
  * qkv_from_float does. Zeros of y are positive. */
 static void test_halves(void **state) {
     enum { N = 65536 };
@@ -166,7 +166,7 @@ static void test_nothing(void **state) {
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------------------------- */
+/* ---- what is refused -------------------------------------------------------------------------------------------- */
 
 static void refused(struct qkv_attend a, enum qkv_status status, const char *part) {
     struct qkv_context ctx = context_of(0, 1);

@@ -1,14 +1,15 @@
-/* test_attend_few.c: attention over few keys (isa/attend_few.c and, in bf16, isa/attend_bf16_few.c) has the bits of the passes for any
- * length, which test_attend.c and test_attend_bf16.c compare with the reference in double precision. The passes make a call when its past is told for each sequence, 0 keys of all, or when
- * its first keys are given as the past: neither is a matter of its bits. Which of the two made a call is counted.
- * On every kernel table of this machine that has such kernels, in fp32 and in bf16. */
+/* test_attend_few.c: attention over few keys (isa/attend_few.c and, in bf16, isa/attend_bf16_few.c) has the same
+ * bits as the passes for any length, which test_attend.c and test_attend_bf16.c compare with the reference in double
+ * precision. A call runs in the passes if its past is given for each sequence (0 keys for all), or if its first keys
+ * are given as the past; neither changes the bits. Counters show which of the two ran. On every kernel table of this
+ * machine with such kernels, in fp32 and in bf16. */
 #include <stdatomic.h>
 
 #include "attend_tables.h"
 #include "check_attend_ragged.h"
 #include "kernel/isa/attend.h"
 
-/* ---- tables that count ---------------------------------------------------------------------------------------------------- */
+/* ---- tables that count ------------------------------------------------------------------------------------------ */
 
 static const struct qkv_attend_kernels *counted;
 static const struct qkv_attend_bf16_kernels *counted_bf16;
@@ -69,7 +70,7 @@ static bool few_table_at(struct few_table *t, size_t i) {
 
 #define FOR_FEW_TABLES(t) for (size_t t_ = 0; few_table_at(&(t), t_); qkv_team_free(&(t).ctx), t_++)
 
-/* ---- one call in both ways -------------------------------------------------------------------------------------------------- */
+/* ---- one call in both ways -------------------------------------------------------------------------------------- */
 
 static const size_t outputs[] = {ATTEND_Y, ATTEND_DQ, ATTEND_DK, ATTEND_DV};
 enum { OUTPUTS = TEST_COUNT(outputs), ALL = OUTPUTS + 1 }; /* and lse */
@@ -192,7 +193,7 @@ static void few_check(struct few_table *t, struct attend_case *c, struct qkv_ran
     few_free(&before), few_free(&few), guard_page_free(pasts);
 }
 
-/* ---- random calls ----------------------------------------------------------------------------------------------------------- */
+/* ---- random calls ----------------------------------------------------------------------------------------------- */
 
 /* Packed documents: a row sees its own up to itself. */
 static void few_documents(struct attend_case *c, struct qkv_random *random) {

@@ -1,6 +1,6 @@
-/* test_attend_keys.c: attention over more keys than one piece (attend_sums.h): how the keys are shared out, that bits depend on
- * neither that nor on what surrounds a row, and numbers at the edge on either side of a border. On every kernel table of this
- * machine, in fp32 and in bf16; the oracle is the reference in double precision (attend_reference.h). */
+/* test_attend_keys.c: attention over more keys than one piece holds (attend_sums.h): how keys are divided, that bits
+ * depend neither on that nor on other rows, and numbers at the edge on both sides of a border. On every kernel table
+ * of this machine, in fp32 and in bf16; the oracle is the reference in double precision (attend_reference.h). */
 #include <float.h>
 #include <stdatomic.h>
 
@@ -9,7 +9,7 @@
 
 enum { PIECE = QKV_ATTEND_PIECE };
 
-/* ---- how keys are shared out --------------------------------------------------------------------------------------- */
+/* ---- how keys are shared out ------------------------------------------------------------------------------------ */
 
 static atomic_size_t items;
 static const struct qkv_attend_kernels *counted;
@@ -71,7 +71,7 @@ static void what_is_short_or_has_blocks_enough_or_one_thread_is_not_cut_by_keys(
     }
 }
 
-/* ---- the same bits --------------------------------------------------------------------------------------------------- */
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
 
 /* Tq queries of 4 heads behind a cache, with everything that scores can have, chosen by `i`. */
 static void long_case(struct attend_case *c, struct qkv_random *random, size_t i, size_t Hkv, size_t Tq, size_t Tk) {
@@ -137,7 +137,7 @@ static void a_row_has_the_same_bits_in_a_prompt_and_over_the_cache(void **state)
     }
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 static void results_over_several_pieces_are_those_of_the_reference(void **state) {
     struct fixture f;

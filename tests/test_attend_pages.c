@@ -1,6 +1,6 @@
-/* test_attend_pages: keys and values of the past in pages, shuffled, with pasts of several lengths: the bits are those of keys that lie side
- * by side in a call of each sequence's own, which test_attend.c compares with the reference in double precision. On every kernel table of
- * this machine, in fp32 and in bf16. And page tables that make no sense. */
+/* test_attend_pages: keys and values of the past in shuffled pages, with pasts of several lengths: the bits are
+ * those of contiguous keys in a separate call for each sequence, which test_attend.c compares with the reference in
+ * double precision. On every kernel table of this machine, in fp32 and in bf16. Also invalid page tables. */
 #include "attend_precisions.h"
 
 enum { SCRATCH = 1 << 25 };
@@ -158,7 +158,7 @@ static void long_sequences_go_over_many_pages(void **state) {
     }
 }
 
-/* ---- packed pages ------------------------------------------------------------------------------------------------------ */
+/* ---- packed pages ----------------------------------------------------------------------------------------------- */
 
 /* All keys of the case become its past. */
 static void packed_start(struct attend_case *c) {
@@ -168,7 +168,7 @@ static void packed_start(struct attend_case *c) {
     a->dropout = 0;
 }
 
-/* The rows of these pages as bf16, head by head in rows, some of them spoilt; they take the place of those of the case. */
+/* Copies the rows of these pages as bf16, head by head, some of them spoilt; the copies replace those of the case. */
 static uint16_t *packed_rows(struct paged_case *p, struct qkv_heads *x, size_t columns, struct qkv_random *random) {
     const size_t rows = p->a.pages.count * p->a.pages.positions, width = p->a.Hkv * columns;
     uint16_t *data = malloc((rows * width + 1) * sizeof *data);
@@ -233,7 +233,8 @@ static void packed_fill(struct packed *x, size_t page, size_t n, struct qkv_rand
     }
 }
 
-/* One NaN for all: which sign the sum of two NaNs has, or of infinities, is the order of operands that a compiler chose. */
+/* Makes all NaNs equal: the sign of the sum of two NaNs, or of infinities, depends on the order of operands that a
+ * compiler chose. */
 static void *one_nan(void *data, size_t n, enum qkv_dtype dtype) {
     for (size_t i = 0; i < n; i++) {
         char *at = (char *)data + i * qkv_dtype_size(dtype);

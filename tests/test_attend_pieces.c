@@ -1,5 +1,5 @@
-/* test_attend_pieces.c: single gradients of attention against differences of its reference, and against each other; and
- * the stages on the way to the weights. On every kernel table of this machine. */
+/* test_attend_pieces.c: single gradients of attention against differences of its reference, and against each other;
+ * and the stages before the weights. On every kernel table of this machine. */
 #include "attend_tables.h"
 
 /* Σ dy·y of the reference, and Σ dlse·lse where lse has a gradient and a key. */

@@ -1,6 +1,6 @@
-/* test_attend_ragged.c: sequences of different lengths in one call of attention (q_start, k_start): each has the bits of a call of
- * its own, which test_attend.c compares with the reference in double precision. On every kernel table of this machine, in fp32 and
- * in bf16. */
+/* test_attend_ragged.c: sequences of different lengths in one call of attention (q_start, k_start): each has the
+ * same bits as in a call of its own, which test_attend.c compares with the reference in double precision. On every
+ * kernel table of this machine, in fp32 and in bf16. */
 #include "attend_precisions.h"
 #include "check_attend_ragged.h"
 

@@ -1,10 +1,10 @@
-/* test_attention_call.c: attention on plain buffers against the definition, over random shapes and all options together, on every
- * kernel table of this machine; what is masked does not leak. */
+/* test_attention_call.c: attention on plain buffers against the definition, over random shapes and all options
+ * together, on every kernel table of this machine; masked numbers do not spread. */
 #include <float.h>
 
 #include "attention_case.h"
 
-/* ---- against the definition ---------------------------------------------------------------------------------------------- */
+/* ---- against the definition ------------------------------------------------------------------------------------- */
 
 /* The part of the keys' gradient that belongs to the past, or to the new ones. */
 static double *part(const struct formula *f, const double *all, size_t first, size_t count, size_t D) {
@@ -46,7 +46,8 @@ static double tolerance_of(const struct qkv_view *v, double fp32) {
     return v->dtype == QKV_BF16 ? 6e-3 : v->dtype == QKV_F16 ? 8e-4 : fp32;
 }
 
-/* What rounding a sum to bf16 or f16 adds to the relative error: 2^-8 or 2^-11 of 7 + |gradient|, against |gradient|. */
+/* The relative error that rounding a sum to bf16 or f16 adds: 2^-8 or 2^-11 of 7 + |gradient|, relative to
+ * |gradient|. */
 static double cut_sum(const struct qkv_view *v, const double *expected, double offset, double floor) {
     double norm = 0, sum = 0;
     size_t n = formula_elements(v);
@@ -157,7 +158,7 @@ static void test_definition(void **state) {
     }
 }
 
-/* ---- what is masked does not leak --------------------------------------------------------------------------------------------- */
+/* ---- what is masked does not leak ------------------------------------------------------------------------------- */
 
 /* Element (n, t) of a view's rows becomes NaN. */
 static void poison_row(const struct qkv_view *v, size_t n, size_t t) {
@@ -209,7 +210,8 @@ static void test_poison(void **state) {
     }
 }
 
-/* Row by row: a key that is masked for one query and open for another; a bias that is NaN or infinite where it is masked. */
+/* Row by row: a key that is masked for one query and visible for another; a bias that is NaN or infinite where it is
+ * masked. */
 static void test_poison_by_row(void **state) {
     (void)state;
     for (size_t t = 0; qkv_isa_at(t); t++) {
@@ -243,7 +245,8 @@ static void test_poison_by_row(void **state) {
     }
 }
 
-/* Scores far beyond what exp can take, products and biases: equal ones share the weight, forward, backward and when looked at. */
+/* Scores far beyond the range of exp, products and biases: equal ones share the weight, forward, backward and in the
+ * stages. */
 static void check_large(struct qkv_context *ctx, float product, float bias) {
     enum { TQ = 3, TK = 4 };
     float q[TQ], k[TK], v[TK] = {1, 3, 5, 7}, y[TQ], lse[TQ], dy[TQ] = {1, 1, 1}, dv[TK], dk[TK], dq[TQ], w[TQ * TK];
@@ -297,7 +300,7 @@ static void test_large_scores(void **state) {
     }
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------------------- */
+/* ---- looking ---------------------------------------------------------------------------------------------------- */
 
 /* What the weights of a row and its sink sum to, but for 1, at most; rows without keys sum to 0. */
 static double looked_apart(struct qkv_context *ctx, const struct qkv_attention_call *c) {
@@ -363,12 +366,13 @@ static void weights_of_a_row_sum_to_one_in_every_context(void **state) {
     }
 }
 
-/* ---- other --------------------------------------------------------------------------------------------------------------------- */
+/* ---- other ------------------------------------------------------------------------------------------------------ */
 
-/* Nothing of size T×T. What grows with the rows is: forward, two ends of an interval, and in bf16 the packed keys and values,
- * as large as q in fp32; backward, at most 16 shares of dq (BACKWARD_CHUNKS in kernel/attend.c: how many depends on how many keys
- * a table takes at a time, so twice the rows may need more than twice as much), a few numbers a row, less than one share more, and
- * in bf16 q and dy packed two ways each, which tables that emulate bf16 keep in fp32. The rest is below 4 MiB. */
+/* No scratch of size T×T. Scratch that grows with the rows: forward, two ends of an interval, and in bf16 the packed
+ * keys and values, as large as q in fp32; backward, at most 16 shares of dq (BACKWARD_CHUNKS in kernel/attend.c:
+ * their number depends on how many keys a table takes at a time, so twice the rows may need more than twice as
+ * much), a few numbers for each row, less than one share more, and in bf16 q and dy packed in two ways each, which
+ * tables that emulate bf16 store in fp32. The rest is below 4 MiB. */
 static void scratch_grows_with_the_rows_and_not_with_the_pairs(void **state) {
     (void)state;
     enum { H = 4, D = 64, FIXED = 4 << 20 };

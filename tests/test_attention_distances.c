@@ -1,5 +1,5 @@
-/* Biases by distance and sinks of a public call against the same call with what they are, written out: a bias for each pair, and
- * a key more whose score is the sink and whose value is 0. Dense biases are anchored by test_attention_golden. */
+/* Distance biases and sinks of a public call against the same call without them, written out: a bias for each pair,
+ * and one more key whose score is the sink and whose value is 0. test_attention_golden anchors dense biases. */
 /* labels: quick */
 #include "test.h"
 
@@ -117,7 +117,8 @@ static void both_go_together(void **state) {
     check_both(true, true);
 }
 
-/* A dropout that drops nothing takes the kernels for any scores: the same products, weights and order of sums, pair by pair. */
+/* A dropout that drops nothing runs the kernels for any scores: the same products, weights and order of sums, pair
+ * by pair. */
 static void many_rows_have_the_bits_of_sums_pair_by_pair(void **state) {
     (void)state;
     struct qkv_random random = test_random(9);

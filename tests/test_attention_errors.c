@@ -1,4 +1,5 @@
-/* test_attention_errors.c: what calls of attention refuse, with the sentence; and what looks odd but is legal. */
+/* test_attention_errors.c: calls of attention that are refused, with their messages; and calls that look odd but are
+ * valid. */
 /* labels: quick */
 #include "test.h"
 

@@ -1,6 +1,6 @@
-/* test_attention_golden.c: attention on plain buffers against cases made elsewhere, on every kernel table of this machine: the
- * golden cases in tests/golden/attention, and, where they are there, the ONNX project's own test cases of its operators
- * Attention (versions 23 and 24) and RotaryEmbedding (23). */
+/* test_attention_golden.c: attention on plain buffers against cases of other programs, on every kernel table of this
+ * machine: the golden cases in tests/golden/attention, and, if they are installed, the ONNX project's own cases of
+ * its operators Attention (versions 23 and 24) and RotaryEmbedding (23). */
 /* labels: quick */
 #include "test.h"
 
@@ -69,7 +69,7 @@ static void compare(const struct qkv_tensors *file, const char *name, const floa
     free(expected);
 }
 
-/* ---- golden cases ------------------------------------------------------------------------------------------------------- */
+/* ---- golden cases ----------------------------------------------------------------------------------------------- */
 
 static struct qkv_view read_view(const struct qkv_tensors *file, const char *name) {
     const struct qkv_array *a = qkv_tensors_find(file, name);
@@ -129,7 +129,7 @@ static void golden_case(const char *path) {
     qkv_tensors_close(file);
 }
 
-/* ---- ONNX ------------------------------------------------------------------------------------------------------------------ */
+/* ---- ONNX ------------------------------------------------------------------------------------------------------- */
 
 /* (B,H,T,D), or (B,T,H·D) with the number of heads in an attribute. */
 static struct qkv_view onnx_view(const struct qkv_tensors *file, const char *name, const char *heads) {
@@ -273,7 +273,7 @@ static void onnx_case(const char *path) {
     qkv_tensors_close(file);
 }
 
-/* ---- both ------------------------------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------------------------- */
 
 /* Runs a case for every file that matches, on every kernel table; returns how many files there are. */
 static size_t for_files(const char *pattern, void (*run)(const char *path)) {

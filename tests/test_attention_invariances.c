@@ -1,8 +1,8 @@
-/* test_attention_invariances.c: what must not change the result of attention on plain buffers, mostly not a bit of it: sharing or copying
- * heads, a row alone, a chunk, a past, padding, threads, and the order of keys. */
+/* test_attention_invariances.c: changes that must not change the result of attention on plain buffers, mostly not a
+ * bit of it: sharing or copying heads, a single row, a chunk, a past, padding, threads, and the order of keys. */
 #include "attention_case.h"
 
-/* ---- the same bits ---------------------------------------------------------------------------------------------------------- */
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
 
 /* Heads that share keys, and heads that each have a copy of them, or the same memory through a stride of 0. */
 static void check_groups(struct qkv_context *ctx, struct attention_case *c, const float *y) {
@@ -148,7 +148,7 @@ static void test_threads(void **state) {
     }
 }
 
-/* ---- the order of keys --------------------------------------------------------------------------------------------------------- */
+/* ---- the order of keys ------------------------------------------------------------------------------------------ */
 
 /* Row j of `to` is row order[j] of `from`: packed, heads first. */
 static struct qkv_view reordered(const struct qkv_view *from, const size_t *order) {

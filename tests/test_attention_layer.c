@@ -1,5 +1,5 @@
-/* The attention layer against a double-precision formula over random shapes, masks and kinds: what comes out, every gradient,
- * the weights it looks at; dropout, and what new weights are. */
+/* The attention layer against a formula in double precision over random shapes, masks and kinds: the output, every
+ * gradient, the attention weights; dropout, and new weights. */
 #include "attention_layer_case.h"
 #include "attention_layer_formula.h"
 
@@ -48,7 +48,7 @@ static void add_masks(struct sample *s) {
     }
 }
 
-/* ---- the formula --------------------------------------------------------------------------------------------------------- */
+/* ---- the formula ------------------------------------------------------------------------------------------------ */
 
 static bool open_pair(const struct sample *s, size_t b, size_t h, size_t i, size_t j) {
     const struct qkv_mask *m = &s->in.mask;
@@ -85,8 +85,9 @@ static void expect(struct sample *s, struct layer_formula *l) {
     layer_formula_run(l);
 }
 
-/* |got − expected| <= tolerance·|expected| + floor. Some gradients are 0 in exact arithmetic (a key's bias, all of q and k where
- * each row sees one key): what is left of them is the rounding of dy·v against Σ dy·y, for which the floor is five times as high. */
+/* |got − expected| <= tolerance·|expected| + floor. Some gradients are 0 in exact arithmetic (a key's bias; all of q
+ * and k if each row sees one key): they are the rounding of dy·v against Σ dy·y, for which the floor is five times
+ * as high. */
 static void close_to(const float *got, const double *expected, size_t n, double tolerance, double floor,
                      const char *what) {
     double difference = 0, norm = 0;
@@ -157,7 +158,7 @@ static void expect_looks(struct sample *s, struct layer_formula *l) {
     free(got);
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------ */
 
 /* 1024 wide, 8 heads of 64 channels with 111 values each, 2048 out. */
 static void test_example(void **state) {

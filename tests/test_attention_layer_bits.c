@@ -1,4 +1,4 @@
-/* What must not change a bit of what an attention layer gives: caches, the other rows, the number of threads. */
+/* Changes that must not change a bit of an attention layer's output: caches, the other rows, the number of threads. */
 /* labels: quick */
 #include "attention_layer_case.h"
 

@@ -1,4 +1,4 @@
-/* Every way to misuse an attention layer gets a status and a sentence. */
+/* Every misuse of an attention layer returns a status and sets a message. */
 /* labels: quick */
 #include "attention_layer_case.h"
 

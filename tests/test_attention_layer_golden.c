@@ -1,5 +1,6 @@
-/* A layer given the weights of a golden model's first attention looks where that model looks: out.weights of the golden cases,
- * computed elsewhere in float64. What the attention sees, the normed embedding, is computed here. */
+/* A layer with the weights of a golden model's first attention has the attention weights of that model: out.weights
+ * of the golden cases, computed by another program in float64. The input of the attention, the normalised embedding,
+ * is computed here. */
 /* labels: quick */
 #include "test.h"
 

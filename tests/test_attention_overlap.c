@@ -1,5 +1,5 @@
-/* What attention writes shares no element with what it reads or writes besides: refused where views share one, byte by byte, and taken
- * where they only lie between each other. */
+/* Outputs of attention share no element with its inputs or other outputs: views that share one are refused, byte by
+ * byte; views that only interleave are accepted. */
 /* labels: quick */
 #include "test.h"
 

@@ -1,10 +1,11 @@
-/* test_attention_packed.c: attention on sequences packed by cumulative lengths: against a call of each, bit for bit, and against the
- * definition, over random calls with all options, on every kernel table of this machine, in fp32 and in bf16; and their masks. */
+/* test_attention_packed.c: attention on sequences packed by cumulative lengths: against a call of each, bit for bit,
+ * and against the definition, over random calls with all options, on every kernel table of this machine, in fp32 and
+ * in bf16; and their masks. */
 #include "attention_packed_case.h"
 
 #include <float.h>
 
-/* ---- one sequence alone ------------------------------------------------------------------------------------------------------ */
+/* ---- one sequence alone ----------------------------------------------------------------------------------------- */
 
 static struct qkv_view fresh(struct attention_case *own, struct qkv_view like) {
     const struct qkv_view v =
@@ -87,7 +88,8 @@ static void alone_formula(struct attention_case *own, struct formula *f) {
     formula_run(f);
 }
 
-/* What fp32 leaves of a weight whose score was rounded at the size of its largest bias: ALiBi over 1,000 keys adds hundreds. */
+/* The error that fp32 leaves in a weight whose score was rounded at the size of its largest bias: ALiBi over 1,000
+ * keys adds hundreds. */
 static double rounding_of_scores(const struct formula *f) {
     double largest = 0;
     for (size_t n = 0; n < f->H * f->Tq * f->Tk; n++)
@@ -202,7 +204,7 @@ static void in_bf16_too(void **state) {
     check_random(QKV_MIXED_BF16, 1200000, cases(40));
 }
 
-/* ---- masks, weights ---------------------------------------------------------------------------------------------------------- */
+/* ---- masks, weights --------------------------------------------------------------------------------------------- */
 
 static void masks_of_packed_sequences_are_those_of_each(void **state) {
     struct qkv_context *ctx = open_context(0, 1);
@@ -260,7 +262,7 @@ static void causal_is_counted_inside_each_pair(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- bad input ------------------------------------------------------------------------------------------------------------ */
+/* ---- bad input -------------------------------------------------------------------------------------------------- */
 
 static void cumulative_lengths_that_cannot_be_are_refused(void **state) {
     static float x[512];

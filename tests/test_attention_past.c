@@ -1,6 +1,7 @@
-/* test_attention_past.c: keys that lie in a past of their own, of other lengths for each sequence, packed or not, side by side or in pages
- * of any size: bit for bit against the same keys in one array, which test_attention_packed.c compares with the definition in double
- * precision; over random calls with all options, on every kernel table of this machine, in fp32 and in bf16. And bad input. */
+/* test_attention_past.c: a separate past of keys with different lengths for each sequence, packed or not, contiguous
+ * or in pages of any size: bit for bit against the same keys in one array, which test_attention_packed.c compares
+ * with the definition in double precision; over random calls with all options, on every kernel table of this
+ * machine, in fp32 and in bf16. And bad input. */
 #include "attention_packed_case.h"
 
 struct split {
@@ -15,7 +16,8 @@ static size_t keys_of(const struct packed *p, size_t b) {
     return (size_t)(p->cu_k[b + 1] - p->cu_k[b]);
 }
 
-/* How many keys of each sequence go to the past; where batches are rectangular as many as leave the same number behind. */
+/* Chooses how many keys of each sequence are in the past; in rectangular batches all sequences have the same number
+ * of new keys. */
 static void split_lengths(struct split *s, const struct packed *p, struct qkv_random *r) {
     size_t least = p->B ? keys_of(p, 0) : 0, all = 0;
     for (size_t b = 0; b < p->B; b++) least = keys_of(p, b) < least ? keys_of(p, b) : least;
@@ -129,7 +131,7 @@ static void split_make(struct split *s, struct packed *p, struct qkv_random *r, 
     if (!s->news && case_chance(r, 0.5)) s->call.k = s->call.v = s->g.dk = s->g.dv = qkv_view_defaults();
 }
 
-/* ---- the same bits ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
 
 static bool same_floats(const struct qkv_view *x, const struct qkv_view *y) {
     float *a = packed(x), *b = packed(y);
@@ -228,7 +230,7 @@ static void keys_in_pages_have_the_bits_of_keys_in_one_array(void **state) {
     check_splits(QKV_MIXED_BF16, 2400000, cases(25), true);
 }
 
-/* ---- masks, bad input ------------------------------------------------------------------------------------------------------------ */
+/* ---- masks, bad input ------------------------------------------------------------------------------------------- */
 
 /* Pasts of 3 and 0 keys, then 1 and 2 others: the queries are the last ones. */
 static void positions_count_from_the_first_key_of_the_past(void **state) {

@@ -9,7 +9,7 @@
 
 #include "test.h"
 
-/* ---- status --------------------------------------------------------------------------------------------------- */
+/* ---- status ----------------------------------------------------------------------------------------------------- */
 
 static void sentences(void **state) {
     (void)state;
@@ -77,7 +77,7 @@ static void memory_sentences(void **state) {
     assert_message(&ctx, "more than this machine can address for a tensor");
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 static void sizes(void **state) {
     (void)state;
@@ -160,7 +160,7 @@ static void buffers(void **state) {
     qkv_buffer_free(&b);
 }
 
-/* ---- arenas --------------------------------------------------------------------------------------------------- */
+/* ---- arenas ----------------------------------------------------------------------------------------------------- */
 
 /* The same random plan on a measuring arena and on a real one of exactly the measured peak. */
 static void arena_plan(struct qkv_arena *arena, uint64_t stream) {
@@ -291,7 +291,7 @@ static void arena_is_poisoned(void **state) {
 }
 #endif
 
-/* ---- CPUs -------------------------------------------------------------------------------------------------------- */
+/* ---- CPUs ------------------------------------------------------------------------------------------------------- */
 
 static void cpus(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
-/* The benchmark: which rows there are and which are chosen, what peers get and what the library's product gives, options that
- * make no sense, a stop, and the file of results. */
+/* The benchmark: which rows exist and which are chosen, what peers get and what the library's product returns,
+ * invalid options, a stop, and the file of results. */
 #include "test.h"
 
 #include <jansson.h>
@@ -73,7 +73,7 @@ static void rows_have_labels_of_their_own(void **state) {
     free(met);
 }
 
-/* ---- a peer that computes the product itself and compares ---- */
+/* ---- a peer that computes the product itself and compares ------------------------------------------------------- */
 
 static size_t peer_prepared, peer_runs, peer_released;
 static double peer_error;

@@ -1,12 +1,12 @@
-/* Forms of blocks: how norms, sublayers and the residual stream go together, and layers that share weights. What their numbers must be
- * is in the golden cases; here each form is its formula over modules of its parts, and a model whose layers share weights is one whose
- * layers have copies. */
+/* Forms of blocks: the order of norms, sublayers and the residual stream; and layers that share weights. The golden
+ * cases anchor their numbers; here each form is a formula over modules of its parts, and a model whose layers share
+ * weights equals one whose layers have copies. */
 /* labels: numeric quick */
 #include "model_grid.h"
 
 enum { C = 20 };
 
-/* ---- formulas ---------------------------------------------------------------------------------------------------------------- */
+/* ---- formulas --------------------------------------------------------------------------------------------------- */
 
 struct layer {
     struct sample s;
@@ -111,7 +111,7 @@ static void a_block_is_its_formula(void **state) {
     }
 }
 
-/* ---- layers that share weights --------------------------------------------------------------------------------------------------- */
+/* ---- layers that share weights ---------------------------------------------------------------------------------- */
 
 static size_t parameter_named(struct qkv_model *model, const char *name) {
     size_t i = 0;
@@ -131,7 +131,8 @@ static size_t original_of(struct qkv_model *shared, const char *name) {
     return parameter_named(shared, original);
 }
 
-/* The gradient of a weight is the sum of those of its copies, within 1e-5 of the largest of all: some are 0 but for rounding. */
+/* The gradient of a weight is the sum of those of its copies, within 1e-5 of the largest of all: some are 0 except
+ * for rounding. */
 static void same_gradients(struct qkv_model *shared, struct qkv_model *copies) {
     double largest = 0, worst = 0;
     for (size_t i = 0; i < qkv_model_parameters(shared); i++) {
@@ -226,7 +227,7 @@ static void groups_have_their_layers(void **state) {
     }
 }
 
-/* ---- what cannot be -------------------------------------------------------------------------------------------------------------- */
+/* ---- what cannot be --------------------------------------------------------------------------------------------- */
 
 #define KINDS                                                                                                          \
     "{\"format\":\"qkv\",\"version\":2,\"vocab\":9,\"d_model\":8,\"context\":9,\"decoder\":{\"layers\":4,"             \

@@ -1,6 +1,6 @@
-/* test_cached.c: scores of decoders and sessions against those of one pass over everything, over the grid of specs, in fp32 and in bf16: bit for
- * bit the same however a sequence is cut, with whom it shares a call, how many threads there are, and whether its pages are shared. The pass
- * without a cache is anchored by the golden cases. */
+/* test_cached.c: scores of decoders and sessions against those of one pass over the whole sequence, over the grid of
+ * specs, in fp32 and in bf16. The bits do not depend on how a sequence is cut, on other sequences of the call, on
+ * the number of threads, or on shared pages. The golden cases anchor the pass without a cache. */
 /* labels: numeric */
 #include "model_grid.h"
 
@@ -10,7 +10,7 @@ enum { LONG = 620, LONG_CONTEXT = 700, ROWS = 4 };
 
 static const enum qkv_precision precisions[] = {QKV_FP32, QKV_MIXED_BF16};
 
-/* A model of the grid, and sequences for it, with the scores of every position of each as a pass over it alone makes them. */
+/* A model of the grid, its sequences, and the scores of every position of each from a pass over it alone. */
 struct world {
     struct sample s;
     bool encoded;
@@ -132,7 +132,7 @@ static void expect_bits(const struct world *w, uint64_t stream, const char *what
              row, (double)apart);
 }
 
-/* ---- ways to make the same scores ----------------------------------------------------------------------------------------- */
+/* ---- ways to make the same scores ------------------------------------------------------------------------------- */
 
 /* All rows in one pass without a cache. */
 static void in_one_batch(struct world *w, uint64_t stream) {
@@ -279,7 +279,7 @@ static void in_both_forms(struct world *w, uint64_t stream) {
     }
 }
 
-/* ---- tests -------------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------ */
 
 static void all_ways(struct world *w, uint64_t stream, size_t context) {
     in_one_batch(w, stream);

@@ -1,5 +1,5 @@
-/* Every kind of link of a tokenizer.json, on small files: ids, spans and text are those of Hugging Face tokenizers, as
- * chain_cases.py wrote them down. */
+/* Every kind of part of a tokenizer.json, on small files: ids, spans and text are those of Hugging Face tokenizers,
+ * which chain_cases.py recorded. */
 /* labels: quick */
 #include "test_text.h"
 
@@ -86,7 +86,8 @@ static void every_kind_of_link_gives_what_its_library_gives(void **state) {
         for (size_t k = 0; k < text_count(); k++) check_case(*state, i, k);
 }
 
-/* What tokenizers 0.23.3 makes of each id of vocabularies with pieces and keys that come twice; ids of nothing are refused here. */
+/* What tokenizers 0.23.3 makes of each id of vocabularies with repeated pieces and keys; here, ids without a token
+ * are refused. */
 static void ids_of_what_comes_twice_have_their_text(void **state) {
     static const struct {
         const char *file, *text, *ids, *pieces[6];

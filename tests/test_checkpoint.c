@@ -1,11 +1,11 @@
-/* Checkpointed activations: the same losses, outputs and gradients as a pass that keeps everything, bit for bit, in less
- * memory; on a bare tape, over the grid of specs, and in training runs. */
+/* Checkpointed activations: the same losses, outputs and gradients as a pass that stores everything, bit for bit, in
+ * less memory; on a bare tape, over the grid of specs, and in training runs. */
 /* labels: numeric quick */
 #include "model_grid.h"
 #include "op/recompute_segment.h"
 #include "train_fixture.h"
 
-/* ---- the tape -------------------------------------------------------------------------------------------------------- */
+/* ---- the tape --------------------------------------------------------------------------------------------------- */
 
 enum { ROWS = 5, WIDTH = 12 };
 
@@ -21,8 +21,9 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
     return qkv_op_add(tape, x, qkv_op_dropout(tape, qkv_op_add(tape, a, b, 1), 0.3F), 0.7F);
 }
 
-/* Three branches of x, one of them longer. Going back, three gradients of the size of x live at once before x has one, and the
- * kept slot of the output has gone to the longer branch: the gradient of x comes to lie in memory of the stretch. */
+/* Three branches of x, one of them longer. In backward, three gradients of the size of x exist before x has one, and
+ * the longer branch has taken the saved buffer of the output: the gradient of x is allocated in memory of the
+ * stretch. */
 static struct qkv_tensor *run_branches(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     const struct stretch *s = argument;
     struct qkv_tensor *branch[3];
@@ -131,7 +132,7 @@ static void test_tape_shape(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- models ---------------------------------------------------------------------------------------------------------- */
+/* ---- models ----------------------------------------------------------------------------------------------------- */
 
 static struct qkv_pass *pass_of(struct sample *s, struct qkv_model *model, bool checkpoint) {
     struct qkv_pass *pass;
@@ -232,7 +233,7 @@ static void test_refusal(void **state) {
     finish(&s);
 }
 
-/* ---- runs -------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------------------------- */
 
 static void test_runs(void **state) {
     (void)state;

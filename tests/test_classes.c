@@ -1,5 +1,6 @@
-/* Published classes at work on text: classifiers by the last token and of pairs, single scores, vectors of decoders. What is expected are
- * the float64 outputs of transformers in tests/golden/hf; a tokenizer of words gives the very ids of the cases. */
+/* Published classes on text: classifiers by the last token and of pairs, single scores, vectors of decoders. The
+ * expected numbers are the float64 outputs of transformers in tests/golden/hf; a tokenizer of words gives exactly
+ * the ids of the cases. */
 /* labels: numeric quick */
 #include "test.h"
 

@@ -1,4 +1,5 @@
-/* What a comparison varies, and the numbers it sums up: axes and their values, variants and their folders, medians and deviations. */
+/* What a comparison varies, and its statistics: axes and their values, variants and their folders, medians and
+ * deviations. */
 /* labels: numeric quick */
 #include "test.h"
 
@@ -17,7 +18,7 @@ static struct qkv_context *make_context(void) {
     return ctx;
 }
 
-/* ---- axes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- axes ------------------------------------------------------------------------------------------------------- */
 
 static void axes_are_read(void **state) {
     struct qkv_context *ctx = make_context();
@@ -181,7 +182,7 @@ static void values_change_the_training(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- variants ------------------------------------------------------------------------------------------------------------------ */
+/* ---- variants --------------------------------------------------------------------------------------------------- */
 
 static void write_text(const char *path) {
     FILE *file = fopen(path, "w");
@@ -267,7 +268,7 @@ static void what_makes_no_sense_is_refused(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------------------------------------ */
+/* ---- statistics ------------------------------------------------------------------------------------------------- */
 
 static void numbers_are_summed_up(void **state) {
     double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};

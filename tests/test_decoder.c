@@ -1,5 +1,6 @@
-/* test_decoder: sources encoded once and targets grown side by side give, bit for bit, what a pass over each source and target
- * alone gives, over the grid of specs, through every selection of rows; and each refusal with its sentence. */
+/* test_decoder: sources encoded once and targets that grow together give, bit for bit, what a pass over each source
+ * and target alone gives, over the grid of specs, through every selection of rows; and each refusal with its
+ * message. */
 /* labels: numeric quick */
 #include "search_fixture.h"
 
@@ -66,7 +67,8 @@ static void choose(struct qkv_decoder *d, struct twin *t, const size_t *from, si
     t->rows = count;
 }
 
-/* Grows and selects: single rows, groups of equal size, ragged ones, all rows from one, and back to as many as at the start. */
+/* Grows and selects: single rows, groups of equal size, ragged ones, all rows from one, and back to the number at
+ * the start. */
 static void walk(struct qkv_model *m, bool encoded, uint64_t stream) {
     struct qkv_random random = test_random(stream);
     static struct twin t;

@@ -1,4 +1,4 @@
-/* The defaults of the structs that callers fill: what their comments say, and calls take them as they are. */
+/* The defaults of the structs that callers fill are those of their comments, and calls accept them unchanged. */
 /* labels: quick */
 #include "train_fixture.h"
 

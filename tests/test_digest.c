@@ -1,9 +1,9 @@
-/* Digests: weights belong to a spec and a checkpoint to its options, however they are written. */
+/* Digests: weights belong to a spec, and a checkpoint to its options, in whatever form these are written. */
 #include "train_fixture.h"
 
 #include "model/spec.h"
 
-/* ---- specs ---------------------------------------------------------------------------------------------------------- */
+/* ---- specs ------------------------------------------------------------------------------------------------------ */
 
 static const char short_spec[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":40,\"d_model\":32,\"context\":16,"
                                  "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2}}}";
@@ -109,7 +109,7 @@ static void a_later_key_enters_only_where_it_is_not_as_in_version_1(void **state
     qkv_context_free(ctx);
 }
 
-/* ---- folders -------------------------------------------------------------------------------------------------------- */
+/* ---- folders ---------------------------------------------------------------------------------------------------- */
 
 /* Replaces a text in FOLDER/FILE by another, which must be there. */
 static void edit(const char *folder, const char *file, const char *from, const char *to) {
@@ -187,7 +187,7 @@ static void weights_without_a_digest_load(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- runs ----------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status resume(struct qkv_context *ctx, const char *folder) {
     struct qkv_trainer *trainer;

@@ -1,11 +1,12 @@
-/* test_distance_kinds: stacks some kinds of whose layers learn biases by distance: the table reaches the layers of its kinds and no others.
- * The golden case distance_kinds anchors the numbers. */
+/* test_distance_kinds: stacks in which some kinds of layers learn distance biases: the table reaches the layers of
+ * its kinds and no others. The golden case distance_kinds anchors the numbers. */
 /* labels: numeric quick */
 #include "model_grid.h"
 
 enum { KIND_SETS = 40 };
 
-/* A stack of two kinds, "a" of the position `first` and "b" of `second`, with as many heads, alone or beside another. */
+/* A stack of two kinds, "a" with the position `first` and "b" with `second`, with the same number of heads, alone or
+ * with another stack. */
 static void start_kinds(struct sample *s, uint64_t stream, const char *first, const char *second) {
     memset(s, 0, sizeof *s);
     s->random = test_random(stream);

@@ -1,5 +1,5 @@
-/* test_documents.c: documents packed into the rows of a batch, over the grid of specs: they are what they are as rows of their own, which
- * the golden cases anchor, and do not see one another. */
+/* test_documents.c: documents packed into the rows of a batch, over the grid of specs: they give the same as in rows
+ * of their own, which the golden cases anchor, and do not see one another. */
 /* labels: numeric quick */
 #include "model_grid.h"
 

@@ -1,6 +1,6 @@
-/* test_dropout_parts.c: the dropouts that parts of a spec may have of their own: of the embedding, of attention weights, and of what
- * sublayers add to the residual stream. The masks are found by looking at what a pass of one parallel layer adds up:
- * x1 = m·x0 + m·attention + m·ffn, with every m 0 or 1/(1 − p). */
+/* test_dropout_parts.c: the separate dropouts of parts of a spec: of the embedding, of attention weights, and of
+ * what sublayers add to the residual stream. The test finds the masks from what a pass of one parallel layer adds
+ * up: x1 = m·x0 + m·attention + m·ffn, where every m is 0 or 1/(1 − p). */
 /* labels: numeric quick */
 #define FIXTURE_CONTEXT fixture_context()
 #include "test.h"

@@ -1,5 +1,5 @@
-/* test_dtype: conversions of element types. f16 and bf16 are decoded exhaustively against their definition, and encoded
- * at, just below and just above the middle of every two neighbours. */
+/* test_dtype: conversions of element types. Decoding f16 and bf16 is tested exhaustively against their definition;
+ * encoding at, just below and just above the midpoint of every two neighbours. */
 /* labels: quick */
 #include <float.h>
 
@@ -99,7 +99,8 @@ static void bf16(void **state) {
     check_encoding(QKV_BF16, 3.14159265f, 0x4049);
 }
 
-/* The value of a byte by the definition of OFP8 E4M3: the exponent of all ones has numbers too, but for one NaN of each sign. */
+/* The value of a byte by the definition of OFP8 E4M3: the exponent of all ones has numbers, too, except for one NaN
+ * of each sign. */
 static double defined_byte(unsigned byte) {
     const int exponent = (int)(byte >> 3 & 15), fraction = (int)(byte & 7);
     const double value = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);

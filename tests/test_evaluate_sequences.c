@@ -1,5 +1,5 @@
-/* Evaluation of pairs and labelled lines against what one gets from the parts: passes over a line at a time, the search's own
- * answers, metrics of them; and every file and model that is refused. */
+/* Evaluation of pairs and labelled lines against its parts: passes over one line at a time, the search's own
+ * answers, their metrics; and every file and model that is refused. */
 /* labels: numeric quick */
 #include "test.h"
 
@@ -74,7 +74,7 @@ static void allow_letters_only(struct qkv_model *model) {
     }
 }
 
-/* ---- pairs --------------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------ */
 
 enum { SOURCES = 7, ROOM = 64, ANSWER = 32 };
 static const char *const sources[SOURCES] = {"abc", "d", "abc defgh", "kji", "fgh", "aaaaaaaaaa", "hgfedcba"};
@@ -106,7 +106,8 @@ static double pair_loss(struct qkv_model *model, const char *source, const char 
     return loss * (double)counted;
 }
 
-/* Every source has its answer changed in a known way as first reference; some have a second one, lines of one source apart. */
+/* The first reference of every source is its answer, changed in a known way; some sources have a second one, with
+ * other lines between the two. */
 static void pairs_are_scored_by_their_parts(void **state) {
     struct qkv_model *model = make_model(PAIRS, make_tokenizer(QKV_TOKENIZER_CHARS, 2));
     struct qkv_search_options o = qkv_search_defaults();
@@ -203,7 +204,7 @@ static void bad_pairs_are_refused(void **state) {
     qkv_model_free(decoder);
 }
 
-/* ---- labelled lines ------------------------------------------------------------------------------------------------------- */
+/* ---- labelled lines --------------------------------------------------------------------------------------------- */
 
 enum { LINES = 2500, CLASSES = 3 };
 

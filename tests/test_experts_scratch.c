@@ -1,5 +1,6 @@
-/* Experts: how many rows each gets is known only when it runs, so a dry run says a bound of the memory. Random routings are run in just
- * that much, forward alone and both ways, in both precisions: an arena that is asked for more says so. */
+/* Experts: the number of rows of each is known only when it runs, so a dry run computes a bound of the memory.
+ * Random routings run in exactly that much, forward alone and both ways, in both precisions: an arena that needs
+ * more reports it. */
 /* labels: numeric quick */
 #include "op_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Folders as others publish them: small random checkpoints that transformers saved (tests/golden/hf, and whatever else lies in
- * ../shared/golden/hf or $QKV_GOLDEN_HF), with inputs, outputs and gradients of a float64 run of transformers itself. */
+/* Published folders: small random checkpoints that transformers saved (tests/golden/hf, and those in
+ * ../shared/golden/hf or $QKV_GOLDEN_HF), with inputs, outputs and gradients of a float64 run of transformers. */
 /* labels: numeric */
 #include "test.h"
 
@@ -151,7 +151,7 @@ static void run_published(const char *folder, const char *cases, const char *isa
     published_close(&p);
 }
 
-/* ---- folders of the test's own ----------------------------------------------------------------------------------------- */
+/* ---- folders of the test's own ---------------------------------------------------------------------------------- */
 
 typedef void folder_check(const char *folder, const char *name, void *user);
 
@@ -194,7 +194,7 @@ static void folders_give_the_numbers_of_the_reference_in_old_and_new_words(void 
     every_folder(check_numbers, *state);
 }
 
-/* ---- there and back ------------------------------------------------------------------------------------------------------ */
+/* ---- there and back --------------------------------------------------------------------------------------------- */
 
 static void expect_same_model(const struct qkv_model *a, const struct qkv_model *b) {
     char x[QKV_DIGEST_TEXT], y[QKV_DIGEST_TEXT];
@@ -262,7 +262,8 @@ static void what_is_read_and_written_and_read_is_the_same_to_the_bit(void **stat
     every_folder(check_both_ways, *state);
 }
 
-/* Poolers, and scores of tasks that a model was trained with, are no weights of it; a folder has them again, and all names as they were. */
+/* Poolers, and the scores of pretraining tasks, are not weights of the model; an exported folder has them again, and
+ * all names unchanged. */
 static void a_folder_is_written_with_all_that_it_had(void **state) {
     static const char *const names[] = {"bert_model",      "bert_pretraining", "bert_answer",     "vit_model",
                                         "albert_classify", "llama_model",      "llama_answer",    "gpt2_model",
@@ -334,8 +335,9 @@ static void matrices_in_bf16_stay_in_their_file(void **state) {
     qkv_context_free(ctx);
 }
 
-/* Those that stand otherwise, stacked ones of experts too, are turned in their own format: from a folder of theirs in it come the numbers
- * of a folder of ours in it, which are those of the fp32 folder that both were made of, rounded once. */
+/* Matrices that are transposed or stacked in a published folder, experts too, are converted in their own number
+ * format: a published folder in that format gives the numbers of our folder in it, which are those of the fp32
+ * folder, rounded once. */
 static void check_turned(const char *folder, const char *name, void *user) {
     static const char *const formats[] = {"bf16", "f16"};
     static const enum qkv_dtype dtypes[] = {QKV_BF16, QKV_F16};
@@ -383,7 +385,8 @@ static void matrices_that_stand_otherwise_keep_their_format_and_numbers(void **s
     every_folder(check_turned, *state);
 }
 
-/* The bias of BART's scores and the corrections of DeepSeek's routers are buffers there: they do not learn, and balancing leaves them. */
+/* The bias of BART's scores and the corrections of DeepSeek's routers are buffers there: they are not trained, and
+ * balancing leaves them. */
 static void buffers_of_a_family_do_not_learn(void **state) {
     (void)state;
     static const char *const folders[] = {"bart_small", "deepseek_v3_plain"};

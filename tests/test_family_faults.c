@@ -1,4 +1,4 @@
-/* Published folders with a fault: each is refused with the key, the tensor or the file that it is in. */
+/* Published folders with a fault: the message of each refusal names the key, the tensor or the file of the fault. */
 /* labels: quick */
 #include "test.h"
 
@@ -189,7 +189,8 @@ static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(voi
     qkv_context_free(ctx);
 }
 
-/* A table of scores beside an embedding that config.json says is tied to it is the same one, or the model is another. */
+/* A table of scores, stored although config.json ties it to the embedding, must have the numbers of the embedding;
+ * else the folder is refused. */
 static void a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers(void **state) {
     (void)state;
     const char *folder = test_path("head");
@@ -227,7 +228,7 @@ static void a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers(void 
     qkv_context_free(ctx);
 }
 
-/* ---- numbers in few bits ------------------------------------------------------------------------------------------------- */
+/* ---- numbers in few bits ---------------------------------------------------------------------------------------- */
 
 #define FP8    TEST_SOURCE_DIR "/tests/golden/hf/deepseek_v3_fp8"
 #define MXFP4  TEST_SOURCE_DIR "/tests/golden/hf/gpt_oss_mxfp4"

@@ -1,5 +1,6 @@
-/* Keys of published configurations: each is read by its family's table, known to change nothing, or refused. What each key changes in the
- * reference library is in tests/golden/family_keys.json (tests/golden/make/hf_keys.py). */
+/* Keys of published configurations: each is read by its family's table, known to have no effect, or refused.
+ * tests/golden/family_keys.json (tests/golden/make/hf_keys.py) records what each key changes in the reference
+ * library. */
 #include "test.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Presets as published models: those that a family has, and of the others what stands behind it. */
+/* Presets as published models: those that a family can represent, and for the others the obstacle. */
 /* labels: numeric */
 #include "test.h"
 

@@ -1,6 +1,6 @@
-/* Dropout inside feed-forwards, between the activation and the last matrix: y = W2·(m ∘ act(W1·x)), with every m 0 or 1/(1 − p). The masks
- * are found by looking: where W2 is the identity, y is m ∘ act. With them the outputs and gradients of any weights are those of the
- * formula, in doubles. */
+/* Dropout inside feed-forwards, between the activation and the last matrix: y = W2·(m ∘ act(W1·x)), where every m is
+ * 0 or 1/(1 − p). The test finds the masks: if W2 is the identity, y is m ∘ act. With these masks, the outputs and
+ * gradients of any weights are those of the formula, in doubles. */
 /* labels: numeric quick */
 #include "module_fixture.h"
 #include "reference_act.h"
@@ -8,7 +8,7 @@
 enum { N = B * T };
 static const double p = 0.35;
 
-/* ---- the formula --------------------------------------------------------------------------------------------------------- */
+/* ---- the formula ------------------------------------------------------------------------------------------------ */
 
 /* A feed-forward as wide inside as outside, its weights by name. */
 struct sublayer {
@@ -108,7 +108,7 @@ static void find_mask(enum qkv_ffn_kind kind, const float *x, uint64_t seed, dou
     qkv_module_free(s.m);
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------ */
 
 static void outputs_and_gradients_are_those_of_the_formula(void **state) {
     (void)state;

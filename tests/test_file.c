@@ -39,7 +39,7 @@ static const char *folder_with_model(const char *name) {
     return test_path(path);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status map_file(const char *path, struct qkv_map *map) {
     struct qkv_file file;
@@ -91,7 +91,7 @@ static void mapping_fails(void **state) {
     }
 }
 
-/* ---- folders and paths ---------------------------------------------------------------------------------------------- */
+/* ---- folders and paths ------------------------------------------------------------------------------------------ */
 
 static void folders(void **state) {
     (void)state;
@@ -121,7 +121,7 @@ static void paths(void **state) {
     }
 }
 
-/* ---- replacement ------------------------------------------------------------------------------------------------------ */
+/* ---- replacement ------------------------------------------------------------------------------------------------ */
 
 static void replacing(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
-/* Number formats of stored weights: conversions against the definition of IEEE 754 in double arithmetic, and model folders against
- * the same numbers in fp32, bit for bit. Products by themselves are in test_stored_products.c. */
+/* Number formats of stored weights: conversions against the definition of IEEE 754 in double arithmetic, and model
+ * folders against the same numbers in fp32, bit for bit. test_stored_products.c tests the products alone. */
 #include "model_grid.h"
 
 #include "format/format.h"
@@ -10,7 +10,7 @@
 
 #include <sys/wait.h>
 
-/* ---- conversions ---------------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------ */
 
 /* The number of a 16-bit pattern with so many bits of fraction, by the definition: sign, exponent, fraction. */
 static double value_of(uint16_t bits, int fraction_bits) {
@@ -118,10 +118,10 @@ static void formats_are_found_by_name_and_element_type(void **state) {
     assert_int_equal(qkv_format_of_name("f8"), -1);
 }
 
-/* ---- model folders ----------------------------------------------------------------------------------------------------- */
+/* ---- model folders ---------------------------------------------------------------------------------------------- */
 
-/* Writes the sample's weights into two folders: rounded to a random format each (of matrices and vectors), as fp32 and as they
- * are. The order of the tensors is turned round. */
+/* Writes the sample's weights into two folders: each rounded to a random format (matrices and vectors), as fp32 and
+ * in the format. The order of the tensors is reversed. */
 static void write_folders(struct sample *s, const char *plain, const char *stored) {
     const size_t count = qkv_model_parameters(s->model);
     struct qkv_array *arrays = calloc(2 * count, sizeof *arrays);

@@ -1,5 +1,5 @@
-/* Frozen weights: no gradient, no step, no moments; all else as if nothing were frozen, bit for bit. The gradients themselves are
- * anchored by the golden cases. */
+/* Frozen weights: no gradient, no step, no moments; everything else is as without freezing, bit for bit. The golden
+ * cases anchor the gradients themselves. */
 /* labels: numeric quick */
 #include "model_grid.h"
 

@@ -123,7 +123,7 @@ static size_t outputs_of(const struct input_sample *in, size_t b) {
     return columns * (s->batch.lengths ? (size_t)s->batch.lengths[b] : s->batch.T);
 }
 
-/* ---- bits ------------------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------------------------- */
 
 static void a_row_has_the_bits_that_it_has_alone(void **state) {
     (void)state;
@@ -179,7 +179,7 @@ static void threads_change_no_bit(void **state) {
     }
 }
 
-/* ---- gradients -------------------------------------------------------------------------------------------------------- */
+/* ---- gradients -------------------------------------------------------------------------------------------------- */
 
 /* The gradients of a batch in parts of so many rows, summed in two groups. */
 static float *gradients_in_parts(struct input_sample *in, int64_t accumulate, size_t *count) {
@@ -261,7 +261,7 @@ static void gradients_are_slopes(void **state) {
     smooth_only = false;
 }
 
-/* ---- a memory that is encoded once ------------------------------------------------------------------------------------ */
+/* ---- a memory that is encoded once ------------------------------------------------------------------------------ */
 
 /* Targets grow token by token, and have the scores that a pass over all of them has. */
 static void targets_behind_an_encoded_memory_have_the_bits_of_a_pass(void **state) {

@@ -53,7 +53,7 @@ static const char decoder[] = "\"decoder\":" STACK, encoder[] = "\"encoder\":" S
                   classifier[] = "\"head\":{\"kind\":\"classify\",\"classes\":3},\"encoder\":" STACK,
                   hidden[] = "\"head\":{\"kind\":\"none\"},\"encoder\":" STACK;
 
-/* ---- the hook --------------------------------------------------------------------------------------------------------------- */
+/* ---- the hook --------------------------------------------------------------------------------------------------- */
 
 enum { T = 9, C = 16, HEARD = 32 };
 struct heard {
@@ -146,7 +146,7 @@ static void the_last_of_a_pass_is_its_output(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------------------------- */
 
 static void statistics_are_of_finite_numbers(void **state) {
     const float x[] = {1, 3, NAN, 5, -INFINITY, 7, INFINITY, 4};
@@ -160,7 +160,7 @@ static void statistics_are_of_finite_numbers(void **state) {
     assert_true(s.broken == 1 && isnan(s.mean) && isnan(s.deviation) && isnan(s.min) && isnan(s.max));
 }
 
-/* ---- inspections ------------------------------------------------------------------------------------------------------------- */
+/* ---- inspections ------------------------------------------------------------------------------------------------ */
 
 static const struct qkv_inspect_row *row_of(const struct qkv_inspection *in, enum qkv_hook_kind kind, bool of_encoder,
                                             size_t layer) {

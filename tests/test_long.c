@@ -29,7 +29,7 @@ static struct qkv_model *long_model(const char *json) {
     return model;
 }
 
-/* ---- the cut -------------------------------------------------------------------------------------------------------------- */
+/* ---- the cut ---------------------------------------------------------------------------------------------------- */
 
 static void kinds_are_found_by_their_names(void **state) {
     enum qkv_long kind;
@@ -78,7 +78,7 @@ static void a_cut_keeps_what_stands_around_the_text(void **state) {
     }
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------------------------ */
 
 struct long_lines {
     char text[LINES][64], left[LINES][64]; /* as they are, and what `kind` leaves of them; blank where it is skipped */
@@ -183,7 +183,7 @@ static void long_lines_are_translated_by_what_is_kept(void **state) {
     qkv_model_free(model);
 }
 
-/* ---- masks -------------------------------------------------------------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------------------------------------------------ */
 
 /* Thirty tokens, three of them masks: two in the first 24, two in the last. */
 static void masks_that_are_cut_away_have_no_fillings(void **state) {

@@ -9,7 +9,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* ---- a machine of files ------------------------------------------------------------------------------------------- */
+/* ---- a machine of files ----------------------------------------------------------------------------------------- */
 
 static void write_text(const char *name, const char *text) {
     struct qkv_context ctx = {.threads = 1};
@@ -85,7 +85,7 @@ static void groups_of_version_1_are_read_too(void **state) {
     assert_true(qkv_memory_physical(&files).bytes == 4096 * MIB);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 /* A context in a group that has so much left. */
 static struct qkv_context *limited(struct qkv_memory_files *files, uint64_t bytes, bool ignore) {
@@ -280,7 +280,7 @@ static void limits_of_the_process_count(void **state) {
     assert_int_equal(result, 0);
 }
 
-/* ---- the peak of a process ------------------------------------------------------------------------------------------ */
+/* ---- the peak of a process -------------------------------------------------------------------------------------- */
 
 /* Runs the command with its output in a file; the most memory that it had, in bytes. */
 static double peak_of(const char *const *words) {

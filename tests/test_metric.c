@@ -7,7 +7,7 @@
 
 #define assert_near(a, b) assert_true(fabs((double)(a) - (double)(b)) <= 1e-6)
 
-/* ---- BLEU and chrF ------------------------------------------------------------------------------------------------- */
+/* ---- BLEU and chrF ---------------------------------------------------------------------------------------------- */
 
 static void corpora_score_as_sacrebleu_says(void **state) {
     (void)state;
@@ -74,7 +74,7 @@ static void any_bytes_have_a_score(void **state) {
     free(text);
 }
 
-/* ---- edit distance ----------------------------------------------------------------------------------------------------- */
+/* ---- edit distance ---------------------------------------------------------------------------------------------- */
 
 static size_t recursion(const int32_t *a, size_t n, const int32_t *b, size_t m) {
     if (n == 0 || m == 0) return n + m;
@@ -100,7 +100,7 @@ static void edits_are_the_fewest(void **state) {
     assert_int_equal(qkv_edit_distance(NULL, 0, NULL, 0), 0);
 }
 
-/* ---- classification ------------------------------------------------------------------------------------------------------ */
+/* ---- classification --------------------------------------------------------------------------------------------- */
 
 static void classes_that_do_not_occur_do_not_count(void **state) {
     /* labels a a a b, predictions a a b c; d occurs nowhere */

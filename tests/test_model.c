@@ -6,7 +6,7 @@
 #include "model_slope.h"
 #include "sequence/pages.h"
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------------ */
+/* ---- gradients -------------------------------------------------------------------------------------------------- */
 
 static void check_slope(struct sample *s) {
     struct qkv_pass *pass = make_pass(s, true), *plain = make_pass(s, false);
@@ -34,7 +34,7 @@ static void gradients_are_slopes_of_the_loss(void **state) {
     smooth_only = false;
 }
 
-/* ---- what must not change a bit --------------------------------------------------------------------------------------------- */
+/* ---- what must not change a bit --------------------------------------------------------------------------------- */
 
 static void no_position_sees_a_later_token(void **state) {
     (void)state;
@@ -224,7 +224,7 @@ static void a_pass_takes_every_smaller_batch(void **state) {
     }
 }
 
-/* ---- folders, plans and bad input --------------------------------------------------------------------------------------------- */
+/* ---- folders, plans and bad input ------------------------------------------------------------------------------- */
 
 static void a_folder_loads_as_it_was_saved(void **state) {
     (void)state;

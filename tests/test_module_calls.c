@@ -13,7 +13,7 @@ static size_t numbers(const struct qkv_vectors *v) {
     return v->data ? v->B * v->T * v->C : 0;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------ */
+/* ---- gradients -------------------------------------------------------------------------------------------------- */
 
 /* A place that a derivative is taken by, its gradient, and a direction there. */
 struct place {
@@ -115,7 +115,7 @@ static void gradients_are_slopes(void **state) {
     }
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------------------------------------------------ */
 
 static void run(struct qkv_module *m, const struct qkv_module_input *in, struct qkv_vectors y) {
     assert_ok(ctx, qkv_module_forward(m, in, y));
@@ -174,7 +174,7 @@ static void padding_on_the_left_moves_a_row(void **state) {
     qkv_module_free(m);
 }
 
-/* ---- models and their parts ---------------------------------------------------------------------------------------------- */
+/* ---- models and their parts ------------------------------------------------------------------------------------- */
 
 static const float *weights_called(struct qkv_model *model, const char *name, const float **gradient) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
@@ -338,7 +338,7 @@ static void a_module_has_its_own_weights_only(void **state) {
     }
 }
 
-/* ---- tables -------------------------------------------------------------------------------------------------------------- */
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
 
 static void the_table_of_sinusoids_is_the_papers(void **state) {
     (void)state;

@@ -2,7 +2,7 @@
 /* labels: quick */
 #include "module_fixture.h"
 
-/* ---- empty batches ------------------------------------------------------------------------------------------------------ */
+/* ---- empty batches ---------------------------------------------------------------------------------------------- */
 
 /* No rows, or rows of no positions: nothing is computed and nothing changes; gradients of what was read are 0. */
 static void empty_batches_give_empty_results(void **state) {
@@ -40,7 +40,7 @@ static void empty_batches_give_empty_results(void **state) {
     }
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void shapes_that_do_not_agree_are_both_named(void **state) {
     (void)state;

@@ -11,7 +11,7 @@ struct tolerance {
 };
 static const struct tolerance fp32 = {1e-5, 1e-4, 1e-6}, bf16 = {2e-2, 1e-1, 2e-2};
 
-/* ---- files -------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------ */
 
 static float *read_floats(const struct qkv_tensors *file, const char *name) {
     const struct qkv_array *a = qkv_tensors_find(file, name);
@@ -63,7 +63,7 @@ static double gradient_norm(struct qkv_module *m) {
     return sqrt(sum);
 }
 
-/* ---- torch.nn ------------------------------------------------------------------------------------------------------ */
+/* ---- torch.nn --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_module_kind kind_called(const char *name) {
 #define KIND_NAME(kind, text, help) text,
@@ -171,7 +171,7 @@ static void modules_give_the_values_of_torch(void **state) {
     globfree(&found);
 }
 
-/* ---- golden models ---------------------------------------------------------------------------------------------------- */
+/* ---- golden models ---------------------------------------------------------------------------------------------- */
 
 /* The gradient of the mean cross entropy by the logits, from the file's own logits. */
 static void cross_entropy_gradient(const struct qkv_tensors *file, const int32_t *targets, const int32_t *lengths,

@@ -171,7 +171,7 @@ static void packed_batches_have_the_bits_of_rectangles(void **state) {
     }
 }
 
-/* ---- vectors ---------------------------------------------------------------------------------------------------------- */
+/* ---- vectors ---------------------------------------------------------------------------------------------------- */
 
 static size_t find_tokens(const struct sample *s, const char *name, size_t *at) {
     *at = 0;
@@ -230,7 +230,7 @@ static void vectors_do_what_their_ids_do(void **state) {
     }
 }
 
-/* ---- chosen rows ------------------------------------------------------------------------------------------------------- */
+/* ---- chosen rows ------------------------------------------------------------------------------------------------ */
 
 /* Each row with odds of 1 in 3, of a rectangle or of packed rows; places: of each of them in all outputs. */
 static size_t choose(struct sample *s, const struct qkv_batch *b, size_t *scored) {
@@ -305,7 +305,7 @@ static void a_pass_for_few_scores_takes_less_memory(void **state) {
     finish(&s);
 }
 
-/* ---- positions --------------------------------------------------------------------------------------------------------- */
+/* ---- positions -------------------------------------------------------------------------------------------------- */
 
 struct heard {
     float rows[B * T * 20];
@@ -363,7 +363,7 @@ static void positions_say_where_rows_stand(void **state) {
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 /* A pass for few rows of many sequences takes less than one for all that they could have, and what it took is enough. */
 static void memory_is_planned_for_the_rows_that_come(void **state) {
@@ -395,7 +395,7 @@ static void memory_is_planned_for_the_rows_that_come(void **state) {
     }
 }
 
-/* ---- bad input --------------------------------------------------------------------------------------------------------- */
+/* ---- bad input -------------------------------------------------------------------------------------------------- */
 
 static void refuse(struct sample *s, struct qkv_pass *pass, const struct qkv_batch *batch, const char *sentence) {
     if (qkv_pass_forward(pass, batch) == QKV_OK) fail_msg("a batch is taken that is to be refused: %s", sentence);

@@ -39,7 +39,7 @@ static const char with_accuracy[] = "{\"options\":{\"steps\":9,\"metric\":\"accu
 static const char two_machines[] = "{\"step\":0,\"time\":\"2024-05-01T12:00:00Z\",\"cpu\":\"x\"}\n"
                                    "{\"step\":2,\"time\":\"2024-05-02T12:00:00Z\",\"cpu\":\"x\"}\n";
 
-/* ---- the table ----------------------------------------------------------------------------------------------------- */
+/* ---- the table -------------------------------------------------------------------------------------------------- */
 
 static char *table_of(struct qkv_context *ctx, struct qkv_run *const *runs, size_t count) {
     const char *path = test_path("table.csv");
@@ -88,7 +88,7 @@ static void the_table_has_a_line_a_step_and_nothing_where_there_is_no_number(voi
     qkv_context_free(ctx);
 }
 
-/* ---- event files: a reader by the documents alone ------------------------------------------------------------------ */
+/* ---- event files: a reader by the documents alone --------------------------------------------------------------- */
 
 /* By polynomial division, a bit of the message at a time, the highest power first (RFC 3720, B.4: bits reflected, first and last 32
  * complemented). */

@@ -2,7 +2,7 @@
 /* labels: quick */
 #include "report_fixture.h"
 
-/* ---- attention ---------------------------------------------------------------------------------------------------------------- */
+/* ---- attention -------------------------------------------------------------------------------------------------- */
 
 static struct qkv_model *make_model(struct qkv_context *ctx, const char *stacks, int vocab) {
     struct qkv_model *model;

@@ -2,7 +2,7 @@
 /* labels: quick */
 #include "report_fixture.h"
 
-/* ---- runs ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------------------------- */
 
 static const char *make_run(const char *name, const char *log, const char *train) {
     const char *folder = test_path(name);
@@ -157,7 +157,7 @@ static void patience_ends_a_run(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- the line through the losses -------------------------------------------------------------------------------------------------- */
+/* ---- the line through the losses -------------------------------------------------------------------------------- */
 
 struct losses {
     size_t count;
@@ -253,7 +253,7 @@ static void equal_losses_have_one_line_at_any_batch_and_length(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- what is shown ------------------------------------------------------------------------------------------------------------------ */
+/* ---- what is shown ---------------------------------------------------------------------------------------------- */
 
 static void the_best_follows_the_metric(void **state) {
     struct qkv_context *ctx = make_context();

@@ -3,7 +3,7 @@
 /* labels: numeric quick */
 #include "scaling_fixture.h"
 
-/* ---- formulas ----------------------------------------------------------------------------------------------------------- */
+/* ---- formulas --------------------------------------------------------------------------------------------------- */
 
 static double formula_base(const struct qkv_position_spec *p, double n) {
     const struct qkv_scaling_spec *s = &p->scaling;
@@ -94,7 +94,7 @@ static void without_a_scaling_the_table_is_the_usual_one(void **state) {
     assert_fails(ctx, qkv_rotation_table_of(ctx, &p, 0, 0, 50, PAIRS, NULL), QKV_ARGUMENT, "the table is NULL");
 }
 
-/* ---- the length of a sequence ------------------------------------------------------------------------------------------- */
+/* ---- the length of a sequence ----------------------------------------------------------------------------------- */
 
 static void a_sequence_in_a_batch_has_the_bits_that_it_has_alone(void **state) {
     (void)state;
@@ -249,7 +249,7 @@ static void sessions_and_their_forks_keep_what_was_decided(void **state) {
     qkv_model_free(m);
 }
 
-/* ---- who decides -------------------------------------------------------------------------------------------------------- */
+/* ---- who decides ------------------------------------------------------------------------------------------------ */
 
 /* Greedy continuations of ids, noted down. */
 struct made {

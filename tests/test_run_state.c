@@ -18,7 +18,7 @@ static struct qkv_run_condition look(const char *folder) {
     return c;
 }
 
-/* ---- the life of a run --------------------------------------------------------------------------------------------- */
+/* ---- the life of a run ------------------------------------------------------------------------------------------ */
 
 static void a_run_is_running_then_interrupted_then_done(void **state) {
     (void)state;
@@ -103,7 +103,7 @@ static void patience_makes_a_run_done(void **state) {
     assert_true(c.state == QKV_RUN_DONE && c.steps == r.step && c.step == r.step);
 }
 
-/* ---- who wrote it -------------------------------------------------------------------------------------------------- */
+/* ---- who wrote it ----------------------------------------------------------------------------------------------- */
 
 /* A folder whose state was written by a process on some machine, so many seconds ago. */
 static const char *recorded(const char *name, const char *boot, const char *host, long seconds_ago) {
@@ -216,7 +216,7 @@ static void training_refuses_a_folder_that_another_machine_trains_in(void **stat
     qkv_trainer_free(trainer);
 }
 
-/* ---- files that nobody vouches for --------------------------------------------------------------------------------- */
+/* ---- files that nobody vouches for ------------------------------------------------------------------------------ */
 
 static void a_state_that_is_none_is_unknown(void **state) {
     (void)state;
@@ -270,7 +270,7 @@ static void changed_bytes_of_a_state_break_nothing(void **state) {
     free(text);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------- */
+/* ---- looking ---------------------------------------------------------------------------------------------------- */
 
 static void looking_keeps_nobody_from_training(void **state) {
     (void)state;

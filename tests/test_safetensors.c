@@ -17,7 +17,7 @@ static void assert_same_arrays(const struct qkv_array *a, const struct qkv_array
     if (a->bytes) assert_memory_equal(a->data, b->data, a->bytes);
 }
 
-/* ---- writing: memory, alignment, order ---------------------------------------------------------------------------- */
+/* ---- writing: memory, alignment, order -------------------------------------------------------------------------- */
 
 /* First of all tests: it looks at the most memory that this process ever had. */
 static void writing_copies_nothing(void **state) {
@@ -103,7 +103,7 @@ static void written_bytes(void **state) {
     qkv_tensors_close(t);
 }
 
-/* ---- round trips -------------------------------------------------------------------------------------------------------- */
+/* ---- round trips ------------------------------------------------------------------------------------------------ */
 
 struct collection {
     struct qkv_array arrays[40];
@@ -192,7 +192,7 @@ static void many_tensors(void **state) {
     free(names);
 }
 
-/* ---- files that others wrote ------------------------------------------------------------------------------------------ */
+/* ---- files that others wrote ------------------------------------------------------------------------------------ */
 
 static size_t others_read;
 
@@ -233,7 +233,7 @@ static void files_of_others(void **state) {
     if (others_read == 0) skip();
 }
 
-/* ---- refusals --------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void writing_is_refused(void **state) {
     (void)state;

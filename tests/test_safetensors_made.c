@@ -49,7 +49,7 @@ static void elements_and_floats(void **state) {
     qkv_tensors_close(NULL);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 #define ENTRY(dtype, shape, offsets) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define TENSOR(rest)                 "made.safetensors: tensor \"t\": " rest
@@ -161,7 +161,7 @@ static void long_names(void **state) {
     assert_int_equal(qkv_shown_length("short"), 5);
 }
 
-/* ---- damage -------------------------------------------------------------------------------------------------------------- */
+/* ---- damage ----------------------------------------------------------------------------------------------------- */
 
 /* A small valid file with several dtypes, its bytes and size. */
 static char *valid_file(size_t *size) {

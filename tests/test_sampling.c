@@ -19,7 +19,7 @@ static int32_t sample(const struct qkv_sampling *s, const float *logits, size_t 
     return id;
 }
 
-/* ---- distributions ------------------------------------------------------------------------------------------------- */
+/* ---- distributions ---------------------------------------------------------------------------------------------- */
 
 enum { DRAWS = 20000, TOKENS = 4 };
 
@@ -129,7 +129,7 @@ static void test_infinite_scores(void **state) {
     check_frequencies(WITH(.repeat_penalty = 1e300), low, all, 4, even, __LINE__);
 }
 
-/* ---- greedy, determinism --------------------------------------------------------------------------------------------- */
+/* ---- greedy, determinism ---------------------------------------------------------------------------------------- */
 
 static void test_greedy(void **state) {
     (void)state;
@@ -168,7 +168,7 @@ static void test_draws(void **state) {
     assert_in_range(differ_seed, 600, 800);
 }
 
-/* ---- large vocabularies: by sorting ---------------------------------------------------------------------------------- */
+/* ---- large vocabularies: by sorting ----------------------------------------------------------------------------- */
 
 static const float *sort_scores;
 
@@ -226,7 +226,7 @@ static void test_against_sorting(void **state) {
     }
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void refuse(struct qkv_sampling s, const char *sentence) {
     int32_t id = 7;

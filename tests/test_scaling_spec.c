@@ -3,7 +3,7 @@
 /* labels: numeric quick */
 #include "scaling_fixture.h"
 
-/* ---- modules and the attention layer ------------------------------------------------------------------------------------ */
+/* ---- modules and the attention layer ---------------------------------------------------------------------------- */
 
 static void modules_go_by_the_same_lengths(void **state) {
     (void)state;
@@ -69,7 +69,7 @@ static void the_attention_layer_has_scalings_too(void **state) {
     }
 }
 
-/* ---- the spec ----------------------------------------------------------------------------------------------------------- */
+/* ---- the spec --------------------------------------------------------------------------------------------------- */
 
 static const char rope_spec[] =
     "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"d_model\": 16, \"context\": 64, "

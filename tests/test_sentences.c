@@ -179,7 +179,7 @@ static void what_the_modules_say_is_kept(void **state) {
     }
 }
 
-/* ---- dense layers and prompts ---------------------------------------------------------------------------------------------- */
+/* ---- dense layers and prompts ----------------------------------------------------------------------------------- */
 
 #define DENSE(more)      "{\"in_features\": 16, \"out_features\": 20, \"bias\": false" more "}"
 #define ACTIVATION(name) DENSE(", \"activation_function\": \"torch.nn.modules.activation." name "\"")

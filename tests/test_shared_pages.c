@@ -40,7 +40,7 @@ static void expect_scores(struct qkv_model *m, const struct twin *t, size_t leng
     assert_memory_equal(got, want, sizeof want);
 }
 
-/* ---- rows of different lengths --------------------------------------------------------------------------------------- */
+/* ---- rows of different lengths ---------------------------------------------------------------------------------- */
 
 struct rows {
     struct qkv_model *model;
@@ -139,7 +139,7 @@ static void test_rows_of_different_lengths_have_the_bits_that_they_have_alone(vo
     rows_walk(both, true, settings, 3, 300);
 }
 
-/* ---- a shared prefix --------------------------------------------------------------------------------------------------- */
+/* ---- a shared prefix -------------------------------------------------------------------------------------------- */
 
 static void test_a_prefix_of_1000_tokens_is_stored_once_for_50_continuations(void **state) {
     (void)state;
@@ -178,7 +178,7 @@ static void test_a_prefix_of_1000_tokens_is_stored_once_for_50_continuations(voi
     qkv_model_free(m);
 }
 
-/* ---- sessions ------------------------------------------------------------------------------------------------------------- */
+/* ---- sessions --------------------------------------------------------------------------------------------------- */
 
 static void test_forks_of_sessions_go_their_own_way(void **state) {
     (void)state;
@@ -243,7 +243,7 @@ static void test_scores_behind_any_tokens_are_those_of_steps(void **state) {
     qkv_model_free(m);
 }
 
-/* ---- a full cache --------------------------------------------------------------------------------------------------------- */
+/* ---- a full cache ----------------------------------------------------------------------------------------------- */
 
 static void test_a_full_cache_says_what_is_missing_and_loses_nothing(void **state) {
     (void)state;

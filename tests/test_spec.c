@@ -11,7 +11,7 @@
     "\"attention\": {\"heads\": 4, \"window\": 5}}, \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, "       \
     "\"kv_heads\": 2, \"head_dim\": 6, \"softcap\": 3.5, \"window\": 7, \"bias\": \"qkv\"}}}"
 
-/* ---- defaults ------------------------------------------------------------------------------------------------------ */
+/* ---- defaults --------------------------------------------------------------------------------------------------- */
 
 static void test_defaults(void **state) {
     (void)state;
@@ -109,7 +109,7 @@ static void test_cross_attention(void **state) {
     assert_true(s.encoder.layers == 0 && s.decoder.kinds[0].cross.heads == 0);
 }
 
-/* ---- settings ---------------------------------------------------------------------------------------------------------- */
+/* ---- settings --------------------------------------------------------------------------------------------------- */
 
 /* Cross attention says what it has of its own; the head's transform is as wide as the spec, not as the stack that it reads. */
 static void what_is_not_said_follows_the_attention_and_the_spec(void **state) {
@@ -160,7 +160,7 @@ static void test_settings(void **state) {
     assert_true(s.decoder.layers == 0 && s.encoder.layers == 3 && !s.encoder.kinds[0].attention.causal);
 }
 
-/* ---- printing ---------------------------------------------------------------------------------------------------------- */
+/* ---- printing --------------------------------------------------------------------------------------------------- */
 
 static void test_printed_text(void **state) {
     (void)state;

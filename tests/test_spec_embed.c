@@ -32,7 +32,7 @@ static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char
 #define SETTINGS(...)                                                                                                  \
     (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static void a_stack_has_its_own_embedding_over_what_both_have(void **state) {
     (void)state;
@@ -97,7 +97,7 @@ static void embeddings_have_types_norms_and_widths(void **state) {
     assert_int_equal(s.decoder.embed.position.offset, 2);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 static void what_a_stack_has_of_its_own_is_printed_there(void **state) {
     (void)state;
@@ -160,7 +160,7 @@ static void digests_are_of_what_is_meant_and_not_of_where_it_stands(void **state
     assert_string_not_equal(first, digest);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void what_is_wrong_with_an_embedding_is_named(void **state) {
     (void)state;

@@ -43,7 +43,7 @@ static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char
 #define SETTINGS(...)                                                                                                  \
     (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static void a_pattern_is_repeated_over_the_layers(void **state) {
     (void)state;
@@ -121,7 +121,7 @@ static void settings_of_version_1_change_specs_of_version_2(void **state) {
     assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_NONE);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void what_is_wrong_with_kinds_is_named(void **state) {
     (void)state;
@@ -283,7 +283,7 @@ static void settings_of_kinds_are_checked_without_a_spec(void **state) {
     }
 }
 
-/* ---- the versions mean the same -------------------------------------------------------------------------------------- */
+/* ---- the versions mean the same --------------------------------------------------------------------------------- */
 
 static void put(json_t *object, const char *key, json_t *value) {
     assert_int_equal(json_object_set_new(object, key, value), 0);
@@ -382,7 +382,7 @@ static void golden_folders_written_as_version_2_are_the_same_models(void **state
     globfree(&found);
 }
 
-/* ---- digests ----------------------------------------------------------------------------------------------------------- */
+/* ---- digests ---------------------------------------------------------------------------------------------------- */
 
 static void digest_of(const char *json, const char *const *settings, size_t count, char digest[QKV_DIGEST_TEXT]) {
     struct qkv_spec s;

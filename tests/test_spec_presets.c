@@ -4,7 +4,7 @@
 
 #include <dirent.h>
 
-/* ---- golden folders, presets ------------------------------------------------------------------------------------------------ */
+/* ---- golden folders, presets ------------------------------------------------------------------------------------ */
 
 static size_t read_folders(const char *folder) {
     size_t count = 0;

@@ -19,7 +19,7 @@ static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char
 #define SETTINGS(...)                                                                                                  \
     (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values ----------------------------------------------------------------------------------------------------- */
 
 struct refusal {
     const char *setting, *sentence;

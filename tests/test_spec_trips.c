@@ -2,7 +2,7 @@
 #include "attention/attention.h"
 #include "spec_fixture.h"
 
-/* ---- random specs ------------------------------------------------------------------------------------------------------- */
+/* ---- random specs ----------------------------------------------------------------------------------------------- */
 
 /* Of a part: none of its own, off, or a number. */
 static double random_rate(struct qkv_random *r) {
@@ -252,7 +252,7 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     }
 }
 
-/* ---- round trips -------------------------------------------------------------------------------------------------------- */
+/* ---- round trips ------------------------------------------------------------------------------------------------ */
 
 static void test_round_trips(void **state) {
     (void)state;
@@ -274,7 +274,7 @@ static void test_round_trips(void **state) {
     assert_true(versions[1] > 200 && versions[2] > 200);
 }
 
-/* ---- damage ----------------------------------------------------------------------------------------------------------------- */
+/* ---- damage ----------------------------------------------------------------------------------------------------- */
 
 /* What is accepted must hold what the check says; what is not must have a sentence. */
 static void read_damaged(const char *json, size_t size) {

@@ -40,7 +40,7 @@ static size_t stack_used(struct group *group) {
     return STACK - clean;
 }
 
-/* ---- groups of calls ------------------------------------------------------------------------------------------------- */
+/* ---- groups of calls -------------------------------------------------------------------------------------------- */
 
 static const char *run_folder(void) {
     static char path[1024];

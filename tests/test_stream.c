@@ -6,7 +6,7 @@
 #include "generate/generate.h"
 #include "context_fixture.h"
 
-/* ---- what was given out ---------------------------------------------------------------------------------------------- */
+/* ---- what was given out ----------------------------------------------------------------------------------------- */
 
 enum { MOST = 512 };
 
@@ -40,7 +40,7 @@ static void assert_heard(const struct heard *h, const char *expected) {
     assert_memory_equal(h->text, expected, h->size);
 }
 
-/* ---- by hand ------------------------------------------------------------------------------------------------------------ */
+/* ---- by hand ---------------------------------------------------------------------------------------------------- */
 
 static void test_characters(void **state) {
     (void)state;
@@ -144,7 +144,7 @@ static void test_caller_stops(void **state) {
     qkv_text_stream_free(&s);
 }
 
-/* ---- random texts, stops and cuts -------------------------------------------------------------------------------------- */
+/* ---- random texts, stops and cuts ------------------------------------------------------------------------------- */
 
 static const char *const parts[] = {
     "a",    "b",    "ab",   "\n",       "\xc3\xa9",     "\xe2\x82\xac", "\xf0\x9f\x98\x80",

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* ---- every item once ------------------------------------------------------------------------------------------------- */
+/* ---- every item once -------------------------------------------------------------------------------------------- */
 
 struct visits {
     atomic_int *seen;
@@ -89,7 +89,7 @@ static bool all_items_are_done(struct qkv_context *ctx, size_t count) {
     return v.wrong == 0;
 }
 
-/* ---- threads that the system does not make ----------------------------------------------------------------------------- */
+/* ---- threads that the system does not make ---------------------------------------------------------------------- */
 
 #ifndef TEST_SANITIZED
 /* How many more are made, below 0: no limit; and how many again after one that was not. */
@@ -135,7 +135,7 @@ static void where_the_system_makes_fewer_threads_those_do_the_work_and_a_note_sa
 #endif
 }
 
-/* ---- forks ------------------------------------------------------------------------------------------------------------- */
+/* ---- forks ------------------------------------------------------------------------------------------------------ */
 
 static void a_forked_child_has_threads_of_its_own(void **state) {
     (void)state;
@@ -181,7 +181,7 @@ static void a_child_may_free_a_context_without_using_it(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- callers ----------------------------------------------------------------------------------------------------------- */
+/* ---- callers ---------------------------------------------------------------------------------------------------- */
 
 static void *caller_run(void *argument) {
     struct qkv_context *ctx = argument;
@@ -205,7 +205,7 @@ static void any_thread_may_be_the_caller_one_after_the_other(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
 static double cpu_seconds(void) {
     struct timespec now;

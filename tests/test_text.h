@@ -1,4 +1,4 @@
-/* test_text.h: what the tokenizer tests share: random texts that provoke, and encoding and decoding in one line. */
+/* test_text.h: shared by the tests of tokenizers: difficult random texts, and encoding and decoding in one line. */
 #ifndef QKV_TEST_TEXT_H
 #define QKV_TEST_TEXT_H
 
@@ -113,8 +113,8 @@ static inline char *test_print(struct qkv_context *ctx, const struct qkv_tokeniz
     return changed;
 }
 
-/* Encodes, decodes and checks that the bytes are the same, where no token is unknown and white space is kept; the ids are the
- * caller's. */
+/* Encodes, decodes and checks that the bytes are the same, for texts without unknown tokens whose white space is
+ * preserved; the caller frees the ids. */
 static inline int32_t *test_round_trip(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                        size_t size, bool specials, size_t *count) {
     int32_t *ids = NULL;

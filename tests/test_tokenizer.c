@@ -5,7 +5,7 @@
 
 static const char toy[] = "the cat sat on the mat . the dog sat on the log . the cat and the dog sat .";
 
-/* ---- vocabularies -------------------------------------------------------------------------------------------------- */
+/* ---- vocabularies ----------------------------------------------------------------------------------------------- */
 
 static void test_bytes(void **state) {
     struct qkv_context *ctx = *state;
@@ -194,7 +194,7 @@ static void test_empty(void **state) {
     }
 }
 
-/* ---- training against others --------------------------------------------------------------------------------------- */
+/* ---- training against others ------------------------------------------------------------------------------------ */
 
 static void test_reference_merges(void **state) {
     struct qkv_context *ctx = *state;
@@ -306,7 +306,7 @@ static void test_naive_training(void **state) {
     }
 }
 
-/* ---- encoding against the definition ------------------------------------------------------------------------------- */
+/* ---- encoding against the definition ---------------------------------------------------------------------------- */
 
 static void test_naive_encoding(void **state) {
     struct qkv_context *ctx = *state;
@@ -369,7 +369,7 @@ static void test_long_piece(void **state) {
     qkv_tokenizer_free(t);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------ */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void refuse(struct qkv_context *ctx, struct qkv_tokenizer_options options, const char *sentence) {
     struct qkv_tokenizer *t = (struct qkv_tokenizer *)&options;

@@ -145,7 +145,7 @@ static void test_nfc(void **state) {
     }
 }
 
-/* ---- how far ------------------------------------------------------------------------------------------------------- */
+/* ---- how far ---------------------------------------------------------------------------------------------------- */
 
 static size_t cut(const struct qkv_tokenizer *t, const char *text) {
     return qkv_tokenizer_cut(t, text, strlen(text), false);

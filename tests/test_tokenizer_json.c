@@ -17,7 +17,7 @@ static struct qkv_tokenizer *reload(struct qkv_context *ctx, struct qkv_tokenize
     return t;
 }
 
-/* ---- what others say ------------------------------------------------------------------------------------------------- */
+/* ---- what others say -------------------------------------------------------------------------------------------- */
 
 static const char text_a[] = "the cat's mat.\n\n  The caf\xC3\xA9", text_b[] = "<|endoftext|>that isn't\n";
 static const char text_c[] = "\xC3\xA9"
@@ -170,7 +170,7 @@ static void test_save(void **state) {
     }
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------ */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 struct refusal {
     enum qkv_tokenizer_kind kind;
@@ -257,7 +257,7 @@ static void test_files(void **state) {
     qkv_tokenizer_free(t);
 }
 
-/* ---- broken files -------------------------------------------------------------------------------------------------- */
+/* ---- broken files ----------------------------------------------------------------------------------------------- */
 
 /* A file either is refused with a sentence or makes a tokenizer that keeps its promise. */
 static void try_file(struct qkv_context *ctx, const char *file, size_t size, bool *loaded) {

@@ -5,8 +5,7 @@
 
 enum { CLASSES = 5 };
 
-/* ---- the source
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- the source ------------------------------------------------------------------------------------------------- */
 
 static bool sees_all(const struct qkv_spec *spec) {
     return spec->decoder.kinds[0].cross.window == 0 && spec->encoder.kinds[0].attention.window == 0;
@@ -45,8 +44,7 @@ static void a_token_of_the_source_reaches_every_position_unless_it_is_padding(vo
     }
 }
 
-/* ---- learning
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- learning --------------------------------------------------------------------------------------------------- */
 
 static const char *head_of(struct qkv_random *r, enum topology topology, int *classes) {
     *classes = 0;

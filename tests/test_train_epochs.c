@@ -87,7 +87,7 @@ static struct qkv_train_options text_options(double epochs) {
     return o;
 }
 
-/* ---- each kind of data -------------------- */
+/* ---- each kind of data ------------------------------------------------------------------------------------------ */
 
 /* The steps until each example was in a batch once, counted batch by batch; none is there twice before. */
 static int64_t count_steps(struct qkv_trainer *t, size_t examples) {
@@ -189,7 +189,7 @@ static void parts_of_an_epoch_are_rounded_up_and_warmup_follows(void **state) {
     assert_false(fixture_has(folder, "train.json"));
 }
 
-/* ---- beside steps -------------------- */
+/* ---- beside steps ----------------------------------------------------------------------------------------------- */
 
 static void steps_and_epochs_exclude_each_other(void **state) {
     (void)state;
@@ -232,7 +232,7 @@ static void steps_and_epochs_exclude_each_other(void **state) {
     }
 }
 
-/* ---- going on -------------------- */
+/* ---- going on --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status go_on(const char *folder, const struct qkv_resume_options *o, struct qkv_trainer **trainer) {
     return qkv_trainer_resume_with(ctx, folder, o, NULL, NULL, trainer);
@@ -304,7 +304,7 @@ static void a_run_matches_epochs_of_as_many_or_fewer(void **state) {
     assert_ok(ctx, qkv_run_match(ctx, of_steps, &spec, &steps));
 }
 
-/* ---- ranks -------------------- */
+/* ---- ranks ------------------------------------------------------------------------------------------------------ */
 
 static void every_rank_has_the_same_steps(void **state) {
     (void)state;

@@ -17,7 +17,7 @@ static void refuse(const char *const *settings, const struct qkv_train_options *
     assert_false(qkv_file_exists(folder));
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------------------------------ */
+/* ---- starting --------------------------------------------------------------------------------------------------- */
 
 static void bad_texts_are_refused(void **state) {
     (void)state;
@@ -164,7 +164,7 @@ static void what_was_there_stays(void **state) {
     assert_false(fixture_has(folder, "tokenizer.json") || fixture_has(folder, "tokens.data.bin"));
 }
 
-/* ---- resuming -------------------------------------------------------------------------------------------------------------------- */
+/* ---- resuming --------------------------------------------------------------------------------------------------- */
 
 static void refuse_resume(const char *folder, enum qkv_status status, const char *message) {
     struct qkv_trainer *trainer;

@@ -264,7 +264,7 @@ static void evaluation_can_be_stopped(void **state) {
     qkv_model_free(model);
 }
 
-/* ---- the validation windows of training ------------------------------------------------------------------------------------- */
+/* ---- the validation windows of training ------------------------------------------------------------------------- */
 
 struct witness { /* a tokenizer of bytes over a text in which every token says where it is */
     struct qkv_model *model;

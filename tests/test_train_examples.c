@@ -318,7 +318,7 @@ static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- files that shrink ---------------------------------------------------------------------------------------------- */
+/* ---- files that shrink ------------------------------------------------------------------------------------------ */
 
 static bool shrink(void *user, const char *what, double done, double total) {
     (void)what, (void)done, (void)total;
@@ -353,7 +353,7 @@ static void a_file_that_shrinks_while_it_is_used_ends_in_a_sentence(void **state
     qkv_context_free(ctx);
 }
 
-/* ---- an encoder beside a decoder ---------------------------------------------------------------------------------------- */
+/* ---- an encoder beside a decoder -------------------------------------------------------------------------------- */
 
 enum { TARGETS = 5, FRAMES = 9, WORDS = 4 };
 

@@ -28,7 +28,7 @@ static void begin(const char *folder, const struct qkv_train_options *o, int64_t
     qkv_trainer_free(trainer);
 }
 
-/* ---- the rate ------------------------------------------------------------------------------------------------------- */
+/* ---- the rate --------------------------------------------------------------------------------------------------- */
 
 static struct qkv_train_options plain_options(const char *schedule, int64_t steps) {
     struct qkv_train_options o;
@@ -117,7 +117,7 @@ static void a_finished_run_goes_on_at_the_rate_it_reached(void **state) {
     free(json);
 }
 
-/* ---- the same bits --------------------------------------------------------------------------------------------------- */
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
 
 static void extensions_change_no_bit_of_what_follows(void **state) {
     (void)state;
@@ -164,7 +164,7 @@ static void a_new_end_gives_patience_again_also_to_a_run_that_is_killed_then(voi
     qkv_trainer_free(trainer);
 }
 
-/* ---- options that change -------------------------------------------------------------------------------------------------- */
+/* ---- options that change ---------------------------------------------------------------------------------------- */
 
 static void options_that_change_no_number_may_change(void **state) {
     (void)state;

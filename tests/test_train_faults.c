@@ -10,7 +10,7 @@
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
 
-/* ---- numbers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
 static void a_diverging_run_keeps_its_checkpoint(void **state) {
     (void)state;
@@ -96,7 +96,7 @@ static void a_router_without_numbers_is_named_with_its_step(void **state) {
     qkv_trainer_free(trainer);
 }
 
-/* ---- a full disk --------------------------------------------------------------------------------------------------------------- */
+/* ---- a full disk ------------------------------------------------------------------------------------------------ */
 
 static void limit_files(size_t bytes) {
     struct rlimit limit;
@@ -155,7 +155,7 @@ static void a_full_disk_loses_nothing(void **state) {
     free(after);
 }
 
-/* ---- a killed process ---------------------------------------------------------------------------------------------------------- */
+/* ---- a killed process ------------------------------------------------------------------------------------------- */
 
 enum { KILL_STEPS = 40 };
 

@@ -47,7 +47,7 @@ static void append_tokens(const struct qkv_tokenizer *tokenizer, const char *pat
     free(text);
 }
 
-/* ---- one text of several files -------------------------------------------------------------------------------------------- */
+/* ---- one text of several files ---------------------------------------------------------------------------------- */
 
 static void check_concatenation(const char *tokenizer, bool has_end) {
     enum { ROOM = 8000 };
@@ -167,7 +167,7 @@ static void the_last_part_of_all_is_held_out_and_its_files_are_recorded(void **s
     qkv_trainer_free(t);
 }
 
-/* ---- going on --------------------------------------------------------------------------------------------------------------- */
+/* ---- going on --------------------------------------------------------------------------------------------------- */
 
 static void token_files_are_made_again_and_a_changed_file_is_named(void **state) {
     (void)state;
@@ -256,7 +256,7 @@ static void records_of_files_that_do_not_add_up_are_refused(void **state) {
     free(json);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------------------------ */
 
 static void write_rows(const char *path, size_t begin, size_t end) {
     char *text = NULL;
@@ -312,7 +312,7 @@ static void files_of_lines_are_read_one_after_the_other(void **state) {
     }
 }
 
-/* ---- one reading ---------------------------------------------------------------------------------------------------------------- */
+/* ---- one reading ------------------------------------------------------------------------------------------------ */
 
 /* Takes a file away as soon as texts are tokenized, when the tokenizer has learnt from it. */
 static bool take_away(void *user, const char *what, double done, double total) {
@@ -367,7 +367,7 @@ static void a_new_run_reads_its_lines_once(void **state) {
     }
 }
 
-/* ---- options and evaluation --------------------------------------------------------------------------------------------------- */
+/* ---- options and evaluation ------------------------------------------------------------------------------------- */
 
 static void names_of_files_are_a_list(void **state) {
     (void)state;

@@ -118,7 +118,7 @@ static void patterns_that_match_nothing_or_all_are_refused_before_a_folder_is_ma
     qkv_context_free(ctx);
 }
 
-/* ---- rates -------------------------------------------------------------------------------------------------------- */
+/* ---- rates ------------------------------------------------------------------------------------------------------ */
 
 /* Plain gradient descent, so that a step is as long as its rate. */
 static struct qkv_train_options rate_options(struct qkv_context *ctx) {

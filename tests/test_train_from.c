@@ -108,7 +108,7 @@ static bool has_note(const struct qkv_trainer *trainer, const char *text) {
     return false;
 }
 
-/* ---- what is copied ------------------------------------------------------------------------------------------------- */
+/* ---- what is copied --------------------------------------------------------------------------------------------- */
 
 static void every_task_begins_with_the_weights_of_its_model(void **state) {
     (void)state;
@@ -168,7 +168,7 @@ static void a_smaller_context_takes_the_first_positions(void **state) {
     assert_message(ctx, "has 24 positions");
 }
 
-/* ---- heads ------------------------------------------------------------------------------------------------------------ */
+/* ---- heads ------------------------------------------------------------------------------------------------------ */
 
 static void a_model_may_have_other_dropouts(void **state) {
     (void)state;
@@ -362,7 +362,7 @@ static void a_classifier_becomes_a_masked_language_model_with_a_new_head(void **
     qkv_trainer_free(trainer);
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------------------------------- */
+/* ---- what is refused -------------------------------------------------------------------------------------------- */
 
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
@@ -402,7 +402,7 @@ static void what_does_not_fit_is_refused(void **state) {
     refuse(from, options_of(PAIRS), QKV_FILE, "has no source_tokenizer.json");
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------------------ */
+/* ---- going on --------------------------------------------------------------------------------------------------- */
 
 static void going_on_is_exact_and_needs_the_model_no_more(void **state) {
     (void)state;

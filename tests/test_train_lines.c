@@ -17,7 +17,7 @@ static void refuse(const char *json, const char *setting, const struct qkv_train
     assert_false(qkv_file_exists(folder));
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------------------------ */
 
 static void bad_lines_are_refused_with_their_number(void **state) {
     (void)state;
@@ -103,7 +103,7 @@ static void models_and_options_must_suit(void **state) {
     refuse(class_json, NULL, &x, QKV_ARGUMENT, "keeps none for validation");
 }
 
-/* ---- batches ------------------------------------------------------------------------------------------------------------------ */
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
 
 /* Steps of an epoch visit every example once; lengths in a batch differ as little as they can; limits hold. */
 static void an_epoch_visits_every_example_once(void **state) {
@@ -188,7 +188,7 @@ static void parts_of_a_batch_give_its_gradient(void **state) {
     }
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------------------------ */
+/* ---- going on --------------------------------------------------------------------------------------------------- */
 
 static void assert_same_file(const char *a, const char *b, const char *name) {
     size_t n, m;

@@ -15,7 +15,7 @@ static struct qkv_spec spec_of(const char *json, const char *const *settings, si
     return spec;
 }
 
-/* ---- masks -------------------------------------------------------------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------------------------------------------------ */
 
 static void masks_come_at_their_rates(void **state) {
     (void)state;
@@ -149,7 +149,7 @@ static void models_must_see_both_sides(void **state) {
     assert_message(ctx, "task is \"chess\"; it must be text or mlm");
 }
 
-/* ---- label smoothing ------------------------------------------------------------------------------------------------------------ */
+/* ---- label smoothing -------------------------------------------------------------------------------------------- */
 
 /* (1 − e)·(−log p[target]) + e·mean(−log p) of the logits that a pass gives. */
 static double smoothed(const struct qkv_array *logits, const int32_t *targets, size_t rows, double e) {
@@ -266,7 +266,7 @@ static void the_inverse_square_root_rises_and_falls(void **state) {
     assert_close(qkv_learning_rate(&o, NULL, 9999), 0.1, 1e-12);
 }
 
-/* ---- every topology ---------------------------------------------------------------------------------------------------------------- */
+/* ---- every topology --------------------------------------------------------------------------------------------- */
 
 static void write_words(const char *path, bool labels) {
     struct qkv_random random = qkv_random_start(11, 1);

@@ -6,7 +6,7 @@
 #define FIXTURE_CONTEXT fixture_context(2)
 #include "context_fixture.h"
 
-/* ---- options ------------------------------------------------------------------------------------------------------------ */
+/* ---- options ---------------------------------------------------------------------------------------------------- */
 
 static void options_have_the_defaults_of_the_list(void **state) {
     (void)state;
@@ -124,7 +124,7 @@ static void impossible_options_are_named(void **state) {
     assert_status(ctx, qkv_train_check(ctx, &o), QKV_ARGUMENT);
 }
 
-/* ---- options that mean something ------------------------------------------------------------------------------------- */
+/* ---- options that mean something -------------------------------------------------------------------------------- */
 
 static struct qkv_train_options chosen(const char *preset, const char *const *settings) {
     struct qkv_train_options o;
@@ -279,7 +279,7 @@ static void reals_are_written_short_and_read_back(void **state) {
     }
 }
 
-/* ---- learning rate --------------------------------------------------------------------------------------------------------- */
+/* ---- learning rate ---------------------------------------------------------------------------------------------- */
 
 static void rate_follows_the_schedule(void **state) {
     (void)state;

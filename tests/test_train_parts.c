@@ -5,7 +5,7 @@
 #define FIXTURE_CONTEXT fixture_context(2)
 #include "context_fixture.h"
 
-/* ---- draws ------------------------------------------------------------------------------------------------------------------- */
+/* ---- draws ------------------------------------------------------------------------------------------------------ */
 
 static void windows_are_pure_and_cover_the_text(void **state) {
     (void)state;
@@ -45,7 +45,7 @@ static void hash_is_fnv_1a(void **state) { /* vectors from the authors' test sui
     assert_true(qkv_hash(qkv_hash(QKV_HASH_START, "foo", 3), "bar", 3) == UINT64_C(0x85944171f73967e8));
 }
 
-/* ---- log ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- log -------------------------------------------------------------------------------------------------------- */
 
 static void write_lines(const char *folder, int64_t cut, int64_t first, int64_t last) {
     struct qkv_log log;
@@ -143,7 +143,7 @@ static void log_is_locked(void **state) {
     qkv_log_close(&second);
 }
 
-/* ---- train.json ------------------------------------------------------------------------------------------------------------- */
+/* ---- train.json ------------------------------------------------------------------------------------------------- */
 
 static void train_json_comes_back(void **state) {
     (void)state;
@@ -223,7 +223,7 @@ static void damaged_train_json_is_refused(void **state) {
     free(good);
 }
 
-/* ---- token files ---------------------------------------------------------------------------------------------------------- */
+/* ---- token files ------------------------------------------------------------------------------------------------ */
 
 static struct qkv_tokenizer *train_tokenizer(enum qkv_tokenizer_kind kind, int vocab, const char *text, size_t size) {
     struct qkv_tokenizer_options options = {.kind = kind, .vocab = vocab};

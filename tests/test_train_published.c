@@ -9,7 +9,7 @@
 #define TREE   TEST_SOURCE_DIR "/tests/golden/hf"
 #define SHARED TEST_SOURCE_DIR "/../shared/golden/hf"
 
-/* ---- folders -------------------------------------------------------------------------------------------------------- */
+/* ---- folders ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a model of that name is there. */
 static bool published_find(const char *name, char folder[600]) {
@@ -45,7 +45,7 @@ static size_t published_each(const char *root, published_check *check) {
     return count;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------ */
+/* ---- runs ------------------------------------------------------------------------------------------------------- */
 
 static struct qkv_train_options published_options(struct qkv_context *ctx, const char *from, const char *examples,
                                                   int64_t batch, int64_t steps) {
@@ -74,7 +74,7 @@ static void published_losses(struct qkv_context *ctx, struct qkv_trainer *t, siz
     }
 }
 
-/* ---- every family ------------------------------------------------------------------------------------------------------ */
+/* ---- every family ----------------------------------------------------------------------------------------------- */
 
 static void expect_same_weights(const struct qkv_model *a, const struct qkv_model *b) {
     assert_int_equal(qkv_model_parameters(a), qkv_model_parameters(b));
@@ -145,7 +145,7 @@ static void every_family_learns_and_is_exported_as_it_was(void **state) {
     published_each(SHARED, check_learns);
 }
 
-/* ---- what does not learn ---------------------------------------------------------------------------------------------------- */
+/* ---- what does not learn ---------------------------------------------------------------------------------------- */
 
 static void buffers_of_a_family_are_frozen_in_runs_from_it_too(void **state) {
     (void)state;
@@ -205,7 +205,7 @@ static void buffers_of_a_family_are_frozen_in_runs_from_it_too(void **state) {
     }
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------------- */
+/* ---- the table -------------------------------------------------------------------------------------------------- */
 
 enum { STEPS = 20, BATCH = 4, ROW = 32 };
 

@@ -20,7 +20,7 @@ static void expect_refused(const struct run *run, int ranks, enum qkv_status sta
     if (!strstr(message, sentence)) fail_msg("\"%s\" has no \"%s\"", message, sentence);
 }
 
-/* ---- ranks that differ ---- */
+/* ---- ranks that differ ------------------------------------------------------------------------------------------ */
 
 static void other_batch(struct run *own, int rank) {
     if (rank == 1) own->options.batch = 9;
@@ -104,7 +104,7 @@ static void ranks_that_differ_are_named(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- models to begin with ---- */
+/* ---- models to begin with --------------------------------------------------------------------------------------- */
 
 static void from_other(struct run *own, int rank) {
     static char path[1024];
@@ -165,7 +165,7 @@ static void ranks_that_begin_with_other_models_are_named(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- numbers that are not finite ---- */
+/* ---- numbers that are not finite -------------------------------------------------------------------------------- */
 
 static void poison(struct qkv_trainer *trainer, int64_t step, int rank) {
     if (step != 3 || rank != 1) return;
@@ -190,7 +190,7 @@ static void numbers_that_are_not_finite_on_one_rank_stop_all(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- memory ---- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 static size_t state_bytes[RANKS_MOST];
 
@@ -222,7 +222,7 @@ static void moments_are_shared_out(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- what travels as bf16 ---- */
+/* ---- what travels as bf16 --------------------------------------------------------------------------------------- */
 
 static double last_loss(const char *folder) {
     size_t size;

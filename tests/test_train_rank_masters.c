@@ -72,7 +72,7 @@ static struct run form_run(struct qkv_context *ctx, size_t form, struct qkv_spec
     return run;
 }
 
-/* ---- what each rank has ---- */
+/* ---- what each rank has ----------------------------------------------------------------------------------------- */
 
 static struct {
     size_t divided, own, whole, taken,
@@ -153,7 +153,7 @@ static void another_number_of_ranks_goes_on(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- what is refused, and what goes on ---- */
+/* ---- what is refused, and what goes on -------------------------------------------------------------------------- */
 
 static struct qkv_moment_run *own_master(struct qkv_trainer *t) {
     size_t runs;

@@ -11,7 +11,7 @@ enum { STEPS = 20, CONTEXT = 17, SETTINGS = 24, EXAMPLES = 40, SIDE = 28 };
 static struct qkv_context *ctx;
 static size_t random_first, random_end; /* numbers of random cases */
 
-/* ---- models: presets made small ---------------------------------------------------------------------------------- */
+/* ---- models: presets made small --------------------------------------------------------------------------------- */
 
 #define SMALL(stack) stack ".layers=2", stack ".attention.heads=4", stack ".ffn.d_ff=48"
 #define LATENT                                                                                                         \
@@ -51,7 +51,7 @@ static const struct small {
     {"vit-tiny", {SMALL("encoder")}},
 };
 
-/* ---- data -------------------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------------------------- */
 
 enum data { TEXT, DOCUMENTS, PREFIX, MASKED, LINES, HIDDEN, EACH, PAIRS, SHARED, LABELS, WORDS, IDS, PIXELS, DATA };
 /* What a kind is called, the options that name its file and task, and a setting for the model's head. */
@@ -169,7 +169,7 @@ static void write_examples(const char *path, enum data data, size_t vocabulary) 
     free(x);
 }
 
-/* ---- a case ------------------------------------------------------------------------------------------------------ */
+/* ---- a case ----------------------------------------------------------------------------------------------------- */
 
 struct rank_case {
     size_t preset, vocabulary, width;
@@ -281,7 +281,7 @@ static bool case_runs(const struct rank_case *c, int least, int most) {
     return !status;
 }
 
-/* ---- the fixed list ---------------------------------------------------------------------------------------------- */
+/* ---- the fixed list --------------------------------------------------------------------------------------------- */
 
 #define IN(...)                                                                                                        \
     { __VA_ARGS__ }
@@ -357,7 +357,7 @@ static void any_number_of_ranks_trains_every_preset_as_one(void **state) {
     for (size_t i = 0; qkv_preset_at(i, &name, NULL); i++) assert_true(all[small_of(name)]);
 }
 
-/* ---- random cases ------------------------------------------------------------------------------------------------ */
+/* ---- random cases ----------------------------------------------------------------------------------------------- */
 
 struct choices {
     struct qkv_random *random;

@@ -62,7 +62,7 @@ static void another_number_of_ranks_goes_on(void **state) {
     qkv_context_free(ctx);
 }
 
-/* ---- what is planned is what is taken and sent ------------------------------------------------------------------------------ */
+/* ---- what is planned is what is taken and sent ------------------------------------------------------------------ */
 
 struct sent {
     struct qkv_communicator inner;

@@ -21,7 +21,7 @@ static struct qkv_trainer *resume(const char *folder, int64_t steps) {
     return trainer;
 }
 
-/* ---- learning ------------------------------------------------------------------------------------------------------------------ */
+/* ---- learning --------------------------------------------------------------------------------------------------- */
 
 static void the_loss_falls(void **state) {
     (void)state;
@@ -103,7 +103,7 @@ static void every_optimizer_and_tokenizer_learns(void **state) {
     }
 }
 
-/* ---- accumulation ----------------------------------------------------------------------------------------------------------- */
+/* ---- accumulation ----------------------------------------------------------------------------------------------- */
 
 static float *gradients_after_one_step(int64_t accumulate, size_t *count) {
     struct qkv_train_options o = fixture_options(ctx);
@@ -174,7 +174,7 @@ static void clipping_limits_the_norm(void **state) {
     assert_true(norm > 0.2); /* reported as it was */
 }
 
-/* ---- the same bits ------------------------------------------------------------------------------------------------------------ */
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
 
 static void threads_change_no_bit(void **state) {
     (void)state;
@@ -360,7 +360,7 @@ static void a_finished_run_can_be_prolonged(void **state) {
     assert_null(again);
 }
 
-/* ---- stopping ------------------------------------------------------------------------------------------------------------------- */
+/* ---- stopping --------------------------------------------------------------------------------------------------- */
 
 struct stopper {
     const char *what;

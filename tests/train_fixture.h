@@ -1,4 +1,4 @@
-/* train_fixture.h: what the tests of training share: a context, a small spec, a text that has something to learn, the
+/* train_fixture.h: shared by the tests of training: a context, a small spec, a text with something to learn, the
  * options of a short run, and running one. Header-only. */
 #ifndef QKV_TRAIN_FIXTURE_H
 #define QKV_TRAIN_FIXTURE_H

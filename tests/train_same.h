@@ -1,4 +1,5 @@
-/* train_same.h: whether two training runs are the same in all that time does not change: log, checkpoint and model. Header-only. */
+/* train_same.h: whether two training runs are equal in everything that does not depend on time: log, checkpoint and
+ * model. Header-only. */
 #ifndef QKV_TRAIN_SAME_H
 #define QKV_TRAIN_SAME_H
 

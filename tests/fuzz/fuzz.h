@@ -48,7 +48,7 @@ static inline bool fuzz_ok(enum qkv_status status) {
     return !status;
 }
 
-/* ---- files -------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------ */
 
 static inline int fuzz_remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
     (void)info, (void)kind, (void)walk;
