@@ -4,7 +4,7 @@
 
 #include "cli_help.h"
 
-enum { SPEC_INDENT = 20, SPEC_LONG = 4096 };
+enum { SPEC_INDENT = 20, SPEC_LONG = 4096, SPEC_OPTIONS = 108 };
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
@@ -75,8 +75,24 @@ static void spec_print_label(const char *label, const char *text) {
     cli_print_wrapped(text, 10, 10);
 }
 
+/* The example as a call, an option a line if it is longer than a line. */
+static void spec_print_call(const struct qkv_spec_key *key) {
+    enum { COLUMNS = 79 };
+    static const char call[] = "  qkv info --preset nano-gpt";
+    char options[SPEC_LONG];
+    spec_options(key, options, sizeof options);
+    const bool fits = sizeof call + strlen(options) < COLUMNS;
+    printf("%s", call);
+    for (const char *option = options; *option;) {
+        const char *next = strstr(option + 1, " --set ");
+        const size_t n = next ? (size_t)(next - option) : strlen(option);
+        printf("%s%.*s", fits ? " " : " \\\n      ", (int)n, option);
+        option += n + (next != NULL);
+    }
+    putchar('\n');
+}
+
 static void spec_print_key(const struct qkv_spec_key *key) {
-    char text[SPEC_LONG];
     const int n = printf("%s:", key->path);
     cli_print_wrapped(key->help, n, 2);
     putchar('\n');
@@ -88,29 +104,66 @@ static void spec_print_key(const struct qkv_spec_key *key) {
     if (!key->inside[0] || key->standard[0])
         spec_print_label("default", *key->standard ? key->standard : "it must be given");
     if (key->owner) spec_print_label("only for", key->owner);
-    printf("\nexample, and the same in config.json:\n  ");
-    snprintf(text, sizeof text, "%s", "qkv info --preset nano-gpt ");
-    spec_options(key, text + strlen(text), sizeof text - strlen(text));
-    cli_print_wrapped(text, 6, 6); /* further lines begin 4 columns later */
+    printf("\nexample, and the same in config.json:\n");
+    spec_print_call(key);
     printf("  ");
     cli_print_wrapped(key->json, 6, 6);
 }
 
 /* ---- Markdown ---------------------------------------------------------------------------------------------------- */
 
+/* The anchor that GitHub gives to a heading: lower case, "-" for spaces, letters, digits, "_" and "-" only. */
+static const char *spec_anchor(const char *heading, char *text, size_t size) {
+    size_t n = 0;
+    for (const char *c = heading; *c && n + 1 < size; c++) {
+        const char lower = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
+        if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9') || lower == '_') text[n++] = lower;
+        if (lower == ' ') text[n++] = '-';
+    }
+    text[n] = 0;
+    return text;
+}
+
+/* The part at a path; false if there is none. */
+static bool spec_find_part(const char *path, struct qkv_spec_part *part) {
+    for (size_t i = 0; qkv_spec_part_at(i, part); i++)
+        if (*part->path && !strcmp(part->path, path)) return true;
+    return false;
+}
+
 /* Facts in a paragraph: the values, the default, where the key is allowed. */
 static void spec_markdown_facts(const struct qkv_spec_key *key) {
-    char text[SPEC_LONG], standard[QKV_SPEC_KEY_TEXT + 16];
-    spec_default(key, standard, sizeof standard);
-    size_t used = (size_t)snprintf(text, sizeof text, "Values: %s.", key->choice_count ? "see below" : key->range);
-    if (*standard == 'd') used += (size_t)snprintf(text + used, sizeof text - used, " D%s.", standard + 1);
-    if (*standard == 'm') used += (size_t)snprintf(text + used, sizeof text - used, " It %s.", standard);
-    if (key->owner && used < sizeof text) snprintf(text + used, sizeof text - used, " Only for %s.", key->owner);
+    char text[SPEC_LONG], anchor[QKV_SPEC_KEY_TEXT];
+    struct qkv_spec_part part;
+    size_t used = 0;
+    const bool object =
+        key->inside[0] && strncmp(key->range, "an object,", 10) == 0 && spec_find_part(key->inside, &part);
+    if (object)
+        used = (size_t)snprintf(text, sizeof text, "Values: an object%s; its keys are in [%s](#%s).",
+                                !strcmp(key->standard, "null") ? " or null" : "", part.title,
+                                spec_anchor(part.title, anchor, sizeof anchor));
+    else if (!key->choice_count)
+        used = (size_t)snprintf(text, sizeof text, "Values: %s.", key->range);
+    const char *between = used ? " " : "";
+    if (*key->standard)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%sDefault: %s.", between, key->standard);
+    else if (!key->inside[0])
+        used += (size_t)snprintf(text + used, sizeof text - used, "%sIt must be given.", between);
+    if (key->owner) used += (size_t)snprintf(text + used, sizeof text - used, " Only for %s.", key->owner);
+    if (key->choice_count) snprintf(text + used, sizeof text - used, " Values:");
+    cli_markdown_wrapped(text, 0, "");
+}
+
+/* The example as options, or where these are long as JSON. */
+static void spec_markdown_example(const struct qkv_spec_key *key) {
+    char options[SPEC_LONG], text[SPEC_LONG + 64];
+    spec_options(key, options, sizeof options);
+    const bool json = strlen(options) > SPEC_OPTIONS;
+    snprintf(text, sizeof text, "Example: `%s`", json ? key->json : options);
     cli_markdown_wrapped(text, 0, "");
 }
 
 static void spec_markdown_key(const struct qkv_spec_key *key) {
-    char options[SPEC_LONG], text[SPEC_LONG + 32];
     printf("\n### `%s`\n\n", key->path);
     cli_markdown_wrapped(key->help, 0, "");
     putchar('\n');
@@ -120,9 +173,8 @@ static void spec_markdown_key(const struct qkv_spec_key *key) {
         const int at = printf("- `%s`: ", key->choices[i].text);
         cli_markdown_wrapped(key->choices[i].help, at, "  ");
     }
-    snprintf(text, sizeof text, "Example: `%s`", spec_options(key, options, sizeof options));
     putchar('\n');
-    cli_markdown_wrapped(text, 0, "");
+    spec_markdown_example(key);
 }
 
 /* A list of the parts, each with its keys. */
@@ -135,12 +187,10 @@ static void spec_markdown_index(void) {
                                        *part.path ? "`" : "");
         bool first = true;
         for (size_t i = 0; qkv_spec_describe_at(i, &key) && used < sizeof text; i++) {
-            char anchor[QKV_SPEC_KEY_PATH] = "";
+            char anchor[QKV_SPEC_KEY_PATH];
             if (strcmp(key.part, part.path) != 0) continue;
-            for (const char *c = key.path; *c; c++)
-                if (*c != '.') snprintf(anchor + strlen(anchor), 2, "%c", *c);
             used += (size_t)snprintf(text + used, sizeof text - used, "%s [`%s`](#%s)", first ? "" : ",",
-                                     spec_name(key.path), anchor);
+                                     spec_name(key.path), spec_anchor(key.path, anchor, sizeof anchor));
             first = false;
         }
         cli_markdown_wrapped(text, 0, "  ");
@@ -168,18 +218,11 @@ static void spec_print_all(void) {
            "  qkv help spec                     all keys\n"
            "  qkv help spec decoder.attention   the keys of one part\n"
            "  qkv help spec kv_heads            one key, with its values and an example\n"
-           "  qkv help spec --markdown          all keys with all that is known of them\n\n");
+           "  qkv help spec --markdown          all keys with their values and examples, in Markdown\n\n");
     cli_print_wrapped("A spec is the description of a model, written as JSON. Keys that are left out have their "
                       "defaults. The option --set KEY=VALUE changes a key of a preset or of a file.",
                       0, 0);
     for (size_t i = 0; qkv_spec_part_at(i, &part); i++) spec_print_part(&part);
-}
-
-/* The part at a path; false if there is none. */
-static bool spec_find_part(const char *name, struct qkv_spec_part *part) {
-    for (size_t i = 0; qkv_spec_part_at(i, part); i++)
-        if (*part->path && !strcmp(part->path, name)) return true;
-    return false;
 }
 
 static const char *spec_path_at(const void *keys, size_t i) {

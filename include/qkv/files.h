@@ -47,14 +47,13 @@
 #define QKV_DENSE_REMOVAL_ "No: without it vectors cannot be computed."
 #define QKV_MODEL_BEGIN_LIST_(X)                                                                                       \
     X(QKV_CONFIG_FILE,                                                                                                 \
-      "The spec: layers, widths, heads, norms. In a published model, the config.json of Hugging Face "                 \
-      "transformers.",                                                                                                 \
+      "The spec: layers, widths, heads, norms. In a published model, the config.json of Hugging Face transformers.",   \
       "When a run begins or a model is made or exported.", "No: without it the model cannot be read.")                 \
     X(QKV_GENERATION_FILE,                                                                                             \
       "The tokens that end a text, and how the model's authors choose tokens: temperature, top-k, top-p.",             \
       "When a run begins from a published model, and by its export.",                                                  \
-      "Yes, but the next text may not end where it should.")                                                           \
-    X(QKV_ROLES_FILE, "The roles of tokens: which begin and end a text, and the template of a chat.",                  \
+      "Yes, but texts may then not end where they should.")                                                            \
+    X(QKV_ROLES_FILE, "The roles of tokens: which ones begin and end a text; and the template of a chat.",             \
       "When a run begins from a published model, and by its export.",                                                  \
       "Yes, but prompts of a chat model then lack their template.")                                                    \
     X(QKV_TOKENIZER_FILE, "The tokenizer, in the format of Hugging Face tokenizers.",                                  \
@@ -67,8 +66,8 @@
     X(QKV_LABELS_FILE, "The names of the classes, one a line, in the order of their numbers.",                         \
       "When a run of a classifier begins, and by its export.", "Yes, but classes then have numbers instead of names.") \
     X(QKV_MODULES_FILE,                                                                                                \
-      "The steps from a text to a vector, in the format of sentence-transformers: model, pooling, dense "              \
-      "layers, norm.",                                                                                                 \
+      "The steps from a text to a vector, in the format of sentence-transformers: model, pooling, dense layers, "      \
+      "norm.",                                                                                                         \
       "When a run begins from a published model for vectors, and by its export.",                                      \
       "No: without it vectors are pooled otherwise.")                                                                  \
     X(QKV_SENTENCES_FILE, "The largest number of tokens of a text that becomes a vector.",                             \
@@ -92,25 +91,24 @@
 #define QKV_MODEL_FILE_LIST(X)                                                                                         \
     QKV_MODEL_BEGIN_LIST_(X)                                                                                           \
     X(QKV_WEIGHTS_FILE,                                                                                                \
-      "The weights, in the format safetensors. In a run: the weights of the best validation so far, or "               \
-      "the latest without a validation.",                                                                              \
-      "With the first checkpoint, and with each later one that changes it; by an export.",                             \
-      "No: without it there is no model. A run writes it again with a checkpoint.")
+      "The weights, in the format safetensors. In a run: those of the best evaluation so far, or the latest ones "     \
+      "before the first evaluation.",                                                                                  \
+      "By each evaluation that is the best so far; before the first evaluation, with each checkpoint; by an export.",  \
+      "No: without it there is no model. A run that is resumed without it takes its next evaluation for the best.")
 /* Files of a published model that no call writes. */
 #define QKV_PUBLISHED_FILE_LIST(X)                                                                                     \
     X(QKV_INDEX_FILE, "For published weights in several files: the file of each tensor.",                              \
-      "By those who published the model; qkv only reads it.", "No: without it the weights are not found.")
+      "By those who published the model. qkv only reads it.", "No: without it the weights are not found.")
 /* More files of a run. */
 #define QKV_RUN_BEGIN_LIST_(X)                                                                                         \
     X(QKV_TRAIN_FILE,                                                                                                  \
-      "The options of the run with their defaults, and facts about its data: files, hashes, numbers of "               \
-      "tokens.",                                                                                                       \
+      "The options of the run with their defaults, and facts about its data: files, hashes, numbers of tokens.",       \
       "When the run begins, and when it is resumed with another option.", "No: without it the run cannot be resumed.") \
     X(QKV_CHECKPOINT_FILE, "What a resume needs: the latest weights, the state of the optimizer, the step.",           \
-      "Every save_every steps, at the end, and when a signal stops the run.",                                          \
+      "After every save_every steps, at the end, and when a signal stops the run.",                                    \
       "Yes, if the run will not be resumed. It is about three times as large as the weights.")                         \
-    X(QKV_BEST_FILE, "The checkpoint of the best validation, with the option keep.",                                   \
-      "With the checkpoint of a new best validation.", "Yes.")                                                         \
+    X(QKV_BEST_FILE, "The checkpoint of the best evaluation so far, if the option keep is more than 1.",               \
+      "By each evaluation that is the best so far.", "Yes.")                                                           \
     X(QKV_LOG_FILE, "A line for each step: loss, gradient norm, learning rate, speed.", "With every step.",            \
       "Yes, after the run: only reports read it.")                                                                     \
     X(QKV_STATE_FILE, "Whether the run is running, done, failed or interrupted, and in which process.",                \
@@ -123,21 +121,21 @@
       "After an evaluation, if samples are asked for.", "Yes: only reports read it.")                                  \
     X(QKV_TOKENS_DATA_FILE, "The training data as tokens: the texts, the targets of pairs, or the labelled texts.",    \
       "When the run begins.", "Yes: a resume makes it again from the data, if these are unchanged.")                   \
-    X(QKV_TOKENS_VALID_FILE, "The same of the validation data.", "When a run with validation data begins.",            \
+    X(QKV_TOKENS_VALID_FILE, "The validation data as tokens.", "When a run with validation data begins.",              \
       "Yes: a resume makes it again from the data, if these are unchanged.")                                           \
     X(QKV_BESIDE_DATA_FILE, "The sources or labels that belong to the lines of tokens.data.bin.",                      \
       "When a run on pairs or labelled lines begins.",                                                                 \
       "Yes: a resume makes it again from the data, if these are unchanged.")
 #define QKV_RUN_FILE_LIST(X)                                                                                           \
     QKV_RUN_BEGIN_LIST_(X)                                                                                             \
-    X(QKV_BESIDE_VALID_FILE, "The same of the validation data, for tokens.valid.bin.",                                 \
+    X(QKV_BESIDE_VALID_FILE, "The sources or labels that belong to the lines of tokens.valid.bin.",                    \
       "When a run on pairs or labelled lines with validation data begins.",                                            \
       "Yes: a resume makes it again from the data, if these are unchanged.")
 /* Files of a run whose names have a number. */
 #define QKV_NUMBERED_FILE_LIST(X)                                                                                      \
     X(QKV_CHECKPOINT_BEGIN "STEP" QKV_CHECKPOINT_END,                                                                  \
-      "An earlier checkpoint, of the step in its name, with the option keep.",                                         \
-      "When a newer checkpoint is written. The run removes those that are more than keep.", "Yes.")
+      "An earlier checkpoint, of the step in its name, if the option keep is more than 1.",                            \
+      "When a newer checkpoint is written. The run removes the oldest ones that are more than keep.", "Yes.")
 
 /* The names alone, with commas between them, for initialisers. */
 #define QKV_FILE_NAME_(name, content, written, removal) name,

@@ -22,7 +22,8 @@ extern "C" {
     X(ALIBI, "alibi", "a penalty linear in the distance added to the scores (Press et al. 2022)", alibi)               \
     X(BUCKETS, "buckets", "a learned bias for each bucket of distances added to the scores (T5; Raffel et al. 2020)",  \
       buckets)                                                                                                         \
-    X(RELATIVE, "relative", "a learned bias for each distance added to the scores, far ones share the last", relative)
+    X(RELATIVE, "relative", "a learned bias for each distance added to the scores; far distances share the last one",  \
+      relative)
 #define QKV_POSITION_LIST(X)                                                                                           \
     X(NONE, "none", "no position at all", none)                                                                        \
     QKV_EMBED_POSITION_LIST(X)                                                                                         \
@@ -60,9 +61,10 @@ extern "C" {
     X(NTK, "ntk", "theta becomes theta * factor^(d/(d - 2)), d being the number of rotated channels", false)           \
     X(YARN, "yarn", "angles of long wavelengths are divided by factor, those of short ones stay (Peng et al. 2023)",   \
       false)                                                                                                           \
-    X(LLAMA3, "llama3", "the same, with bounds that are wavelengths as shares of original_context (Llama 3.1)", false) \
-    X(LONGROPE, "longrope", "each angle is divided by its own number in the list short or long (Ding et al. 2024)",    \
-      true)
+    X(LLAMA3, "llama3",                                                                                                \
+      "long wavelengths are multiplied by factor, short ones stay: see low_freq, high_freq (Llama 3.1)", false)        \
+    X(LONGROPE, "longrope",                                                                                            \
+      "each angle is divided by a number of its own, in the list short or long (Ding et al. 2024)", true)
 /* X(name, text, help, parts): the projections of an attention that have a bias, as letters. */
 #define QKV_BIAS_LIST(X)                                                                                               \
     X(NONE, "false", "no biases", "")                                                                                  \
@@ -154,7 +156,8 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_INIT_LIST(X)                                                                                               \
     X(GPT2, "gpt2",                                                                                                    \
       "matrices normal with deviation std; the last ones of residual branches divided by sqrt(branches); biases 0")    \
-    X(TORCH, "torch", "uniform within 1/sqrt(inputs), biases too (PyTorch's Linear); embeddings normal with std")      \
+    X(TORCH, "torch",                                                                                                  \
+      "matrices and biases uniform within 1/sqrt(inputs) (PyTorch's Linear); embeddings normal with deviation std")    \
     X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); biases 0")
 
 #define QKV_SPEC_ENUM_INIT(name, text, help)                                 QKV_INIT_##name,

@@ -133,8 +133,8 @@ static const struct qkv_key embed_position_keys[] = {
            .help = "Which channels are sines and which cosines; t is the position, C the number of channels."),
     WHOLE(qkv_position_spec, offset, 0, DIMENSION, .flags = QKV_KEY_LATER, .applies = adds_a_position,
           .owner = "a position of kind sinusoidal or learned", .needs = "kind=learned", .example = "2",
-          .help = "Position t uses row t + offset of the table; a learned table has as many rows more. OPT and RoBERTa "
-                  "have 2."),
+          .help = "Position t uses row t + offset of the table. A learned table has offset more rows than positions. "
+                  "OPT and RoBERTa have 2."),
     END,
 };
 
@@ -148,19 +148,18 @@ const struct qkv_key qkv_embed_keys[] = {
          .rule = rule_embed_scale, .standard = "sqrt(d_model) with sinusoidal positions, else 1", .example = "8",
          .help = "Multiplies the token embedding, before a position is added. Gemma has sqrt(d_model)."),
     WHOLE(qkv_embed_spec, types, 0, DIMENSION, .flags = QKV_KEY_LATER, .example = "2",
-          .help =
-              "The number of types of tokens (segments), each with a learned vector that is added. The batch says the "
-              "type of each token; otherwise it is 0. BERT has 2. 0: none."),
+          .help = "The number of types of tokens (segments). Each type has a learned vector that is added to the "
+                  "embedding. A batch that does not say the types has type 0. BERT has 2 types; 0 means none."),
     WHOLE(qkv_embed_spec, width, 0, DIMENSION, .flags = QKV_KEY_LATER, .example = "64", .needs = "/tie=none",
-          .help = "The width of the token embedding, if a projection makes it d_model wide (ALBERT). 0: it is d_model "
-                  "wide, without a projection."),
+          .help = "The width of the token embedding. A projection makes the embedding d_model wide (ALBERT). 0 means "
+                  "d_model, without a projection."),
     FLAG(qkv_embed_spec, bias, .flags = QKV_KEY_LATER, .neutral = true, .value = true, NARROW,
-         .help = "Whether that projection has a bias."),
+         .help = "Whether the projection to d_model has a bias."),
     CHOICE(qkv_embed_spec, project, projects, .flags = QKV_KEY_LATER, .neutral = QKV_PROJECT_END, NARROW,
-           .help = "The place of that projection."),
+           .help = "The place of the projection to d_model."),
     OBJECT(qkv_embed_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL, .example = "{\"kind\":\"layernorm\"}",
            .help = "A norm after token, position and type are added, before dropout (BERT)."),
-    REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null: the spec's dropout",
-         .example = "0.1", .help = "The dropout of the embedding."),
+    REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",
+         .help = "The dropout of the embedding."),
     END,
 };

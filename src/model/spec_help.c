@@ -12,17 +12,16 @@ static const struct {
 } parts[] = {
     {{"", "The whole model", "The keys at the top of config.json."}, qkv_spec_keys},
     {{"embed", "The embedding",
-      "From the input to the first layer. Both stacks have these values; a stack has its own where it says so, "
+      "From the input to the first layer. Both stacks have these values, unless a stack has a value of its own: "
       "decoder.embed.scale."},
      NULL},
     {{"embed.position", "The position of the embedding", "The position that is added to the token embedding."}, NULL},
     {{"embed.norm", "The norm of the embedding",
-      "A norm after the embedding. head.transform.norm has the same keys. A norm that is left out is null: there is "
-      "none."},
+      "A norm after the embedding; by default there is none. head.transform.norm has the same keys."},
      NULL},
     {{"embed.input", "Other inputs than tokens",
-      "Images, frames of sound or vectors in the place of tokens. Such a stack has no token embedding, so tie is not "
-      "head."},
+      "Images, frames of sound or vectors in the place of tokens. Such a stack has no token embedding, so tie must not "
+      "be head."},
      NULL},
     {{"decoder", "A stack of layers",
       "The decoder. Every key of decoder is also a key of encoder, and every key of a layer is also a key of a kind of "
@@ -33,33 +32,33 @@ static const struct {
       "window_right, latent and position."},
      NULL},
     {{"decoder.attention.qk_norm", "Norms of queries and keys",
-      "One norm of the queries and one of the keys. Left out, it is null: there are none."},
+      "One norm of the queries and one of the keys; by default there are none."},
      NULL},
     {{"decoder.attention.latent", "Latent attention",
-      "Keys and values are projected from a latent with few channels, which is all that the cache stores, besides the "
-      "rope_dim channels (DeepSeek-AI 2024). Left out, it is null: there is none."},
+      "Keys and values are projected from a latent, which has few channels; by default there is none. The cache stores "
+      "only the latent and rope_dim channels of each position (DeepSeek-AI 2024)."},
      NULL},
     {{"decoder.attention.position", "The position of attention",
-      "A position inside self attention. Biases of distances are shared by the layers of a stack."},
+      "A position inside self attention; by default there is none. The layers of a stack share the biases that they "
+      "learn for distances."},
      NULL},
     {{"decoder.attention.position.scaling", "RoPE for more positions",
-      "RoPE at more positions than the model was trained with. Left out, it is null: the rotation is not changed."},
+      "RoPE at more positions than the model was trained with; by default the rotation does not change."},
      NULL},
     {{"decoder.norm", "Norms of a layer", "The norms around the sublayers, and the one after the last layer."}, NULL},
     {{"decoder.ffn", "The feed-forward", "The feed-forward of a layer."}, NULL},
     {{"decoder.ffn.experts", "Mixture of experts",
-      "Several feed-forwards, of which a router chooses some for each token (Shazeer et al. 2017). Left out, it is "
-      "null: "
+      "Several feed-forwards, of which a router chooses some for each token (Shazeer et al. 2017); by default there is "
       "one feed-forward for all tokens. No token is ever dropped."},
      NULL},
     {{"head", "The head", "From the hidden states of the last layer to the output."}, NULL},
     {{"head.transform", "A layer in the head",
-      "norm(activation(x*W + b)) of the hidden states x. Left out, it is null: there is none."},
+      "It computes norm(activation(x*W + b)) of the hidden states x; by default there is none."},
      NULL},
     {{"init", "New weights",
       "The distribution of new weights. It is not part of the digest of a spec: trained weights do not depend on it."},
      NULL},
-    {{"position", "The position of the whole model (version 1)",
+    {{"position", "Positions of version 1",
       "The position as version 1 writes it, in one place. A file of version 2 has embed.position and "
       "decoder.attention.position instead; as settings these keys work with files of both versions."},
      NULL},
@@ -89,8 +88,8 @@ static bool help_has(const char *words, const char *word, size_t n) {
     return false;
 }
 
-/* Appends settings, written from the object at s->path, with that path before each of them; not those of the key that is
- * searched, of its own keys, or that are there. */
+/* Appends settings, written from the object at s->path, with that path before each of them. Settings of the key that is
+ * searched, of its own keys, and those that are there are left out. */
 static void help_add_needs(struct help_search *s, const char *settings) {
     while (settings && *settings) {
         char word[QKV_SPEC_KEY_TEXT];

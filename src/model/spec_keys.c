@@ -117,22 +117,20 @@ const struct qkv_key qkv_stack_keys[] = {
     WHOLE(qkv_stack_spec, layers, 1, QKV_LAYERS_MAX, .flags = QKV_KEY_REQUIRED, .example = "6",
           .help = "The number of layers."),
     WHOLE(qkv_stack_spec, d_model, 1, DIMENSION, .flags = QKV_KEY_NULL | QKV_KEY_LATER, .applies = beside_a_stack,
-          .owner = "a stack beside another", .needs = PAIR, .standard = "null: the spec's d_model", .example = "64",
-          .help = "The width of this stack, if it differs from that of the other stack."),
+          .owner = "a stack of an encoder-decoder", .needs = PAIR, .standard = "null, which is the spec's d_model",
+          .example = "64", .help = "The width of this stack, if it differs from that of the other stack."),
     WHOLE(qkv_stack_spec, share, 0, QKV_LAYERS_MAX, .flags = QKV_KEY_LATER, .example = "1",
-          .help =
-              "G: the layers form G groups, and the layers of a group share their weights: layer N has those of group "
-              "floor(N*G/layers). ALBERT has 1. 0: each layer has its own weights."),
+          .help = "The number of groups of layers that share their weights: layer N is in group floor(N*share/layers). "
+                  "ALBERT has 1. 0 means that each layer has its own weights."),
     {.name = "pattern",
      .type = QKV_KEY_PATTERN,
      .flags = QKV_KEY_VERSION_2,
      .applies = has_kinds,
-     .standard = "must be given with kinds",
+     .standard = "none; with kinds it must be given",
      .example = "[\"local\",\"global\"]",
      .needs = "kinds=" TWO_KINDS,
-     .help =
-         "The kind of each layer: a list of names of kinds. A list that is shorter than layers must divide it and is "
-         "repeated."},
+     .help = "The kind of each layer: a list of names of kinds. A list that is shorter than layers must divide it and "
+             "is repeated."},
     LAYER_KEYS(qkv_stack_spec, kinds[0]., qkv_place_has_one_kind),
     {.name = "kinds",
      .type = QKV_KEY_KINDS,
@@ -153,7 +151,8 @@ const struct qkv_key qkv_stack_keys[] = {
 
 static const struct qkv_key transform_keys[] = {
     WHOLE(qkv_head_transform_spec, width, 1, DIMENSION, .rule = rule_transform_width, .standard = "d_model",
-          .example = "64", .needs = "/tie=none", .help = "The width of the layer's output."),
+          .example = "64", .needs = "/tie=none",
+          .help = "The width of the layer's output. With a tied head it must be the width of the token embedding."),
     CHOICE(qkv_head_transform_spec, activation, transform_activations, .value = QKV_TRANSFORM_NONE,
            .example = "\"gelu\"", .help = "The activation after the projection."),
     FLAG(qkv_head_transform_spec, bias, .value = true, .help = "Whether the projection has a bias."),
@@ -232,18 +231,17 @@ static const struct qkv_key head_keys[] = {
      .applies = in_a_head,
      .owner = HEADS,
      .example = "30",
-     .help = "c: a score s, after scale, becomes c*tanh(s/c). 0: off. Gemma 2 has 30."},
+     .help = "Each score s, after scale, becomes softcap*tanh(s/softcap). 0 means off. Gemma 2 has 30."},
     END,
 };
 
 static const struct qkv_key init_keys[] = {
-    CHOICE(
-        qkv_init_spec, kind, inits, .value = QKV_INIT_GPT2, .neutral = QKV_INIT_GPT2,
-        .help =
-            "The distribution of new weights. Weights of norms compute the identity at first, and their biases are 0."),
+    CHOICE(qkv_init_spec, kind, inits, .value = QKV_INIT_GPT2, .neutral = QKV_INIT_GPT2,
+           .help = "The distribution of new weights. New norms multiply by 1 and add 0."),
     REAL(qkv_init_spec, std, 0, FLT_MAX, "a number greater than 0, or null for the kind's own",
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL, .applies = starts_with_a_deviation,
-         .owner = "init.kind gpt2 or torch", .standard = "null: 0.02 for gpt2, 1 for torch", .example = "0.01",
+         .owner = "init.kind gpt2 or torch", .standard = "null, which is 0.02 for gpt2 and 1 for torch",
+         .example = "0.01",
          .help = "The standard deviation of the normal distribution: with gpt2 of all matrices, with torch of the "
                  "embeddings."),
     END,
@@ -255,7 +253,7 @@ const struct qkv_key qkv_spec_keys[] = {
      .text = "\"qkv\"",
      .flags = QKV_KEY_REQUIRED,
      .example = "\"qkv\"",
-     .help = "Says that the file is a spec of qkv. A config.json without it is one of a published model."},
+     .help = "Marks the file as a spec of qkv. A config.json without this key belongs to a published model."},
     {.name = "version",
      .type = QKV_KEY_VERSION,
      .offset = offsetof(struct qkv_written_spec, version),
@@ -264,7 +262,7 @@ const struct qkv_key qkv_spec_keys[] = {
      .text = "1 or 2",
      .standard = "must be given",
      .example = "2",
-     .help = "The version of the format. New specs have 2; see the section on versions."},
+     .help = "The version of the format. New specs have 2. Version 1 has fewer keys."},
     WHOLE(qkv_spec, vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .applies = has_vocabulary,
           .owner = "a stack that reads tokens, or a head of kind lm,",
           .standard = "the size of the tokenizer's vocabulary", .example = "1000",
@@ -302,14 +300,14 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_written_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2 | QKV_KEY_COMMON,
            .example = "{\"types\":2}", .help = "The embedding of all stacks. A stack overrides it by its own embed."),
     OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START, .example = "{\"kind\":\"xavier\"}",
-           .help = "New weights."),
+           .help = "The distribution of new weights."),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab, .applies = has_sources,
           .owner = "an encoder beside a decoder", .needs = PAIR,
           .standard = "the size of the source tokenizer's vocabulary, else vocab", .example = "1000",
           .help = "The number of tokens of the encoder's vocabulary."),
     WHOLE(qkv_spec, source_context, 0, 1 << 24, .flags = QKV_KEY_LATER, .applies = has_source_features,
           .owner = "an encoder beside a decoder that reads no tokens",
-          .needs = PAIR " /encoder.embed.input.kind=frames", .standard = "0: context", .example = "1500",
+          .needs = PAIR " /encoder.embed.input.kind=frames", .standard = "0, which is context", .example = "1500",
           .help = "The largest number of positions of the encoder. Whisper has 1500."),
     {.name = "prefix",
      .type = QKV_KEY_FLAG,
@@ -317,9 +315,8 @@ const struct qkv_key qkv_spec_keys[] = {
      .offset = offsetof(struct qkv_spec, prefix),
      .applies = has_prompts,
      .owner = "a decoder alone with a head of kind lm",
-     .help =
-         "Whether the positions of the prompt attend to each other in both directions (prefix LM; Dong et al. 2019, "
-         "Raffel et al. 2020). The training option prefix trains it."},
+     .help = "Whether the positions of the prompt attend to each other in both directions (prefix LM; Dong et al. "
+             "2019, Raffel et al. 2020). The training option prefix trains such a model."},
     END,
 };
 

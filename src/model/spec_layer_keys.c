@@ -112,14 +112,12 @@ static const struct qkv_key latent_keys[] = {
           .help =
               "The number of channels of the latent that keys and values are projected from. It is at most d_model."),
     WHOLE(qkv_latent_spec, query_rank, 0, DIMENSION, .value = 0, .example = "48",
-          .help =
-              "The number of channels of a latent that queries are projected from. 0: queries are projected from the "
-              "input."),
+          .help = "The number of channels of a latent that queries are projected from. 0 means that they are projected "
+                  "from the input."),
     WHOLE(qkv_latent_spec, rope_dim, 0, DIMENSION, .rule = rule_rope_dim,
           .standard = "head_dim / 2, rounded down to an even number", .example = "8",
-          .help =
-              "The number of channels, the last of a head, that all heads of the keys share and that RoPE rotates. It "
-              "is less than head_dim."),
+          .help = "The number of channels at the end of a head that the keys of all heads share and that RoPE rotates. "
+                  "It is less than head_dim."),
     REAL(qkv_latent_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-6,
          .example = "1e-5", .help = "The eps of the norms of the latents, which are rmsnorm."),
     END,
@@ -129,54 +127,50 @@ const struct qkv_key qkv_attention_keys[] = {
     WHOLE(qkv_attention_spec, heads, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, .example = "8",
           .help = "The number of heads of the queries. It divides d_model unless head_dim is given."),
     WHOLE(qkv_attention_spec, kv_heads, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_kv_heads,
-          .standard = "heads", .example = "2",
-          .help =
-              "The number of heads of keys and values. It divides heads: 1 is multi-query attention (Shazeer 2019), a "
-              "number between 1 and heads is grouped-query attention (Ainslie et al. 2023)."),
+          .standard = "the same as heads", .example = "2",
+          .help = "The number of heads of keys and values. It divides heads: 1 is multi-query attention (Shazeer "
+                  "2019), a number between 1 and heads is grouped-query attention (Ainslie et al. 2023)."),
     WHOLE(qkv_attention_spec, head_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_head_dim,
           .standard = "d_model / heads", .example = "64",
           .help = "The number of channels of a head of queries and keys."),
     WHOLE(qkv_attention_spec, value_dim, 1, DIMENSION, .flags = QKV_KEY_OF_HEADS, .rule = rule_value_dim,
-          .standard = "head_dim", .example = "16", .help = "The number of channels of a head of values."),
+          .standard = "the same as head_dim", .example = "16", .help = "The number of channels of a head of values."),
     FLAG(qkv_attention_spec, causal, .flags = QKV_KEY_MASK, .rule = rule_causal,
          .standard = "true in a decoder, false in an encoder", .example = "false",
          .help = "Whether a position attends only to itself and earlier positions."),
     WHOLE(qkv_attention_spec, window, 0, INT_MAX, .flags = QKV_KEY_MASK, .example = "16",
-          .help = "A position attends only to keys at a distance less than this: 1 is the position itself. 0: to all "
-                  "(Mistral, Gemma 2)."),
+          .help = "A position attends only to keys whose distance is less than this; with 1, only to itself. 0 means "
+                  "no window. Mistral and Gemma 2 have windows."),
     WHOLE(qkv_attention_spec, window_right, 0, INT_MAX, .flags = QKV_KEY_MASK | QKV_KEY_LATER, .needs = "causal=false",
           .example = "4",
-          .help =
-              "The window of the keys after the position, counted alike: 1 is none of them. window is then that of the "
-              "keys before. 0: window is that of both sides."),
+          .help = "The window of the keys after a position; window is then that of the keys before it. 1 means that a "
+                  "position sees no key after it. 0 means that window holds on both sides."),
     REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number from 2.94e-39 to 3.4e38, or 0 for none",
          .flags = QKV_KEY_SOFTCAP, .value = 0, .example = "50",
-         .help = "c: a score s becomes c*tanh(s/c) before the mask and the softmax. 0: off. Gemma 2 has 50."),
+         .help = "Each score s becomes softcap*tanh(s/softcap), before the mask and the softmax. 0 means off. Gemma 2 "
+                 "has 50."),
     REAL(qkv_attention_spec, scale, 0, FLT_MAX, "a number greater than 0, or null for 1/sqrt(head_dim)",
-         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL, .standard = "null: 1/sqrt(head_dim)", .example = "0.125",
-         .help = "Multiplies the products of queries and keys."),
-    CHOICE(
-        qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL, .example = "\"qkv\"",
-        .help =
-            "Which projections have a bias: true for all four, false for none, or the letters of those that have one, "
-            "in the order q, k, v, o. Qwen 2 has qkv, Whisper qvo."),
+         .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL, .standard = "null", .example = "0.125",
+         .help = "Multiplies the products of queries and keys. With a latent and a rotation that is scaled by yarn, "
+                 "the default also depends on mscale_all_dim."),
+    CHOICE(qkv_attention_spec, bias, biases, .value = QKV_BIAS_ALL, .example = "\"qkv\"",
+           .help = "Which projections have a bias: true for all four, false for none, or the letters of those that "
+                   "have one, in the order q, k, v, o. Qwen 2 has qkv, Whisper qvo."),
     OBJECT(qkv_attention_spec, qk_norm, qk_norm_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .example = "{\"kind\":\"rmsnorm\"}",
            .help = "Norms of the queries and of the keys, before clip and rotation (Henry et al. 2020)."),
     OBJECT(qkv_attention_spec, latent, latent_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .applies = in_self_attention, .owner = "self attention", .example = "{\"rank\":32}",
-           .help = "Multi-head latent attention (DeepSeek V2 and V3). kv_heads is heads; qk_norm and clip are not "
-                   "allowed."),
-    REAL(
-        qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER,
-        .example = "8",
-        .help =
-            "c: queries, keys and values are clamped to the range from -c to c, after qk_norm and before the rotation. "
-            "0: off. MPT and OLMoE have it."),
+           .help = "Multi-head latent attention (DeepSeek V2 and V3). kv_heads must be equal to heads; qk_norm and "
+                   "clip are not allowed."),
+    REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER,
+         .example = "8",
+         .help = "Queries, keys and values are clamped to the range from -clip to clip, after qk_norm and before the "
+                 "rotation. 0 means off. MPT and OLMoE have it."),
     FLAG(qkv_attention_spec, sinks, .flags = QKV_KEY_LATER, .neutral = false,
          .help = "Whether each head has a learned logit that only adds to the denominator of the softmax (gpt-oss)."),
-    REAL(qkv_attention_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null: the spec's dropout",
-         .example = "0.1", .help = "The dropout of the attention weights."),
+    REAL(qkv_attention_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",
+         .help = "The dropout of the attention weights."),
     OBJECT(qkv_attention_spec, position, qkv_attention_position_keys, .flags = QKV_KEY_VERSION_2,
            .applies = in_self_attention, .owner = "self attention", .example = "{\"kind\":\"rope\"}",
            .help = "The position that this attention itself has."),
@@ -186,18 +180,16 @@ const struct qkv_key qkv_attention_keys[] = {
 const struct qkv_key qkv_norm_keys[] = {
     NORM_KIND,
     CHOICE(qkv_norm_spec, placement, placements, .value = QKV_PLACEMENT_PRE,
-           .help = "Where the norms of a layer are, x being the residual stream and f a sublayer: attention or "
-                   "feed-forward."),
+           .help =
+               "Where the norms of a layer are. x is the residual stream, f a sublayer: attention or feed-forward."),
     NORM_EPS,
     FLAG(qkv_norm_spec, final, .flags = QKV_KEY_IDLE, .rule = rule_final, .applies = ends_a_stack,
          .owner = "the kind of the last layer", .standard = "false with placement post, else true", .example = "false",
          .help = "Whether a norm follows the last layer of the stack."),
     NORM_AFFINE,
-    FLAG(
-        qkv_norm_spec, attention, .flags = QKV_KEY_LATER, .neutral = true, .value = true,
-        .help =
-            "Whether self attention has its norm; with placement sandwich, its two norms. ModernBERT's first layer has "
-            "false."),
+    FLAG(qkv_norm_spec, attention, .flags = QKV_KEY_LATER, .neutral = true, .value = true,
+         .help = "Whether self attention has its norm; with placement sandwich, its two norms. ModernBERT's first "
+                 "layer has false."),
     END,
 };
 
@@ -205,20 +197,17 @@ const struct qkv_key qkv_norm_only_keys[] = {NORM_KEYS, END};
 
 const struct qkv_key qkv_ffn_keys[] = {
     CHOICE(qkv_ffn_spec, kind, ffns, .value = QKV_FFN_GELU, .example = "\"swiglu\"",
-           .help =
-               "The activation, x being the input of the activation; or, with a gate, the product of two projections "
-               "gate and up (Shazeer 2020)."),
+           .help = "The activation of x, a projection of the input. With a gate, there are two projections, gate and "
+                   "up, and the activation of one is multiplied by the other (Shazeer 2020)."),
     WHOLE(qkv_ffn_spec, d_ff, 1, DIMENSION, .rule = rule_d_ff, .example = "1024",
-          .standard =
-              "4 * d_model; with a gate two thirds of that, rounded up to a multiple of 8, or of 256 from d_model "
-              "1024 on",
+          .standard = "4 * d_model; with a gate two thirds of that, rounded up to a multiple of 8, or of 256 from "
+                      "d_model 1024 on",
           .help = "The width of the feed-forward: the number of its activations."),
     FLAG(qkv_ffn_spec, bias, .value = true, .help = "Whether the projections of the feed-forward have biases."),
     REAL(qkv_ffn_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH | QKV_KEY_LATER,
          .example = "0.1",
          .help = "The dropout of the activations, before the last projection, as in PyTorch's layers. The spec's "
-                 "dropout does "
-                 "not change it. With experts it is 0."),
+                 "dropout does not change it. With experts it is 0."),
     REAL(qkv_ffn_spec, limit, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,
          .value = 7, .applies = in_clamped, .owner = "ffn.kind swiglu_clamped", .needs = "kind=swiglu_clamped",
          .example = "10",

@@ -123,7 +123,7 @@ const struct qkv_key qkv_scaling_keys[] = {
     CHOICE(qkv_scaling_spec, kind, scalings, .flags = QKV_KEY_REQUIRED, .needs = "factor=4",
            .help = "The way to extend the rotation. docs/positions.md has the formulas."),
     REAL(qkv_scaling_spec, factor, 1, FLT_MAX, "a number of at least 1", .flags = QKV_KEY_NULL, .needs = "kind=linear",
-         .standard = "must be given; for longrope context / original_context", .example = "4",
+         .standard = "for longrope context / original_context; other kinds need it", .example = "4",
          .help = "How many times more positions the model has than it was trained with."),
     WHOLE(qkv_scaling_spec, original_context, 1, 1 << 24, .applies = in_original, .flags = QKV_KEY_NULL,
           .owner = "a scaling of kind dynamic, yarn, llama3 or longrope", .needs = "kind=dynamic factor=2",
@@ -133,26 +133,24 @@ const struct qkv_key qkv_scaling_keys[] = {
          .example = "16",
          .help = "Pairs of channels that turn at least this many times within original_context keep their angle."),
     REAL(qkv_scaling_spec, beta_slow, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 1, YARN, .example = "2",
-         .help =
-             "Pairs of channels that turn at most this many times within original_context have their angle divided by "
-             "factor. Between beta_slow and beta_fast the two are mixed."),
+         .help = "Pairs of channels that turn at most this many times within original_context have their angle divided "
+                 "by factor. Between beta_slow and beta_fast the two are mixed."),
     FLAG(qkv_scaling_spec, truncate, .value = true, YARN,
          .help = "Whether the bounds of the mix are rounded to whole pairs of channels. gpt-oss has false."),
     REAL(qkv_scaling_spec, mscale, 0, FLT_MAX, "a number of at least 0", YARN, .example = "0.707",
-         .help =
-             "Together with mscale_all_dim it sets the default of attention_factor (DeepSeek). If one of the two is 0, "
-             "neither is used."),
+         .help = "Together with mscale_all_dim it sets the default of attention_factor (DeepSeek). If one of the two "
+                 "is 0, neither is used."),
     REAL(qkv_scaling_spec, mscale_all_dim, 0, FLT_MAX, "a number of at least 0", YARN, .example = "0.707",
          .help = "See mscale. With a latent it also changes the default of the attention's scale (DeepSeek)."),
     REAL(qkv_scaling_spec, low_freq, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 1, LLAMA3, .example = "2",
          .help = "Wavelengths longer than original_context / low_freq are multiplied by factor."),
     REAL(qkv_scaling_spec, high_freq, 0, FLT_MAX, "a number greater than 0", ABOVE_0, .value = 4, LLAMA3,
          .example = "8",
-         .help = "Wavelengths shorter than original_context / high_freq stay. Between low_freq and "
-                 "high_freq the two are mixed."),
+         .help = "Wavelengths shorter than original_context / high_freq stay. Between low_freq and high_freq the two "
+                 "are mixed."),
     REAL(qkv_scaling_spec, attention_factor, 0, FLT_MAX, "a number greater than 0, or null for the kind's own",
          .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_NULL, .needs = "kind=linear factor=4", .example = "1.1",
-         .standard = "null: for yarn and longrope by a formula of factor, for other kinds 1",
+         .standard = "null, which is a formula of factor for yarn and longrope, and 1 for other kinds",
          .help = "Multiplies the cosines and sines of the rotation."),
     LIST(qkv_scaling_spec, "short", short_factors, 0, "numbers greater than 0", ABOVE_0, LONGROPE,
          .standard = "must be given", .example = SIXTEEN("1.0"),
@@ -161,7 +159,8 @@ const struct qkv_key qkv_scaling_keys[] = {
                  "pair of rotated channels."),
     LIST(qkv_scaling_spec, "long", long_factors, 0, "numbers greater than 0", ABOVE_0, LONGROPE,
          .standard = "must be given", .example = SIXTEEN("4.0"),
-         .needs = "kind=longrope original_context=32 short=" SIXTEEN("1.0"), .help = "The same for longer sequences."),
+         .needs = "kind=longrope original_context=32 short=" SIXTEEN("1.0"),
+         .help = "The same for sequences that are longer than original_context."),
     END,
 };
 #undef ABOVE_0
@@ -171,17 +170,15 @@ const struct qkv_key qkv_scaling_keys[] = {
     REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,   \
          .value = 10000, .rule = theta_rule, .standard = "10000", .applies = in_rope, .owner = "position.kind rope",   \
          .needs = "kind=rope", .example = "500000",                                                                    \
-         .help = "The base of the wavelengths of RoPE: pair j of d channels turns by theta^(-2j/d) a position. Llama " \
-                 "3 has "                                                                                              \
-                 "500000."),                                                                                           \
+         .help = "The base of the wavelengths of RoPE: from one position to the next, pair j of the d rotated "        \
+                 "channels turns by the angle theta^(-2j/d). Llama 3 has 500000."),                                    \
         CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF,                 \
                .rule = pairing_rule, .standard = "half", .applies = in_rope, .owner = "position.kind rope",            \
                .needs = "kind=rope", .help = "Which two channels of a head RoPE rotates together."),                   \
         REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",                               \
              .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .rule = fraction_rule, .standard = "1",            \
              .applies = in_rope, .owner = "position.kind rope", .needs = "kind=rope", .example = "0.5",                \
-             .help =                                                                                                   \
-                 "The part of a head's channels that RoPE rotates, from the first channel on. GPT-NeoX has 0.25."),    \
+             .help = "The share of a head's channels that RoPE rotates; they are the first ones. GPT-NeoX has 0.25."), \
         OBJECT(qkv_position_spec, scaling, qkv_scaling_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_IDLE,                 \
                .applies = in_rope, .owner = "position.kind rope", .needs = "kind=rope",                                \
                .example = "{\"kind\":\"linear\",\"factor\":4}",                                                        \
@@ -203,9 +200,8 @@ const struct qkv_key qkv_scaling_keys[] = {
         WHOLE(qkv_position_spec, buckets, 2, DIMENSION, .flags = QKV_KEY_IDLE, .value = 32, .rule = buckets_rule,      \
               .standard = "32", .applies = in_buckets, .owner = "position.kind buckets", .needs = "kind=buckets",      \
               .example = "64",                                                                                         \
-              .help =                                                                                                  \
-                  "The number of buckets of distances, each with a learned bias for each head (T5). Without a causal " \
-                  "mask, half of the buckets are for keys after the query."),                                          \
+              .help = "The number of buckets of distances, each with a learned bias for each head (T5). Without a "    \
+                      "causal mask, half of the buckets are for keys after the query."),                               \
         WHOLE(qkv_position_spec, max_distance, 1, DIMENSION, .flags = QKV_KEY_IDLE, .value = 128,                      \
               .rule = max_distance_rule, .standard = "128", .applies = in_far,                                         \
               .owner = "position.kind buckets or relative", .needs = "kind=relative", .example = "64",                 \

@@ -74,7 +74,8 @@ double qkv_rule_norm_bias(const struct qkv_place *place);
 /* Whether the only kind of layers stands beside the stack's other keys; and what else several tables ask. */
 bool qkv_place_has_one_kind(const struct qkv_place *place);
 bool qkv_place_beside_an_encoder(const struct qkv_place *place);
-/* √d_model beside sinusoids, as new embeddings are small beside them; else 1 (Vaswani et al. 2017). */
+/* The default of embed.scale: √d_model with sinusoids, which are larger than new embeddings; else 1 (Vaswani et al.
+ * 2017). */
 double qkv_scale_beside(enum qkv_position_kind position, int d_model);
 
 /* The parts of a layer, in a struct at `field` of struct `type`. */
@@ -95,8 +96,7 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
         PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL, CROSS,               \
              .standard = "the values of attention, without its mask, position and latent", .example = "{\"heads\":2}", \
              .help = "Cross attention: the attention of a decoder to the states of the encoder. A key that is left "   \
-                     "out has "                                                                                        \
-                     "the value that it has in attention."),                                                           \
+                     "out has the value that it has in attention."),                                                   \
         PART(type, norm, at norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                          \
              .example = "{\"kind\":\"rmsnorm\"}", .help = "The norms of a layer."),                                    \
         PART(type, ffn, at ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                             \
@@ -108,7 +108,7 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
         PART_FLAG(type, cross_only, at cross_only, .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER, .neutral = false, CROSS, \
                   .help = "Whether the layers have cross attention and a feed-forward, but no self attention."),       \
         PART_REAL(type, residual_dropout, at residual_dropout, 0, 1, RATE_TEXT, .example = "0.1",                      \
-                  .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where, .standard = "null: the spec's dropout",    \
+                  .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where, .standard = "null",                        \
                   .help = "The dropout of the output of each sublayer.")
 
 #endif
