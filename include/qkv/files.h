@@ -64,7 +64,8 @@
       "When a run begins from a published model, and by its export.",                                                  \
       "Yes, but sources may then lack their first or last token.")                                                     \
     X(QKV_LABELS_FILE, "The names of the classes, one a line, in the order of their numbers.",                         \
-      "When a run of a classifier begins, and by its export.", "Yes, but classes then have numbers instead of names.") \
+      "When a run of a classifier begins, and by its export.",                                                         \
+      "Yes, if the run will not be resumed; classes then have numbers instead of names.")                              \
     X(QKV_MODULES_FILE,                                                                                                \
       "The steps from a text to a vector, in the format of sentence-transformers: model, pooling, dense layers, "      \
       "norm.",                                                                                                         \

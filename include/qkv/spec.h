@@ -46,9 +46,9 @@ extern "C" {
 /* The slopes of alibi; learned slopes start from them. */
 #define QKV_ALIBI_LIST(X)                                                                                              \
     X(PRESS, "press",                                                                                                  \
-      "2^(-8k/n) for the first n heads, a power of two; the rest between these (Press et al. 2022, BLOOM)")            \
+      "2^(-8k/n) for the first n heads, n being a power of two; then slopes between these (Press et al. 2022, BLOOM)") \
     X(MPT, "mpt",                                                                                                      \
-      "2^(-max*k/n), n being the next power of two; with fewer than n heads, every second one first (MPT)")            \
+      "2^(-max*k/n), n being the next power of two; with fewer than n heads, every second slope first (MPT)")          \
     X(FALCON, "falcon", "those of press, rounded to bf16 and divided by sqrt(head_dim) (Falcon)")
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channels i and i + d/2 of the d rotated channels (GPT-NeoX, Llama)")                              \
@@ -155,7 +155,7 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 /* The distributions of new weights. Norm weights start at one, their biases at zero. */
 #define QKV_INIT_LIST(X)                                                                                               \
     X(GPT2, "gpt2",                                                                                                    \
-      "matrices normal with deviation std; the last ones of residual branches divided by sqrt(branches); biases 0")    \
+      "matrices normal with deviation std, smaller by 1/sqrt(branches) where a residual branch ends; biases 0")        \
     X(TORCH, "torch",                                                                                                  \
       "matrices and biases uniform within 1/sqrt(inputs) (PyTorch's Linear); embeddings normal with deviation std")    \
     X(XAVIER, "xavier", "matrices uniform within sqrt(6/(inputs + outputs)) (Glorot & Bengio 2010); biases 0")

@@ -81,29 +81,46 @@ done
 sed 's/"ffn": {/"ffn": {"experts": {"count": 2}, /; s/"version": 1/"version": 2/' spec.json >experts.json
 try 0 "$QKV" train --spec experts.json $learn --steps 2 --out experts
 same "$(fields experts/log.jsonl)METRIC " "$(described log.jsonl)" 'fields of log.jsonl'
-# Every file of a run has a row, and a file that may be removed as the row says is not missed.
-row_of() { sed 's/checkpoint-[0-9]*\./checkpoint-STEP./' <<<"$1"; }
-for file in $(cd run && ls); do
-    grep -qE "^  $(row_of "$file")(,|$)" files || fail "qkv help files has no $file"
-done
-removed=0
-for file in $(cd run && ls); do
-    awk -v file="$(row_of "$file")" '/^$/ { own = 0 } $1 == file && NF == 1 { own = 1 }
-        own && /may be removed\? +Yes/ { found = 1 } END { exit !found }' files || continue
-    [ "$file" != checkpoint.safetensors ] || continue # "if the run will not be resumed"
+# answer FILE: what its row says to "may be removed?", the beginning.
+answer() {
+    sed 's/checkpoint-[0-9]*\./checkpoint-STEP./' <<<"$1" | awk 'NR == FNR { file = $1; next } /^$/ { own = 0 }
+        $1 == file && NF == 1 { own = 1 } own && sub(/^ +may be removed\? +/, "") { print; exit }' - files
+}
+# remove_each RUN STEPS COUNT: every file of the run has a row; a file that may be removed is not missed when the run is
+# resumed, one that may not be removed is; and what may be removed if the run is not resumed is missed by that alone.
+remove_each() {
+    local run=$1 steps=$2 count=$3 removed=0 file whole
+    cp -r "$run" copy
+    try 0 "$QKV" train --resume copy --steps "$steps" --quiet
+    whole=$(cksum <copy/model.safetensors)
+    for file in $(ls "$run"); do
+        rm -rf copy
+        cp -r "$run" copy
+        rm "copy/$file"
+        case $(answer "$file") in
+        "Yes, if the run will not be resumed"*)
+            try 0 "$QKV" info copy
+            try 1 "$QKV" train --resume copy --steps "$steps" --quiet ;;
+        Yes*)
+            try 0 "$QKV" info copy
+            try 0 "$QKV" train --resume copy --steps "$steps" --quiet
+            same "$(cksum <copy/model.safetensors)" "$whole" "the weights of a run that is resumed without $file"
+            removed=$((removed + 1)) ;;
+        No*) ;;
+        *) fail "qkv help files has no $file" ;;
+        esac
+    done
     rm -rf copy
-    cp -r run copy
-    rm "copy/$file"
-    try 0 "$QKV" info copy
-    try 0 "$QKV" train --resume copy --steps 6 --quiet
-    cmp -s copy/model.safetensors expected.safetensors 2>/dev/null || [ ! -e expected.safetensors ] ||
-        fail "a run without $file resumes with other weights"
-    [ -e expected.safetensors ] || cp copy/model.safetensors expected.safetensors
-    removed=$((removed + 1))
-done
-[ $removed -ge 7 ] || fail "removed only $removed files"
+    [ $removed -ge "$count" ] || fail "removed only $removed files of $run"
+}
+remove_each run 6 7
+seq 40 | awk '{ print "good\tthe king sees " $1; print "bad\ta fool fears " $1 }' >labelled.tsv
+try 0 "$QKV" train --preset text-classifier --set d_model=16 --set encoder.layers=1 --set encoder.attention.heads=2 \
+    --labeled labelled.tsv --valid labelled.tsv --tokenizer chars --batch 4 --steps 4 --eval-every 2 --quiet \
+    --out classes
+remove_each classes 6 6
 # What may not be removed is missed.
-for file in config.json model.safetensors; do
+for file in config.json tokenizer.json model.safetensors; do
     rm -rf copy
     cp -r run copy
     rm "copy/$file"
