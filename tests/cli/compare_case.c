@@ -3,7 +3,8 @@
  *     compare_case EXPECTED GOT
  * Near is |got - expected| <= tolerance * |expected| in 2-norms: 1e-5 for outputs, 1e-4 for gradients and for what
  * follows optimizer steps. Gradients that are zero (the bias of keys, which softmax does not see) are rounding errors
- * in both: they must be small beside the largest gradient. */
+ * in both: they must be small beside the largest gradient. Prints the largest error, divided by that norm, of outputs
+ * and of gradients. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 struct comparison {
     const struct qkv_tensors *expected, *got;
-    double largest_gradient;
+    double largest_gradient, output_error, gradient_error; /* errors are relative */
     int compared, failed;
 };
 
@@ -66,6 +67,8 @@ static void compare(struct comparison *c, const struct qkv_array *expected) {
         snprintf(why, sizeof why, "differs by %.3g, of a norm of %.3g; allowed is %.3g", error, size, allowed);
         fail(c, expected->name, why);
     }
+    double *largest = gradient || adamw ? &c->gradient_error : &c->output_error;
+    if (size > 1e-10 && error / size > *largest) *largest = error / size;
     c->compared++;
     free(a);
     free(b);
@@ -100,7 +103,8 @@ int main(int argc, char **argv) {
     } else {
         struct comparison c = {.expected = expected, .got = got};
         compare_all(&c);
-        printf("%d tensors compared, %d differ\n", c.compared, c.failed);
+        printf("%d tensors compared, %d differ; largest errors %.1e of outputs, %.1e of gradients\n", c.compared,
+               c.failed, c.output_error, c.gradient_error);
         code = c.failed || !c.compared;
     }
     qkv_tensors_close(expected);

@@ -14,9 +14,21 @@ for isa in "${QKV_ISA:-}" scalar; do
         try 0 "$QKV" forward --threads 1 "$model" --inputs "$case" --force -o got.safetensors --gradients $weights --adamw 3,0.01,0.9,0.95,1e-8,0.1
         try 0 "$compare" "$case" got.safetensors
         grep -q ' 0 differ' out || cat out
+        sed -nE 's/^([0-9]+) tensors compared.*errors (.*) of outputs, (.*) of gradients$/\1 \2 \3/p' out >>errors
     done
 done
 [ $cases -ge 20 ] || fail "only $cases golden cases were found"
+awk '{ n += $1; if ($2 > y) y = $2; if ($3 > g) g = $3 }
+    END {
+        printf "%d comparisons of %d tensors; ", NR, n
+        printf "the largest relative errors are %.1e of outputs, %.1e of gradients\n", y, g
+    }' errors
+# README has the number of cases, and of the folders that test_family compares.
+grep -qE "^- \*\*Correct\.\*\* $((cases / 2)) golden cases" "$SOURCE/README.md" ||
+    fail "README.md does not say that there are $((cases / 2)) cases"
+folders=$(ls -d "$SOURCE"/tests/golden/hf/*/ "$SOURCE"/tests/golden/hf_random/*/ | wc -l)
+grep -q "$folders folders written by transformers" "$SOURCE/README.md" ||
+    fail "README.md does not say that there are $folders folders"
 # The comparison can fail: another model's case, and a result without gradients.
 model=$SOURCE/tests/golden/gpt2
 try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" --force -o got.safetensors

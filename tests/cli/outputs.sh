@@ -127,6 +127,7 @@ for command in $commands; do
         done
     done
 done
+echo "$refused command lines with an output that is an input or another output were refused"
 [ $refused -gt 300 ] || fail "only $refused pairs were tried"
 mkdir words
 cp spec.json words/config.json
