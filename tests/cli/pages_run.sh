@@ -22,6 +22,7 @@ cat >not_run <<'END'
 1|make fuzz SECONDS=600|ten minutes for each reader of files
 2|make bench|minutes; bench.sh runs the benchmark
 1|make bench BENCH_FLAGS="--full --json all.json"|hours; bench.sh runs the benchmark
+1|make style|it looks at what has changed since the last commit; make test runs it
 1|make help|it builds nothing; the targets of all pages are looked up below
 1|make install|it writes to /usr/local; install.sh installs to a folder of its own
 1|cd build && ctest -R test_spec --output-on-failure|it runs other tests
