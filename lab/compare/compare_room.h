@@ -32,6 +32,7 @@ enum qkv_status qkv_axis_name(struct qkv_context *ctx, const struct qkv_axis *ax
 struct qkv_variant_state {
     struct qkv_variant shown;    /* what the caller sees; points to the fields below */
     char *name, *base, *failure; /* base: of the folders' names */
+    char *failed_key;            /* the key of the spec that failure is about; NULL: none */
     bool lost;                   /* it failed on this rank, and the other ranks do not know yet */
     size_t model;                /* index of the spec */
     size_t *values;              /* one for each axis */

@@ -238,8 +238,10 @@ static enum qkv_status plan_check(struct qkv_comparison *c, const struct qkv_com
 static enum qkv_status check_any(struct qkv_comparison *c) {
     for (size_t i = 0; i < c->count; i++)
         if (!c->variants[i].shown.failure) return QKV_OK;
-    return qkv_fail(c->ctx, QKV_SPEC, "no variant can be built: %s: %.900s", c->variants[0].name,
-                    c->variants[0].shown.failure);
+    const struct qkv_variant_state *first = &c->variants[0];
+    qkv_fail(c->ctx, QKV_SPEC, "no variant can be built: %s: %.900s", first->name, first->shown.failure);
+    if (first->failed_key) qkv_fail_key(c->ctx, first->failed_key);
+    return QKV_SPEC;
 }
 
 /* Makes the axes and options, and reads no file. */
@@ -348,6 +350,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
         free(v->name);
         free(v->base);
         free(v->failure);
+        free(v->failed_key);
         free(v->losses);
         free(v->decode);
     }

@@ -8,6 +8,8 @@
 enum { SENTENCE = 1024, NOTES = 8192 };
 
 void qkv_variant_fail(struct qkv_comparison *c, struct qkv_variant_state *v) {
+    const char *key = qkv_message_key(c->ctx);
+    if (!v->failure && !v->failed_key && key) v->failed_key = qkv_copy_string(NULL, key);
     if (!v->failure) v->failure = qkv_copy_string(NULL, qkv_message(c->ctx));
     v->shown.failure = v->failure ? v->failure : "out of memory";
     qkv_forgive(c->ctx); /* the other variants continue */

@@ -56,6 +56,8 @@ refuse 2 'one of relu, .*; did you mean swiglu\? ".*qkv help spec decoder\.ffn\.
 refuse 2 'unknown key nothing;.*; ".*qkv help spec" explains it$' "$QKV" info --preset nano-gpt --set nothing=3
 printf '%s' '{"format": "qkv", "version": 2, "d_model": 8, "context": 8, "decoder": {"layers": 0}}' >bad.json
 refuse 1 'decoder\.layers is 0; .*; ".*qkv help spec decoder\.layers" explains it$' "$QKV" info --spec bad.json
+refuse 2 'no variant can be built: mha: .*did you mean kind\?.*; ".*qkv help spec decoder\.ffn" explains it$' \
+    "$QKV" compare --data bad.json --axis kv=mha,mqa --set decoder.ffn.kid=relu --out compared
 # What it names, it explains.
 try 0 "$QKV" help spec decoder.layers
 
