@@ -1,10 +1,11 @@
 # page_commands.sh: the commands that the pages show; sourced by the tests that run them.
 
 # page_commands FILE: the indented blocks of a page whose first line begins as a command does, and the examples of the
-# help texts in docs/commands.md, as lines for a shell.
+# help texts in docs/commands.md, which are at their end or below an option, as lines for a shell.
 page_commands() {
     local words="^(build/qkv|qkv|make|mpirun|cc|cd|cp|for|head|tail|echo|sort|printf|digits|QKV_[A-Z]+=.*|examples/.*)$"
-    awk -v words="$words" '/^```/ { shown = 0 }
+    awk -v words="$words" '/^```/ { shown = 0; fence = !fence }
+         fence && /^        qkv / { print substr($0, 9); next }
          /^examples:$/ { shown = 1; next }
          shown && /^  / { print substr($0, 3); next }
          /^    qkv (spec|train) [12]$/ { inside = 1; command = 0 } # a head of the lines of a digest
@@ -20,8 +21,8 @@ page_calls() { page_commands "$1" | sed -z 's/\\\n *//g' | sed -E 's/ +# .*//; s
 # heads of digests.
 page_strays() {
     local words='build/qkv|qkv|make|mpirun|cc|sudo|apt|apt-get|git|cmake|ctest|perf|python3?|tensorboard'
-    grep -E "^ {4,}($words) " "$1" | sed -E 's/^ {4}//' |
-        grep -vxFf <(page_commands "$1"; printf "qkv %s\n" "spec 1" "train 1")
+    grep -E "^ {4,}($words) " "$1" | sed -E 's/^ +//' |
+        grep -vxFf <(page_commands "$1" | sed 's/^ *//'; printf "qkv %s\n" "spec 1" "train 1")
 }
 
 # page_text FILE: what the page says in one line, without its blocks. page_spans FILE: its texts in backquotes, one a

@@ -133,6 +133,7 @@ printf 'London\nis\n\n' >test.conll
 printf 'the cat sat on the mat\nthe dog sat on the rug\n\nthe bird sat on the tree\n' >toy.txt
 printf 'i like cats\tj'\'' aime les chats\ni like dogs\tj'\'' aime les chiens\n' >pairs.tsv
 ln -s "$SOURCE/README.md" README.md
+mkdir books && cp book.txt books/
 for name in my a b; do (make_spec && mv spec.json $name.json); done
 mkdir build && ln -s "$QKV" build/qkv && ln -s "$QKV" ../bin/qkv && ln -s "$(command -v cat)" ../bin/less
 fixture() {
