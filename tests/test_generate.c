@@ -171,7 +171,9 @@ static void test_stops(void **state) {
     run("abc", &o, &whole);
     char stop[4] = {0};
     size_t at = 20;
-    while (memchr(whole.text + at, 0, 3)) at++; /* a stop text cannot hold a zero byte */
+    /* a stop text cannot hold a zero byte, and it must not come earlier */
+    while (memchr(whole.text + at, 0, 3) || memmem(whole.text, at + 2, whole.text + at, 3)) at++;
+    assert_true(at + 3 <= whole.size);
     memcpy(stop, whole.text + at, 3);
     o.stops = (const char *const[]){"never comes", stop};
     o.stop_count = 2;

@@ -69,7 +69,7 @@ rm -f out err # what shows that it has begun must be its own
     exec env --default-signal=INT "$QKV" bench --threads 1 --seconds 2 -f 64x384x384 --json cut.json >out 2>err
 ) &
 child=$!
-for i in $(seq 3000); do grep -qs '^  64x384x384' out && break || sleep 0.05; done
+eventually grep -qs '^  64x384x384' out
 kill -INT $child
 wait $child
 same $? 130 "the exit code of bench after Ctrl-C"

@@ -55,6 +55,17 @@ hasnt() {
     }
 }
 
+# eventually COMMAND...: waits until the command succeeds, two minutes at most; fails if it never does.
+eventually() {
+    local end=$((SECONDS + 120))
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.02
+    done
+}
+# lines_in FILE N: the file has at least so many lines. FILE is not there: no lines.
+lines_in() { [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; }
+
 # Takes the message that bf16 is emulated out of ./err, which some kernels of $QKV_ISA bring.
 drop_emulation() { sed -i '/^qkv: .*bf16.* is emulated with the /d' err; }
 

@@ -125,10 +125,7 @@ has out '± '
 for run in pre-warmup=0-seed1337 post-warmup=5-seed1338; do [ -d whole/$run ] || fail "there is no run whole/$run: $(ls whole)"; done
 "$QKV" compare --out parts --plain --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 ${small/--steps 20/} >out 2>err </dev/null &
 pid=$!
-for i in $(seq 300); do
-    [ -s parts/post-warmup=0-seed1337/log.jsonl ] && break
-    sleep 0.05
-done
+eventually test -s parts/post-warmup=0-seed1337/log.jsonl || fail "the comparison has no steps of its third run"
 kill -TERM $pid # what a shell starts in the background ignores SIGINT
 wait $pid
 same $? 130 "the exit code of a comparison that was interrupted"

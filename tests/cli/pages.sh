@@ -140,18 +140,11 @@ grep -q 'http-equiv="refresh"' follow.html && fail "the page of a run that has e
 "$QKV" train --spec spec.json --data text.txt --out going --steps 1000000 --batch 4 --warmup 2 --eval-every 50 --eval-batches 2 --save-every 50 \
     --threads 1 -q >train.out 2>&1 </dev/null &
 trained=$!
-for i in $(seq 600); do
-    [ "$(wc -l 2>/dev/null <going/log.jsonl)" -gt 60 ] 2>/dev/null && break
-    sleep 0.1
-done
+eventually lines_in going/log.jsonl 61 || fail "going has no 61 steps"
 for what in interrupt kill; do
     "$QKV" report going -o going.html --follow --every 1 --force >out 2>err </dev/null &
     pid=$!
-    for i in $(seq 100); do
-        grep -q 'http-equiv="refresh" content="1"' going.html 2>/dev/null && break
-        sleep 0.1
-    done
-    grep -q 'http-equiv="refresh" content="1"' going.html || fail "the page of a run that goes on does not load itself again"
+    eventually grep -qs 'http-equiv="refresh" content="1"' going.html || fail "the page of a run that goes on does not load itself again"
     grep -q '"state":"running"' going.html || fail "a run that goes on is not running"
     if [ $what = kill ]; then kill -9 $trained; else kill -TERM $pid; fi
     wait $pid

@@ -34,14 +34,8 @@ in_background() {
     shift 2
     train "$run" "$@" >out 2>err </dev/null &
     child=$!
-    for ((i = 0; i < 6000; i++)); do
-        if [ "$(cat "$run/log.jsonl" 2>/dev/null | wc -l)" -ge "$lines" ]; then
-            launcher=$(pgrep -P $child mpirun)
-            return 0
-        fi
-        sleep 0.01
-    done
-    fail "$run: no steps within a minute"
+    eventually lines_in "$run/log.jsonl" "$lines" || fail "$run has no $lines steps"
+    launcher=$(pgrep -P $child mpirun)
 }
 # make_experts WIDTH COUNT: the spec of a model with a mixture of so many experts. make_pairs N: lines of a source and its target.
 make_experts() {

@@ -21,10 +21,7 @@ has out '^  state +done  8 steps$'
 
 train long 1000000 --save-every 3 --eval-every 3 --quiet >train.out 2>&1 </dev/null &
 shell=$!
-for i in $(seq 600); do
-    [ "$(wc -l 2>/dev/null <long/log.jsonl)" -gt 4 ] 2>/dev/null && break
-    sleep 0.05
-done
+eventually lines_in long/log.jsonl 5 || fail "long has no five steps"
 try 0 "$QKV" info long
 has out '^  state +running  step [0-9]+ of 1000000, by process [0-9]+ on .*; its latest sign was 0:[0-9]+ ago$'
 process=$(sed -n 's/.*by process \([0-9]*\) on.*/\1/p' out)

@@ -27,7 +27,7 @@ result() {
 timeout_result() { # a pipe that nobody opens must not keep the test waiting
     result "$@" &
     local command=$!
-    (sleep 20; kill -9 $command) 2>mknod.err >mknod.err &
+    (sleep 120; kill -9 $command) 2>mknod.err >mknod.err &
     local watch=$!
     wait $command
     local code=$?
@@ -174,10 +174,7 @@ small=(--spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 500 --
 small+=(--axis kv=mha,mqa --out both --steps 100000)
 "$QKV" compare "${small[@]}" >first.out 2>first.err &
 first=$!
-for i in $(seq 300); do
-    [ ! -s both/mha/log.jsonl ] || break
-    sleep 0.1
-done
+eventually test -s both/mha/log.jsonl || fail "the first comparison has no steps"
 refuse 1 '^qkv: both: another comparison is running in this folder; wait for it or choose another' "$QKV" compare "${small[@]}"
 kill -TERM $first
 wait $first

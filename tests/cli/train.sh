@@ -58,10 +58,7 @@ in_background() {
             --eval-batches 2 --save-every "$3" --threads 1 >out 2>err </dev/null
     ) &
     child=$!
-    for i in $(seq 600); do
-        [ -f "$1/log.jsonl" ] && [ "$(wc -l <"$1/log.jsonl")" -ge "$2" ] && break
-        sleep 0.02
-    done
+    eventually lines_in "$1/log.jsonl" "$2" || fail "$1 has no $2 steps"
 }
 
 # ---- Ctrl-C: the step is finished and saved, and resuming gives the losses of the whole run ----

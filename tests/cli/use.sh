@@ -140,7 +140,7 @@ rm -f out err # what shows that it has begun must be its own
     exec env --default-signal=INT "$QKV" generate run --prompt the -n 100000000 >out 2>err
 ) &
 child=$!
-for i in $(seq 3000); do [ -s out ] && break || sleep 0.05; done
+eventually test -s out
 kill -INT $child
 wait $child
 same $? 130 "the exit code of generate after Ctrl-C"
