@@ -45,7 +45,7 @@ static void scoring_nothing_is_refused(void **state) {
     assert_status(ctx, qkv_chrf(ctx, hypotheses, references, counts, 0, &value), QKV_ARGUMENT);
     assert_message(ctx, "chrF needs at least one text");
     assert_status(ctx, qkv_bleu(ctx, hypotheses, references, counts, 2, &value), QKV_ARGUMENT);
-    assert_message(ctx, "BLEU: text 2 of 2 has no reference; give each at least one");
+    assert_message(ctx, "BLEU: text 2 of 2 has no reference; give each text at least one");
     assert_status(ctx, qkv_chrf(ctx, hypotheses, references, counts, 2, &value), QKV_ARGUMENT);
 }
 

@@ -428,7 +428,7 @@ static void packed_batches_that_make_no_sense_are_refused(void **state) {
     REFUSE("sequences of 7 rows, but the pass was made for at most 6", b.cu_rows = (const int32_t[]){0, 0, 0, 7});
     REFUSE("the batch has 10 rows, but the pass was made for at most 9", b.cu_rows = (const int32_t[]){0, 5, 5, 10},
            b.rows = 10);
-    REFUSE("sequence 0 has 4 rows, more than the 3", b.T = 3);
+    REFUSE("sequence 0 has 4 rows, more than the given maximum of 3", b.T = 3);
     REFUSE("leave lengths out", b.lengths = s.lengths);
     REFUSE("give each document one of its own", b.documents = s.ids);
     REFUSE("the prefix of batch row 1 is 1, but the row has 0 to 0", b.prefix = (const int32_t[]){4, 1, 0});
