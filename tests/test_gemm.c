@@ -1,4 +1,4 @@
-/* The matrix product, with every table that this machine has. */
+/* The matrix product, with every kernel table of this machine. */
 #include "test.h"
 
 #include "check_bf16.h"

@@ -1,16 +1,16 @@
-/* Whole models against the golden cases: folders with the inputs, outputs, gradients, attention weights and AdamW losses of a
- * float64 reference (tests/golden, and whatever else lies in ../shared/golden or $QKV_GOLDEN), on every kernel table of the machine, in fp32 and,
- * within wider tolerances, in mixed precision. */
+/* Whole models against the golden cases: folders with the inputs, outputs, gradients, attention weights and AdamW
+ * losses of a float64 reference (tests/golden, and those in ../shared/golden or $QKV_GOLDEN), on every kernel table
+ * of the machine, in fp32 and, with wider tolerances, in mixed precision. */
 /* labels: numeric quick */
 #include "test.h"
 
 #include <dirent.h>
 #include <glob.h>
 
-/* Relative errors allowed, by 2-norm. A number rounded to bf16 is off by up to 2^-9 = 0.002, and a layer rounds several times,
- * which may take a ReLU across its kink; where gradients nearly cancel (those of biases of keys, of norms), what is left is
- * compared with the norm of all. Steps of AdamW turn the sign of a small gradient into a whole step, so the numbers part
- * quickly; the losses do not. */
+/* Relative errors allowed, in the 2-norm. Rounding a number to bf16 changes it by up to 2^-9 = 0.002, and a layer
+ * rounds several times, which may move a ReLU across its kink. Gradients that nearly cancel (of biases of keys, of
+ * norms) are compared relative to the norm of all. A step of AdamW makes the sign of a small gradient a whole step,
+ * so weights soon differ; the losses do not. */
 static const struct tolerance {
     double output, weights, gradient, gradient_floor, adamw_output, adamw_loss;
 } fp32 = {1e-5, 1e-5, 1e-4, 1e-6, 1e-4, 1e-4}, bf16 = {2e-2, 2e-2, 1e-1, 1e-2, 1e-1, 2e-2};
@@ -53,7 +53,8 @@ static float *read_floats(struct golden *g, const char *name, size_t *count) {
     return out;
 }
 
-/* What the first stack of the model reads that reads no tokens; the rows and positions of the batch where it is the only one. */
+/* Reads the input of the first stack if it is no tokens; sets the rows and positions of the batch if this is its
+ * only input. */
 static void read_features(struct golden *g) {
     static const char *const names[] = {"in.pixels", "in.features", "in.vectors"};
     const struct qkv_spec *spec = qkv_model_spec(g->model);

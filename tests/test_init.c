@@ -1,4 +1,5 @@
-/* What new weights start from: the statistics of each kind against the formulas of the papers and of PyTorch's documentation. */
+/* The initial weights: the statistics of each kind against the formulas of the papers and of PyTorch's
+ * documentation. */
 /* labels: quick */
 #include "test.h"
 

@@ -1,6 +1,6 @@
-/* test_inputs: models that read patches, frames or vectors in place of tokens, over the random grid: an encoder, a decoder, and an encoder
- * beside a decoder of tokens, whose targets grow behind a memory that is encoded once. Golden cases (vit_patches, patches_mean, frames,
- * whisper_frames, vectors) anchor the numbers. */
+/* test_inputs: models that read patches, frames or vectors instead of tokens, over the random grid: an encoder, a
+ * decoder, and an encoder with a decoder of tokens, whose targets grow after the memory is encoded once. Golden
+ * cases (vit_patches, patches_mean, frames, whisper_frames, vectors) anchor the numbers. */
 /* labels: numeric */
 #include "model_slope.h"
 

@@ -1,5 +1,5 @@
-/* What a pass tells on its way, and what is made of it: against sums of the residual stream, against the pass's own output and
- * gradients, and in models whose numbers are broken. */
+/* Hooks of a pass, and inspections: against sums of the residual stream, against the pass's own output and
+ * gradients, and in models with numbers that are not finite. */
 /* labels: numeric quick */
 #include "test.h"
 
@@ -366,8 +366,8 @@ static void all_kinds_can_be_looked_into(void **state) {
     "\"experts\":{\"count\":7,\"top_k\":%d}},\"kinds\":{\"dense\":{\"ffn\":{\"experts\":null}},\"sparse\":{}},"        \
     "\"pattern\":[\"sparse\",\"dense\",\"sparse\"]}"
 
-/* Where all are chosen each has all rows; where a router tells none from another those of lowest index have them, which is what ties
- * promise; else each row is somewhere. */
+/* If all experts are chosen, each has all rows; if a router's scores are equal, those of the lowest index have them,
+ * as the rule for ties promises; else each row is somewhere. */
 static void rows_of_experts_are_counted(void **state) {
     enum { N = 12, E = 7 };
     struct qkv_context *ctx = make_context();

@@ -1,5 +1,5 @@
-/* The reader of JSON and what it says about bad files: no constant of jansson's interface, the byte order mark by its name; numbers
- * as text; folders that may not be searched. */
+/* The reader of JSON and its messages about bad files: no constant of jansson's interface, the byte order mark by
+ * its name; numbers as text; folders without permission. */
 /* labels: quick */
 #include <unistd.h>
 
@@ -51,7 +51,8 @@ static void bad_json_is_named_in_our_words(void **state) {
     assert_ok(ctx, load("[]", 2, 2));
 }
 
-/* Those that transformers writes for "no bound" among them: they are near what Python reads; all others stay whole numbers. */
+/* Those that transformers writes for "no bound", too: they come close to what Python reads; all others stay whole
+ * numbers. */
 static void integers_of_any_size_are_read(void **state) {
     static const char bytes[] =
         "{\"model_max_length\": 1000000000000000019884624838656, \"1\\\"99999999999999999999\": "

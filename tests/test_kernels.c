@@ -1,4 +1,4 @@
-/* The row and vector kernels of every table that this machine has, and the choice of table and threads. */
+/* The row and vector kernels of every kernel table of this machine, and the choice of table and threads. */
 #include "test.h"
 
 #include "check_cuts.h"

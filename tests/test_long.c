@@ -1,5 +1,6 @@
-/* What has more tokens than the context: the cut against one made by hand, and lines, texts and prompts that are cut against those that
- * were written short. One byte is one token here, so the text that is left is known. Training is in test_train_long.c. */
+/* Sequences longer than the context: the cut against one made by hand, and cut lines, texts and prompts against
+ * those that were written short. One byte is one token here, so the remaining text is known. test_train_long.c tests
+ * training. */
 /* labels: quick */
 #include "context_fixture.h"
 

@@ -1,4 +1,4 @@
-/* test_mask.c: masks as intervals against their definition pair by pair, and what the helpers refuse. */
+/* test_mask.c: masks as intervals against their definition pair by pair, and refusals of the helpers. */
 /* labels: quick */
 #include "attention_case.h"
 
@@ -144,8 +144,8 @@ static void test_refusals(void **state) {
     refuse((bad = m, bad.B = INT32_MAX, bad.Tq = INT32_MAX, bad.Tk = INT32_MAX, bad), QKV_SHAPE, "address");
 }
 
-/* Two documents of 2 and 3 queries on 3 and 4 keys: no position serves the second one among all keys and among its own. Without
- * causal and windows positions do not count. */
+/* Two documents of 2 and 3 queries on 3 and 4 keys: the second one has no position that fits both all keys and its
+ * own keys. Without causal masks and windows, positions do not count. */
 static void test_documents_of_other_lengths(void **state) {
     (void)state;
     const int32_t queries[] = {0, 0, 1, 1, 1}, keys[] = {0, 0, 0, 1, 1, 1, 1}, strangers[] = {0, 0, 5, -1, 1};

@@ -1,5 +1,5 @@
-/* Memory: what is left is read of the machine, of control groups and of limits; a plan that needs more is refused before
- * anything is made; what info says is what a process needs. */
+/* Memory: free memory is read from the machine, control groups and limits; a plan that needs more is refused before
+ * anything is allocated; qkv info prints what a process needs. */
 #include "train_fixture.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* The sentence of a context is that of the latest call: empty after a success, whatever failed before or within. */
+/* The message of a context is that of the latest call: empty after a success, whatever has failed before or inside. */
 /* labels: quick */
 #include "lab/lab.h"
 #include "train_fixture.h"

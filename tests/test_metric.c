@@ -1,4 +1,5 @@
-/* Metrics against the values of sacreBLEU, edit distance against its recursion, classification against counts by hand. */
+/* Metrics against the values of sacreBLEU, edit distance against its recursion, classification against counts by
+ * hand. */
 /* labels: quick */
 #include "context_fixture.h"
 
@@ -49,7 +50,8 @@ static void scoring_nothing_is_refused(void **state) {
     assert_status(ctx, qkv_chrf(ctx, hypotheses, references, counts, 2, &value), QKV_ARGUMENT);
 }
 
-/* A line of a million characters, and lines of random bytes: every score is a number from 0 to 100, the text itself gets all. */
+/* A line of a million characters, and lines of random bytes: every score is a number from 0 to 100; the text itself
+ * gets 100. */
 static void any_bytes_have_a_score(void **state) {
     struct qkv_random random = test_random(1);
     size_t size = 1000000;

@@ -1,5 +1,5 @@
-/* Models over the grid of specs: gradients by directional differences, and what must not change a bit: the cache, the future,
- * the other rows, padding, the number of threads. */
+/* Models over the grid of specs: gradients by directional differences, and changes that must not change a bit: the
+ * cache, the future, the other rows, padding, the number of threads. */
 /* labels: numeric */
 #include "model/decode.h"
 #include "model/model.h"
@@ -285,8 +285,8 @@ static void a_folder_that_does_not_match_its_spec_is_refused(void **state) {
     finish(&s);
 }
 
-/* Of latents a position keeps rank + rope_dim numbers in each layer, whatever the heads (DeepSeek-AI 2024, "DeepSeek-V2", table 1): in
- * what costs say, in the pages of a session, and in the memory that its pool takes. */
+/* A position of latents stores rank + rope_dim numbers in each layer, whatever the heads are (DeepSeek-AI 2024,
+ * "DeepSeek-V2", table 1): in the costs, in the pages of a session, and in the memory that its pool takes. */
 static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **state) {
     (void)state;
     static const int shapes[][3] = {{64, 16, 2}, {24, 8, 3}, {128, 2, 1}}; /* rank, rope_dim, layers */
@@ -354,7 +354,8 @@ static void a_plan_allocates_nothing_and_its_costs_add_up(void **state) {
     qkv_context_free(ctx);
 }
 
-/* What all arenas hold that were made since, but for the room for nodes of `graphs` tapes, which is backed as it is used. */
+/* The bytes of all arenas made since, without the room for nodes of `graphs` tapes, which the system backs as it is
+ * used. */
 static size_t arenas_since(size_t before, const struct sample *s, size_t graphs) {
     return qkv_arena_total() - before - graphs * qkv_graph_bytes(qkv_model_spec(s->model));
 }

@@ -1,5 +1,5 @@
-/* Attention weights of a pass, made when asked for: any rows of any head, the same bits however they are asked for, in agreement
- * with the stages before them, and without T×T memory. That they are the right ones is test_golden's to say. */
+/* Attention weights of a pass, computed on request: any rows of any head, the same bits for every way of asking, in
+ * agreement with the stages before them, and without T×T memory. test_golden tests that they are correct. */
 /* labels: numeric quick */
 #include "test.h"
 
@@ -75,7 +75,8 @@ static float *look(struct sample *s, size_t i, enum qkv_attention_stage stage, s
     return out;
 }
 
-/* Which keys a query of attention `name` may attend to, by the masks as the manual has them; past a length there is no query. */
+/* Whether a query of attention `name` may see a key, by the masks as the manual defines them; past a length there is
+ * no query. */
 static bool open_pair(const struct sample *s, const char *name, size_t b, size_t i, size_t j) {
     bool encoder = !strncmp(name, "encoder", 7), cross = strstr(name, "cross") != NULL;
     bool both = qkv_model_spec(s->model)->encoder.layers && qkv_model_spec(s->model)->decoder.layers;
@@ -160,8 +161,8 @@ static void test_when(void **state) {
     }
 }
 
-/* With dropout on, the weights before it and after it are the same but for the share p that is 0, in every row of the batch another
- * one; what the seed names stays, before backward and after it. */
+/* With dropout, the weights before and after it are equal except for a share p of zeros, which differs in every row
+ * of the batch; for one seed they stay the same, before backward and after it. */
 static void weights_after_dropout_are_zero_or_scaled(void **state) {
     (void)state;
     for (uint64_t k = 0; k < 6; k++) {

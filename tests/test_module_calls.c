@@ -1,5 +1,5 @@
-/* Calls of modules: gradients along random directions, masks, vectors in place of ids, parts of one model, and refusals. What modules
- * compute is anchored by torch.nn and the golden models in test_modules.c. */
+/* Calls of modules: gradients along random directions, masks, vectors instead of ids, parts of one model, and
+ * refusals. In test_modules.c, torch.nn and the golden models anchor what modules compute. */
 /* labels: numeric quick */
 #include "module_fixture.h"
 
@@ -94,7 +94,8 @@ static void check_slope(enum qkv_module_kind kind, const struct qkv_spec *spec, 
     qkv_module_free(s.m);
 }
 
-/* Of inputs, parameters and the bias at once; also with dropout, whose mask a seed fixes, and where the decoder stands alone. */
+/* Gradients of inputs, parameters and the bias at once; also with dropout, whose mask a seed fixes, and for a
+ * decoder alone. */
 static void gradients_are_slopes(void **state) {
     (void)state;
     struct qkv_spec pair = spec_of(both_stacks),
@@ -158,7 +159,8 @@ static void every_mask_is_its_dense_one(void **state) {
     qkv_module_free(m);
 }
 
-/* Without positions of the embedding, and with those that only distances matter to, a row is the same behind padding. */
+/* Without positions of the embedding, or with positions that depend on distances alone, padding before a row does
+ * not change it. */
 static void padding_on_the_left_moves_a_row(void **state) {
     (void)state;
     struct qkv_spec spec = spec_of(both_stacks);

@@ -1,4 +1,4 @@
-/* What modules refuse, with its sentence, and batches that are empty. */
+/* Refusals of modules with their messages, and empty batches. */
 /* labels: quick */
 #include "module_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Modules against oracles from elsewhere: torch.nn in float64 (tests/golden/modules), and the golden cases of whole models. */
+/* Modules against other programs: torch.nn in float64 (tests/golden/modules), and the golden cases of whole models. */
 /* labels: numeric quick */
 #include "test.h"
 
@@ -150,8 +150,8 @@ static void torch_case(struct qkv_context *ctx, const char *path, const struct t
     qkv_tensors_close(file);
 }
 
-/* Post and pre norm, padding on the right and on the left, causal, dense and additive masks, a memory with padding, values apart,
- * keys and values of other widths. */
+/* Post and pre norm, padding on the right and on the left, causal, dense and additive masks, a memory with padding,
+ * separate values, keys and values of other widths. */
 static void modules_give_the_values_of_torch(void **state) {
     (void)state;
     glob_t found;

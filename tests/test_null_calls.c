@@ -1,5 +1,6 @@
-/* Every public function is called with NULL for each of its pointers in turn, and for all of them, in a process of its own: no crash, a
- * status that says so, and a sentence. The calls are made of the public headers (null_calls.awk); here is what they are given otherwise. */
+/* Every public function is called with NULL for each of its pointers in turn, and for all of them, in a process of
+ * its own: no crash, a status, and a message. null_calls.awk generates the calls from the public headers; this file
+ * has the other arguments. */
 /* labels: quick */
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Every operator's gradient against directional differences. The tape that carries them is test_tape's.
+/* Every operator's gradient against directional differences. test_tape tests the tape that carries them.
  *
  * QKV_OPERATOR_LIST makes the list of checks, so an operator without one does not link. */
 /* labels: numeric quick */
@@ -176,7 +176,8 @@ static struct qkv_tensor *build_head_norm(struct fixture *f) {
                             f->leaf_count > 3 ? &f->leaves[3] : NULL, 1e-5F);
 }
 
-/* Of 2 heads of 5, or of one of 10, from column 3 of 15: every kind, with one weight, a weight for each head, and bare. */
+/* 2 heads of 5, or one of 10, from column 3 of 15: every kind, with one weight, with a weight for each head, and
+ * without. */
 static void check_head_norm(void **state) {
     (void)state;
     uint64_t stream = 400;
@@ -274,7 +275,8 @@ static void check_attend(void **state) {
     }
 }
 
-/* Two layers that read one table of distances, which two sequences share: leaf 0 is q, k and v, leaf 1 what the table is made of, leaf 2 sinks. */
+/* Two layers read one table of distances, which two sequences share: leaf 0 is q, k and v, leaf 1 the source of the
+ * table, leaf 2 sinks. */
 static struct qkv_tensor *build_distance_bias(struct fixture *f) {
     static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};
     static const int32_t rows[] = {2, 1, 1, 0, 3, 3, 2};

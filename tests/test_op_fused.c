@@ -1,4 +1,4 @@
-/* Fused operators: the same bits, forward and backward, as those that they are made of, in both precisions. */
+/* Fused operators: the same bits, forward and backward, as the operators that they replace, in both precisions. */
 /* labels: numeric quick */
 #include "op_fixture.h"
 

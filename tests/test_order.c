@@ -1,5 +1,5 @@
-/* Sums in a defined order: products and sums of columns, with every table that this machine has, in fp32 and in bf16. The oracle of
- * numbers is a sum in double; that of the order a tree that is made here, group by group. */
+/* Sums in a defined order: products and sums of columns, with every kernel table of this machine, in fp32 and in
+ * bf16. The oracle of the numbers is a sum in double, that of the order a tree that is built here, group by group. */
 #include "test.h"
 
 #include "checks.h"

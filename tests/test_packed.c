@@ -1,5 +1,5 @@
-/* test_packed.c: batches given packed, as rows without padding, over random specs: the bits of the rectangles that hold the same
- * sequences, forward and backward; vectors in place of ids, positions, chosen rows, and what is refused. */
+/* test_packed.c: packed batches, as rows without padding, over random specs: the bits of the rectangles with the
+ * same sequences, forward and backward; vectors instead of ids, positions, chosen rows, and refusals. */
 /* labels: numeric quick */
 #include "model_grid.h"
 
@@ -322,8 +322,8 @@ static bool counts_distances(const struct qkv_stack *stack) {
     return false;
 }
 
-/* Of a sequence some rows, at the positions that they have in it: their embeddings are those that they have among all. And positions
- * that say what is so without them change no bit. */
+/* Some rows of a sequence, at their positions in it, have the embeddings that they have among all rows. Positions
+ * that are equal to the default change no bit. */
 static void positions_say_where_rows_stand(void **state) {
     (void)state;
     for (uint64_t i = 0, tested = 0; tested < 12; i++) {
@@ -365,7 +365,7 @@ static void positions_say_where_rows_stand(void **state) {
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* A pass for few rows of many sequences takes less than one for all that they could have, and what it took is enough. */
+/* A pass for few rows of many sequences takes less memory than one for all possible rows, and the plan is enough. */
 static void memory_is_planned_for_the_rows_that_come(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 12; i++) {

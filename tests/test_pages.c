@@ -1,5 +1,6 @@
-/* test_pages: random programs of growing, forking, truncating and freeing lists of pages, beside sequences that are copied as a whole: what
- * lists hold, how many pages they hold, and that none is lost; and a pool that is full. */
+/* test_pages: random programs that grow, fork, truncate and free lists of pages, compared with sequences that are
+ * copied as a whole: the contents of lists, the number of pages that they hold, and that no page is lost; and a full
+ * pool. */
 /* labels: quick */
 #include "test.h"
 
@@ -99,8 +100,8 @@ static void expect_counts(const struct world *w) {
     free(held);
 }
 
-/* The pages that a plain count says are needed: for each list those behind its end, and one where a page that it goes on in will have
- * other holders than the lists that go on before it here. */
+/* The pages needed, by a plain count: for each list the pages after its end, and one more if it continues in a page
+ * that will have other holders than the lists continued before it here. */
 static size_t plain_need(const struct world *w, const size_t *more) {
     const size_t positions = w->pool->positions;
     size_t need = 0;

@@ -1,5 +1,5 @@
-/* test_pass_masks.c: dense masks of whole models in passes, over the grid of specs: against causal models, which the golden cases
- * anchor, and by properties. */
+/* test_pass_masks.c: dense masks of whole models in passes, over the grid of specs: against causal models, which the
+ * golden cases anchor, and by properties. */
 /* labels: numeric quick */
 #include "model_grid.h"
 
@@ -72,7 +72,8 @@ static void a_lower_triangle_is_causal_attention(void **state) {
     }
 }
 
-/* A mask for each row of the batch, with all of `shape` left at 0: (B,1,T,T). Nobody but itself sees position `hidden` of row b. */
+/* A mask for each row of the batch, with all of `shape` left at 0: (B,1,T,T). Only position `hidden` of row b sees
+ * itself. */
 static void hide(uint8_t mask[B * T * T], struct qkv_random *r, const size_t hidden[B]) {
     for (size_t b = 0; b < B; b++)
         for (size_t t = 0; t < T; t++)

@@ -1,5 +1,6 @@
-/* Gradients and losses of random models, whose sums over rows have a defined order: the parts that a batch goes through the pass in,
- * and the number of threads, change no bit, with dropout and without; and they are near those without groups. */
+/* Gradients and losses of random models whose sums over rows have a defined order: the parts in which a batch goes
+ * through the pass and the number of threads change no bit, with dropout and without; and the results are close to
+ * those without groups. */
 /* labels: numeric */
 #include "model_grid.h"
 
@@ -119,8 +120,8 @@ static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
     }
 }
 
-/* A vocabulary whose scores of all rows are more than are held at once: whole, chunks of the head go on inside a group; row by row,
- * there is one. */
+/* A vocabulary whose scores of all rows do not fit at once: with the whole batch, chunks of the head continue inside
+ * a group; row by row, there is one chunk. */
 enum { MANY = 40000, LONG = 200, ROWS = 6 };
 
 static void chunks_of_the_head_change_no_bit(void **state) {

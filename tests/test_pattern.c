@@ -1,5 +1,5 @@
-/* Patterns of tokenizer.json: pieces end where Hugging Face tokenizers ends them (pattern_cases.h, which that package wrote),
- * and what would be cut otherwise is refused by name. */
+/* Patterns of tokenizer.json: pieces end where Hugging Face tokenizers ends them (pattern_cases.h, which that
+ * package wrote); patterns that would cut otherwise are refused by name. */
 /* labels: quick */
 #include "test_text.h"
 

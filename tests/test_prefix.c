@@ -1,5 +1,6 @@
-/* test_prefix.c: rows whose first positions see one another in both directions (prefix-LM), over the grid of specs: against models that
- * are not causal, which the golden cases anchor, against the mask written out, and by properties. */
+/* test_prefix.c: rows whose first positions see one another in both directions (prefix-LM), over the grid of specs:
+ * against models that are not causal, which the golden cases anchor, against the mask written out, and by
+ * properties. */
 /* labels: numeric quick */
 #include "model_slope.h"
 
@@ -37,7 +38,8 @@ static struct qkv_model *both_directions(struct sample *s) {
     return model_like(s, &spec);
 }
 
-/* Of the positions of the prefix, the scores that the prefix has alone in a model that is not causal; windows as they are. */
+/* Positions of the prefix have the scores of the prefix alone in a model that is not causal; windows stay as they
+ * are. */
 static void a_prefix_is_what_it_is_without_causal(void **state) {
     (void)state;
     size_t tried = 0;
@@ -167,7 +169,8 @@ static void assert_scores(const float *mine, const float *expected, size_t case_
             fail_msg("case %zu, position %zu: %g, not %g", case_, at, (double)mine[n], (double)expected[n]);
 }
 
-/* What a session gets first is its prefix; then token by token, as a pass over all with that prefix; again after it was emptied. */
+/* The first tokens of a session are its prefix; token by token, it gives the scores of one pass over all with that
+ * prefix; and again after it was emptied. */
 static void a_session_reads_its_prompt_in_both_directions(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 24; i++) {
@@ -196,7 +199,8 @@ static void a_session_reads_its_prompt_in_both_directions(void **state) {
     }
 }
 
-/* A prompt of 700 tokens, past what a decoder takes at once, and others beside it, whose rows have the bits that they have alone. */
+/* A prompt of 700 tokens, more than a decoder takes at once, with others whose rows have the bits that they have
+ * alone. */
 static void long_prompts_of_several_rows_are_not_cut(void **state) {
     (void)state;
     enum { LONG = 900, ROWS = 3 };
@@ -238,7 +242,8 @@ static void long_prompts_of_several_rows_are_not_cut(void **state) {
     qkv_context_free(ctx);
 }
 
-/* The key is written where it is true alone, so that other specs stay what they were, and it is part of what weights belong to. */
+/* The key is written only if it is true, so that other specs stay unchanged, and it is part of the digest of
+ * weights. */
 static void the_spec_says_that_prompts_are_prefixes(void **state) {
     (void)state;
     struct prefixed p;

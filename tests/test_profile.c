@@ -1,4 +1,4 @@
-/* The profile of training steps: its rows, what they count, and that looking changes nothing. */
+/* The profile of training steps: its rows and counts; profiling changes nothing. */
 /* labels: numeric quick */
 #include "train_fixture.h"
 

@@ -1,5 +1,6 @@
-/* test_ragged.c: batches whose rows differ in length, in passes that compute no padding, over the grid of specs: their losses and
- * gradients are those of the rows one by one, and of the pass that computes padding too, which the golden cases anchor. */
+/* test_ragged.c: batches whose rows differ in length, in passes that compute no padding, over the grid of specs:
+ * their losses and gradients are those of the rows one by one, and of the pass that computes padding, too, which the
+ * golden cases anchor. */
 /* labels: numeric quick */
 #include "model_grid.h"
 

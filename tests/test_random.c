@@ -23,8 +23,8 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The Kolmogorov-Smirnov statistic of a sample whose cumulative probabilities are p; sorts it. Beyond 2.9 / sqrt(n) lies
- * one sample in ten million. */
+/* The Kolmogorov-Smirnov statistic of a sample whose cumulative probabilities are p; sorts it. One sample in ten
+ * million is beyond 2.9 / sqrt(n). */
 static double kolmogorov_smirnov(double *p, size_t n) {
     double worst = 0;
     qsort(p, n, sizeof *p, compare_doubles);

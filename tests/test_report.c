@@ -1,4 +1,4 @@
-/* The report room: JSON that may stand inside a page, and pages that hold nothing foreign. */
+/* The report room: JSON that is safe inside a page, and pages without foreign elements. */
 /* labels: quick */
 #include "report_fixture.h"
 

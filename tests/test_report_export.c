@@ -90,8 +90,8 @@ static void the_table_has_a_line_a_step_and_nothing_where_there_is_no_number(voi
 
 /* ---- event files: a reader by the documents alone --------------------------------------------------------------- */
 
-/* By polynomial division, a bit of the message at a time, the highest power first (RFC 3720, B.4: bits reflected, first and last 32
- * complemented). */
+/* Polynomial division, one bit of the message at a time, the highest power first (RFC 3720, B.4: bits reflected,
+ * first and last 32 complemented). */
 static uint32_t divided_crc(const unsigned char *data, size_t size) {
     uint32_t rest = 0, reflected = 0;
     for (size_t i = 0; i < (size + 4) * 8; i++) {

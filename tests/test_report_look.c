@@ -1,4 +1,4 @@
-/* Attention on a text: its weights, its JSON, and what its pages keep of them. */
+/* Attention on a text: its weights, its JSON, and the weights that its pages store. */
 /* labels: quick */
 #include "report_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Runs read from folders that nobody vouches for. */
+/* Runs read from untrusted folders. */
 /* labels: quick */
 #include "report_fixture.h"
 

@@ -1,5 +1,6 @@
-/* Scalings of rotations: tables against formulas of the test's own in double, and what depends on the length of a sequence: it is decided
- * once, whoever shares the call. Whole models with scalings are anchored by the golden cases rope_* (test_golden.c). */
+/* Scalings of rotations: tables against the test's own formulas in double; and scalings that depend on the length of
+ * a sequence: the length is fixed once, whatever else the call has. The golden cases rope_* anchor whole models with
+ * scalings (test_golden.c). */
 /* labels: numeric quick */
 #include "scaling_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Routers: who is chosen, and the losses that spread rows over experts, whose gradients are held against differences of the formula in
- * double. */
+/* Routers: the choice of experts, and the losses that spread rows over experts, whose gradients are compared with
+ * differences of the formula in double. */
 /* labels: numeric quick */
 #include "op_fixture.h"
 
@@ -113,8 +113,8 @@ static void a_router_without_numbers_is_named(void **state) {
     finish(&f);
 }
 
-/* y, dx and dw of x·wᵀ one behind the other, from the same numbers whatever the precision; of x in bf16, or of the same numbers in
- * fp32. The caller frees them. */
+/* y, dx and dw of x·wᵀ one after the other, from the same numbers in every precision; x in bf16, or the same numbers
+ * in fp32. The caller frees them. */
 enum { ROUTED_ROWS = 37, ROUTED_IN = 300, ROUTED_ALL = ROUTED_ROWS * E + ROUTED_ROWS * ROUTED_IN + E * ROUTED_IN };
 static float *products(enum qkv_precision precision, bool of_fp32, bool x_in_bf16) {
     struct fixture f;

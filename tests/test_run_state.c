@@ -1,4 +1,4 @@
-/* state.json: what a run's folder says about its state, whoever reads it, and whatever became of who wrote it. */
+/* state.json: the state of a run in its folder, for any reader and whatever happened to its writer. */
 /* labels: quick */
 #include "train_fixture.h"
 

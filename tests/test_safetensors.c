@@ -1,4 +1,4 @@
-/* test_safetensors: writing tensor files and reading them back, what the writer refuses, and files that others wrote. */
+/* test_safetensors: writing tensor files and reading them back, refusals of the writer, and files of other programs. */
 #include <ftw.h>
 
 #include <sys/resource.h>

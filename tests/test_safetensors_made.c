@@ -1,5 +1,5 @@
-/* test_safetensors_made: tensor files made by hand: what they mean, every refusal with its sentence, files cut off at every
- * length and files with damaged bytes. */
+/* test_safetensors_made: tensor files made by hand: their contents, every refusal with its message, files cut off at
+ * every length and files with damaged bytes. */
 /* labels: quick */
 #include "io/io.h"
 #include "io/safetensors.h"

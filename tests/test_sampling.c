@@ -1,5 +1,5 @@
-/* test_sampling: choosing tokens: each filter alone and together on cases worked out by hand, frequencies by chi-square,
- * against sorting on large vocabularies, and each refusal with its sentence. */
+/* test_sampling: choosing tokens: each filter alone and together on cases worked out by hand, frequencies by
+ * chi-square, against sorting on large vocabularies, and each refusal with its message. */
 /* labels: quick */
 #include "context_fixture.h"
 
@@ -23,8 +23,8 @@ static int32_t sample(const struct qkv_sampling *s, const float *logits, size_t 
 
 enum { DRAWS = 20000, TOKENS = 4 };
 
-/* Draws many tokens; those of probability 0 must never come, and the others as often as they should: chi-square beyond 30
- * with at most 3 degrees of freedom has a chance below two in a million, and the seeds are fixed. */
+/* Draws many tokens; those of probability 0 must never come, and the others as often as they should: with at most 3
+ * degrees of freedom, chi-square beyond 30 has a probability below two in a million, and the seeds are fixed. */
 static void check_frequencies(struct qkv_sampling s, const float logits[TOKENS], const int32_t *history, size_t count,
                               const double weights[TOKENS], int line) {
     size_t seen[TOKENS] = {0};
@@ -178,8 +178,8 @@ static int compare_ids(const void *a, const void *b) {
     return (i > j) - (i < j);
 }
 
-/* The same choice from the definitions: softmax, sort, cut, renormalise. Shares that differ by less than a millionth count as
- * equal, here too: among thousands of equal scores a sum does come that close to top_p. */
+/* The same choice from the definitions: softmax, sort, cut, renormalise. Shares that differ by less than a millionth
+ * count as equal here, too: among thousands of equal scores, a sum can come that close to top_p. */
 static int32_t sample_by_sorting(const struct qkv_sampling *s, const float *logits, size_t V, double uniform) {
     int32_t *order = malloc(V * sizeof *order);
     double *p = malloc(V * sizeof *p), sum = 0, below = 0, kept_sum = 0;

@@ -1,5 +1,5 @@
-/* Scalings of rotations elsewhere than in passes: modules, the attention layer by itself, and the spec: what is refused, and how it is
- * written. */
+/* Scalings of rotations outside passes: modules, the attention layer alone, and the spec: refusals, and how a
+ * scaling is written. */
 /* labels: numeric quick */
 #include "scaling_fixture.h"
 

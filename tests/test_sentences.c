@@ -1,5 +1,6 @@
-/* Folders of sentence-transformers (tests/golden/hf/sentences and embeddings, which make/sentences.py and make/embeddings.py make):
- * modules.json says how a vector is made of a text, and what does not fit is refused by its key. */
+/* Folders of sentence-transformers (tests/golden/hf/sentences and embeddings, from make/sentences.py and
+ * make/embeddings.py): modules.json defines how a text becomes a vector, and unsupported settings are refused by
+ * their key. */
 /* labels: numeric quick */
 #include "test.h"
 

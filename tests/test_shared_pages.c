@@ -1,5 +1,5 @@
-/* test_shared_pages: rows of different lengths, prefixes that many go on from, and forks of sessions: scores are those of a pass over each
- * sequence alone, bit for bit in fp32; pages are counted, and a cache that is full loses nothing. */
+/* test_shared_pages: rows of different lengths, shared prefixes, and forks of sessions: scores are those of a pass
+ * over each sequence alone, bit for bit in fp32; pages are counted, and a full cache loses nothing. */
 /* labels: numeric quick */
 #include "search_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Files that another program shortens while they are read: a sentence and no signal, and the run stays whole. */
+/* Files that another program truncates while they are read: a message and no signal, and the run stays intact. */
 /* labels: quick */
 #include "train_fixture.h"
 

@@ -1,4 +1,5 @@
-/* test_spec: reading, printing and setting of specs: defaults, what cross attention derives, settings, the printed text. */
+/* test_spec: reading, printing and setting of specs: defaults, what cross attention inherits, settings, the printed
+ * text. */
 /* labels: quick */
 #include "spec_fixture.h"
 
@@ -43,7 +44,7 @@ static void test_defaults(void **state) {
     assert_true(s.head.bias && s.tie == QKV_TIE_NONE && s.head.pool == QKV_POOL_FIRST && s.head.classes == 4);
 }
 
-/* Embeddings are scaled where sinusoids are added to them, and gated feed-forwards are narrower; what is given stays. */
+/* Embeddings are scaled if sinusoids are added to them, and gated feed-forwards are narrower; given values stay. */
 static void defaults_depend_on_the_position_and_the_gate(void **state) {
     static const struct {
         const char *settings[3];
@@ -111,7 +112,7 @@ static void test_cross_attention(void **state) {
 
 /* ---- settings --------------------------------------------------------------------------------------------------- */
 
-/* Cross attention says what it has of its own; the head's transform is as wide as the spec, not as the stack that it reads. */
+/* Cross attention has keys of its own; the head's transform is as wide as the spec, not as the stack that it reads. */
 static void what_is_not_said_follows_the_attention_and_the_spec(void **state) {
     (void)state;
     static const char json[] =

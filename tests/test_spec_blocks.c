@@ -1,4 +1,5 @@
-/* test_spec_blocks: blocks that do not fit together: each is refused by key and value, and the sentence says what would fit. */
+/* test_spec_blocks: blocks that do not fit together: each is refused by key and value, and the message says what
+ * would fit. */
 /* labels: quick */
 #include "model/spec.h"
 #include "context_fixture.h"

@@ -1,5 +1,5 @@
-/* test_spec_embed: the embedding of each stack: what both have in common at the top of a spec, what a stack has of its own over it,
- * printing, digests, settings and refusals. That models compute what they should is anchored by the golden cases (test_golden). */
+/* test_spec_embed: the embedding of each stack: the shared keys at the top of a spec, the keys of a stack that
+ * override them, printing, digests, settings and refusals. The golden cases (test_golden) anchor the numbers. */
 /* labels: quick */
 #include "model/spec.h"
 #include "test.h"

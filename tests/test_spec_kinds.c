@@ -1,6 +1,6 @@
-/* test_spec_kinds: version 2 of the spec: kinds of layers and their pattern, positions of attention and of the embedding, what
- * kinds have in common, settings of either version, refusals, and digests. That models of kinds compute what they should is
- * anchored by the golden cases (test_golden). */
+/* test_spec_kinds: version 2 of the spec: kinds of layers and their pattern, positions of attention and of the
+ * embedding, the shared keys of kinds, settings of either version, refusals, and digests. The golden cases
+ * (test_golden) anchor the numbers. */
 /* labels: quick */
 #include "model/spec.h"
 #include "test.h"

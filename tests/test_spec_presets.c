@@ -1,4 +1,4 @@
-/* test_spec_presets: specs that are there: those of the golden folders, and the presets with their recipes. */
+/* test_spec_presets: existing specs: those of the golden folders, and the presets with their recipes. */
 /* labels: quick */
 #include "spec_fixture.h"
 

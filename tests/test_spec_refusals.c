@@ -1,4 +1,4 @@
-/* test_spec_refusals: what is no spec: each bad value, unknown key, bad file and bad struct with its sentence. */
+/* test_spec_refusals: each bad value, unknown key, bad file and bad struct of a spec with its message. */
 /* labels: quick */
 #include "model/spec.h"
 #include "context_fixture.h"

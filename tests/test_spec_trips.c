@@ -1,4 +1,4 @@
-/* test_spec_trips: random specs with all that a spec may say, printed and read back, and their text damaged. */
+/* test_spec_trips: random specs with all keys, printed and read back, and their text damaged. */
 #include "attention/attention.h"
 #include "spec_fixture.h"
 

@@ -1,5 +1,5 @@
-/* What calls need of a stack is no more than context.h says: each group of calls runs in a thread whose stack is painted, and what is
- * painted over is measured. */
+/* Calls need no more stack than context.h says: each group of calls runs in a thread whose stack is filled with a
+ * pattern, and what is overwritten is measured. */
 /* labels: quick */
 #include "rank_fixture.h"
 
@@ -171,7 +171,7 @@ static enum qkv_status use_families_and_modules(struct qkv_context *ctx) {
     return status;
 }
 
-/* Attention on plain buffers: of whole rows, and of rows packed behind each other; forward, backward, and its weights. */
+/* Attention on plain buffers: of whole rows, and of packed rows; forward, backward, and its weights. */
 static enum qkv_status use_attention(struct qkv_context *ctx) {
     enum { B = 2, H = 4, HKV = 2, T = 40, D = 16 };
     static float q[B * H * T * D], k[B * HKV * T * D], v[B * HKV * T * D], y[B * H * T * D], lse[B * H * T], w[T * T];

@@ -1,5 +1,5 @@
-/* Products with stored weights, by the formats' own kernels and by converting pieces, against products with the same numbers in fp32,
- * bit for bit. What fp32 products give is test_gemm's to say. */
+/* Products with stored weights, with the formats' own kernels and by converting pieces, against products with the
+ * same numbers in fp32, bit for bit. test_gemm tests fp32 products. */
 #include "test.h"
 
 #include "format/format.h"

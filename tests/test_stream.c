@@ -1,5 +1,5 @@
-/* test_stream: text given out in whole characters and without stop texts, however it is cut into pieces. The borders of
- * characters are those of utf8proc. */
+/* test_stream: text written in whole characters and without stop texts, however it is cut into pieces. The borders
+ * of characters are those of utf8proc. */
 /* labels: quick */
 #include <utf8proc.h>
 

@@ -1,5 +1,5 @@
-/* What include/qkv/support.h offers: JSON in its layouts, characters, the clock, names. The strings of JSON are checked against a
- * parser in test_report. */
+/* The functions of include/qkv/support.h: JSON in its layouts, characters, the clock, names. test_report checks the
+ * strings of JSON against a parser. */
 /* labels: quick */
 #include <jansson.h>
 

@@ -1,8 +1,10 @@
-/* The tape that carries gradients: losses in chunks, dropout that repeats, dry runs, who is told of gradients, and shapes that are refused. */
+/* The tape that carries gradients: losses in chunks, repeatable dropout, dry runs, callbacks for gradients, and
+ * refused shapes. */
 /* labels: numeric quick */
 #include "op_fixture.h"
 
-/* With a vocabulary so large that the rows go through in chunks, the loss and both gradients equal the plain formula. */
+/* With a vocabulary so large that the rows are processed in chunks, the loss and both gradients equal the plain
+ * formula. */
 static void test_cross_entropy_chunks(void **state) {
     (void)state;
     enum { N = 40, C = 2, V = 900000 };

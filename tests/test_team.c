@@ -1,6 +1,6 @@
-/* The threads of a context: every item of a loop is done once, whoever is late, missing or forked away; who waits takes no CPU, and
- * beside other programs threads are no slower than one, but for a factor. Their bits are the subject of test_threads and of the tests of
- * kernels and models. */
+/* The threads of a context: every item of a loop is done once, even if a thread is late, missing or lost by a fork;
+ * waiting threads use no CPU, and beside other programs several threads are no slower than one, within a factor.
+ * test_threads and the tests of kernels and models test the bits. */
 /* labels: quick */
 #include "test.h"
 
@@ -257,8 +257,8 @@ static double seconds_of(int threads) {
     return seconds;
 }
 
-/* Threads that wait for each other at each loop lose a slice of the scheduler, some milliseconds, whenever one of them is stopped: a
- * minute here. */
+/* Threads that wait for each other at each loop lose a time slice of the scheduler, some milliseconds, whenever one
+ * of them is stopped: a minute here. */
 static void short_loops_beside_other_work_take_little_longer_than_on_one_thread(void **state) {
     (void)state;
     enum { BURNERS_MOST = 64 };

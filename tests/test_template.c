@@ -1,4 +1,4 @@
-/* TemplateProcessing: special tokens around a sequence, with the ids that Hugging Face tokenizers 0.23.3 gives for the same
+/* TemplateProcessing: special tokens around a sequence, with the ids of Hugging Face tokenizers 0.23.3 for the same
  * file; where the library uses them; and saving. */
 /* labels: quick */
 #include "test_text.h"
@@ -21,9 +21,11 @@ static const char toy[] = "the cat sat on the mat. The caf\xC3\xA9's cat isn't o
     "\"</s>\": {\"id\": \"</s>\", \"ids\": [287], \"tokens\": [\"</s>\"]}, "                                           \
     "\"two\": {\"id\": \"two\", \"ids\": [104, 287], \"tokens\": [\"h\", \"</s>\"]}, "                                 \
     "\"far\": {\"id\": \"far\", \"ids\": [289], \"tokens\": [\"far\"]}}}"
-#define BOTH                  TEMPLATE(SPECIAL("<s>") ", " A ", " SPECIAL("</s>"))
-#define BEGIN_ONLY            TEMPLATE(SPECIAL("<s>") ", " A)
-#define LEVEL                 "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}"
+#define BOTH       TEMPLATE(SPECIAL("<s>") ", " A ", " SPECIAL("</s>"))
+#define BEGIN_ONLY TEMPLATE(SPECIAL("<s>") ", " A)
+#define LEVEL                                                                                                          \
+    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "                                                          \
+    "\"trim_offsets\": true, \"use_regex\": true}"
 #define IN_SEQUENCE(template) "{\"type\": \"Sequence\", \"processors\": [" LEVEL ", " template "]}"
 
 /* The file of a tokenizer with this post-processor. The caller frees it. */

@@ -1,4 +1,5 @@
-/* What a text looks like besides text is said in notes, and training goes on: JSONL, byte order marks, CR LF, other encodings. */
+/* Notes report texts that look like something else, and training goes on: JSONL, byte order marks, CR LF, other
+ * encodings. */
 /* labels: quick */
 #include "train_fixture.h"
 

@@ -1,14 +1,15 @@
-/* One context serves one thread, several contexts serve several threads: what each makes alone, it makes beside the others, to the
- * bit. Anchored by the golden cases, which say that what is made alone is right. Built by clang with its thread sanitizer
- * ("make sanitize-threads"), the same test finds what contexts share. */
+/* One context serves one thread, several contexts serve several threads: each gives the same bits alone and beside
+ * the others. The golden cases anchor what each gives alone. Built with clang's thread sanitizer ("make
+ * sanitize-threads"), the same test finds data that contexts share. */
 /* labels: quick */
 #include "train_fixture.h"
 
 #include <pthread.h>
 
 #ifdef TEST_THREAD_SANITIZER
-/* Two threads that use one file after the other are not in order by that: what they share otherwise is still a race. And the
- * longest history, as a race is only told of while both of its places are remembered. */
+/* TSan options: two threads that use one file one after the other are not ordered by that, so other data that they
+ * share is still a race; and the longest history, because a race is only reported while both of its places are
+ * remembered. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "io_sync=0 history_size=7";
@@ -17,8 +18,8 @@ const char *__tsan_default_options(void) {
 
 enum { STEPS = 6, IDS = 4096, TEXT = 4096 };
 
-/* What one thread does with a context of its own, and what comes of it. cmocka's checks belong to the main thread, so it keeps the
- * first failure. */
+/* The work of one thread with a context of its own, and its result. cmocka's checks belong to the main thread, so
+ * the job stores its first failure. */
 struct job {
     const char *name, *json, *kind; /* kind: the option that names the data */
     const char *isa;                /* NULL: the best */

@@ -1,6 +1,6 @@
-/* test_token_types: types of tokens in batches, over the random grid: packed, alone and with other rows the same bits, whatever stands
- * past lengths; types of 0 as none given; the gradient of the table by differences; modules as passes; and refusals. The
- * golden case token_types anchors the numbers. */
+/* test_token_types: types of tokens in batches, over the random grid: packed, alone and with other rows the same
+ * bits, whatever is past lengths; types of 0 equal no types; the gradient of the table by differences; modules as
+ * passes; and refusals. The golden case token_types anchors the numbers. */
 /* labels: numeric quick */
 #include "model_slope.h"
 

@@ -1,5 +1,5 @@
-/* Tokenizers: vocabularies of all kinds, training against the reference merges of Stanford
- * CS336 and against counting anew at every merge, round trips of any bytes, and every refusal with its sentence. */
+/* Tokenizers: vocabularies of all kinds, training against the reference merges of Stanford CS336 and against a new
+ * count at every merge, round trips of any bytes, and every refusal with its message. */
 /* labels: quick */
 #include "test_text.h"
 
@@ -269,7 +269,8 @@ static void naive_merge(struct naive *v, int32_t left, int32_t right, int32_t re
     v->n = n;
 }
 
-/* Checks each merge of a tokenizer trained on a text without patterns' help: the naive pieces come from the splitter. */
+/* Checks each merge of a tokenizer trained on a text, without the help of patterns: the splitter makes the naive
+ * pieces. */
 static void check_naive(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size) {
     struct naive v = {.t = t, .symbols = qkv_allocate(ctx, 2 * size + 1, sizeof(int32_t))};
     struct qkv_splitter *splitter;

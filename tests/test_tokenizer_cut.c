@@ -1,5 +1,5 @@
-/* Cutting a stream: random texts brought in random chunks give the ids of the whole, for every kind of tokenizer, with
- * and without special tokens; what is cut off does not depend on what follows; and cutting makes headway. */
+/* Cutting a stream: random texts in random chunks give the ids of the whole text, for every kind of tokenizer, with
+ * and without special tokens; a cut does not depend on what follows; and cutting makes progress. */
 /* labels: quick */
 #include "test_text.h"
 

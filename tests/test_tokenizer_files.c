@@ -1,5 +1,5 @@
-/* Published tokenizer.json files, where ../shared/data has them: ids, spans and text are those of Hugging Face tokenizers 0.23
- * (tokenizers/NAME.expected.jsonl, one line for each of lines.json). */
+/* Published tokenizer.json files, if ../shared/data has them: ids, spans and text are those of Hugging Face
+ * tokenizers 0.23 (tokenizers/NAME.expected.jsonl, one line for each of lines.json). */
 /* labels: quick */
 #include "test_text.h"
 

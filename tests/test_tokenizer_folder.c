@@ -1,5 +1,6 @@
-/* test_tokenizer_folder: folders of older files, vocab.json with merges.txt and vocab.txt, against a tokenizer.json of the same
- * vocabulary: that of a tokenizer made here, and where ../shared/data is there, those that were published in both ways. */
+/* test_tokenizer_folder: folders of older files, vocab.json with merges.txt, and vocab.txt, against a tokenizer.json
+ * of the same vocabulary: that of a tokenizer made here, and, if ../shared/data exists, published ones in both
+ * forms. */
 /* labels: quick */
 #include <sys/stat.h>
 
@@ -30,7 +31,8 @@ static void clear_folder(void) {
     for (size_t i = 0; i < TEST_COUNT(names); i++) remove(test_path(names[i]));
 }
 
-/* vocab.json, merges.txt, and added_tokens.json of what the vocabulary does not have, or with `whole` all in vocab.json. */
+/* Writes vocab.json, merges.txt, and added_tokens.json for the rest of the vocabulary; with `whole`, all are in
+ * vocab.json. */
 static void write_merges(json_t *root, const char *end, bool whole) {
     json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab");
     const json_t *merges = json_object_get(model, "merges"), *added = json_object_get(root, "added_tokens");
@@ -212,7 +214,8 @@ static void expect_ids(struct qkv_context *ctx, const char *text, const int32_t 
     qkv_tokenizer_free(t);
 }
 
-/* As sentence-transformers 6: Lowercase stands in front of the normalizers, behind the search of special tokens, and accents stay. */
+/* As in sentence-transformers 6: Lowercase comes before the normalizers and after the search of special tokens, and
+ * accents stay. */
 static void texts_are_lowered_where_the_settings_of_sentences_say_so(void **state) {
     struct qkv_context *ctx = *state;
     static const char *const files[] = {"sentence_bert_config.json", "sentence_roberta_config.json"};
@@ -271,7 +274,7 @@ static void a_folder_without_a_tokenizer_and_files_that_are_none_are_refused(voi
     clear_folder();
 }
 
-/* What is said of a model's two tokenizers, their roles and all tokens that end a text, is so again when it was saved and loaded. */
+/* The roles of both tokenizers of a model, and all tokens that end a text, are the same after saving and loading. */
 static void roles_and_ends_of_both_tokenizers_are_kept_by_a_folder(void **state) {
     struct qkv_context *ctx = *state;
     static const char text[] = "one two three four five six seven";

@@ -1,5 +1,5 @@
-/* tokenizer.json: ids as Hugging Face tokenizers 0.23 gives them for the same files, saving what was loaded, all that a
- * reader must refuse with its sentence, and broken files. */
+/* tokenizer.json: ids of Hugging Face tokenizers 0.23 for the same files, saving a loaded file, everything that a
+ * reader must refuse with its message, and broken files. */
 /* labels: quick */
 #include "test_text.h"
 

@@ -1,5 +1,5 @@
-/* What tokenizers stand on: UTF-8, the byte alphabet, NFC against utf8proc, and pieces where Hugging Face tokenizers
- * ends them. */
+/* The base of tokenizers: UTF-8, the byte alphabet, NFC against utf8proc, and pieces that end where Hugging Face
+ * tokenizers ends them. */
 /* labels: quick */
 #include "test_text.h"
 

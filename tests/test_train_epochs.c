@@ -1,5 +1,5 @@
-/* The option epochs: how many steps it sets for each kind of data, on one rank and on several, in runs that go on, and
- * beside steps. */
+/* The option epochs: the number of steps that it sets for each kind of data, on one rank and on several, in resumed
+ * runs, and together with steps. */
 /* labels: numeric quick */
 #include "rank_fixture.h"
 #include "train_fixture.h"

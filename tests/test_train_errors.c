@@ -1,5 +1,5 @@
-/* What goes wrong when a run begins or goes on, each with its sentence, and that nothing is lost by it: bad texts and options,
- * folders in use, damaged files on resuming. */
+/* Errors when a run begins or resumes, each with its message; nothing is lost: bad texts and options, folders in
+ * use, damaged files. */
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(1)

@@ -1,5 +1,5 @@
-/* Evaluation of a text file: against windows made by hand, against a model that knows nothing, over a text of many pieces,
- * and what it refuses. */
+/* Evaluation of a text file: against windows made by hand, against a model that knows nothing, over a text of many
+ * pieces, and refusals. */
 /* labels: numeric quick */
 #include "train_fixture.h"
 
@@ -111,8 +111,8 @@ static void knowing_nothing_costs_the_logarithm_of_vocab(void **state) {
     qkv_model_free(model);
 }
 
-/* The tokens do not spell these texts: characters and words that the vocabulary lacks, capitals and accents that are lost, white space
- * that is dropped, runs of unknown characters that are one token, and a piece without tokens. Bytes are those of the text all the same. */
+/* The tokens do not spell these texts: unknown characters and words, lost capitals and accents, dropped white space,
+ * runs of unknown characters that are one token, and a piece without tokens. Bytes still are those of the text. */
 static void bytes_are_those_of_the_text(void **state) {
     (void)state;
     static const char wordpiece[] =

@@ -1,4 +1,4 @@
-/* Learning from arrays: what a file may hold, runs that go on, parts and groups that change no bit, and what evaluation says. */
+/* Training on arrays: valid files, resumed runs, parts and groups that change no bit, and evaluation. */
 #include "train_same.h"
 
 enum { EXAMPLES = 48, SIDE = 6, CLASSES = 3, LONGEST = 7, WIDTH = 5 };
@@ -81,7 +81,8 @@ static void run_examples(struct qkv_context *ctx, const struct qkv_spec *spec, c
     qkv_trainer_free(trainer);
 }
 
-/* Images, frames and vectors: the classes come from the targets, the loss falls, and evaluation counts what validation does. */
+/* Images, frames and vectors: the classes come from the targets, the loss falls, and evaluation counts as validation
+ * does. */
 static void every_kind_of_input_is_learnt(void **state) {
     (void)state;
     static const struct file files[] = {
@@ -206,7 +207,7 @@ static void what_a_file_must_hold_is_said(void **state) {
     qkv_context_free(ctx);
 }
 
-/* Types of tokens are read: they are all that tells the classes apart; without them, or with other ones, it is not so. */
+/* Types of tokens are read: only they tell the classes apart; without them, or with other ones, the loss stays. */
 static void types_of_tokens_are_read(void **state) {
     (void)state;
     enum { T = 5 };
@@ -369,7 +370,8 @@ static struct qkv_spec speech_spec(struct qkv_context *ctx, const char *input) {
     return spec;
 }
 
-/* The source says a word, whose number is what all targets are; `sources`: how many of them there are. With `tokens` the source is ids. */
+/* The source has one word, whose number is the value of all targets; `sources`: the number of words. With `tokens`
+ * the source is ids. */
 static const char *write_speech(struct qkv_context *ctx, const char *name, size_t sources, bool tokens,
                                 uint64_t stream) {
     static char path[1024];

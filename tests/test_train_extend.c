@@ -1,4 +1,4 @@
-/* Going on with a run: a new end and what the rate does behind it, options that may change, and that none of it costs a bit. */
+/* Resuming a run with a new end: the rate after it, options that may change, and that no bit changes. */
 #include "train_fixture.h"
 #include "train_same.h"
 

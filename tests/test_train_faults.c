@@ -1,4 +1,4 @@
-/* What breaks a run, and that nothing is lost by it: numbers that overflow, a full disk, a killed process. */
+/* Faults that stop a run lose nothing: numbers that overflow, a full disk, a killed process. */
 /* labels: quick */
 #include "train_fixture.h"
 

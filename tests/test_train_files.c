@@ -1,4 +1,5 @@
-/* Learning from several files: how they become one text, what is recorded of each, and that a run goes on only with the same. */
+/* Training on several files: how they become one text, the record of each, and that a run resumes only with the same
+ * files. */
 /* labels: quick */
 #include "train_fixture.h"
 

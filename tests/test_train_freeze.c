@@ -1,4 +1,5 @@
-/* Runs with frozen weights: they stay as they began, the run goes on exactly, and its record and checkpoint say so. */
+/* Runs with frozen weights: these stay as they began, the run resumes exactly, and its record and checkpoint name
+ * them. */
 /* labels: numeric quick */
 #include "train_same.h"
 

@@ -1,5 +1,5 @@
-/* Beginning a run with the weights of a model: what is copied, what is new, what does not fit, and that going on needs the model no
- * more. */
+/* Beginning a run with the weights of a model: copied weights, new weights, what does not fit; resuming does not
+ * need the model any more. */
 #include "train_fixture.h"
 #include "train_same.h"
 
@@ -88,7 +88,8 @@ static const struct qkv_array *find(struct qkv_model *model, const char *name) {
     return NULL;
 }
 
-/* Every parameter but those that begin with `but` (NULL: none) begins with the rows of the model's; how many are longer. */
+/* Every parameter except those whose names begin with `but` (NULL: none) begins with the rows of the model's;
+ * returns how many are longer. */
 static size_t assert_copied(struct qkv_model *now, struct qkv_model *from, const char *but) {
     size_t longer = 0;
     for (size_t i = 0; i < qkv_model_parameters(now); i++) {

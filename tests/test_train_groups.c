@@ -1,5 +1,5 @@
-/* Training in groups (--groups): neither how a batch is cut into parts nor the number of threads changes a bit of losses, norms or
- * weights. What gradients must be is checked elsewhere; here that they do not change, and that without groups they do. */
+/* Training in groups (--groups): neither the parts of a batch nor the number of threads changes a bit of losses,
+ * norms or weights; without groups they do. Other tests check the gradients. */
 /* labels: numeric */
 #include "train_same.h"
 

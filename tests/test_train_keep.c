@@ -1,4 +1,5 @@
-/* Earlier checkpoints and the best one (option keep): which there are, that each is whole, and what begins at them. */
+/* Earlier checkpoints and the best one (option keep): which exist, that each is complete, and runs that begin at
+ * them. */
 /* labels: quick */
 #include "train_same.h"
 

@@ -1,4 +1,5 @@
-/* Learning from files of lines, pairs and labelled ones: what is learnt, what of it is kept, and when training ends early. */
+/* Training on files of lines, pairs and labelled lines: what a model learns, which model is saved, and early
+ * stopping. */
 /* labels: numeric */
 #include "lines_fixture.h"
 

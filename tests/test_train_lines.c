@@ -1,5 +1,6 @@
-/* Learning from files of lines, pairs and labelled ones: the files' errors with their lines, batches that visit every example
- * once an epoch, runs that go on bit for bit, and parts of a batch. What is learnt is in test_train_learns.c. */
+/* Training on files of lines, pairs and labelled lines: errors of the files with their lines, batches that visit
+ * every example once an epoch, resuming bit for bit, and parts of a batch. test_train_learns.c tests what is
+ * learned. */
 /* labels: numeric quick */
 #include "lines_fixture.h"
 

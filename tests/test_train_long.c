@@ -1,5 +1,5 @@
-/* Learning from lines that are longer than the context: the same run as one on a file whose lines were cut, or taken out, by hand. A
- * character is a token. */
+/* Training on lines longer than the context: the same run as one on a file whose lines were cut, or left out, by
+ * hand. A character is a token. */
 /* labels: quick */
 #include "lines_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Masked-language modelling, label smoothing and the inverse square root: the rates of masks, what is predicted, runs that go on
- * bit for bit, the smoothed loss and its gradient against the definition, and every topology in training. */
+/* Masked-language modelling, label smoothing and the inverse square root schedule: the rates of masks, the targets,
+ * resuming bit for bit, the smoothed loss and its gradient against the definition, and every topology in training. */
 /* labels: numeric */
 #include "train_fixture.h"
 
@@ -54,8 +54,8 @@ static struct qkv_train_options mask_options(void) {
     return o;
 }
 
-/* What stands on both sides says which word is hidden, for a model that tells the sides apart, as rotated keys do (ALiBi's
- * distances are the same to both). Without its neighbours a word is one of ten: 2.3 nats. */
+/* The words on both sides determine the hidden word, for a model that tells the sides apart, as rotated keys do
+ * (ALiBi's distances are the same on both). Without its neighbours a word is one of ten: 2.3 nats. */
 static void masked_tokens_are_learnt(void **state) {
     (void)state;
     struct qkv_spec spec = spec_of(encoder_json, (const char *const[]){"position.kind=rope"}, 1);
@@ -172,8 +172,8 @@ static double run(struct qkv_pass *pass, const struct qkv_batch *batch) {
     return qkv_pass_loss(pass, NULL);
 }
 
-/* The same model and batch in bf16: its loss is the definition of its own scores, and its gradient is near to `gradient` of
- * fp32, as near as test_precision.c has whole models. */
+/* The same model and batch in bf16: its loss is the definition on its own scores, and its gradient is as close to
+ * the fp32 `gradient` as test_precision.c requires of whole models. */
 static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batch *batch, const float *weights,
                               size_t i, size_t n, const float *gradient) {
     struct qkv_model *m;

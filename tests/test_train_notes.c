@@ -1,4 +1,4 @@
-/* Notes: what a run has to say besides failures, kept in order for whoever shows them. */
+/* Notes: messages of a run that are no failures, stored in order for the caller to show. */
 /* labels: quick */
 #include "train_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Optimizers on a real model's parameters: PyTorch's numbers, the formulas in double, decay on matrices only, the same
- * bits at every thread count, and what they refuse. */
+/* Optimizers on a real model's parameters: PyTorch's numbers, the formulas in double, decay on matrices only, the
+ * same bits with every number of threads, and refusals. */
 /* labels: numeric quick */
 #include "train_fixture.h"
 

@@ -1,5 +1,5 @@
-/* The options of training: defaults, texts, ranges, which of them mean something beside others; and the learning rate that follows
- * from them. */
+/* The options of training: defaults, texts, ranges, which of them have an effect together; and the learning rate
+ * that they give. */
 /* labels: numeric quick */
 #include "train_fixture.h"
 

@@ -1,4 +1,4 @@
-/* The parts of training that stand alone: draws, hash, log, train.json, token files. */
+/* Separate parts of training: random draws, hash, log, train.json, token files. */
 /* labels: numeric */
 #include "train_fixture.h"
 

@@ -1,4 +1,4 @@
-/* The precision of runs: what "auto" stands for, what a run records, and what whoever opens a model is told. */
+/* The precision of runs: the meaning of "auto", the record of a run, and what a command that opens a model is told. */
 /* labels: numeric quick */
 #include "train_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Training from published weights: every family learns, what its models share or fuse stays so, and the losses are those of the table in
- * examples/finetune. */
+/* Training from published weights: every family learns, shared and fused weights of its models stay so, and the
+ * losses are those of the table in examples/finetune. */
 #include "train_fixture.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Several ranks of which one is not as the others, or meets what the others do not: all of them stop, and the sentence names it. And what
- * travels as bf16. */
+/* Several ranks, one of which differs or has an error: all stop, and the message names it. Also the gradients and
+ * weights sent as bf16. */
 #include "rank_fixture.h"
 
 #include "model/model.h"

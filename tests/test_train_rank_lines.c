@@ -1,5 +1,5 @@
-/* Files of lines that several ranks tokenise together: the same token files and facts as one rank makes, and what the others send to rank 0
- * before the first step is their share of the ids. */
+/* Files of lines that several ranks tokenize together: the same token files and facts as on one rank; before the
+ * first step, the other ranks send their share of the ids to rank 0, and nothing else. */
 #include "rank_fixture.h"
 
 #include "lines_fixture.h"
@@ -61,7 +61,8 @@ static void expect_shared(struct run *run, const char *name) {
         assert_same_file(folders[1], folders[ranks], "tokens.data.bin", &size);
         assert_same_file(folders[1], folders[ranks], "tokens.data.beside.bin", &beside);
         assert_same_runs(ctx, folders[1], folders[ranks]);
-        /* Half of an even share, of ids of two bytes in the file and four in a message; with the option mask_each the file repeats lines. */
+        /* Half of an equal share; ids have two bytes in the file and four in a message; with the option mask_each
+         * the file repeats lines. */
         const size_t ids = run->options.mask_each ? LINES : size / 2;
         for (int r = 1; r < ranks; r++)
             if (sent_before[r] < 4 * ids / (size_t)ranks / 2)

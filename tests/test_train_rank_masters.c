@@ -1,5 +1,6 @@
-/* Ranks in mixed precision divide the fp32 numbers of matrices: the bits stay those of one rank, which has them whole, whatever the model
- * is, and what is divided is nowhere whole but in the run's folder. Models are large enough that each of four ranks owns some. */
+/* In mixed precision, ranks divide the fp32 copies of matrices: the bits are those of one rank, which has all of
+ * them, for every model, and only the run's folder has all of a divided matrix. Models are large enough that each of
+ * four ranks owns some. */
 #include "rank_fixture.h"
 
 #include "model/model.h"

@@ -1,7 +1,7 @@
-/* Every preset, task, tie, kind of data and way to batch, with vocabularies from 65 to 50,000, on 1 to 4 ranks (threads
- * of one process): 20 steps have the losses, norms, weights and moments of one rank, or, where gradients travel as bf16,
- * losses and norms near them. Without an argument each of a fixed
- * list with one of these numbers of ranks; with N as argument with all of them, and N random cases besides. */
+/* Every preset, task, tie, kind of data and form of batch, with vocabularies from 65 to 50,000, on 1 to 4 ranks
+ * (threads of one process): 20 steps have the losses, norms, weights and moments of one rank, or, if gradients are
+ * sent as bf16, losses and norms close to them. Without an argument, each case of a fixed list runs with one number
+ * of ranks; with the argument N, with all of them, and N random cases run, too. */
 #include "rank_fixture.h"
 
 #include "base/utf8.h"
@@ -237,8 +237,8 @@ static struct run case_run(const struct rank_case *c, struct qkv_spec *spec) {
     return run;
 }
 
-/* Where gradients travel as bf16: the first loss is that of one rank, as nothing has travelled before it; norms and losses
- * differ, by no more than what 8 bits of a number make in so few steps. */
+/* If gradients are sent as bf16: the first loss is that of one rank, as nothing has been sent before it; norms and
+ * losses differ by no more than 8-bit mantissas can cause in so few steps. */
 static void assert_near_one(const struct run *run) {
     char *one = log_numbers(test_path("one")), *several = log_numbers(run->folder);
     const char *a = one, *b = several;

@@ -1,4 +1,5 @@
-/* Training on several ranks, here threads of one process: any number of them makes the losses, norms, weights and moments of one. */
+/* Training on several ranks, which are threads of one process here: any number of them gives the losses, norms,
+ * weights and moments of one. */
 #include "rank_fixture.h"
 
 enum { FORMS = 5, EXPERTS = 4 };

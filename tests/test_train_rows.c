@@ -1,5 +1,5 @@
-/* Learning from rows of a text that have several documents, or a prefix: which targets count, that parts and threads change no bit, that
- * runs go on, what validation measures, and what is refused. */
+/* Training on rows of a text with several documents, or with a prefix: which targets count, parts and threads that
+ * change no bit, resuming, validation, and refusals. */
 /* labels: numeric */
 #include "train_fixture.h"
 
@@ -202,8 +202,8 @@ static void evaluation_gives_a_model_with_a_prefix_one(void **state) {
     qkv_trainer_free(t);
 }
 
-/* A run with documents apart says so, and evaluation that keeps them apart measures what its validation does; bytes are those of what is
- * predicted. */
+/* A run with separate documents records that, and evaluation with separate documents measures what its validation
+ * does; bytes are those of the predicted tokens. */
 static void evaluation_keeps_documents_apart(void **state) {
     (void)state;
     struct qkv_train_options o = options_of(DOCUMENTS);

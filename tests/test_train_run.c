@@ -1,4 +1,4 @@
-/* Whole runs: learning, the log, accumulation, and that resuming, threads and stopping change no bit. */
+/* Whole runs: learning, the log, accumulation; resuming, threads and stopping change no bit. */
 /* labels: numeric */
 #include "train_fixture.h"
 #include "train_same.h"

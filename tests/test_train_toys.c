@@ -1,5 +1,5 @@
-/* Lines as sequences of their own: the first loss of a run is that of a pass over rows made here by hand, of the next token and of
- * hidden ones; parts of a batch, resuming and masks drawn at random. Anchored by test_golden, which checks passes. */
+/* Lines as separate sequences: the first loss of a run is that of a pass over rows made here by hand, for the next
+ * token and for masks; parts of a batch, resuming and random masks. test_golden anchors the passes. */
 /* labels: numeric quick */
 #include "train_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Translating lines of text: blank ones, one of many and one alone, stopping, and what is refused. That searches find what they
- * should is test_search's to say. */
+/* Translating lines of text: blank ones, one of many and one alone, stopping, and refusals. test_search tests the
+ * results of the search. */
 /* labels: numeric quick */
 #include "search_fixture.h"
 

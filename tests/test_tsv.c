@@ -1,4 +1,4 @@
-/* Files of two fields a line: what is read, and every line that is refused, with file and number. */
+/* Files with two fields in a line: what is read, and every line that is refused, with file and number. */
 /* labels: quick */
 #include "context_fixture.h"
 

@@ -1,6 +1,7 @@
-/* test_vocab_json: the vocabulary and the merges of a tokenizer.json are those that jansson reads, a file is refused where jansson refuses
- * it, in the same words, and all else of the file is as jansson has it: for files in many spellings, cut off, and damaged. Only a key of
- * the vocabulary that comes twice is no mistake: its last id is true, as in the reference library. */
+/* test_vocab_json: the vocabulary and the merges of a tokenizer.json are those that jansson reads; a file is refused
+ * if jansson refuses it, with the same message; and the rest of the file is as in jansson: for files in many
+ * spellings, cut off, and damaged. Only a repeated key of the vocabulary is no error: its last id counts, as in the
+ * reference library. */
 /* labels: quick */
 #include "context_fixture.h"
 #include "text/vocab_json.h"

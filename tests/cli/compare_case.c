@@ -1,5 +1,5 @@
-/* compare_case.c: compares the tensors that "qkv forward" wrote with those of a golden case, computed elsewhere in
- * float64: every out.* and grad.* of the case must be there, with its shape, and near.
+/* compare_case.c: compares the tensors that "qkv forward" wrote with those of a golden case, which another program
+ * computed in float64: every out.* and grad.* of the case must exist with its shape and be close.
  *     compare_case EXPECTED GOT
  * Near is |got - expected| <= tolerance * |expected| in 2-norms: 1e-5 for outputs, 1e-4 for gradients and for what
  * follows optimizer steps. Gradients that are zero (the bias of keys, which softmax does not see) are rounding errors

@@ -1,5 +1,5 @@
-/* Makes a small model with random weights for the tests of the command: make_model KIND FOLDER, kinds classifier (of three classes
- * with names), many (of twenty without), encoder (with a mask), pairs, decoder. */
+/* Makes a small model with random weights for the tests of the command: make_model KIND FOLDER. Kinds: classifier
+ * (three classes with names), many (twenty classes without), encoder (with a mask), pairs, decoder. */
 #include <stdio.h>
 #include <string.h>
 

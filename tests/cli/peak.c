@@ -1,6 +1,6 @@
-/* peak FILE COMMAND... runs a command and writes three numbers of KiB to FILE, and exits as the command does:
- * the most memory that no file holds, and the pages of mapped weights that were never read, both as a look at the process every
- * few milliseconds finds them; between them the most memory of all kinds, as the system counts it. */
+/* peak FILE COMMAND... runs a command, writes three numbers in KiB to FILE, and exits as the command does: the peak
+ * of memory that no file backs; the peak of all memory, as the system counts it; and the pages of mapped weights
+ * that were never read. The first and the last are sampled every few milliseconds. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

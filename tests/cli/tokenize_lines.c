@@ -1,5 +1,6 @@
-/* Each text of a list (JSON, standard input) by a tokenizer: a line of JSON with ids, spans and the text that they decode to. For
- * scripts/check-tokenizers. tokenize_lines TOKENIZER < lines.json */
+/* Encodes each text of a list (JSON, standard input): prints a line of JSON with ids, spans and the decoded text.
+ * For scripts/check-tokenizers.
+ *     tokenize_lines TOKENIZER < lines.json */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* fuzz.h: what the fuzz targets share. A target is one file, fuzz_NAME.c, that gives LLVMFuzzerTestOneInput the bytes of a file that
- * somebody else wrote. With clang it is linked with libFuzzer (make fuzz); with any compiler, with fuzz_files.c, which
- * gives it files and damaged copies of them (make test). Where a target reads several files, its input is all of them, each but the
- * last ended by a NUL; a file that the input does not get to is not there. */
+/* fuzz.h: shared by the fuzz targets. A target is one file, fuzz_NAME.c, that gives LLVMFuzzerTestOneInput the bytes
+ * of a file from elsewhere. With clang it is linked with libFuzzer (make fuzz); with any compiler, with
+ * fuzz_files.c, which feeds it files and damaged copies of them (make test). If a target reads several files, its
+ * input has all of them, with a NUL after each except the last; a file past the end of the input does not exist. */
 #ifndef QKV_FUZZ_H
 #define QKV_FUZZ_H
 

@@ -1,4 +1,5 @@
-/* A charsmap of SentencePiece, its size in one byte in front (in fours), and behind it a text of as many bytes as the second byte says. */
+/* A charsmap of SentencePiece: its size divided by four in the first byte; after it, a text of as many bytes as the
+ * second byte says. */
 #include "fuzz_tokenizer.h"
 
 #include "text/text.h"

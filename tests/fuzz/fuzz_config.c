@@ -1,4 +1,5 @@
-/* config.json of a published model, and generation_config.json beside it: what can be read is written, and read again. */
+/* config.json of a published model, with a generation_config.json: a config that can be read is written, and read
+ * again. */
 #include "fuzz.h"
 
 #include "io/generation.h"

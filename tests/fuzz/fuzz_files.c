@@ -1,6 +1,5 @@
-/* fuzz_files: a fuzz target without a fuzzer: every file that is named, or lies in a folder that is named, as it is and in so many
- * copies that are cut off or damaged, always the same ones.
- *
+/* fuzz_files: runs a fuzz target without a fuzzer: on every file that is named, or is in a folder that is named, and
+ * on COPIES copies of it that are cut off or damaged, the same ones each time.
  *     fuzz_NAME COPIES PATH... */
 #include "fuzz.h"
 
@@ -21,7 +20,8 @@ static void files_give(const uint8_t *data, size_t size) {
     inputs++;
 }
 
-/* One of: the end is cut off, bytes are changed, a part is doubled, a part is taken out, a number or a letter becomes another. */
+/* One of: the end is cut off, bytes are changed, a part is doubled, a part is removed, a number or a letter becomes
+ * another. */
 static size_t files_damage(struct qkv_random *random, uint8_t *data, size_t size) {
     static const char signs[] = "0123456789{}[]\":,-.eE\\\n\t /tfn";
     const size_t at = size ? (size_t)qkv_random_below(random, size) : 0;

@@ -1,4 +1,4 @@
-/* JSON: every file and every line that is JSON goes through this. */
+/* JSON: the reader of all JSON files and JSON lines. */
 #include "fuzz.h"
 
 #include "base/json_load.h"

@@ -1,4 +1,4 @@
-/* Lines with fields apart by tabs: pairs, labelled lines, and labelled words. */
+/* Lines with fields separated by tabs: pairs, labelled lines, and labelled words. */
 #include "fuzz.h"
 
 #include "train/tsv.h"

@@ -1,4 +1,4 @@
-/* A pattern of Oniguruma as a tokenizer.json has it, and a text that it cuts: pieces cover the text. */
+/* A pattern of Oniguruma as in a tokenizer.json, and a text that it cuts: pieces cover the text. */
 #include "fuzz.h"
 
 #include "text/text.h"

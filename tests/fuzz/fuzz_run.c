@@ -1,4 +1,5 @@
-/* The folder of a run as reports read it: state.json, log.jsonl, train.json, samples.jsonl, machine.jsonl, config.json. */
+/* The folder of a run as reports read it: state.json, log.jsonl, train.json, samples.jsonl, machine.jsonl,
+ * config.json. */
 #include "fuzz.h"
 
 #include "lab/lab.h"

@@ -1,4 +1,4 @@
-/* A file of tensors: its header, and the numbers of all of them. */
+/* A file of tensors: its header, and all its numbers. */
 #include "fuzz.h"
 
 #include "io/io.h"

@@ -1,5 +1,5 @@
-/* A published folder of weights: config.json, the index, and two files with tensors, whose headers are written out of the inputs (the
- * length in front and the numbers behind are added). */
+/* A published folder of weights: config.json, the index, and two files with tensors, whose headers come from the
+ * input (the length before and the numbers after a header are added). */
 #include "fuzz.h"
 
 #include "qkv.h"

@@ -1,4 +1,4 @@
-/* A config.json of ours: what can be read is printed, and read again as the same. */
+/* A config.json of ours: a spec that can be read is printed, and the text is read as the same spec. */
 #include "fuzz.h"
 
 #include "qkv.h"

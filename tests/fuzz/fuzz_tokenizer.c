@@ -3,7 +3,8 @@
 
 #include "text/vocab_json.h"
 
-/* What is read in tables is what is read as a whole; but there a key of the vocabulary may come twice, which no other JSON may. */
+/* Reading in tables gives the same as reading as a whole, except that a key of the vocabulary may be repeated, as in
+ * no other JSON. */
 static void tokenizer_halves(struct fuzz_part part) {
     struct qkv_context *ctx = fuzz_context();
     struct qkv_vocab_json halves;

@@ -1,4 +1,4 @@
-/* fuzz_tokenizer.h: what is done with a tokenizer that could be read. */
+/* fuzz_tokenizer.h: uses of a tokenizer that could be read. */
 #ifndef QKV_FUZZ_TOKENIZER_H
 #define QKV_FUZZ_TOKENIZER_H
 

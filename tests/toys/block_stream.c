@@ -1,4 +1,4 @@
-/* A toy: the residual connection goes round the sublayer alone: norm(x) + f(norm(x)). */
+/* A toy: the residual connection skips the sublayer alone: norm(x) + f(norm(x)). */
 #include "model/model.h"
 
 struct qkv_tensor *qkv_block_stream(const struct qkv_block *block, struct qkv_tensor *x) {
