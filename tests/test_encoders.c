@@ -1,5 +1,5 @@
-/* Encoders at work: classify, fill and embed against passes over one line at a time, line by line the same bits whatever stands
- * beside them, and every model and line that is refused. */
+/* Uses of encoders: classify, fill and embed against passes over one line at a time; each line has the same bits
+ * whatever the other lines are; and every model and line that is refused. */
 /* labels: numeric quick */
 #include "context_fixture.h"
 
@@ -59,7 +59,7 @@ static void make_lines(char lines[][64], const char **list, size_t count) {
     snprintf(lines[1], sizeof lines[1], " \t ");
 }
 
-/* ---- the ids of lines --------------------------------------------------------------------------------------------------- */
+/* ---- the ids of lines ------------------------------------------------------------------------------------------- */
 
 static void specials_stand_where_a_model_learnt_them(void **state) {
     struct qkv_tokenizer *with = make_tokenizer(QKV_TOKENIZER_CHARS, 2),
@@ -115,7 +115,7 @@ static void a_mask_hides_a_word_with_its_space(void **state) {
     }
 }
 
-/* ---- classify --------------------------------------------------------------------------------------------------------------- */
+/* ---- classify --------------------------------------------------------------------------------------------------- */
 
 enum { LINES = 150, CLASSES = 5 };
 
@@ -156,7 +156,7 @@ static void classes_of_a_line_are_those_of_a_pass_over_it(void **state) {
     }
 }
 
-/* ---- embed ------------------------------------------------------------------------------------------------------------------- */
+/* ---- embed ------------------------------------------------------------------------------------------------------ */
 
 enum { C = 32 };
 
@@ -215,7 +215,7 @@ static void pools_are_first_mean_and_largest(void **state) {
     qkv_model_free(model);
 }
 
-/* ---- fill ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- fill ------------------------------------------------------------------------------------------------------- */
 
 static void fillings_are_the_likeliest_of_each_mask(void **state) {
     struct qkv_tokenizer *t = make_tokenizer(QKV_TOKENIZER_WORDS, ALL_SPECIALS);
@@ -251,7 +251,7 @@ static void fillings_are_the_likeliest_of_each_mask(void **state) {
     qkv_model_free(model);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------------------------------------------- */
+/* ---- what is refused -------------------------------------------------------------------------------------------- */
 
 static void models_that_cannot_are_refused(void **state) {
     const char *line = "the <mask>";
@@ -308,7 +308,7 @@ static void lines_that_do_not_fit_are_named(void **state) {
     assert_message(ctx, "the text has 28 tokens, but the model's context is 24; shorten it");
     assert_status(ctx, qkv_fill(filler, "<mask>", 0, &fillings, &masks), QKV_ARGUMENT);
     assert_status(ctx, qkv_fill(filler, "<mask>", 100000, &fillings, &masks), QKV_ARGUMENT);
-    assert_message(ctx, "100000 tokens for each mask cannot be given: choose 1 to the vocabulary's");
+    assert_message(ctx, "top is 100000; it must be from 1 to the");
     qkv_model_free(classifier);
     qkv_model_free(filler);
 }
@@ -324,9 +324,9 @@ static void broken_weights_are_told(void **state) {
     for (size_t i = 0; i < qkv_model_parameters(classifier); i++) qkv_model_weights_mutable(classifier, i)[0] = NAN;
     for (size_t i = 0; i < qkv_model_parameters(filler); i++) qkv_model_weights_mutable(filler, i)[0] = NAN;
     assert_status(ctx, qkv_classify(classifier, &line, 1, out), QKV_NUMBER);
-    assert_message(ctx, "the scores of line 1 are no finite numbers: the model's weights are broken");
+    assert_message(ctx, "the scores of line 1 are not finite: the model's weights are broken");
     assert_status(ctx, qkv_embed(classifier, &line, 1, QKV_POOL_MEAN, true, out), QKV_NUMBER);
-    assert_message(ctx, "the hidden states of line 1 are no finite numbers");
+    assert_message(ctx, "the hidden states of line 1 are not finite");
     assert_status(ctx, qkv_fill(filler, line, 1, &fillings, &masks), QKV_NUMBER);
     assert_null(fillings);
     qkv_model_free(classifier);

@@ -1,5 +1,5 @@
-/* test_generate: continuing a text with a small model of random weights, against the same steps done one by one with
- * sessions; stops, the end token, a context that overflows, and each refusal with its sentence. */
+/* test_generate: continuing a text with a small model of random weights, against the same steps one by one with
+ * sessions; stops, the end token, a full context, and each refusal with its message. */
 /* labels: numeric quick */
 #include "test.h"
 
@@ -159,7 +159,7 @@ static void test_several_are_those_of_their_seeds(void **state) {
     h.limit = 7;
     assert_status(ctx, qkv_generate_several(model, "ab", 2, &o, 5, hear_several, &h, NULL), QKV_STOPPED);
     assert_status(ctx, qkv_generate_several(model, "ab", 2, &o, 0, hear_several, &h, NULL), QKV_ARGUMENT);
-    assert_message(ctx, "0 continuations cannot be");
+    assert_message(ctx, "the number of continuations is 0; it must be from 1 to");
     assert_status(ctx, qkv_generate_several(model, "far too long", 13, &o, 2, NULL, NULL, NULL), QKV_ARGUMENT);
     assert_message(ctx, "shorten the prompt by 1 tokens");
 }
@@ -270,7 +270,7 @@ static void test_refusals(void **state) {
     qkv_model_free(other);
 }
 
-/* ---- tokens and ids ------------------------------------------------------------------------------------------------------ */
+/* ---- tokens and ids --------------------------------------------------------------------------------------------- */
 
 struct taken {
     int32_t ids[3][MOST];

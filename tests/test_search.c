@@ -1,5 +1,5 @@
-/* test_search: search over small encoder–decoders, against passes done one by one and against enumerating every target; that a
- * result does not depend on its neighbours; and each refusal with its sentence. Lines of text are in test_translate.c. */
+/* test_search: search over small encoder-decoders, against passes one by one and against enumerating every target; a
+ * result does not depend on its neighbours; and each refusal with its message. test_translate.c tests lines of text. */
 /* labels: numeric quick */
 #include "search_fixture.h"
 
@@ -24,7 +24,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* ---- what searches gave ------------------------------------------------------------------------------------------- */
+/* ---- what searches gave ----------------------------------------------------------------------------------------- */
 
 struct found {
     int32_t ids[MOST];
@@ -93,7 +93,7 @@ static void make_sources(struct qkv_random *random, struct sources *s, size_t co
     }
 }
 
-/* ---- greedy ------------------------------------------------------------------------------------------------------- */
+/* ---- greedy ----------------------------------------------------------------------------------------------------- */
 
 static void expect_greedy(struct qkv_model *m, const int32_t *source, size_t n, size_t most, const struct found *f) {
     int V = qkv_model_spec(m)->vocab;
@@ -166,7 +166,7 @@ static void test_greedy_random(void **state) {
     printf("%zu of 48 ended\n", ended);
 }
 
-/* ---- every target ------------------------------------------------------------------------------------------------- */
+/* ---- every target ----------------------------------------------------------------------------------------------- */
 
 enum { SHORT = 3 }; /* longest target: 3^0 + … + 3^3 = 40 of them end, as nothing begins twice */
 
@@ -236,7 +236,7 @@ static void test_exhaustive(void **state) {
     }
 }
 
-/* ---- what holds for every search ---------------------------------------------------------------------------------- */
+/* ---- what holds for every search -------------------------------------------------------------------------------- */
 
 static bool repeats(const struct found *f, size_t n) {
     for (size_t a = 0; a + n <= f->count; a++)
@@ -351,7 +351,7 @@ static void test_threads(void **state) {
     assert_memory_equal(&one, &two, sizeof one);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------ */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void test_refusals(void **state) {
     (void)state;
@@ -368,11 +368,11 @@ static void test_refusals(void **state) {
     assert_fails(ctx, search(m, s.at, s.lengths, 4, &o, &r), QKV_ARGUMENT, part)
     REFUSES(o.beam = 0, "beam is 0; it must be from 1 (greedy)");
     REFUSES(o.n_best = 0, "n_best is 0");
-    REFUSES(o.n_best = 2, "n_best is 2, but a beam of 1 keeps no more than 1; widen the beam");
+    REFUSES(o.n_best = 2, "n_best is 2, but a beam of 1 has at most 1 results; widen the beam");
     REFUSES(o.length_penalty = NAN, "length_penalty is nan");
     REFUSES(o.max_tokens = 24, "max_tokens is 24, but the model's context of 24 holds 23");
     REFUSES(o.batch = 100000, "batch is 100000");
-    REFUSES((o.sample = true, o.beam = 2), "sampling keeps no beam");
+    REFUSES((o.sample = true, o.beam = 2), "sampling has no beam");
     REFUSES((o.sample = true, o.sampling.top_p = 2), "top_p is 2");
     REFUSES(s.lengths[2] = 25, "source 3 has 25 tokens with its end, but the model's context holds 24");
     REFUSES(s.lengths[2] = 0, "source 3 is empty");
@@ -387,7 +387,7 @@ static void test_refusals(void **state) {
     memset(&r, 0, sizeof r);
     qkv_model_weights_mutable(m, 0)[0] = NAN; /* some weight that everything depends on */
     for (size_t i = 0; i < qkv_model_parameters(m); i++) qkv_model_weights_mutable(m, i)[0] = NAN;
-    assert_fails(ctx, search(m, s.at, s.lengths, 4, &good, &r), QKV_NUMBER, "not finite numbers");
+    assert_fails(ctx, search(m, s.at, s.lengths, 4, &good, &r), QKV_NUMBER, "are not finite");
     qkv_model_free(m);
     static const char reader[] =
         "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 9, \"d_model\": 16, \"context\": 20, "

@@ -1,4 +1,5 @@
-/* Answers to questions about texts: the span of a text whose beginning and end the model's two scores of each token make likeliest. */
+/* Answers to questions about a text: the span of the text that is likeliest by the model's two scores of each token,
+ * for the beginning and for the end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,11 @@
 struct answerer {
     struct qkv_model *model;
     struct qkv_pass *pass;
-    size_t B, T, count; /* the largest batch of the pass; all pairs there are */
+    size_t B, T, count; /* the largest batch of the pass; the number of all pairs */
     const char *const *questions, *const *texts;
     const struct qkv_line_options *options;
     struct qkv_pair_template template;
-    int types; /* that the model's embedding has */
+    int types; /* token types of the model's embedding */
     struct qkv_answer *answers;
 };
 
@@ -25,7 +26,7 @@ bool qkv_model_answers(const struct qkv_model *model) {
            !strcmp(model->labels[0], QKV_ANSWER_BEGIN) && !strcmp(model->labels[1], QKV_ANSWER_END);
 }
 
-/* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
+/* Makes a pass for the batch. It plans up to twice the length, so that growing lengths need few passes. */
 static enum qkv_status answer_room(struct answerer *a, const struct qkv_line_batch *batch) {
     const size_t context = (size_t)qkv_model_spec(a->model)->context;
     size_t T = 16;
@@ -43,7 +44,8 @@ static enum qkv_status answer_room(struct answerer *a, const struct qkv_line_bat
     return status;
 }
 
-/* The tokens of both texts, joined; `places`: those of the question are -1 and the i-th of the text is -2 - i, and spans (2,) its bytes. */
+/* Encodes both texts as one sequence. `places`: -1 for tokens of the question, -2 - i for token i of the text, whose
+ * bytes are spans[2·i] to spans[2·i + 1]. */
 static enum qkv_status answer_join(const struct answerer *a, size_t index, const struct qkv_long_rule *rule,
                                    bool places, int32_t **ids, int32_t **types, size_t *count, size_t **spans) {
     struct qkv_context *ctx = qkv_model_context(a->model);
@@ -79,19 +81,19 @@ static enum qkv_status answer_encode(void *user, size_t index, const struct qkv_
     return status;
 }
 
-/* The softmax of every second score over the positions that take part, in place of `p`. False: not finite. */
+/* Writes the softmax of every second score over the positions in `part` into `p`. Returns false if it is not finite. */
 static bool answer_softmax(const float *scores, const bool *part, size_t T, double *p) {
-    double most = -INFINITY, sum = 0;
+    double largest = -INFINITY, sum = 0;
     for (size_t t = 0; t < T; t++) {
         if (!isfinite(scores[2 * t])) return false;
-        if (part[t] && (double)scores[2 * t] > most) most = (double)scores[2 * t];
+        if (part[t] && (double)scores[2 * t] > largest) largest = (double)scores[2 * t];
     }
-    for (size_t t = 0; t < T; t++) sum += p[t] = part[t] ? exp((double)scores[2 * t] - most) : 0;
+    for (size_t t = 0; t < T; t++) sum += p[t] = part[t] ? exp((double)scores[2 * t] - largest) : 0;
     for (size_t t = 0; t < T && sum > 0; t++) p[t] /= sum;
     return true;
 }
 
-/* Letters, digits and whatever is not ASCII: an answer never cuts them apart. */
+/* Letters, digits and all characters that are not ASCII: an answer never ends inside such a word. */
 static bool answer_in_word(unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c >= 0x80;
 }
@@ -103,8 +105,8 @@ static void answer_whole_words(const char *text, struct qkv_answer *answer) {
     while (answer->end > 0 && answer_in_word(at[answer->end - 1]) && answer_in_word(at[answer->end])) answer->end++;
 }
 
-/* Of one row (T,2): positions are places of answer_join. The token that begins a text that is classified takes part in the softmax, where
- * models put what has no answer, and is none. */
+/* Finds the answer in one row (T,2); positions have the places of answer_join. The token at the beginning takes part
+ * in the softmax, because models score "no answer" there; it is never an answer itself. */
 static enum qkv_status answer_row(const struct answerer *a, size_t index, const int32_t *places, const size_t *spans,
                                   size_t T, const float *scores) {
     struct qkv_context *ctx = qkv_model_context(a->model);
@@ -115,10 +117,10 @@ static enum qkv_status answer_row(const struct answerer *a, size_t index, const 
     enum qkv_status status = part && start ? QKV_OK : QKV_MEMORY;
     for (size_t t = 0; t < T && !status; t++) part[t] = places[t] < -1 || (class >= 0 && places[t] == class);
     if (!status && (!answer_softmax(scores, part, T, start) || !answer_softmax(scores + 1, part, T, end)))
-        status = qkv_fail(ctx, QKV_NUMBER,
-                          "the scores of pair %zu are no finite numbers: the model's weights are broken; take those of "
-                          "an earlier checkpoint",
-                          index + 1);
+        status =
+            qkv_fail(ctx, QKV_NUMBER,
+                     "the scores of pair %zu are not finite: the model's weights are broken; use an earlier checkpoint",
+                     index + 1);
     for (size_t s = 0; s < T && !status; s++)
         for (size_t e = s; e < T && e < s + QKV_ANSWER_TOKENS && places[s] < -1; e++)
             if (places[e] < -1 && start[s] * end[e] > best) best = start[s] * end[e], first = s, last = e;
@@ -136,8 +138,8 @@ static enum qkv_status answer_row(const struct answerer *a, size_t index, const 
 
 static enum qkv_status answer_run(void *user, const struct qkv_line_batch *batch) {
     struct answerer *a = user;
-    const size_t context = (size_t)qkv_model_spec(a->model)->context, most = a->options->most;
-    const struct qkv_long_rule rule = {.kind = a->options->long_lines, .most = most && most < context ? most : context};
+    const size_t context = (size_t)qkv_model_spec(a->model)->context, max = a->options->most;
+    const struct qkv_long_rule rule = {.kind = a->options->long_lines, .most = max && max < context ? max : context};
     enum qkv_status status = answer_room(a, batch);
     if (!status)
         status = qkv_pass_forward(a->pass, &(struct qkv_batch){.B = batch->B,

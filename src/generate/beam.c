@@ -1,14 +1,17 @@
-/* beam: beam search for one source (Graves 2012; length penalty of Wu et al. 2016, n-grams blocked as in Paulus et al. 2017).
+/* beam: beam search for one source (Graves 2012; length penalty of Wu et al. 2016, n-grams blocked as in Paulus et
+ * al. 2017).
  *
- * A step looks at the 2·beam likeliest continuations of the live hypotheses. Of those that end, the ones among the first `beam`
- * are finished; the `beam` best of the others live on. The score of a hypothesis of n tokens, its end included, is
+ * A step takes the 2·beam likeliest continuations of the live hypotheses. Continuations that end are finished if
+ * they are among the first `beam`; the `beam` best of the others become the live hypotheses. The score of a
+ * hypothesis of n tokens, its end included, is
  *
  *     log-probability / ((5 + n)/6)^a
  *
- * A source is done when n_best hypotheses are finished and no live one can do better than the last of them. Log-probabilities
- * only fall, so the score that a live one can still reach is bounded by what it would be, without falling, at its present or at
- * the greatest length: stopping there changes nothing. With a beam of 1 (greedy) the first end that is likeliest is the end.
- * At the greatest length each live hypothesis ends where its end is among the `beam` likeliest, else it is cut. */
+ * A source is done when n_best hypotheses are finished and no live one can beat the last of them. Log-probabilities
+ * only fall, so a live hypothesis can at best reach the score of its present log-probability at its present length
+ * or at the maximum length: stopping there changes no result. With a beam of 1 (greedy), the first hypothesis whose
+ * likeliest token is an end is the result. At the maximum length, a live hypothesis ends if its end is among the
+ * `beam` likeliest continuations; else it is cut. */
 #include "generate/search.h"
 
 #include <math.h>
@@ -27,7 +30,7 @@ static bool beam_ends(const struct qkv_search_rules *rules, int32_t id) {
     return false;
 }
 
-/* Whether a token is never chosen. */
+/* Whether a token is barred from being chosen. */
 static bool beam_bars(const struct qkv_search_rules *rules, int32_t id) {
     for (size_t i = 0; i < rules->ids.barred_count; i++)
         if (rules->ids.barred[i] == id) return true;
@@ -38,9 +41,9 @@ static double score_of(const struct qkv_beam *b, double log_probability, size_t 
     return log_probability / pow((5 + (double)tokens) / 6, b->rules->options->length_penalty);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* Hands out the next piece of a block; with `block` NULL only counts. */
+/* Returns the next piece of a block; with `block` NULL only counts. */
 static void *beam_piece(unsigned char *block, size_t *used, size_t count, size_t size, bool *fits) {
     size_t bytes, at = *used, padded;
     *fits = qkv_multiply(count, size, &bytes) && qkv_add_size(bytes, 15, &padded) &&
@@ -50,9 +53,9 @@ static void *beam_piece(unsigned char *block, size_t *used, size_t count, size_t
 
 static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
     const size_t width = qkv_search_width(b->rules), n_best = b->rules->options->n_best;
-    size_t used = 0, all, kept;
-    bool fits = qkv_multiply(width, b->most, &all);
-    fits = qkv_multiply(n_best, b->most, &kept) && fits;
+    size_t used = 0, all, finished;
+    bool fits = qkv_multiply(width, b->max_length, &all);
+    fits = qkv_multiply(n_best, b->max_length, &finished) && fits;
     b->sums = beam_piece(block, &used, width, sizeof *b->sums, &fits);
     b->heap = beam_piece(block, &used, width, 2 * sizeof *b->heap, &fits);
     b->lanes = beam_piece(block, &used, width, sizeof *b->lanes, &fits);
@@ -61,16 +64,16 @@ static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
     b->next = beam_piece(block, &used, width, sizeof *b->next, &fits);
     b->ids = beam_piece(block, &used, all, sizeof *b->ids, &fits);
     b->next_ids = beam_piece(block, &used, all, sizeof *b->next_ids, &fits);
-    b->banned = beam_piece(block, &used, b->most, sizeof *b->banned, &fits);
-    b->kept_ids = beam_piece(block, &used, kept, sizeof *b->kept_ids, &fits);
+    b->banned = beam_piece(block, &used, b->max_length, sizeof *b->banned, &fits);
+    b->finished_ids = beam_piece(block, &used, finished, sizeof *b->finished_ids, &fits);
     *bytes = used;
     return fits;
 }
 
-enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number, size_t most,
+enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number, size_t max_length,
                                 struct qkv_beam *beam) {
     size_t bytes;
-    *beam = (struct qkv_beam){.rules = rules, .source = source, .number = number, .most = most, .live = 1};
+    *beam = (struct qkv_beam){.rules = rules, .source = source, .number = number, .max_length = max_length, .live = 1};
     if (!lay_out(beam, NULL, &bytes)) return qkv_fail_memory(rules->ctx, SIZE_MAX, "the hypotheses of a source");
     beam->memory = qkv_allocate(rules->ctx, bytes, 1);
     if (!beam->memory) return QKV_MEMORY;
@@ -83,17 +86,17 @@ void qkv_beam_free(struct qkv_beam *beam) {
     *beam = (struct qkv_beam){0};
 }
 
-/* ---- hypotheses that are done ------------------------------------------------------------------------------------------- */
+/* ---- finished hypotheses ---------------------------------------------------------------------------------------- */
 
-/* Keeps a hypothesis if it is among the n_best; of equal ones the first stays first. */
+/* Stores a hypothesis if it is among the n_best; of equal ones, the first stays first. */
 static void beam_finish(struct qkv_beam *b, const int32_t *ids, double log_probability, bool ended) {
     const size_t n_best = b->rules->options->n_best, count = b->length;
     double score = score_of(b, log_probability, count + ended);
     size_t at = b->finished_count;
     if (at == n_best && !(score > b->finished[at - 1].score)) return;
-    int32_t *place = b->kept_ids + at * b->most;
+    int32_t *place = b->finished_ids + at * b->max_length;
     if (at == n_best)
-        place = b->kept_ids + (size_t)(b->finished[--at].ids - b->kept_ids); /* that of the worst one */
+        place = b->finished_ids + (size_t)(b->finished[--at].ids - b->finished_ids); /* the place of the worst one */
     else
         b->finished_count++;
     for (; at > 0 && score > b->finished[at - 1].score; at--) b->finished[at] = b->finished[at - 1];
@@ -102,18 +105,18 @@ static void beam_finish(struct qkv_beam *b, const int32_t *ids, double log_proba
         .ids = place, .count = count, .log_probability = log_probability, .score = score, .ended = ended};
 }
 
-/* Whether no live hypothesis can come before the last of the n_best. */
+/* Whether no live hypothesis can beat the last of the n_best. */
 static bool beam_decided(const struct qkv_beam *b) {
     const struct qkv_search_options *o = b->rules->options;
     if (o->beam == 1 && b->finished_count) return true;
     if (b->finished_count < o->n_best) return false;
     double best = -INFINITY;
     for (size_t r = 0; r < b->live; r++) best = fmax(best, b->sums[r]);
-    double bound = fmax(score_of(b, best, b->length), score_of(b, best, b->most + 1));
+    double bound = fmax(score_of(b, best, b->length), score_of(b, best, b->max_length + 1));
     return !(bound > b->finished[o->n_best - 1].score);
 }
 
-/* ---- candidates --------------------------------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------------------------- */
 
 static bool beam_better(struct qkv_candidate a, struct qkv_candidate b) {
     if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
@@ -137,7 +140,7 @@ static void sift_up(struct qkv_beam *b, size_t i) {
     b->heap[i] = x;
 }
 
-/* The tokens that would make the last n of a row a repetition. */
+/* Lists the tokens that would repeat n tokens of a row. */
 static void find_banned(struct qkv_beam *b, const int32_t *ids) {
     const size_t n = b->rules->options->no_repeat;
     b->banned_count = 0;
@@ -153,8 +156,8 @@ static bool is_banned(const struct qkv_beam *b, int32_t id) {
     return false;
 }
 
-static void add_candidate(struct qkv_beam *b, struct qkv_candidate c, size_t most) {
-    if (b->heaped < most) {
+static void add_candidate(struct qkv_beam *b, struct qkv_candidate c, size_t max_count) {
+    if (b->heaped < max_count) {
         b->heap[b->heaped++] = c;
         sift_up(b, b->heaped - 1);
     } else if (beam_better(c, b->heap[0])) {
@@ -163,33 +166,33 @@ static void add_candidate(struct qkv_beam *b, struct qkv_candidate c, size_t mos
     }
 }
 
-/* The likeliest continuations of a row. What cannot come before the worst candidate is passed over by a comparison of floats,
- * which leaves room for their rounding. */
+/* Adds the likeliest continuations of a row to the heap. A comparison of floats, with a margin for rounding, skips
+ * tokens that cannot beat the worst candidate. */
 static void scan_row(struct qkv_beam *b, size_t row, const float *scores) {
     const struct qkv_search_rules *rules = b->rules;
-    const size_t most = 2 * rules->options->beam;
+    const size_t max_count = 2 * rules->options->beam;
     double lse = (double)rules->ctx->kernels->log_sum_exp(scores, rules->V);
     if (!isfinite(lse)) {
         b->broken = true;
         return;
     }
     double base = b->sums[row] - lse;
-    float least = -INFINITY;
-    if (b->length == 0 && rules->ids.first >= 0) { /* it has no choice, and costs nothing */
-        add_candidate(b, (struct qkv_candidate){b->sums[row], (int32_t)row, rules->ids.first}, most);
+    float threshold = -INFINITY;
+    if (b->length == 0 && rules->ids.first >= 0) { /* the only choice, with log-probability 0 */
+        add_candidate(b, (struct qkv_candidate){b->sums[row], (int32_t)row, rules->ids.first}, max_count);
         return;
     }
-    find_banned(b, b->ids + row * b->most);
+    find_banned(b, b->ids + row * b->max_length);
     for (size_t i = 0; i < rules->vocab; i++) {
-        if (!(scores[i] >= least) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
+        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
         if (beam_bars(rules, (int32_t)i)) continue;
         add_candidate(
             b,
             (struct qkv_candidate){.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = (int32_t)i},
-            most);
-        if (b->heaped == most) {
+            max_count);
+        if (b->heaped == max_count) {
             double worst = b->heap[0].log_probability - base;
-            least = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
+            threshold = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
         }
     }
 }
@@ -207,13 +210,13 @@ static size_t sort_candidates(struct qkv_beam *b) {
     return count;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------------- */
+/* ---- a step ----------------------------------------------------------------------------------------------------- */
 
-/* The new live hypotheses are the parents' with one token more. */
+/* Makes the new live hypotheses: their parents with one token more. */
 static void beam_grow(struct qkv_beam *b, size_t live) {
     for (size_t r = 0; r < live; r++) {
-        int32_t *to = b->next_ids + r * b->most;
-        if (b->length) memcpy(to, b->ids + b->parents[r] * b->most, b->length * sizeof *to);
+        int32_t *to = b->next_ids + r * b->max_length;
+        if (b->length) memcpy(to, b->ids + b->parents[r] * b->max_length, b->length * sizeof *to);
         to[b->length] = b->next[r];
     }
     int32_t *ids = b->ids;
@@ -223,7 +226,7 @@ static void beam_grow(struct qkv_beam *b, size_t live) {
     b->length++;
 }
 
-/* At the greatest length there is only the end to choose, or to be cut. */
+/* At the maximum length a hypothesis ends or is cut. */
 static void finish_all(struct qkv_beam *b, size_t candidates) {
     const struct qkv_search_rules *rules = b->rules;
     size_t first = candidates < rules->options->beam ? candidates : rules->options->beam;
@@ -231,7 +234,7 @@ static void finish_all(struct qkv_beam *b, size_t candidates) {
         size_t c = 0;
         while (c < first && !(beam_ends(rules, b->heap[c].id) && (size_t)b->heap[c].row == r)) c++;
         bool ended = c < first;
-        beam_finish(b, b->ids + r * b->most, ended ? b->heap[c].log_probability : b->sums[r], ended);
+        beam_finish(b, b->ids + r * b->max_length, ended ? b->heap[c].log_probability : b->sums[r], ended);
     }
     b->live = 0;
 }
@@ -241,13 +244,13 @@ void qkv_beam_step(struct qkv_beam *b, const float *scores) {
     const size_t beam = rules->options->beam;
     for (size_t r = 0; r < b->live && !b->broken; r++) scan_row(b, r, scores + r * rules->V);
     size_t count = sort_candidates(b), live = 0;
-    if (b->length == b->most || count == 0) {
+    if (b->length == b->max_length || count == 0) {
         finish_all(b, count);
         return;
     }
     for (size_t c = 0; c < count; c++)
         if (beam_ends(rules, b->heap[c].id) && c < beam)
-            beam_finish(b, b->ids + (size_t)b->heap[c].row * b->most, b->heap[c].log_probability, true);
+            beam_finish(b, b->ids + (size_t)b->heap[c].row * b->max_length, b->heap[c].log_probability, true);
     for (size_t c = 0; c < count && live < beam; c++) {
         if (beam_ends(rules, b->heap[c].id)) continue;
         b->parents[live] = (size_t)b->heap[c].row;
@@ -258,9 +261,9 @@ void qkv_beam_step(struct qkv_beam *b, const float *scores) {
     if (beam_decided(b)) b->live = 0;
 }
 
-/* ---- sampling ----------------------------------------------------------------------------------------------------------- */
+/* ---- sampling --------------------------------------------------------------------------------------------------- */
 
-/* A seed of its own for each line and hypothesis. */
+/* Each line and hypothesis has a seed of its own. */
 static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
     uint64_t seed = b->rules->options->sampling.seed;
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, out[2];
@@ -269,7 +272,7 @@ static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
     return out[0] | (uint64_t)out[1] << 32;
 }
 
-/* Draws the next token of a row, and its log-probability for the model itself. */
+/* Draws the next token of a row; its log-probability is that of the model, without the sampling options. */
 static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane, float *copy,
                                  struct qkv_candidate *c) {
     const struct qkv_search_rules *rules = b->rules;
@@ -300,13 +303,13 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
     enum qkv_status status = copy ? QKV_OK : QKV_MEMORY;
     for (size_t r = 0; r < rows && !status; r++) {
         size_t parent = first ? 0 : r, lane = first ? r : b->lanes[r];
-        const int32_t *ids = b->ids + parent * b->most;
+        const int32_t *ids = b->ids + parent * b->max_length;
         struct qkv_candidate c;
         double sum = first ? 0 : b->sums[r];
         status = beam_draw(b, scores + parent * rules->V, ids, lane, copy, &c);
         if (status) break;
         const bool ended = beam_ends(rules, c.id);
-        if (ended || b->length == b->most) {
+        if (ended || b->length == b->max_length) {
             beam_finish(b, ids, ended ? sum + c.log_probability : sum, ended);
             continue;
         }
@@ -316,7 +319,7 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
         b->sums[live++] = sum + c.log_probability;
     }
     free(copy);
-    if (b->length == b->most || status)
+    if (b->length == b->max_length || status)
         b->live = 0;
     else
         beam_grow(b, live);

@@ -1,4 +1,5 @@
-/* Classifying lines of text, or words of sentences: passes over batches of similar length, softmax over the classes. */
+/* Classification of lines of text, or of the words of sentences: passes over batches of similar length, softmax over
+ * the classes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "model/spec.h"
 #include "text/sequence.h"
 
-struct classifier_words { /* of sentences, one after the other */
+struct classifier_words { /* of all sentences, one after the other */
     const char *const *texts;
     const size_t *counts;
     size_t *first; /* of each sentence */
@@ -16,19 +17,19 @@ struct classifier_words { /* of sentences, one after the other */
 struct classifier_pairs {
     const char *const *firsts, *const *seconds;
     struct qkv_pair_template template;
-    int types; /* that the model's embedding has */
+    int types; /* token types of the model's embedding */
 };
 struct classifier {
     struct qkv_model *model;
     struct qkv_pass *pass;
-    size_t B, T, lines; /* the largest batch of the pass; all lines there are */
+    size_t B, T, lines; /* the largest batch of the pass; the number of all lines */
     float *probabilities;
-    const struct classifier_pairs *pairs; /* NULL: others */
-    const struct classifier_words *words; /* NULL: others; with how they are read */
+    const struct classifier_pairs *pairs; /* NULL: no pairs */
+    const struct classifier_words *words; /* NULL: no words; options: how they are read */
     const struct qkv_line_options *options;
 };
 
-/* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
+/* Makes a pass for the batch. It plans up to twice the length, so that growing lengths need few passes. */
 static enum qkv_status make_room(struct classifier *c, const struct qkv_line_batch *batch) {
     size_t context = (size_t)qkv_model_spec(c->model)->context, T = 16;
     if (batch->B <= c->B && batch->T <= c->T) return QKV_OK;
@@ -51,7 +52,7 @@ static enum qkv_status make_room(struct classifier *c, const struct qkv_line_bat
 static enum qkv_status classify_run(void *user, const struct qkv_line_batch *batch) {
     struct classifier *c = user;
     size_t classes = (size_t)qkv_model_spec(c->model)->head.classes;
-    const int32_t *types = c->pairs && c->pairs->types > 1 ? batch->types : NULL; /* one type says nothing */
+    const int32_t *types = c->pairs && c->pairs->types > 1 ? batch->types : NULL; /* a single type has no information */
     enum qkv_status status = make_room(c, batch);
     if (!status)
         status = qkv_pass_forward(
@@ -64,14 +65,13 @@ static enum qkv_status classify_run(void *user, const struct qkv_line_batch *bat
                              c->probabilities + batch->lines[b] * classes))
             return qkv_fail(
                 qkv_model_context(c->model), QKV_NUMBER,
-                "the scores of line %zu are no finite numbers: the model's weights are broken; take those of "
-                "an earlier checkpoint",
+                "the scores of line %zu are not finite: the model's weights are broken; use an earlier checkpoint",
                 batch->lines[b] + 1);
     return QKV_OK;
 }
 
-/* A text has the tokens of its template around it; without one those of our own training, but of a published model
- * none. */
+/* Whether texts get both specials: the template adds its own tokens; without a template, only models of our own
+ * training have them. */
 static bool classify_ends(const struct qkv_model *model) {
     return model->origin.family == NULL;
 }
@@ -118,8 +118,7 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     return qkv_classify_with(model, lines, count, &options, probabilities);
 }
 
-/* ---- pairs
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status classify_pair(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
                                      int32_t **types, size_t *count) {
@@ -180,7 +179,7 @@ enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *f
     return status;
 }
 
-/* ---- words ---------------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status classify_words_encode(const struct classifier *c, size_t sentence, int32_t **ids,
                                              int32_t **firsts, size_t *count) {
@@ -208,7 +207,7 @@ static enum qkv_status classify_words_read(void *user, size_t sentence, int32_t 
     return status;
 }
 
-/* One row (T,classes) of scores: each word's are those of its first token, where the cut has left it. */
+/* Takes the scores (T,classes) of one row: a word has those of its first token, unless that was cut off. */
 static enum qkv_status classify_words_row(const struct classifier *c, const struct qkv_line_options *options,
                                           size_t sentence, const float *scores) {
     const size_t classes = (size_t)qkv_model_spec(c->model)->head.classes;
@@ -221,10 +220,10 @@ static enum qkv_status classify_words_row(const struct classifier *c, const stru
     float *out = c->probabilities + c->words->first[sentence] * classes;
     for (size_t i = 0; i < count && !status; i++)
         if (firsts[i] && !qkv_scores_take(scores + i * classes, classes, out + (size_t)(firsts[i] - 1) * classes))
-            status = qkv_fail(qkv_model_context(c->model), QKV_NUMBER,
-                              "the scores of sentence %zu are no finite numbers: the model's weights are broken; take "
-                              "those of an earlier checkpoint",
-                              sentence + 1);
+            status = qkv_fail(
+                qkv_model_context(c->model), QKV_NUMBER,
+                "the scores of sentence %zu are not finite: the model's weights are broken; use an earlier checkpoint",
+                sentence + 1);
     qkv_free(ids);
     qkv_free(firsts);
     return status;

@@ -1,5 +1,5 @@
-/* Vectors of lines of text: hidden states of the encoder, or of a decoder alone, pooled over the tokens of each line,
- * and what dense layers of the model's folder make of them. */
+/* Vectors of lines of text: hidden states of the encoder, or of the only decoder, pooled over the tokens of each
+ * line, then passed through the dense layers of the model's folder. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ struct embedder {
     struct qkv_model *model;
     const struct qkv_embed_options *options;
     struct qkv_encoded *encoded;    /* begun again for each batch */
-    struct qkv_line_reader *reader; /* which reads the lines with the prompt before each */
+    struct qkv_line_reader *reader; /* reads the lines, each with the prompt before it */
     const char *const *lines;
     size_t skipped; /* tokens of the prompt that are not pooled */
     float *vectors;
@@ -38,7 +38,7 @@ static void pool_max(const float *x, size_t T, size_t C, float *out) {
     memcpy(out, x, C * sizeof *out);
     for (size_t t = 1; t < T; t++)
         for (size_t c = 0; c < C; c++)
-            if (!(x[t * C + c] <= out[c])) out[c] = x[t * C + c]; /* what is no number stays */
+            if (!(x[t * C + c] <= out[c])) out[c] = x[t * C + c]; /* a NaN stays */
 }
 
 static void pool_row(enum qkv_pool pool, const float *x, size_t T, size_t C, float *out) {
@@ -63,7 +63,7 @@ size_t qkv_embed_width(const struct qkv_model *model) {
     return p->dense_count ? p->dense[p->dense_count - 1].out : embed_channels(model);
 }
 
-/* Length 1, unless it is 0. False where a number is not finite. */
+/* Normalises to length 1, unless the length is 0. Returns false if a number is not finite. */
 static bool embed_length(float *x, size_t C, bool normalize) {
     double sum = 0;
     for (size_t c = 0; c < C; c++) sum += (double)x[c] * (double)x[c];
@@ -72,7 +72,7 @@ static bool embed_length(float *x, size_t C, bool normalize) {
     return true;
 }
 
-/* ---- dense layers ------------------------------------------------------------------------------------------------------ */
+/* ---- dense layers ----------------------------------------------------------------------------------------------- */
 
 struct embed_product {
     struct qkv_context *ctx;
@@ -102,7 +102,7 @@ static enum qkv_status embed_product(struct embed_product p) {
     return status ? status : embed_multiply(&p);
 }
 
-/* What a layer makes of rows of x, in y. */
+/* Computes a layer's output for rows of x, into y. */
 static enum qkv_status embed_dense(struct qkv_context *ctx, const struct qkv_model_dense *d, float *x, size_t rows,
                                    float *y) {
     for (size_t i = 0; i < rows && d->normalize; i++) embed_length(x + i * d->in, d->in, true);
@@ -116,7 +116,7 @@ static enum qkv_status embed_dense(struct qkv_context *ctx, const struct qkv_mod
     return status || !d->shortcut ? status : embed_product(p);
 }
 
-/* The rows that were pooled become those behind the last layer, whose block replaces them. */
+/* Passes the pooled rows through all dense layers; *x becomes the block of the result. */
 static enum qkv_status embed_dense_all(struct embedder *e, size_t rows, float **x) {
     const struct qkv_model_pooling *p = &e->model->pooling;
     enum qkv_status status = QKV_OK;
@@ -129,7 +129,7 @@ static enum qkv_status embed_dense_all(struct embedder *e, size_t rows, float **
     return status;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
     struct embedder *e = user;
@@ -149,17 +149,16 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
         float *out = e->vectors + batch->lines[b] * width;
         memcpy(out, x + b * width, width * sizeof *out);
         if (!embed_length(out, width, e->options->normalize))
-            status =
-                qkv_fail(ctx, QKV_NUMBER,
-                         "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
-                         "those of an earlier checkpoint",
-                         batch->lines[b] + 1);
+            status = qkv_fail(ctx, QKV_NUMBER,
+                              "the hidden states of line %zu are not finite: the model's weights are broken; use an "
+                              "earlier checkpoint",
+                              batch->lines[b] + 1);
     }
     free(x);
     return status;
 }
 
-/* A line with the prompt before it. */
+/* Encodes a line with the prompt before it. */
 static enum qkv_status embed_encode(void *user, size_t index, int32_t **ids, size_t *count) {
     const struct embedder *e = user;
     const char *line = e->lines[index];
@@ -176,8 +175,8 @@ static enum qkv_status embed_encode(void *user, size_t index, int32_t **ids, siz
     return status;
 }
 
-/* The tokens of the prompt that are not pooled, as sentence-transformers counts them: those of the prompt by itself, without one that ends
- * it. */
+/* Counts the tokens of the prompt that are not pooled, as sentence-transformers does: those of the prompt alone,
+ * without a token that ends it. */
 static enum qkv_status embed_skip(struct embedder *e) {
     int32_t *ids = NULL;
     size_t count = 0;
@@ -197,7 +196,7 @@ struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model) {
     struct qkv_embed_options o = {.pool = QKV_POOL_MEAN, .lines = qkv_line_defaults()};
     if (!model) return o;
     const struct qkv_model_pooling *p = &model->pooling;
-    if (!qkv_model_spec(model)->encoder.layers) o.pool = QKV_POOL_LAST; /* the one token that has seen all others */
+    if (!qkv_model_spec(model)->encoder.layers) o.pool = QKV_POOL_LAST; /* the only token that has seen all others */
     if (!p->given) return o;
     o.pool = p->pool;
     o.normalize = p->normalize;
@@ -223,8 +222,8 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     enum qkv_status status = qkv_lines_check(model, "embed");
     if (status) return status;
     if (count) memset(vectors, 0, count * qkv_embed_width(model) * sizeof *vectors);
-    /* As lines were seen in training: a classifier's have both specials, a source its end, a plain text none; a
-     * published model sees what its template says. */
+    /* as in training: a classifier has both specials, a source its end, a plain text none; a published model has
+     * what its template says */
     const bool own = !model->origin.family, classifier = spec->head.kind == QKV_HEAD_CLASSIFY && own;
     const bool prompted = options->prompt && *options->prompt;
     struct embedder e = {.model = model, .options = options, .lines = lines, .vectors = vectors};

@@ -1,5 +1,5 @@
-/* Filling masks: the likeliest tokens in place of each <mask> of a text, by an encoder trained to know what is hidden (Devlin
- * et al. 2018). */
+/* Filling masks: the likeliest tokens for each <mask> of a text, by an encoder that is trained to predict hidden
+ * tokens (Devlin et al. 2018). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,9 @@ struct filler {
     const struct qkv_tokenizer *tokenizer;
     struct qkv_long_rule rule;
     int32_t mask, *ids;
-    struct qkv_mask_place *places;         /* of the masks of the text */
-    size_t count, masks, first, kept, top; /* masks of the text; of what is read of it: the first, and how many */
+    struct qkv_mask_place *places; /* of the masks of the text */
+    /* masks: of the text. In the part that is read: its first mask, and the number of masks. */
+    size_t count, masks, first, read, top;
     bool skipped;
     struct qkv_filling *fillings; /* (masks,top) */
 };
@@ -40,8 +41,8 @@ static enum qkv_status fill_check(struct filler *f) {
                         ", so the model never learnt to fill one; train one with "
                         "task mlm");
     if (f->top < 1 || f->top > vocab)
-        return qkv_fail(ctx, QKV_ARGUMENT, "%zu tokens for each mask cannot be given: choose 1 to the vocabulary's %zu",
-                        f->top, vocab);
+        return qkv_fail(ctx, QKV_ARGUMENT, "top is %zu; it must be from 1 to the %zu tokens of the vocabulary", f->top,
+                        vocab);
     return QKV_OK;
 }
 
@@ -51,7 +52,7 @@ static size_t fill_count(const struct filler *f) {
     return masks;
 }
 
-/* Makes a text that is too long shorter, or skips it. */
+/* Cuts a text that is too long, or skips it. */
 static enum qkv_status fill_fit(struct filler *f) {
     struct qkv_context *ctx = qkv_model_context(f->model);
     const size_t count = f->count;
@@ -63,9 +64,9 @@ static enum qkv_status fill_fit(struct filler *f) {
                         "the text has %zu tokens, but the model's context is %zu; shorten it, or choose what becomes "
                         "of long texts (--long skip, keep-start or keep-end)",
                         count, f->rule.most);
-    f->kept = f->skipped ? 0 : fill_count(f);
-    f->first = f->rule.kind == QKV_LONG_KEEP_END ? f->masks - f->kept : 0;
-    if (!f->skipped && !f->kept)
+    f->read = f->skipped ? 0 : fill_count(f);
+    f->first = f->rule.kind == QKV_LONG_KEEP_END ? f->masks - f->read : 0;
+    if (!f->skipped && !f->read)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the text has %zu tokens, and the %zu that the model's context holds have no " QKV_TOKEN_MASK
                         " among them; shorten it",
@@ -96,17 +97,17 @@ static int likelier_first(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* All tokens that the tokenizer knows, likeliest first; false where a score is no number. */
+/* Ranks all tokens that the tokenizer knows, likeliest first; false if a score is not finite. */
 static bool fill_rank(const struct filler *f, const float *logits, struct qkv_filling *all) {
     size_t V = (size_t)qkv_model_spec(f->model)->vocab, known = (size_t)qkv_tokenizer_vocab(f->tokenizer);
-    double most = -INFINITY, sum = 0;
+    double largest = -INFINITY, sum = 0;
     for (size_t v = 0; v < V; v++) {
         if (!isfinite(logits[v])) return false;
-        if ((double)logits[v] > most) most = (double)logits[v];
+        if ((double)logits[v] > largest) largest = (double)logits[v];
     }
-    for (size_t v = 0; v < V; v++) sum += exp((double)logits[v] - most);
+    for (size_t v = 0; v < V; v++) sum += exp((double)logits[v] - largest);
     for (size_t v = 0; v < known; v++)
-        all[v] = (struct qkv_filling){.id = (int32_t)v, .probability = exp((double)logits[v] - most) / sum};
+        all[v] = (struct qkv_filling){.id = (int32_t)v, .probability = exp((double)logits[v] - largest) / sum};
     qsort(all, known, sizeof *all, likelier_first);
     return true;
 }
@@ -129,8 +130,7 @@ static enum qkv_status fill_all(struct filler *f) {
         if (f->ids[t] != f->mask) continue;
         if (!fill_rank(f, logits + t * V, all))
             status = qkv_fail(ctx, QKV_NUMBER,
-                              "the scores are no finite numbers: the model's weights are broken; take those of an "
-                              "earlier checkpoint");
+                              "the scores are not finite: the model's weights are broken; use an earlier checkpoint");
         memcpy(to, all, f->top * sizeof *to);
         to += f->top;
     }

@@ -1,4 +1,4 @@
-/* Continuing a text: tokenize the prompt, run it, then choose, give out and run one token after another. */
+/* Continuing a text: encodes the prompt, runs it, then chooses, writes and runs one token after the other. */
 #include "generate/generate.h"
 #include "model/model.h"
 
@@ -10,13 +10,13 @@ struct generation {
     struct qkv_model *model;
     const struct qkv_generate_options *options;
     struct qkv_session *session;
-    struct qkv_prompt prompt; /* its ids, and behind them all that were made */
+    struct qkv_prompt prompt; /* its ids, followed by all new ones */
     size_t capacity;
     struct qkv_text_stream stream;
     struct qkv_generate_report report;
 };
 
-/* ---- ids ------------------------------------------------------------------------------------------------------------ */
+/* ---- ids -------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status add_id(struct generation *g, int32_t id) {
     struct qkv_prompt *p = &g->prompt;
@@ -27,9 +27,9 @@ static enum qkv_status add_id(struct generation *g, int32_t id) {
     return QKV_OK;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------------------ */
+/* ---- the model -------------------------------------------------------------------------------------------------- */
 
-/* Runs the newest token. A full context forgets its older half, and the rest is run again from position 0. */
+/* Runs the newest token. A full context drops its older half, and the rest is run again from position 0. */
 static enum qkv_status run_newest(struct generation *g) {
     size_t context = qkv_session_capacity(g->session), n = 1;
     if (qkv_session_length(g->session) == context) {
@@ -39,7 +39,7 @@ static enum qkv_status run_newest(struct generation *g) {
     return qkv_session_append(g->session, g->prompt.ids + g->prompt.count - n, n);
 }
 
-/* Chooses a token and gives out its text; *ended when it was the last. */
+/* Chooses a token and writes its text; *ended: it was the last. */
 static enum qkv_status make_token(struct generation *g, bool *ended) {
     int32_t id;
     size_t size = 0;

@@ -1,7 +1,7 @@
 /* generate: continuing a text.
  *
- * Offers: the check of sampling options, and the stream of text that stands between tokens, which cut text anywhere, and a
- * reader, who gets whole characters and never a part of a stop text. */
+ * The text stream stands between tokens, which can cut a text anywhere, and a reader, who gets whole characters and
+ * never a part of a stop text. */
 #ifndef QKV_GENERATE_H
 #define QKV_GENERATE_H
 
@@ -9,60 +9,61 @@
 
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
 enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *sampling);
-/* Tells the caller of a token that was chosen by these scores, where it asks: index, id, end and stop are set, the rest is filled in.
- * False: it wants no more. */
+/* Tells the caller a chosen token, if the options ask for tokens. `token` has index, id, end and stop; its
+ * log-probability comes from the logits. Returns false if the caller wants no more. */
 bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *options, struct qkv_made_token token,
                     const float *logits);
 
-/* ---- prompts (prompt.c) ---------------------------------------------------------------------------------------- */
+/* ---- prompts (prompt.c) ----------------------------------------------------------------------------------------- */
 
 /* A prompt as the model reads it. */
 struct qkv_prompt {
-    const struct qkv_tokenizer *tokenizer; /* NULL: of a prompt of ids the model may have none */
-    size_t vocab;                          /* ids that can be chosen: a model may have more than its tokenizer */
-    int32_t *ids;                          /* to be freed with qkv_free */
+    const struct qkv_tokenizer *tokenizer; /* NULL: a prompt of ids, and a model without a tokenizer */
+    size_t vocab;                          /* ids that can be chosen; a model may have more ids than its tokenizer */
+    int32_t *ids;                          /* free with qkv_free */
     size_t count;                          /* at least 1 */
-    bool empty;                            /* the text is: what follows it begins a text */
-    size_t found;                          /* tokens that it had, where those were more than the context; else 0 */
-    bool skipped;                          /* so nothing is to be made */
+    bool empty;                            /* the prompt has no text: what follows begins a text */
+    size_t found;                          /* its tokens before it was cut to the context; 0: it was not cut */
+    bool skipped;                          /* the prompt is too long, so nothing is made */
 };
 /* Whether a token ends a text. */
 bool qkv_prompt_ends(const struct qkv_generate_options *options, int32_t id);
-/* Whether the model can write text with these options. */
+/* Checks that the model can write text with these options. */
 enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_generate_options *options);
-/* The most positions that are held at once: of the options, or of the model. */
+/* The maximum number of positions held at once: that of the options, or that of the model. */
 size_t qkv_prompt_context(const struct qkv_model *model, const struct qkv_generate_options *options);
-/* What rotations are decided for, where they depend on the length of a sequence. */
+/* The length for which rotations are computed, if they depend on the length of a sequence. */
 size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generate_options *options,
                          const struct qkv_prompt *prompt);
-/* The prompt of the text, or of the options' ids, at most as long as the context: option long_prompt. */
+/* Reads the prompt: the text, or the options' ids. One longer than the context is cut, skipped or refused as
+ * options->long_prompt says. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *options, struct qkv_prompt *prompt);
-/* qkv_sample for what follows a prompt: the token of what is unknown is never chosen, as it is no text. */
+/* Calls qkv_sample; never chooses the token for unknown text, which has no text. */
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id);
-/* The text of a token that follows it; `first`: right behind it. A word that begins a text has no space before it. NULL for an id
- * without a token: no text. */
+/* Returns the text of a token; `first`: the first token after the prompt. The first word of a text loses its space.
+ * NULL if the id has no token, and so no text. */
 const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, bool first, size_t *size);
-/* QKV_STOPPED, with its sentence. */
+/* Returns QKV_STOPPED and sets its message. */
 enum qkv_status qkv_generate_stopped(struct qkv_context *ctx);
 
-/* ---- text stream (stream.c) -------------------------------------------------------------------------------------
- * Start it with the first five fields set and the others zero. The text given out is the same however it was cut into
- * pieces: everything before the stop text that is complete first (the longest of those that end at the same byte). */
+/* ---- text stream (stream.c) ------------------------------------------------------------------------------------- */
+/* Start it with the first five fields set and the others zero. The text that is written does not depend on how it is
+ * cut into pieces: it is all text before the first complete stop text (the longest of those that end at the same byte). */
 struct qkv_text_stream {
     struct qkv_context *ctx;
-    const char *const *stops; /* none empty */
+    const char *const *stops; /* none is empty */
     size_t stop_count;
-    qkv_write_text *write; /* NULL: nobody listens */
+    qkv_write_text *write; /* NULL: the text is dropped */
     void *user;
-    struct qkv_buffer held; /* what is not given out yet */
-    bool stopped;           /* a stop text came: everything after it is ignored */
+    struct qkv_buffer held; /* text that is not written yet */
+    bool stopped;           /* a stop text has come: later text is ignored */
 };
-/* Takes a piece of text and gives out what is decided. QKV_STOPPED when `write` said so. */
+/* Takes a piece of text and writes what is decided. Returns QKV_STOPPED if `write` returns false. */
 enum qkv_status qkv_text_stream_put(struct qkv_text_stream *stream, const char *text, size_t size);
-/* The text has ended: gives out all that was held back. */
+/* Ends the text: writes all that was held back. */
 enum qkv_status qkv_text_stream_end(struct qkv_text_stream *stream);
 void qkv_text_stream_free(struct qkv_text_stream *stream);
 

@@ -1,16 +1,16 @@
-/* generate_several: several continuations of one prompt, side by side: the prompt is run once and its keys and values are stored once, and each
- * continuation is a row of a decoder, with a seed of its own. */
+/* generate_several: several continuations of one prompt. The prompt is run once, and its keys and values are stored
+ * once; each continuation is a row of a decoder, with a seed of its own. */
 #include "generate/generate.h"
 #include "model/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE_BY_SIDE = 256 }; /* continuations at most */
+enum { SIDE_BY_SIDE = 256 }; /* limit of continuations that run together */
 
 struct several_row {
     size_t index;
-    int32_t *ids; /* the prompt's and all that were made */
+    int32_t *ids; /* those of the prompt, followed by all new ones */
     struct qkv_text_stream stream;
 };
 
@@ -20,12 +20,12 @@ struct several {
     const struct qkv_generate_options *options;
     struct qkv_decoder *decoder;
     struct qkv_prompt prompt;
-    size_t context, rows, made; /* positions held at most; that still grow; tokens of each so far */
-    bool given;                 /* something was chosen */
+    size_t context, rows, made; /* positions held at most; continuations still running; tokens of each so far */
+    bool given;                 /* a token has been chosen */
     struct several_row *row;    /* (rows) */
     struct several_listener *listeners;
     size_t *from, *counts; /* (rows) */
-    int32_t *next;         /* what goes to the model next */
+    int32_t *next;         /* the model's next input */
     struct qkv_generate_report report;
 };
 
@@ -40,9 +40,10 @@ static bool several_write(void *user, const char *text, size_t size) {
     return l->write(l->user, l->index, text, size);
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* Pages of the prompt are shared but for the last; where the context is too short for all, rows begin again and share nothing. */
+/* Counts the pages: whole pages of the prompt are shared, the others belong to one row each. 0 (the default, all
+ * apart) if the context is too short: then rows begin anew and share nothing. */
 static size_t several_pages(const struct several *s, size_t count) {
     const struct qkv_page_shape shape = qkv_decode_shape(s->model, count, s->context, 0);
     const size_t positions = qkv_page_positions(&shape), whole = s->prompt.count / positions;
@@ -51,12 +52,12 @@ static size_t several_pages(const struct several *s, size_t count) {
     return whole + count * (qkv_page_count(positions, longest) - whole);
 }
 
-/* Rows for the continuations first … first + count. */
+/* Allocates the rows of the continuations first to first + count - 1. */
 static enum qkv_status several_take(struct several *s, size_t first, size_t count, qkv_write_continuation *write,
                                     void *user) {
-    const size_t most = s->prompt.count + s->options->tokens, fed = s->context / 2 + 1;
+    const size_t max_tokens = s->prompt.count + s->options->tokens, fed = s->context / 2 + 1;
     size_t numbers;
-    if (most < s->prompt.count || !qkv_multiply(count, fed, &numbers))
+    if (max_tokens < s->prompt.count || !qkv_multiply(count, fed, &numbers))
         return qkv_fail(s->ctx, QKV_MEMORY, "%zu continuations of %zu tokens are more than this machine can address",
                         count, s->options->tokens);
     s->row = qkv_allocate(s->ctx, count, sizeof *s->row);
@@ -67,7 +68,7 @@ static enum qkv_status several_take(struct several *s, size_t first, size_t coun
     if (!s->row || !s->listeners || !s->from || !s->counts || !s->next) return QKV_MEMORY;
     for (; s->rows < count; s->rows++) {
         struct several_row *r = &s->row[s->rows];
-        r->ids = qkv_allocate(s->ctx, most, sizeof *r->ids);
+        r->ids = qkv_allocate(s->ctx, max_tokens, sizeof *r->ids);
         if (!r->ids) return QKV_MEMORY;
         memcpy(r->ids, s->prompt.ids, s->prompt.count * sizeof *r->ids);
         r->index = first + s->rows;
@@ -86,9 +87,9 @@ static void several_drop(struct several_row *r) {
     qkv_free(r->ids);
 }
 
-/* ---- running -------------------------------------------------------------------------------------------------------- */
+/* ---- running ---------------------------------------------------------------------------------------------------- */
 
-/* One row runs the prompt; then all go on from it. */
+/* One row runs the prompt; all rows continue from it. */
 static enum qkv_status several_begin(struct several *s) {
     const size_t count = s->rows, zero = 0;
     struct qkv_decoder_options options = {
@@ -107,7 +108,7 @@ static enum qkv_status several_begin(struct several *s) {
     return status ? status : qkv_decoder_select(s->decoder, s->from, count);
 }
 
-/* Chooses a token of a row and gives out its text; *ended when it was the last. */
+/* Chooses a token of a row and writes its text; *ended: it was the last. */
 static enum qkv_status several_token(struct several *s, size_t row, bool *ended) {
     struct several_row *r = &s->row[row];
     const size_t count = s->prompt.count + s->made;
@@ -133,7 +134,7 @@ static enum qkv_status several_token(struct several *s, size_t row, bool *ended)
     return status;
 }
 
-/* A token for each row; those that have ended leave. */
+/* Chooses a token for each row, and drops the rows that have ended. */
 static enum qkv_status several_choose(struct several *s) {
     size_t going = 0;
     for (size_t i = 0; i < s->rows; i++) {
@@ -142,9 +143,9 @@ static enum qkv_status several_choose(struct several *s) {
         if (!status && ended) status = qkv_text_stream_end(&s->row[i].stream);
         if (status) return status;
         if (ended) continue;
-        const struct several_row kept = s->row[going];
+        const struct several_row swap = s->row[going];
         s->row[going] = s->row[i];
-        if (going < i) s->row[i] = kept;
+        if (going < i) s->row[i] = swap;
         s->from[going++] = i;
     }
     s->made++;
@@ -154,7 +155,7 @@ static enum qkv_status several_choose(struct several *s) {
     return going && fewer ? qkv_decoder_move(s->decoder, s->from, going) : QKV_OK;
 }
 
-/* Runs the newest tokens. Full contexts forget their older halves, and the rest is run again from position 0. */
+/* Runs the newest tokens. Full contexts drop their older halves, and the rest is run again from position 0. */
 static enum qkv_status several_run(struct several *s) {
     size_t n = 1;
     if (qkv_decoder_length(s->decoder) == s->context) {
@@ -191,7 +192,7 @@ static void several_forget(struct several *s) {
     s->next = NULL;
 }
 
-/* The continuations first … first + count, side by side. */
+/* Runs the continuations first to first + count - 1 together. */
 static enum qkv_status several_run_some(struct several *s, size_t first, size_t count, qkv_write_continuation *write,
                                         void *user) {
     const double start = qkv_clock();
@@ -205,7 +206,7 @@ static enum qkv_status several_run_some(struct several *s, size_t first, size_t 
     return status;
 }
 
-/* As many at a time as there is memory for. */
+/* Runs as many continuations at a time as the memory allows. */
 static enum qkv_status several_all(struct several *s, size_t count, qkv_write_continuation *write, void *user) {
     size_t side = count < SIDE_BY_SIDE ? count : SIDE_BY_SIDE;
     enum qkv_status status = QKV_OK;
@@ -236,7 +237,8 @@ enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt
     struct several s = {.model = model, .ctx = qkv_model_context(model), .options = options};
     enum qkv_status status = qkv_prompt_check(model, options);
     if (!status && (count < 1 || count > (size_t)1 << 20))
-        status = qkv_fail(s.ctx, QKV_ARGUMENT, "%zu continuations cannot be; give 1 to %zu", count, (size_t)1 << 20);
+        status = qkv_fail(s.ctx, QKV_ARGUMENT, "the number of continuations is %zu; it must be from 1 to %zu", count,
+                          (size_t)1 << 20);
     if (!status) status = qkv_session_check(model, 0);
     if (!status) status = qkv_prompt_read(model, prompt, prompt_size, options, &s.prompt);
     s.context = qkv_prompt_context(model, options);

@@ -1,5 +1,5 @@
-/* Lines of text in batches of similar length, so that little is computed for padding. In fp32 the bits of a row do not depend on
- * the rows and the padding beside it, so neither does what is said about a line depend on its neighbours. */
+/* Lines of text in batches of similar length, so that little is computed for padding. In fp32, the bits of a row do
+ * not depend on the other rows and the padding; so a line's result does not depend on its neighbours. */
 #include "generate/line_batches.h"
 #include "model/decode.h"
 
@@ -31,7 +31,7 @@ enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing) {
                     qkv_model_tokenizer(model) ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
 }
 
-/* By length; lines of one length in their order, so that batches are the same every time. */
+/* Sorts by length; lines of one length stay in their order, so that batches are the same every time. */
 static int by_length(const void *a, const void *b) {
     const struct line *x = a, *y = b;
     if (x->count != y->count) return x->count < y->count ? -1 : 1;
@@ -53,10 +53,9 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
     struct qkv_context *ctx = qkv_model_context(l->model);
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(l->model);
     const size_t size = text ? strlen(text) : 0;
-    const size_t context = (size_t)qkv_model_spec(l->model)->context, most = l->options->most;
-    const struct qkv_long_rule rule = {.kind = l->options->long_lines,
-                                       .most = most && most < context ? most : context,
-                                       .found = l->options->long_count};
+    const size_t context = (size_t)qkv_model_spec(l->model)->context, max = l->options->most;
+    const struct qkv_long_rule rule = {
+        .kind = l->options->long_lines, .most = max && max < context ? max : context, .found = l->options->long_count};
     if (text && qkv_is_blank(text, size)) return QKV_OK;
     struct line *line = &w->lines[w->count];
     *line = (struct line){.index = index};
@@ -77,13 +76,13 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
     }
     w->count++;
     if (fate == QKV_FATE_REFUSED && rule.most < context)
-        return qkv_fail(ctx, QKV_ARGUMENT, "%s %zu has %zu tokens, more than the %zu that are to be read of one",
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s %zu has %zu tokens, more than the limit of %zu; shorten it",
                         l->what ? l->what : "line", index + 1, line->count, rule.most);
     return fate == QKV_FATE_REFUSED ? qkv_line_refuse(ctx, l->what ? l->what : "line", index, line->count, rule.most)
                                     : QKV_OK;
 }
 
-/* Runs the rows [first, first + B) of the window, all of at most T tokens. */
+/* Runs the rows [first, first + B) of the window, each of at most T tokens. */
 static enum qkv_status run_batch(const struct qkv_line_reader *l, struct window *w, size_t first, size_t B, size_t T) {
     if (B * T > w->capacity) {
         int32_t *ids = qkv_reallocate(qkv_model_context(l->model), w->ids, B * T, sizeof *ids);
@@ -129,8 +128,8 @@ static void line_batches_clear(struct window *w) {
 }
 
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *l, const char *const *texts, size_t count) {
-    size_t most = count < WINDOW ? count : WINDOW;
-    struct window w = {.lines = qkv_allocate(qkv_model_context(l->model), most, sizeof *w.lines)};
+    size_t room = count < WINDOW ? count : WINDOW;
+    struct window w = {.lines = qkv_allocate(qkv_model_context(l->model), room, sizeof *w.lines)};
     enum qkv_status status = w.lines ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < count && !status;) {
         size_t end = count - i < WINDOW ? count : i + WINDOW;

@@ -1,4 +1,4 @@
-/* What is to be continued: a text or ids, checked, encoded and made to fit into the context. */
+/* The prompt of a continuation: a text or ids, checked, encoded and cut to the context. */
 #include <string.h>
 
 #include "generate/generate.h"
@@ -51,7 +51,7 @@ enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_gener
     return qkv_sampling_check(ctx, &o->sampling);
 }
 
-/* Ids as they are, which the caller keeps. */
+/* Copies ids unchanged; the caller keeps the originals. */
 static enum qkv_status prompt_copy_ids(struct qkv_context *ctx, const struct qkv_generate_options *o,
                                        struct qkv_prompt *p) {
     for (size_t i = 0; i < o->id_count; i++)
@@ -66,7 +66,7 @@ static enum qkv_status prompt_copy_ids(struct qkv_context *ctx, const struct qkv
     return QKV_OK;
 }
 
-/* Without a token there is none to continue from: a newline stands for the start of a line; else token 0. */
+/* An empty prompt begins with a newline, as at the start of a line; without a token for that, with token 0. */
 static enum qkv_status prompt_begin(struct qkv_context *ctx, struct qkv_prompt *p) {
     enum qkv_status status = QKV_OK;
     qkv_free(p->ids);
@@ -96,7 +96,7 @@ static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_gene
     return QKV_OK;
 }
 
-/* A text is a sequence, with what the tokenizer's template places around it. */
+/* A text is a sequence, with the tokens of the tokenizer's template around it. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *o, struct qkv_prompt *p) {
     struct qkv_context *ctx = qkv_model_context(model);

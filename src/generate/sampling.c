@@ -1,8 +1,8 @@
-/* Choosing the next token from its scores: repetition penalty (Keskar et al. 2019), temperature, the k likeliest (Fan et al.
- * 2018), the nucleus (Holtzman et al. 2020) and a minimum share of the likeliest one's probability (Nguyen et al. 2024).
+/* Choosing the next token from its scores: repetition penalty (Keskar et al. 2019), temperature, top-k (Fan et al.
+ * 2018), top-p (the nucleus, Holtzman et al. 2020) and min-p (Nguyen et al. 2024).
  *
- * The filters need the likeliest tokens only, in order, so they are taken from a heap one by one: V + n·log V for the n
- * that are looked at, instead of sorting the vocabulary. Equal scores are ordered by id. */
+ * The filters need the likeliest tokens only, in order. They come from a heap one by one: V + n·log V operations for
+ * n tokens, instead of sorting the vocabulary. Equal scores are ordered by id. */
 #include "generate/generate.h"
 #include "kernel/kernel.h"
 
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Scores are floats: shares that differ by less than this are taken as equal. */
+/* Scores are floats: shares that differ by less than this count as equal. */
 #define SHARE_ERROR 1e-6
 
 struct candidate {
@@ -20,7 +20,7 @@ struct candidate {
 };
 
 struct candidates {
-    struct candidate *at; /* a heap at [0, count); what was taken from it follows, the likeliest last */
+    struct candidate *at; /* a heap at [0, count), then the tokens taken from it, the likeliest last */
     size_t total, count;
     double temperature;
     float best;
@@ -64,19 +64,21 @@ bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *
     return o->take_token(o->take_user, &token);
 }
 
-/* ---- scores --------------------------------------------------------------------------------------------------------- */
+/* ---- scores ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status copy_scores(struct qkv_context *ctx, struct candidates *c, const float *logits) {
     for (size_t i = 0; i < c->total; i++) {
         if (isnan(logits[i]))
             return qkv_fail(ctx, QKV_NUMBER,
-                            "the score of token %zu is not a number; the weights are broken, or training diverged", i);
+                            "the score of token %zu is not a number: the weights are broken, or training diverged; use "
+                            "an earlier checkpoint",
+                            i);
         c->at[i] = (struct candidate){.score = logits[i], .id = (int32_t)i};
     }
     return QKV_OK;
 }
 
-/* Each recent token is penalised once, however often it came: what it gets is computed from its own logit. */
+/* Penalises each recent token once, however often it occurs: the penalty starts from its own logit each time. */
 static enum qkv_status sampling_penalise(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
                                          const float *logits, const int32_t *history, size_t count) {
     size_t last = s->repeat_last && (size_t)s->repeat_last < count ? (size_t)s->repeat_last : count;
@@ -91,12 +93,12 @@ static enum qkv_status sampling_penalise(struct qkv_context *ctx, struct candida
     return QKV_OK;
 }
 
-/* The probability relative to the likeliest token's: 1 for that one. */
+/* The probability relative to the likeliest token's, which is 1. */
 static double sampling_weight(const struct candidates *c, struct candidate x) {
     return x.score == c->best ? 1 : exp(((double)x.score - (double)c->best) / c->temperature);
 }
 
-/* ---- the likeliest ones ------------------------------------------------------------------------------------------- */
+/* ---- the likeliest tokens --------------------------------------------------------------------------------------- */
 
 static bool sampling_likelier(struct candidate a, struct candidate b) {
     return a.score > b.score || (a.score == b.score && a.id < b.id);
@@ -116,7 +118,7 @@ static void make_heap(struct candidates *c) {
     for (size_t i = c->count / 2; i-- > 0;) sift_down(c, i);
 }
 
-/* Moves the likeliest one of the heap in front of those taken before. */
+/* Takes the likeliest token from the heap, and puts it before those taken earlier. */
 static struct candidate sampling_take(struct candidates *c) {
     struct candidate top = c->at[0];
     c->at[0] = c->at[--c->count];
@@ -125,43 +127,43 @@ static struct candidate sampling_take(struct candidates *c) {
     return top;
 }
 
-/* The n-th likeliest one of those taken. */
+/* Returns the n-th likeliest of the tokens taken. */
 static struct candidate sampling_taken(const struct candidates *c, size_t n) {
     return c->at[c->total - 1 - n];
 }
 
-/* How many of the likeliest ones the filters keep; they are taken. *sum is their weight. */
+/* Takes the likeliest tokens that the filters leave, and returns how many. *sum: their weight. */
 static size_t sampling_filter(struct candidates *c, const struct qkv_sampling *s, double *sum) {
-    size_t most = s->top_k && (size_t)s->top_k < c->total ? (size_t)s->top_k : c->total, kept = 0;
+    size_t max_count = s->top_k && (size_t)s->top_k < c->total ? (size_t)s->top_k : c->total, chosen = 0;
     double whole = 0;
     make_heap(c);
-    if (most < c->total) {
-        for (size_t n = 0; n < most; n++) whole += sampling_weight(c, sampling_take(c));
+    if (max_count < c->total) {
+        for (size_t n = 0; n < max_count; n++) whole += sampling_weight(c, sampling_take(c));
     } else {
         for (size_t i = 0; i < c->total; i++) whole += sampling_weight(c, c->at[i]);
     }
     *sum = 0;
-    while (kept < most) {
-        struct candidate x = kept < c->total - c->count ? sampling_taken(c, kept) : sampling_take(c);
+    while (chosen < max_count) {
+        struct candidate x = chosen < c->total - c->count ? sampling_taken(c, chosen) : sampling_take(c);
         double share = sampling_weight(c, x);
-        if (kept > 0 && (share == 0 || share < s->min_p * (1 - SHARE_ERROR))) break;
+        if (chosen > 0 && (share == 0 || share < s->min_p * (1 - SHARE_ERROR))) break;
         *sum += share;
-        kept++;
+        chosen++;
         if (s->top_p < 1 && *sum >= s->top_p * whole * (1 - SHARE_ERROR)) break;
     }
-    return kept;
+    return chosen;
 }
 
-/* ---- the draw ----------------------------------------------------------------------------------------------------- */
+/* ---- the draw --------------------------------------------------------------------------------------------------- */
 
 static int32_t draw_filtered(struct candidates *c, const struct qkv_sampling *s, double uniform) {
     double sum, below = 0;
-    size_t kept = sampling_filter(c, s, &sum);
-    for (size_t n = 0; n < kept; n++) {
+    size_t chosen = sampling_filter(c, s, &sum);
+    for (size_t n = 0; n < chosen; n++) {
         below += sampling_weight(c, sampling_taken(c, n));
         if (below > uniform * sum) return sampling_taken(c, n).id;
     }
-    return sampling_taken(c, kept - 1).id;
+    return sampling_taken(c, chosen - 1).id;
 }
 
 static int32_t draw_any(const struct candidates *c, double uniform) {

@@ -1,9 +1,9 @@
-/* search: the best targets of many sources, some of them side by side.
+/* search: the best targets of many sources, several of them together.
  *
- * Sources are taken in windows, sorted by length within one, so that few of them are padded; a window's results are given out in
- * the order of the sources before the next begins, so memory does not grow with their number. Each source has its hypotheses
- * and its rows of the decoder, and leaves when it is done. A row's scores do not depend on the rows beside it, so neither does
- * the result of a source depend on its neighbours. */
+ * Sources come in windows, sorted by length within a window, so that few of them are padded. The results of a window
+ * are passed on in the order of the sources before the next window begins, so memory does not grow with the number
+ * of sources. Each source has its hypotheses and its rows of the decoder, and leaves when it is done. The scores of
+ * a row do not depend on the other rows, so the result of a source does not depend on its neighbours. */
 #include "generate/search.h"
 
 #include <math.h>
@@ -21,16 +21,16 @@ struct search {
     const struct qkv_search_job *job;
     const int32_t *const *sources;
     const size_t *lengths;
-    size_t batch; /* sources side by side */
+    size_t batch; /* sources that run together */
     struct qkv_encoded *encoded;
     struct qkv_decoder *decoder;
     struct qkv_beam *beams;        /* of a window */
-    size_t *order;                 /* of a window: its places, longest source first */
-    struct qkv_beam **active;      /* (batch): those in work that are not done; */
+    size_t *order;                 /* of a window: its sources, the longest first */
+    struct qkv_beam **active;      /* (batch): those that are not done */
     size_t *first, active_count;   /* the first row of each */
     int32_t *ids, *source_lengths; /* of a batch's sources */
-    size_t *row_sources, *from;    /* (batch·width), */
-    size_t *row_lengths;           /* what their rotations are decided for */
+    size_t *row_sources, *from;    /* (batch·width) */
+    size_t *row_lengths;           /* the lengths for which their rotations are computed */
     int32_t *next;                 /* (batch·width) */
 };
 
@@ -39,7 +39,7 @@ struct qkv_search_options qkv_search_defaults(void) {
         .beam = 1, .n_best = 1, .length_penalty = 0.6, .sampling = qkv_sampling_defaults()};
 }
 
-/* ---- checks ------------------------------------------------------------------------------------------------------------- */
+/* ---- checks ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doing) {
     const struct qkv_spec *spec = qkv_model_spec(model);
@@ -62,9 +62,9 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_s
     if (o->n_best < 1 || o->n_best > 65536)
         return qkv_fail(ctx, QKV_ARGUMENT, "n_best is %zu; it must be from 1 to 65536", o->n_best);
     if (o->sample && o->beam > 1)
-        return qkv_fail(ctx, QKV_ARGUMENT, "sampling keeps no beam; leave beam at 1, or search without sampling");
+        return qkv_fail(ctx, QKV_ARGUMENT, "sampling has no beam; leave beam at 1, or search without sampling");
     if (!o->sample && o->n_best > o->beam)
-        return qkv_fail(ctx, QKV_ARGUMENT, "n_best is %zu, but a beam of %zu keeps no more than %zu; widen the beam",
+        return qkv_fail(ctx, QKV_ARGUMENT, "n_best is %zu, but a beam of %zu has at most %zu results; widen the beam",
                         o->n_best, o->beam, o->beam);
     if (!isfinite(o->length_penalty))
         return qkv_fail(ctx, QKV_ARGUMENT, "length_penalty is %s; it must be from -1.7e308 to 1.7e308 (0: off)",
@@ -103,7 +103,7 @@ static enum qkv_status check_source(const struct search *s, size_t i) {
     return QKV_OK;
 }
 
-/* ---- one batch ---------------------------------------------------------------------------------------------------------- */
+/* ---- one batch -------------------------------------------------------------------------------------------------- */
 
 static size_t longest_target(const struct search *s, size_t source) {
     size_t room = (size_t)qkv_model_spec(s->model)->context - 1, wanted = s->rules.options->max_tokens;
@@ -111,14 +111,14 @@ static size_t longest_target(const struct search *s, size_t source) {
     return wanted < room ? wanted : room;
 }
 
-/* Encodes the active sources and begins their targets: a row for each, and room for those to come. */
+/* Encodes the active sources and begins their targets: one row each, with room for more. */
 static enum qkv_status begin_batch(struct search *s) {
     const size_t count = s->active_count, width = qkv_search_width(&s->rules);
-    size_t T = 1, most = 0;
+    size_t T = 1, longest = 0;
     for (size_t i = 0; i < count; i++) {
         const struct qkv_beam *b = s->active[i];
         if (s->lengths[b->source] > T) T = s->lengths[b->source];
-        if (b->most > most) most = b->most;
+        if (b->max_length > longest) longest = b->max_length;
     }
     int32_t *ids = qkv_reallocate(s->rules.ctx, s->ids, count * T, sizeof *ids);
     if (!ids) return QKV_MEMORY;
@@ -129,7 +129,7 @@ static enum qkv_status begin_batch(struct search *s) {
         s->source_lengths[i] = (int32_t)s->lengths[source];
         for (size_t k = 0; k < width; k++) {
             s->row_sources[i * width + k] = i;
-            s->row_lengths[i * width + k] = s->active[i]->most + 1;
+            s->row_lengths[i * width + k] = s->active[i]->max_length + 1;
         }
     }
     enum qkv_status status = qkv_encoded_begin(s->encoded, ids, s->source_lengths, count, T);
@@ -137,7 +137,7 @@ static enum qkv_status begin_batch(struct search *s) {
     status = qkv_decoder_begin(s->decoder, &(struct qkv_decoder_options){.encoded = s->encoded,
                                                                          .sources = s->row_sources,
                                                                          .rows = count * width,
-                                                                         .capacity = most + 1,
+                                                                         .capacity = longest + 1,
                                                                          .chunk = 1,
                                                                          .lengths = s->row_lengths});
     for (size_t i = 0; i < count; i++) {
@@ -160,7 +160,7 @@ static void step_body(void *argument, size_t i, int thread) {
     qkv_beam_step(s->active[i], steps->logits + s->first[i] * s->rules.V);
 }
 
-/* All hypotheses look at their scores. */
+/* All hypotheses read their scores. */
 static enum qkv_status step_beams(struct search *s) {
     const float *logits = qkv_decoder_logits(s->decoder);
     enum qkv_status status = QKV_OK;
@@ -171,13 +171,13 @@ static enum qkv_status step_beams(struct search *s) {
     for (size_t i = 0; i < s->active_count && !status; i++)
         if (s->active[i]->broken)
             status = qkv_fail(s->rules.ctx, QKV_NUMBER,
-                              "the scores for %s %zu are not finite numbers; the weights are broken, or training "
-                              "diverged",
+                              "the scores for %s %zu are not finite: the weights are broken, or training diverged; use "
+                              "an earlier checkpoint",
                               s->job->what, s->active[i]->number + 1);
     return status;
 }
 
-/* Puts the rows of those that go on side by side. */
+/* Moves the rows of the live hypotheses together. */
 static enum qkv_status move_rows(struct search *s) {
     size_t rows = 0, count = 0;
     for (size_t i = 0; i < s->active_count; i++) {
@@ -205,7 +205,7 @@ static enum qkv_status run_batch(struct search *s) {
     return status;
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------------------------ */
+/* ---- windows ---------------------------------------------------------------------------------------------------- */
 
 struct place {
     size_t length, at;
@@ -255,7 +255,7 @@ static enum qkv_status give_out(struct search *s, size_t count, qkv_take_hypothe
     return QKV_OK;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status search_start(struct search *s, size_t count, size_t *window) {
     struct qkv_context *ctx = s->rules.ctx;
@@ -349,7 +349,7 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the tokenizer has no special token %s, which targets %s with; a model trained on pairs has it",
                         ids->begin < 0 ? QKV_TOKEN_BEGIN : QKV_TOKEN_END, ids->begin < 0 ? "begin" : "end");
-    /* Nothing begins twice, unless a folder says what may come. */
+    /* targets do not contain their begin token, unless the folder names a start or barred tokens */
     if (g->start < 0 && !g->barred_count && ids->begin != ids->ends[0])
         ids->barred = &ids->begin, ids->barred_count = 1;
     return QKV_OK;

@@ -1,11 +1,11 @@
-/* What a model's folder says of generating, for options. */
+/* Options from the generation settings of a model's folder. */
 #include <string.h>
 
 #include "generate/generate.h"
 #include "model/model.h"
 #include "text/text.h"
 
-/* What ends the texts that a tokenizer was made for, of which nothing else is said. */
+/* Returns the usual end of texts of a tokenizer, if nothing else names one. */
 static int32_t settings_usual_end(const struct qkv_tokenizer *t) {
     const int32_t *before, *after;
     size_t before_count = 0, after_count = 0;

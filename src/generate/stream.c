@@ -1,12 +1,12 @@
-/* The stream between tokens and a reader: holds back the beginning of a character that is not whole yet (UTF-8, The Unicode
- * Standard, table 3-7) and what may become a stop text. */
+/* The stream between tokens and a reader: holds back an incomplete character (UTF-8, The Unicode Standard, table
+ * 3-7), and text that may become a stop text. */
 #include "generate/generate.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
 
-/* Whether a stop text ends at held[0, end); *start is where the longest one begins. */
+/* Whether a stop text ends at held[0, end); *start: where the longest one begins. */
 static bool find_stop(const struct qkv_text_stream *s, size_t end, size_t *start) {
     bool found = false;
     for (size_t i = 0; i < s->stop_count; i++) {
@@ -18,23 +18,23 @@ static bool find_stop(const struct qkv_text_stream *s, size_t end, size_t *start
     return found;
 }
 
-/* The first byte of what may become a stop text: the longest end of the held text that some stop text begins with. */
+/* Returns where a possible stop text begins: the longest end of the held text with which some stop text begins. */
 static size_t find_beginning(const struct qkv_text_stream *s) {
-    size_t size = s->held.size, most = 0;
+    size_t size = s->held.size, longest = 0;
     for (size_t i = 0; i < s->stop_count; i++) {
         size_t n = strlen(s->stops[i]) - 1;
         if (n > size) n = size;
-        while (n > most && memcmp(s->held.data + size - n, s->stops[i], n) != 0) n--;
-        if (n > most) most = n;
+        while (n > longest && memcmp(s->held.data + size - n, s->stops[i], n) != 0) n--;
+        if (n > longest) longest = n;
     }
-    return size - most;
+    return size - longest;
 }
 
 enum qkv_status qkv_generate_stopped(struct qkv_context *ctx) {
     return qkv_fail(ctx, QKV_STOPPED, "generating was stopped by the caller");
 }
 
-/* Gives out held[0, n) and forgets it. */
+/* Writes held[0, n) and drops it. */
 static enum qkv_status give_out(struct qkv_text_stream *s, size_t n) {
     if (n == 0) return QKV_OK;
     bool going = !s->write || s->write(s->user, s->held.data, n);

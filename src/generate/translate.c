@@ -1,4 +1,4 @@
-/* translate: lines of text to lines of text: tokenized, searched, and put together again, some hundreds at a time. */
+/* translate: lines of text to lines of text: encodes, searches and decodes some hundreds of lines at a time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "generate/search.h"
 #include "text/sequence.h"
 
-enum { LINES = 512 }; /* at a time, or a batch */
+enum { LINES = 512 }; /* at a time, or one batch if that is more */
 
 struct translation {
     struct qkv_context *ctx;
@@ -14,11 +14,11 @@ struct translation {
     struct qkv_long_rule rule;
     qkv_take_translation *take;
     void *user;
-    int32_t **sources; /* of the lines that are not blank; */
+    int32_t **sources; /* of the lines that are not blank */
     size_t *lengths, *numbers, count;
-    size_t given; /* lines given out */
+    size_t given; /* lines passed on so far */
     struct qkv_buffer text;
-    enum qkv_status status; /* what went wrong while results were taken */
+    enum qkv_status status; /* an error while results were taken */
 };
 
 static bool translate_give(struct translation *t, size_t line, size_t rank, const char *text, size_t size,
@@ -28,14 +28,14 @@ static bool translate_give(struct translation *t, size_t line, size_t rank, cons
     return false;
 }
 
-/* The lines before `end` that nothing was given out for are blank, or skipped. */
+/* Passes on empty results for lines before `end` that have none: they are blank, or skipped. */
 static bool give_blanks(struct translation *t, size_t end) {
     for (; t->given < end; t->given++)
         if (!translate_give(t, t->given, 0, "", 0, 0)) return false;
     return true;
 }
 
-/* The text of a hypothesis. Where tokens bring their leading space along, that of the first one is none of the line's. */
+/* Writes the text of a hypothesis. If tokens bring their own space, the first one loses it. */
 static enum qkv_status write_text(struct translation *t, const struct qkv_hypothesis *h) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     t->text.size = 0;
@@ -63,7 +63,7 @@ static bool take_hypotheses(void *user, size_t source, const struct qkv_hypothes
     return true;
 }
 
-/* ---- some lines --------------------------------------------------------------------------------------------------------- */
+/* ---- a group of lines ------------------------------------------------------------------------------------------- */
 
 static enum qkv_status translate_read(struct translation *t, const char *text, size_t i) {
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(t->model);
@@ -117,7 +117,7 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     if (status) return status;
     t.rule = (struct qkv_long_rule){
         .kind = options->long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = options->long_count};
-    const size_t most = options->batch > LINES ? options->batch : LINES, some = count < most ? count + 1 : most;
+    const size_t group = options->batch > LINES ? options->batch : LINES, some = count < group ? count + 1 : group;
     t.sources = qkv_allocate(ctx, some, sizeof *t.sources);
     t.lengths = qkv_allocate(ctx, some, sizeof *t.lengths);
     t.numbers = qkv_allocate(ctx, some, sizeof *t.numbers);
@@ -125,8 +125,8 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     job.sources = (const int32_t *const *)t.sources;
     job.lengths = t.lengths;
     job.numbers = t.numbers;
-    for (size_t first = 0; first < count && !status; first += most)
-        status = translate_some(&t, &job, lines, first, count - first < most ? count : first + most);
+    for (size_t first = 0; first < count && !status; first += group)
+        status = translate_some(&t, &job, lines, first, count - first < group ? count : first + group);
     free(t.sources);
     free(t.lengths);
     free(t.numbers);
