@@ -1,5 +1,5 @@
-# The short way to build, test and try qkv: thin over CMake, which works in build/.
-# "make help" lists the targets. CC, CMAKE_FLAGS, PREFIX, DESTDIR and VERBOSE are read from the command line.
+# Builds, tests and tries qkv in one command each, with CMake in build/.
+# "make help" lists the targets. The command line sets CC, CMAKE_FLAGS, PREFIX, DESTDIR and VERBOSE.
 
 MAKEFLAGS += --no-print-directory
 
@@ -53,7 +53,7 @@ build: deps-command
 	@$(CONFIGURE) $(BUILD) -DQKV_KERNELS=all $(COMPILER) $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(BUILD) $(JOBS) product
 
-# The command alone, with kernels for other machines only where they are built already.
+# Builds the command alone. A new build folder gets only the kernels of this machine.
 demo: deps-command
 	@$(CONFIGURE) $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DQKV_KERNELS=native) $(COMPILER) $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(BUILD) $(JOBS) qkv
@@ -88,18 +88,19 @@ sanitize-threads: deps
 	@$(MAKE_IN) $(THREADS) $(JOBS) test_threads test_team
 	@cd $(THREADS) && $(CTEST) -R '^test_(threads|team)$$'
 
-# The inputs that were found go on from one run to the next; they lie in $(FUZZ)/.
+# A run starts from the inputs that earlier runs found, in $(FUZZ)/corpus/.
 fuzz: deps
-	@command -v clang >/dev/null || { echo "make fuzz needs clang, whose libFuzzer it runs: install clang (Debian: clang)"; exit 1; }
+	@command -v clang >/dev/null || { echo "make fuzz needs the libFuzzer of clang; install clang"; exit 1; }
 	@$(CONFIGURE) $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar -DCMAKE_C_COMPILER=clang \
 		$(CMAKE_FLAGS)
 	@$(MAKE_IN) $(FUZZ) $(JOBS) fuzz
 	@scripts/fuzz $(FUZZ) $(SECONDS)
 
-# The text is for the recipe, which is not among the usual rows.
+# The recipe row needs the text; it is not among the default rows.
 bench: build
 	@$(MAKE_IN) $(BUILD) $(JOBS) qkv_bench
-	@$(BUILD)/bench/qkv bench $(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)") $(BENCH_FLAGS)
+	@$(BUILD)/bench/qkv bench $(BENCH_FLAGS) \
+		$(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)")
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX) --strip

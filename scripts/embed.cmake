@@ -1,6 +1,6 @@
-# Turns files into arrays of C, so that the library carries them: run by the build as
+# Turns files into C arrays, so that the command contains them. The build runs it as
 #     cmake -D OUTPUT=assets.c -D "FILES=a.js;b.css" -P scripts/embed.cmake
-# The file it writes defines qkv_assets (lab/report/report_room.h).
+# The output defines qkv_assets (lab/report/report_room.h).
 set(arrays "")
 set(rows "")
 set(i 0)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Compares training on several ranks with PyTorch's DistributedDataParallel over Gloo: the same model, batch and cores, in turns.
+"""Compares the speed of training on several ranks with PyTorch's DistributedDataParallel over Gloo, on the same model,
+batch and cores; the two alternate.
 
     scripts/peer-ddp.py QKV TEXT [--ranks 2] [--model nano-gpt] [--steps 8] [--turns 2]
 
-QKV is the command, TEXT any text. Needs torch (PyPI) and mpirun. Prints tokens a second of both, medians over turns, and their ratio.
-Neither project is tuned: torch has as many threads a rank as ours, fused AdamW, and bf16 autocast where ours trains in bf16."""
+QKV is the command, TEXT any text. Needs torch (PyPI) and mpirun. Prints tokens a second of both, medians over turns,
+and their ratio. Neither program is tuned: torch has the same number of threads a rank, fused AdamW, and bf16 autocast
+if ours trains in bf16."""
 import argparse, json, os, socket, statistics, subprocess, sys, tempfile, time
 
-MODELS = {  # width, layers, heads, context, batch; the vocabulary is that of the tokenizer which our run makes of the text
+# width, layers, heads, context, batch; the vocabulary is that of the tokenizer that our run trains on the text
+MODELS = {
     "nano-gpt": (128, 4, 4, 64, 12),
     "gpt2-small": (768, 12, 12, 512, 4),
 }

@@ -17,7 +17,7 @@ has out '^Going on with the run in demo/run from step 3 of 5\.$'
 same "$(wc -l <demo/run/log.jsonl)" 5 "steps of the demo that went on"
 for settings in QKV_NOTHING=1 STEPS=4; do
     try 0 demo $settings
-    has out '^demo/run has made its 5 steps\. STEPS=10 make demo goes on; to begin anew, remove or rename demo/\.$'
+    has out '^demo/run has done its 5 steps\. STEPS=10 make demo goes on; to begin anew, remove or rename demo/\.$'
     same "$(wc -l <demo/run/log.jsonl)" 5 "steps of the demo that has its steps"
 done
 rm demo/run/state.json # of a version that had none
@@ -66,7 +66,7 @@ try 1 env PATH="$folder/bin" scripts/install-deps
 has err 'install them as root: apt-get install cmake'
 printf '#!/bin/sh\necho as root\nexec "$@"\n' >bin/sudo && chmod +x bin/sudo
 try 0 env PATH="$folder/bin" scripts/install-deps --tests
-has out 'Installing what is missing: cmake'
+has out 'Installing missing packages: cmake'
 has out '^as root'
 has out '^apt-get install -y .*libcmocka-dev'
 # Here everything is there, or these tests would not run.
