@@ -21,7 +21,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
      .help = "what the model reads; an encoder-decoder translates it", .subject = "input"},
     {CLI_READ, 0, "file", "FILE", offsetof(struct arguments, file),
-     .help = "the same from a file of at most 64 MiB; - is standard input", .subject = "input"},
+     .help = "file with the prompt, of at most 64 MiB; - is standard input", .subject = "input"},
     CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      .help = "encoder-decoders: what the decoder reads, in place of what greedy search finds", .subject = "input"},
@@ -59,14 +59,6 @@ static const struct cli_rule rules[] = {
     {"kind", writes_files, "files hold all kinds, and only the terminal shows one; leave it out"},
     {"force", writes_no_file, "no file is written; name one with -o FILE or --json FILE"},
 };
-
-static int attend_check(const struct arguments *a) {
-    int code = cli_reading_check("attend", a->prompt, a->file, a->examples);
-    if (code) return code;
-    if (a->kind && strcmp(a->kind, "encoder") && strcmp(a->kind, "decoder") && strcmp(a->kind, "cross"))
-        return cli_usage("attend: --kind is \"%s\"; it must be encoder, decoder or cross", a->kind);
-    return CLI_DONE;
-}
 
 int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size) {
     if (path) {
@@ -223,7 +215,7 @@ static int attend_run(const void *values, const char *const *words, size_t count
             "attend: name a model folder, or a model with --preset or --spec: %s attend MODEL --prompt \"a text\"",
             cli_program);
     int code = cli_fresh_check(&a->fresh, "attend", count);
-    if (code == CLI_DONE) code = attend_check(a);
+    if (code == CLI_DONE) code = cli_reading_check("attend", a->prompt, a->file, a->examples);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = attend_all(ctx, count ? words[0] : NULL, a);
     qkv_context_free(ctx);

@@ -156,7 +156,7 @@ void cli_forget(const struct cli_command *command, void *values);
 bool cli_read_count(const char *text, int64_t low, int64_t high, int64_t *value);
 bool cli_read_real(const char *text, double *value);
 
-/* ---- the values of options (choices.c) ----------------------------------------------------------------------------- */
+/* ---- the values of options (choices.c) --------------------------------------------------------------------------- */
 
 const char *cli_choose_preset(const char *option, size_t i);
 const char *cli_choose_isa(const char *option, size_t i);
@@ -177,12 +177,13 @@ char *cli_choices_text(const struct cli_option *option, char *text, size_t size)
 /* Whether `value` is one of them; else *closest is the nearest one, or NULL. */
 bool cli_choices_have(const struct cli_option *option, const char *value, const char **closest);
 
-/* ---- help (help.c) ------------------------------------------------------------------------------------------------- */
+/* ---- help (help.c) ----------------------------------------------------------------------------------------------- */
 
 void cli_print_overview(void);
 /* The heading of the group of commands that begins with the i-th; NULL: none begins there. */
 const char *cli_group_at(size_t i);
-/* The i-th environment variable that the command reads: its name (part 0), what it says (part 1); NULL past the last. */
+/* The i-th environment variable that the command reads: its name (part 0) and its meaning (part 1); NULL past the
+ * last. */
 const char *cli_variable_at(size_t i, int part);
 /* The manual page of a command, NULL: of qkv, on standard output (help_man.c). */
 void cli_print_man(const struct cli_command *command);
@@ -193,8 +194,8 @@ enum { CLI_OPTION_NAME = 64 };
 char *cli_option_name(const struct cli_option *option, char text[CLI_OPTION_NAME]);
 /* The help of an option, with its choices and its default. */
 char *cli_option_help(const struct cli_command *command, const struct cli_option *option, char *text, size_t size);
-/* The i-th subject of a help with more options than these, some without options of the command; NULL past the last, and at
- * once where the options are one list. */
+/* The i-th subject of the help, which may have no options of the command; NULL past the last. A command with at most
+ * CLI_SUBJECTS_ABOVE options has none: its options are one list. */
 enum { CLI_SUBJECTS_ABOVE = 15 };
 const char *cli_subject_at(const struct cli_command *command, size_t i);
 /* The i-th option of those that most people need; NULL past the last. */
@@ -213,8 +214,8 @@ struct cli_common {
     const char *isa, *precision;
     bool ignore_memory, ignore_digest;
 };
-/* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help text {} stands for the
- * choices. */
+/* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help
+ * text {} stands for the choices. */
 #define CLI_MACHINE "machine" /* the subject of them */
 #define CLI_COMMON_ROW(kind, type, name, argument, ...)                                                                \
     { kind, 0, #name, argument, offsetof(type, common.name), .subject = CLI_MACHINE, __VA_ARGS__ }
@@ -233,11 +234,11 @@ struct cli_common {
     "fp32 for a model without a record"
 /* For commands that allocate memory for a model. */
 #define CLI_IGNORE_MEMORY(type)                                                                                        \
-    CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, .help = "go on where more memory is needed than there is")
+    CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, .help = "continue even if more memory is needed than there is")
 /* For commands that read a model or a run. */
 #define CLI_IGNORE_DIGEST(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_digest, NULL,                                                                \
-                   .help = "go on where config.json or train.json was changed since the weights were saved")
+                   .help = "continue even if config.json or train.json has changed since the weights were saved")
 /* All of these, for commands that load a model and run it. */
 #define CLI_MODEL(type) CLI_COMMON(type), CLI_PRECISION(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
 /* Ends of "--name has no effect: ..." that several commands use. */
@@ -252,8 +253,7 @@ struct cli_common {
     {                                                                                                                  \
         CLI_TEXT, 0, "long", "NAME", offsetof(type, long_lines),                                                       \
             .subject = "input", .choice = cli_choose_long,                                                             \
-            .help = "what becomes of " what " of more tokens than the model's context: {} "                            \
-                    "(the tokens that are kept); how many there were is said"                                          \
+            .help = "rule for " what " with more tokens than the model's context: {} (which tokens are kept)"          \
     }
 /* Finds the kind by its name. Returns CLI_DONE, or the exit code after a message. */
 int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
@@ -299,13 +299,14 @@ struct cli_fresh {
 /* Rows for the option table of a command whose struct `type` has `struct cli_fresh fresh`. */
 #define CLI_FRESH(type)                                                                                                \
     CLI_FRESH_ROW(CLI_TEXT, type, preset, "NAME", .choice = cli_choose_preset,                                         \
-                  .help = "a fresh model: a named one, not trained"),                                                  \
-        CLI_FRESH_ROW(CLI_READ, type, spec, "FILE", .help = "the same, described as JSON (config.json)"),              \
+                  .help = "named model with fresh weights, not trained"),                                              \
+        CLI_FRESH_ROW(CLI_READ, type, spec, "FILE",                                                                    \
+                      .help = "model with fresh weights, described as JSON (config.json)"),                            \
         CLI_FRESH_ROW(CLI_TEXTS, type, set, "KEY=VALUE",                                                               \
-                      .help = "changes the fresh model: decoder.attention.kv_heads=2"),                                \
-        CLI_FRESH_ROW(CLI_COUNT, type, seed, "N", .help = "names the fresh model's weights, as train's does",          \
+                      .help = "setting of the fresh model: decoder.attention.kv_heads=2"),                             \
+        CLI_FRESH_ROW(CLI_COUNT, type, seed, "N", .help = "seed of the fresh model's weights, as in training",         \
                       .high = 9000000000000000000),                                                                    \
-        CLI_FRESH_ROW(CLI_READ, type, tokenizer, "FILE", .help = "the fresh model's tokenizer.json",                   \
+        CLI_FRESH_ROW(CLI_READ, type, tokenizer, "FILE", .help = "tokenizer.json of the fresh model",                  \
                       .before = "a token for each byte")
 #define CLI_FRESH_ROW(kind, type, name, argument, ...)                                                                 \
     { kind, 0, #name, argument, offsetof(type, fresh.name), .subject = "fresh model", __VA_ARGS__ }
@@ -505,7 +506,7 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
 /* Prints a message if a model was trained with prefixes and gets none. */
 void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix);
 
-/* ---- colour (color.c) ------------------------------------------------------------------------------------------------- */
+/* ---- colour (color.c) -------------------------------------------------------------------------------------------- */
 
 enum cli_style { CLI_PLAIN, CLI_HEADING, CLI_ERROR, CLI_BEST };
 /* Whether a descriptor gets colours: it is a terminal that has them, and NO_COLOR is not set. */

@@ -27,7 +27,7 @@ struct cli_reading {
              "vectors, ids"},                                                                                          \
     {                                                                                                                  \
         CLI_COUNT, 0, "example", "N", offsetof(type, example),                                                         \
-            .subject = "input", .help = "which of them, counted from 0", .high = INT32_MAX, .before = "0"              \
+            .subject = "input", .help = "number of the example, counted from 0", .high = INT32_MAX, .before = "0"      \
     }
 /* Refuses a command line without exactly one of the three. */
 int cli_reading_check(const char *command, const char *prompt, const char *file, const char *examples);

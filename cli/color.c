@@ -1,5 +1,4 @@
-/* color.c: the one place that decides about colour: on a terminal, unless NO_COLOR is set (https://no-color.org) or TERM is
- * dumb. */
+/* color.c: decides about colour: on a terminal, unless NO_COLOR is set (https://no-color.org) or TERM is dumb. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -58,8 +58,9 @@ void cli_print_overview(void) {
     const struct cli_command *command;
     printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
            "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n"
-           "  qkv help spec      describes the keys of a model; qkv help files, its files\n",
-           "  qkv help --format bash|zsh|fish|man   prints completions of a shell, a page\n", qkv_version());
+           "  qkv help spec      describes the keys of a model; qkv help files, its files\n"
+           "  qkv help --format bash|zsh|fish|man   prints completions of a shell, a page\n",
+           qkv_version());
     for (size_t i = 0; (command = cli_command_at(i)); i++) {
         if (commands[i].group)
             printf("\n%s%s:%s\n", cli_style(STDOUT_FILENO, CLI_HEADING), commands[i].group,

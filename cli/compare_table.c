@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli_lab.h"
 
@@ -141,7 +142,11 @@ static void print_table(const struct table *t) {
         print_padded(v->name, t->name_width, false);
         for (size_t k = 0; k < t->count && v->measured; k++) {
             printf("  ");
-            print_padded(t->columns[k].cells[i], t->columns[k].width, true);
+            const char *cell = t->columns[k].cells[i];
+            const bool best = strchr(cell, '*') != NULL;
+            printf("%s", best ? cli_style(STDOUT_FILENO, CLI_BEST) : "");
+            print_padded(cell, t->columns[k].width, true);
+            printf("%s", best ? cli_style(STDOUT_FILENO, CLI_PLAIN) : "");
         }
         if (!v->measured) {
             printf("  failed: ");

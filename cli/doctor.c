@@ -3,6 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <utf8proc.h>
 
 #include "cli_ranks.h"
 
@@ -23,7 +29,7 @@ enum { VALUE = 512, ADVICE = 8 };
 /* What was found: the value of each row, and what to do about a missing part. */
 struct finding {
     struct qkv_context *ctx;
-    char cpu[128], tables[VALUE], kernels_why[VALUE], precision_why[VALUE], threads_why[VALUE];
+    char cpu[128], tables[VALUE], kernels_why[VALUE], precision_why[VALUE], threads_why[VALUE], libraries[VALUE];
     struct qkv_cpus cpus;
     struct qkv_memory_left memory;
     char module[CLI_MODULE_PATH]; /* "": there is none */
@@ -68,9 +74,36 @@ static const char *find_precision(struct finding *f) {
     return bf16 ? "bf16" : "fp32";
 }
 
+/* Whether the system says which limits control groups set. */
+static bool doctor_reads_groups(void) {
+    static const char *const marks[] = {"cgroup.controllers", "memory", "cpu"}; /* of v2, of v1 */
+    char path[64];
+    bool mounted = false;
+    for (size_t i = 0; i < CLI_COUNT_OF(marks); i++) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup/%s", marks[i]);
+        mounted |= access(path, R_OK) == 0;
+    }
+    return mounted && access("/proc/self/cgroup", R_OK) == 0;
+}
+
+static void find_libraries(struct finding *f) {
+    char pcre2[64] = "?";
+    pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
+    pcre2[strcspn(pcre2, " ")] = 0; /* the date follows */
+    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s", JANSSON_VERSION, pcre2,
+             utf8proc_version());
+}
+
 static void find_threads(struct finding *f, const struct arguments *a) {
     char quota[32] = "no limit";
     f->cpus = qkv_cpus_allowed();
+    if (!doctor_reads_groups()) {
+        snprintf(quota, sizeof quota, "unknown");
+        advise(
+            f,
+            "control groups cannot be read (/proc/self/cgroup, /sys/fs/cgroup), so the limits of a container on CPUs "
+            "and memory are not known; --threads N sets the threads");
+    }
     if (f->cpus.quota != INT32_MAX) snprintf(quota, sizeof quota, "%d", f->cpus.quota);
     snprintf(f->threads_why, sizeof f->threads_why,
              "%s; CPUs: %d of the machine, %d for this process, %s by control groups",
@@ -117,6 +150,7 @@ static void doctor_print(const struct finding *f, const char *precision) {
     doctor_row("threads", text);
     snprintf(text, sizeof text, "%s left: %s", cli_bytes(number, (size_t)f->memory.bytes), f->memory.why);
     doctor_row("memory", f->memory.bytes == UINT64_MAX ? "unknown" : text);
+    doctor_row("libraries", f->libraries);
     doctor_row("ranks", *f->module ? f->module : "no module");
     if (f->advised) printf("\nwhat could be better:\n");
     for (size_t i = 0; i < f->advised; i++) {
@@ -146,6 +180,7 @@ static int doctor_print_json(const struct finding *f, const char *precision) {
     else
         qkv_json_count(&out, f->memory.bytes);
     qkv_json_put_text(&out, "memory_why", f->memory.bytes == UINT64_MAX ? NULL : f->memory.why);
+    qkv_json_put_text(&out, "libraries", f->libraries);
     qkv_json_put_text(&out, "ranks_module", *f->module ? f->module : NULL);
     qkv_json_key(&out, "advice");
     qkv_json_begin(&out, '[');
@@ -168,6 +203,7 @@ static int doctor_run(const void *values, const char *const *words, size_t count
         const char *precision = find_precision(&f);
         find_threads(&f, a);
         find_memory(&f);
+        find_libraries(&f);
         find_ranks(&f);
         if (a->json)
             code = doctor_print_json(&f, precision);
@@ -183,11 +219,11 @@ const struct cli_command *cli_doctor(void) {
         .name = "doctor",
         .summary = "print what runs here and why: kernels, precision, threads, memory",
         .usage = "[--json] [options]",
-        .description = "Prints the processor, the kernels and the precision that new runs get, threads, the memory "
-                       "that is left and what "
-                       "limits it, and the module that ranks need; each with the reason. Below stands what could be "
-                       "better, and how. What "
-                       "the system does not tell is said to be unknown. The exit code is 0 whatever is found.",
+        .description =
+            "Prints the processor, the kernels and the precision that new runs get, threads, the memory that is left "
+            "and what limits it, the libraries, and the module that ranks need; each with the reason. A list of what "
+            "could be better follows, with what to do. A value that the system does not tell is printed as unknown. "
+            "The exit code is 0 whatever is found.",
         .examples = "qkv doctor\nqkv doctor --json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

@@ -53,10 +53,7 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "how many nearest lines to show", .low = 1,
      .high = INT32_MAX, .subject = "nearest lines"},
     {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines), .choice = cli_choose_long,
-     .help = "what becomes of lines of more tokens than the model's context: error, skip, keep-start or keep-end (the "
-             "tokens "
-             "that are kept); how "
-             "many there were is said",
+     .help = "rule for lines with more tokens than the model's context: {} (which tokens are kept)",
      .before = "error, or where there is a modules.json keep-start", .subject = "input"},
     CLI_MODEL(struct arguments),
 };

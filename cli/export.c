@@ -12,9 +12,9 @@ struct arguments {
 
 static const struct arguments defaults = {.common = {.threads = 1, .precision = "fp32"}};
 
-static char dtype_help[256]; /* names the formats of the library */
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), .choice = cli_choose_format, .help = dtype_help},
+    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), .choice = cli_choose_format,
+     .help = "number format of the matrices: {}; biases and norms stay as they are"},
     {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to), .choice = cli_choose_export,
      .help = "what kind of folder: qkv, or huggingface, which transformers opens", .before = "qkv"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
@@ -33,28 +33,6 @@ CLI_CONDITION(is_ours, struct arguments, !a->to || strcmp(a->to, "huggingface") 
 static const struct cli_rule rules[] = {
     {"family", is_ours, "only Hugging Face folders have families; add --to huggingface"},
 };
-
-static bool export_known(const char *dtype) {
-    const char *name, *help;
-    for (size_t i = 0; qkv_format_at(i, &name, &help); i++)
-        if (!strcmp(name, dtype)) return true;
-    return false;
-}
-
-/* "f32, f16, bf16" */
-static void export_formats(char *names, size_t size) {
-    const char *name, *help;
-    names[0] = 0;
-    for (size_t i = 0, n = 0; qkv_format_at(i, &name, &help) && n < size; i++)
-        n += (size_t)snprintf(names + n, size - n, "%s%s", i ? ", " : "", name);
-}
-
-static int export_usage(const char *dtype) {
-    char names[160];
-    export_formats(names, sizeof names);
-    return dtype ? cli_usage("--dtype is \"%s\"; the formats are %s", dtype, names)
-                 : cli_usage("export: name a number format: --dtype NAME (%s)", names);
-}
 
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
     const enum qkv_status status = !a->to || strcmp(a->to, "huggingface")
@@ -79,11 +57,12 @@ static int export_run(const void *values, const char *const *words, size_t count
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
+    char names[160];
     if (count != 1)
         return cli_usage("export: name one model folder: %s export RUN --dtype bf16 --out FOLDER", cli_program);
-    if (!a->dtype || !export_known(a->dtype)) return export_usage(a->dtype);
-    if (a->to && strcmp(a->to, "qkv") && strcmp(a->to, "huggingface"))
-        return cli_usage("--to is \"%s\"; it must be qkv or huggingface", a->to);
+    if (!a->dtype)
+        return cli_usage("export: name a number format: --dtype NAME (%s)",
+                         cli_choices_text(&options[0], names, sizeof names));
     if (!a->out) return cli_usage("export: name a folder to write: --out FOLDER");
     int code = cli_open(&a->common, &ctx);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
@@ -130,9 +109,5 @@ const struct cli_command *cli_export(void) {
         .arguments = 1,
         .run = export_run,
     };
-    char names[160];
-    export_formats(names, sizeof names);
-    snprintf(dtype_help, sizeof dtype_help,
-             "number format of the matrices: one of %s; biases and norms stay as they are", names);
     return &command;
 }

@@ -413,8 +413,6 @@ static int forward_run(const void *values, const char *const *words, size_t coun
             cli_program);
     if (cli_fresh_check(fresh, "forward", count)) return CLI_USAGE;
     if (!w.arguments->inputs) return cli_usage("forward: name a file of arrays to read: --inputs FILE");
-    if (w.arguments->names && strcmp(w.arguments->names, "family") && strcmp(w.arguments->names, "qkv"))
-        return cli_usage("--names is \"%s\"; it must be qkv or family", w.arguments->names);
     if (!w.arguments->output) return cli_usage("forward: name a file to write: -o FILE");
     int code = forward_all(&w, count ? words[0] : NULL);
     if (!code && w.arguments->json) code = forward_json(&w);

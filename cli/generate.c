@@ -31,8 +31,9 @@ static const struct arguments defaults = {.long_lines = "error",
 #define FOLDER_SAYS "what the model's generation_config.json says"
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), .help = "the text to continue; \"\" is none",
-     .before = "standard input where that is a pipe or a file", .subject = "input"},
+    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
+     .help = "text to continue; \"\" means no prompt", .before = "standard input where that is a pipe or a file",
+     .subject = "input"},
     {CLI_READ, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
      .help = "read the text to continue from a file of at most 64 MiB, without the line end at its end; - is standard "
              "input",
@@ -77,7 +78,7 @@ static const struct cli_option options[] = {
     {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
      .help = "with --repeat-penalty: how many tokens are recent to it (0: all)", .high = INT32_MAX,
      .before = "64; 0 with the penalty of a model's folder", .subject = "sampling"},
-    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "names the random choices",
+    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "seed of the random choices",
      .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop), .help = "end before this text",
      .subject = "length"},

@@ -31,7 +31,7 @@ void cli_print_wrapped(const char *text, int at, int indent) {
     putchar('\n');
 }
 
-/* ---- one option ---------------------------------------------------------------------------------------------------- */
+/* ---- one option -------------------------------------------------------------------------------------------------- */
 
 char *cli_option_name(const struct cli_option *option, char text[CLI_OPTION_NAME]) {
     size_t n = 0;
@@ -96,7 +96,7 @@ static int options_indent(const struct cli_command *command) {
     return indent;
 }
 
-/* ---- options by subject ---------------------------------------------------------------------------------------------- */
+/* ---- options by subject ------------------------------------------------------------------------------------------ */
 
 /* The subjects in the order of every help. */
 static const char *const subjects[] = {
@@ -163,7 +163,7 @@ static void print_options(const struct cli_command *command) {
     printf("this text\n");
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* `trains`: prints the options of training that each preset brings, too. */
 static void print_presets(bool trains) {

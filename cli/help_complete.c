@@ -1,5 +1,5 @@
-/* help_complete.c: completions of bash, zsh and fish, made from the tables of the commands: "qkv help --format bash". A shell
- * completes commands, options, the values of options that have a few, files and folders. */
+/* help_complete.c: completions of bash, zsh and fish, made from the tables of the commands: "qkv help --format bash".
+ * A shell completes commands, options, values of options that have a few, files and folders. */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static void complete_names(const struct cli_option *option) {
         printf("%s%s", i ? " " : "", name);
 }
 
-/* The beginning of a help text, as far as a list has room for it, with a backslash before each character of `escaped`. */
+/* Writes the first clause of a help text, with a backslash before each character of `escaped`. */
 static void complete_help(const char *help, const char *escaped) {
     size_t n = strlen(help);
     const char *const ends[] = {"; ", " ("};
@@ -61,7 +61,7 @@ static void complete_commands(void) {
     printf("help");
 }
 
-/* ---- bash ------------------------------------------------------------------------------------------------------------ */
+/* ---- bash -------------------------------------------------------------------------------------------------------- */
 
 static void bash_option(const struct cli_option *option) {
     static const char *const kinds[COMPLETE_KINDS] = {
@@ -133,9 +133,10 @@ static void complete_bash(void) {
            "complete -F _qkv qkv\n");
 }
 
-/* ---- zsh ------------------------------------------------------------------------------------------------------------- */
+/* ---- zsh --------------------------------------------------------------------------------------------------------- */
 
-/* What stands in single quotes has none, and of what _arguments reads no bracket or colon is meant. */
+/* Writes a help text inside single quotes, as _arguments reads it: a quote becomes U+2019, brackets and colons are
+ * escaped. */
 static void zsh_help(const char *help) {
     for (const char *quote; (quote = strchr(help, '\'')); help = quote + 1) {
         char part[256];
@@ -206,7 +207,7 @@ static void complete_zsh(void) {
     printf("    esac\n}\n_qkv \"$@\"\n");
 }
 
-/* ---- fish ------------------------------------------------------------------------------------------------------------ */
+/* ---- fish -------------------------------------------------------------------------------------------------------- */
 
 static void fish_option(const struct cli_command *command, const struct cli_option *option) {
     static const char *const kinds[COMPLETE_KINDS] = {[COMPLETE_FLAG] = "",
@@ -254,7 +255,7 @@ static void complete_fish(void) {
     printf("'\n");
 }
 
-/* ---- formats --------------------------------------------------------------------------------------------------------- */
+/* ---- formats ----------------------------------------------------------------------------------------------------- */
 
 static void complete_list(void) {
     const struct cli_command *command;

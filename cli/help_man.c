@@ -6,8 +6,8 @@
 
 enum { HELP = 1024 };
 
-/* Text as troff reads it: what begins a line as a request does not, hyphens are those that are typed, and other characters
- * that troff draws otherwise are named. */
+/* Writes text for troff: no line begins like a request, hyphens can be typed again, and characters that troff would
+ * draw as others have their names. */
 static void man_text(const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) {
         const bool first = i == 0 || text[i - 1] == '\n';
@@ -45,7 +45,7 @@ static void man_line(const char *text) {
 static void man_title(const char *name) {
     printf(".TH ");
     for (const char *c = name; *c; c++) putchar(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
-    printf(" 1 \"\" \"qkv %s\" \"qkv manual\"\n", qkv_version());
+    printf(" 1 \"\" \"qkv %s\" \"qkv manual\"\n.nh\n.ad l\n", qkv_version()); /* names of files are not broken */
 }
 
 /* "input" as the heading "Input". */

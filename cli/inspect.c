@@ -21,7 +21,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), .help = "what the model reads",
      .subject = "input"},
     {CLI_READ, 0, "file", "FILE", offsetof(struct arguments, file),
-     .help = "the same from a file of at most 64 MiB; - is standard input", .subject = "input"},
+     .help = "file with the prompt, of at most 64 MiB; - is standard input", .subject = "input"},
     CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
      .help = "what the loss is of: an encoder-decoder's target, a classifier's class, the prompt with its masks filled",

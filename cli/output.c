@@ -122,9 +122,6 @@ int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
                                           .isa = common->isa,
                                           .ignore_memory = common->ignore_memory,
                                           .ignore_digest = common->ignore_digest};
-    const char *precision = common->precision ? common->precision : "auto";
-    if (strcmp(precision, "auto") != 0 && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
-        return cli_usage("--precision is \"%s\"; it must be fp32, bf16 or auto", precision);
     enum qkv_status status = qkv_context_create(ctx, &options);
     if (!status) {
         if (qkv_context_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_context_isa_note(*ctx), qkv_context_isa(*ctx));

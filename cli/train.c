@@ -9,16 +9,16 @@
 
 static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct cli_train_arguments, preset), .choice = cli_choose_preset,
-     .help = "a named model, with settings to train it", .subject = "model"},
+     .help = "named model, which brings options to train it", .subject = "model"},
     {CLI_READ, 0, "spec", "FILE", offsetof(struct cli_train_arguments, spec),
-     .help = "a model described as JSON (config.json)", .subject = "model"},
+     .help = "model described as JSON (config.json)", .subject = "model"},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct cli_train_arguments, set),
-     .help = "changes the model: decoder.attention.kv_heads=2, position.kind=rope", .subject = "model"},
+     .help = "setting of the model: decoder.attention.kv_heads=2, position.kind=rope", .subject = "model"},
     {CLI_READ, 0, "config", "FILE", offsetof(struct cli_train_arguments, config),
      .help = "options from a JSON file: an object of them by name, or the train.json of a run; those of the command "
              "line win",
      .subject = "model"},
-    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), .help = "the folder to make for the run",
+    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), .help = "folder to make for the run",
      .subject = "saving"},
     {CLI_MODEL_READ, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
      .help = "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps or --epochs "
@@ -305,61 +305,47 @@ const struct cli_command *cli_train(void) {
                  "--spec FILE --config FILE --out RUN [options]\n"
                  "--resume RUN [--steps N [--extend HOW]]",
         .description =
-            "Makes a folder RUN: the model with the best validation loss (config.json, model.safetensors, "
-            "tokenizer.json), "
-            "the latest state (checkpoint.safetensors), the options (train.json) and a log with a line of JSON a step "
-            "(log.jsonl). --resume goes on from the checkpoint as if training had never stopped: the losses are the "
-            "same, "
-            "bit for bit. With --steps it gets a new end; from there on the learning rate follows --extend, and both "
-            "rates are reported. By default it decays: it never jumps, and a finished run goes on at min-rate. Other "
-            "options that change no number of a step may change too: --eval-every (which chooses the steps that may be "
-            "the best, and what --patience counts), --save-every, --keep, --patience, "
-            "--checkpoint-activations.\n\nWith --keep N there are earlier checkpoints as well, "
-            "checkpoint-STEP.safetensors, and checkpoint-best.safetensors, that of the best evaluation. --resume "
-            "RUN/checkpoint-500.safetensors goes back to one; the latest then has its step in its name too. Commands "
-            "that "
-            "take a model take RUN/checkpoint-500.safetensors as well.\n\nCtrl-C "
-            "finishes the step, saves and exits with 130, as do SIGUSR1, SIGUSR2 and SIGXCPU, by which batch systems "
-            "warn before they end a job; a second Ctrl-C stops at once, and the "
-            "checkpoint "
-            "of before stays whole.\n\nWhat is learnt: the next token of a text (--data), its masked tokens (--data "
-            "and --task mlm), the same of lines (--lines: each is a row between <s> and </s>), "
-            "the target of a source (--pairs: a source, a tab, a target in each line), the label of a line (--labeled: "
-            "a "
-            "label, a tab, a text) or, with head.kind classify_tokens, of a word (--labeled: a word, a tab and its "
-            "label "
-            "in each line, an empty line between sentences). --from MODEL begins with the weights, spec and tokenizers "
-            "of a model folder or run "
-            "instead of --preset or --spec, with a new optimizer and schedule; --new-head gives it a new head where "
-            "its "
-            "own does not fit the task or the labels: of labelled lines one that classifies lines, with --task "
-            "classify_tokens words. --freeze PATTERN keeps weights as they are, those whose names "
-            "(qkv info --json lists them) match, with * for any characters; it may be repeated; --rates PATTERN=X lets "
-            "them learn with X times the rate. A preset brings its "
-            "own defaults for "
-            "the options "
-            "below.\n\n--data, --lines, --pairs, "
-            "--labeled and --valid may be repeated, and a folder stands for the files in it, sorted by name, without "
-            "hidden files and inner folders. Several texts are one after the other, an end token between them where "
-            "the tokenizer has one; what is held out for validation is the last part of all of it. train.json records "
-            "each file.\n\n--config FILE takes options from a file: an object such as {\"steps\": 500, \"rate\": 3e-4, "
-            "\"data\": [\"a.txt\", \"b.txt\"]}, with the names below and underscores for their hyphens; or the "
-            "train.json of "
-            "a run, whose options then stand in for the defaults. The model is not in it: the spec of a run is its "
-            "config.json. What the command line says takes the place of what the file says.\n\nUnder mpirun, of Open "
-            "MPI, several processes, on one machine or on many that share the folder RUN, train one model: each "
-            "makes the gradients of whole groups of a batch (--groups), so the losses and weights are those of one, "
-            "bit for bit, "
-            "and any number of them goes on with --resume. QKV_RANK_SECONDS says how long one waits for another "
-            "(600). As root mpirun wants --allow-run-as-root, for more ranks than cores --oversubscribe.\n\n--profile "
-            "prints, at "
-            "the end "
-            "or "
-            "when it is interrupted, a table of a step's time: for each operator the calls, the time and its share, "
-            "the "
-            "FLOP/s of products and attention with their share of the measured peak, and the bytes/s of what is bound "
-            "by memory. Activations and residual additions forward are part of the products before them. Evaluations, "
-            "the log and checkpoints are not in it.",
+            "Training makes a folder RUN: the model with the best validation loss (config.json, "
+            "model.safetensors, tokenizer.json), the latest state (checkpoint.safetensors), the options "
+            "(train.json) and a log with a line of JSON for each step (log.jsonl). A preset brings its own "
+            "defaults for the options above.\n\n--data trains on the next token of a text, or with --task mlm on "
+            "its masked tokens. --lines does the same with lines, each a sequence between <s> and </s>. --pairs "
+            "trains on the target of a source; a line of the file is a source, a tab and a target. --labeled "
+            "trains on the label of a line; a line of the file is a label, a tab and a text. With head.kind "
+            "classify_tokens it trains on the label of a word: each line is a word, a tab and its label, and an "
+            "empty line ends a sentence.\n\n--data, --lines, --pairs, --labeled and --valid may be repeated. A "
+            "folder stands for the files in it, sorted by name, without hidden files and inner folders. Several "
+            "texts are one after the other, with an end token between them if the tokenizer has one; the "
+            "validation part is the last part of all of it. train.json records each file.\n\n--from MODEL begins "
+            "with the weights, spec and tokenizers of a model folder or run instead of --preset or --spec; the "
+            "optimizer and the schedule are new. --new-head gives the model a new head if its own does not fit "
+            "the task or the labels: one that classifies lines for labelled lines, or words with --task "
+            "classify_tokens. --freeze PATTERN leaves the weights unchanged whose names match (qkv info --json "
+            "lists the names); * stands for any characters. --rates PATTERN=X trains them with X times the "
+            "rate.\n\n--resume continues from the checkpoint as if training had never stopped: the losses are "
+            "the same, bit for bit. With --steps the run gets a new end; from there on the learning rate follows "
+            "--extend, and both rates are printed. By default it decays: it never jumps, and a finished run "
+            "continues at min-rate. Options that change no number of a step may change too: --eval-every (which "
+            "chooses the steps that may be the best, and what --patience counts), --save-every, --keep, "
+            "--patience, --checkpoint-activations.\n\nWith --keep N the run also has earlier checkpoints, "
+            "checkpoint-STEP.safetensors, and that of the best evaluation, checkpoint-best.safetensors. --resume "
+            "RUN/checkpoint-500.safetensors goes back to one; the latest one then gets its step in its name. "
+            "Commands that take a model take RUN/checkpoint-500.safetensors as well.\n\nCtrl-C finishes the "
+            "step, saves and exits with 130. SIGUSR1, SIGUSR2 and SIGXCPU, with which batch systems warn before "
+            "they end a job, do the same. A second Ctrl-C stops at once and leaves the checkpoint before it "
+            "whole.\n\n--config FILE takes options from a file: an object such as {\"steps\": 500, \"rate\": "
+            "3e-4, \"data\": [\"a.txt\", \"b.txt\"]}, with the names above and underscores for their hyphens, or "
+            "the train.json of a run, whose options then replace the defaults. The model is not in that file: "
+            "the spec of a run is its config.json. The command line overrides the file.\n\nUnder mpirun of Open "
+            "MPI several processes train one model, on one machine or on many that share the folder RUN. Each "
+            "makes the gradients of whole groups of a batch (--groups), so the losses and weights are those of "
+            "one process, bit for bit, and any number of processes can continue the run with --resume. "
+            "QKV_RANK_SECONDS is the time that one waits for another (600). As root mpirun needs "
+            "--allow-run-as-root; for more ranks than cores it needs --oversubscribe.\n\n--profile prints a "
+            "table of the time of a step, at the end or after an interruption: for each operator the calls, the "
+            "time and its share, the FLOP/s of products and attention with their share of the measured peak, and "
+            "the bytes/s of work that memory bounds. Activations and residual additions of forward count as part "
+            "of the products before them. Evaluations, the log and checkpoints are not in the table.",
         .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
                     "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
                     "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"

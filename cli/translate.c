@@ -46,7 +46,7 @@ static const struct cli_option options[] = {
     {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
      .help = "sampling: choose among the fewest likeliest tokens that hold this probability (1: all)", .high = 1,
      .subject = "sampling"},
-    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "sampling: names the random choices",
+    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "sampling: seed of the random choices",
      .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores),
      .help = "write each line's score and a tab before it", .subject = "output"},

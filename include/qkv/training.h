@@ -59,8 +59,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * tokens), log.jsonl (one line a step) and checkpoint.safetensors (the latest weights, optimizer and position, which
  * resuming reads). */
 
-/* X(C type, name, default, subject, help). This one list makes the struct, the JSON, the command's options and their help,
- * which lists them by subject.
+/* X(C type, name, default, subject, help). This one list makes the struct, the JSON, the command's options and their
+ * help, which lists them by subject.
  *
  * Options of type FILES name up to QKV_FILES_MAX files, which are read in order: options.data is the first,
  * options.data_files[0], and options.data_files[1] the second; NULL ends the list. A folder means the regular files in
@@ -218,8 +218,8 @@ QKV_API bool qkv_train_idle(const struct qkv_train_options *options, size_t i, c
 QKV_API bool qkv_train_option_at(size_t i, const char **name, const char **value, const char **help);
 /* The subject of the i-th option ("optimizer"), by which help texts group options. NULL past the last. Any thread. */
 QKV_API const char *qkv_train_option_subject(size_t i);
-/* The k-th value that the i-th option may have: "adamw", "adam", "sgd" of the optimizer, the trained kinds of a tokenizer.
- * NULL past the last, and of an option that takes a number, a file or any text. Any thread. */
+/* The k-th value that the i-th option may have: "adamw", "adam", "sgd" of the optimizer, the kinds of a tokenizer. NULL
+ * past the last, and for an option that takes a number, a file or any text. Any thread. */
 QKV_API const char *qkv_train_option_choice(size_t i, size_t k);
 /* Whether the i-th option names files or patterns and may therefore be given more than once. Any thread. */
 QKV_API bool qkv_train_option_lists(size_t i);

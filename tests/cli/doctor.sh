@@ -6,7 +6,7 @@ value() { sed -nE 's/.*"'"$1"'": "?([^",]*)"?[,}].*/\1/p' out; }
 
 unset QKV_ISA QKV_PRECISION QKV_THREADS
 try 0 "$QKV" doctor
-for row in qkv processor kernels precision threads memory ranks; do has out "^$row +[^ ]"; done
+for row in qkv processor kernels precision threads memory libraries ranks; do has out "^$row +[^ ]"; done
 has out '^qkv +[0-9.]+$'
 [ "$(awk 'length > 80' out | wc -l)" = 0 ] || fail "doctor is wider than a terminal"
 
@@ -43,6 +43,21 @@ if [ "${SANITIZE:-0}" != 1 ]; then
     try 0 bash -c 'ulimit -v 4000000; exec "$0" doctor --json --threads 1' "$QKV"
     [ "$(value memory_bytes)" -lt 4096000000 ] || fail "a limit of 4,000,000 KiB leaves $(value memory_bytes) bytes"
     has out 'ulimit -v|memory of this machine|control group'
+fi
+
+# Where the system says nothing of memory and of control groups, doctor says so, and works.
+hide='mount --bind /dev/null /proc/meminfo && mount -t tmpfs none /sys/fs/cgroup'
+if unshare -m bash -c "$hide" 2>/dev/null; then
+    try 0 unshare -m bash -c "$hide"' && exec "$0" doctor' "$QKV"
+    has out '^memory +unknown'
+    tr -s ' \n' ' ' <out >flat
+    has flat 'unknown by control groups'
+    has flat 'control groups cannot be read'
+    has flat 'does not say how much memory is left'
+    try 0 unshare -m bash -c "$hide"' && exec "$0" doctor --json' "$QKV"
+    has out '"memory_bytes": null'
+else
+    echo 'left out: files of the system cannot be hidden here'
 fi
 
 # Ranks: where there is no module, what to install.

@@ -33,7 +33,7 @@ refuse 1 'line 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classi
 long=$(printf 'xy%.0s' $(seq 30))
 printf 'short\n%s\n\n%s\n' "$long" "$long" >long.txt
 printf '%s\n' short "${long:0:38}" "" "${long:0:38}" >cut.txt
-refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end$' "$QKV" classify nowhere x --long cut
+refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end \(".*qkv help classify" explains it\)$' "$QKV" classify nowhere x --long cut
 refuse 2 '^qkv: --long is ""; it must be' "$QKV" embed nowhere x --text --long ""
 try 0 "$QKV" classify many --input cut.txt
 cp out expected

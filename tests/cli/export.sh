@@ -69,7 +69,7 @@ refuse 1 'nearest, .*decoder.attention.window is 5 .--set decoder.attention.wind
 [ ! -e far.hf ] || fail "a refused export left a folder"
 
 # ---- refusals ----
-refuse 2 'the formats are f32, f16, bf16' "$QKV" export run --dtype q4 -o other
+refuse 2 '--dtype is "q4"; it must be f32, f16 or bf16' "$QKV" export run --dtype q4 -o other
 refuse 2 'name a number format' "$QKV" export run -o other
 refuse 2 'name a folder to write' "$QKV" export run --dtype bf16
 refuse 2 'one model folder' "$QKV" export --dtype bf16 -o other

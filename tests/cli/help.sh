@@ -141,6 +141,47 @@ refuse 2 '--adamw needs STEPS' "$QKV" forward run --inputs x -o y --adamw 3,0.1,
 try 2 "$QKV" train $'--ste\e[31mps' 3
 hasnt err $'\e'
 
+# Colours: on a terminal that has them, unless NO_COLOR is set to something; never in a pipe or a file.
+escape=$(printf '\033')
+if command -v script >/dev/null; then
+    seen() { # seen VARIABLES COMMAND: its output on a terminal
+        env $1 timeout 20 script -qec "$2" /dev/null </dev/null >shown 2>&1
+    }
+    colored() { checks=$((checks + 1)); grep -q "$escape\[" shown || fail "no colours: $*"; }
+    plain() { checks=$((checks + 1)); ! grep -q "$escape\[" shown || fail "colours: $*"; }
+    for words in "help" "help train" "generate"; do
+        seen "-u NO_COLOR TERM=xterm" "$QKV $words"
+        colored "qkv $words on a terminal"
+        seen "TERM=xterm NO_COLOR=" "$QKV $words"
+        colored "qkv $words with an empty NO_COLOR"
+        seen "TERM=xterm NO_COLOR=1" "$QKV $words"
+        plain "qkv $words with NO_COLOR"
+        seen "-u NO_COLOR TERM=dumb" "$QKV $words"
+        plain "qkv $words on a dumb terminal"
+        seen "-u TERM -u NO_COLOR" "$QKV $words | cat; $QKV $words 2>&1 >/dev/null | cat"
+        plain "qkv $words in a pipe"
+        seen "-u NO_COLOR TERM=xterm" "$QKV $words 2>/dev/null | cat; ($QKV $words >/dev/null) 2>&1 | cat"
+        plain "qkv $words in a pipe of a terminal"
+    done
+else
+    echo 'left out: there is no script'
+fi
+
+# A value that is none of an option's: the nearest one, all of them if they are few, and what explains it.
+refuse 2 '--precision is "bf61"; it must be fp32, bf16 or auto; did you mean bf16\? \(".*qkv help generate" explains it\)' "$QKV" generate run --precision bf61
+refuse 2 '--preset is "nano-gtp", and there is no such preset; did you mean nano-gpt\? \(".*qkv help train" lists them\)' "$QKV" train --preset nano-gtp
+refuse 2 '--preset is "nano-gtp".*nano-gpt.*"[^"]*qkv help info" lists them' "$QKV" info --preset nano-gtp
+refuse 2 '--optimizer is "adamv"; it must be adamw, adam or sgd; did you mean adam' "$QKV" train --optimizer adamv
+refuse 2 '--schedule is "cosin"; .*did you mean cosine' "$QKV" train --schedule cosin
+refuse 2 '--extend is "flatt"; .*did you mean flat\?' "$QKV" train --extend flatt
+refuse 2 '--metric is "acuracy"; .*did you mean accuracy' "$QKV" train --metric acuracy
+refuse 2 '--long is "keep_stat"; .*did you mean keep-start' "$QKV" translate run a --long keep_stat
+refuse 2 '--kind is "crosss"; .*did you mean cross' "$QKV" attend run --prompt a --kind crosss
+refuse 2 '--dtype is "bf61"; .*did you mean bf16' "$QKV" export run --dtype bf61
+refuse 2 '--isa is "avx3"; it must be scalar, .*did you mean avx2' "$QKV" info run --isa avx3
+refuse 2 '--to is "hugginface"; .*did you mean huggingface' "$QKV" export run --to hugginface
+refuse 2 '--task is "mml"; it must be text, mlm' "$QKV" train --task mml
+
 # A reader that leaves early hears nothing about it; a full disk is noticed.
 "$QKV" help 2>err | head -n 1 >out
 [ ! -s err ] || fail "qkv help | head complains: $(cat err)"

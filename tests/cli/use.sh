@@ -84,7 +84,7 @@ has out '"text": "\\ufffd|"text": "�", "bytes": \[(1[2-9][0-9]|2[0-9][0-9])\],
 # prompts that are too long
 long=$(printf 'the king sees a fool and %.0s' 1 2 3)
 refuse 1 'the prompt has [0-9]+ tokens, .*--long keep-start or keep-end' "$QKV" generate run --prompt "$long" -n 3 -q
-refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end$' "$QKV" generate nowhere --prompt a --long cut
+refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end ' "$QKV" generate nowhere --prompt a --long cut
 try 0 "$QKV" generate bytewise --prompt "$long" -n 30 --seed 3 -q --long keep-end
 has err '^qkv: the prompt has 75 tokens, more than the model.s context of 32, and was cut to the last tokens \(--long keep-end\)$'
 cp out kept
