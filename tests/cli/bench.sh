@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The benchmark as a user meets it: the table, the file, the choice of rows, what is refused, an interruption. Never how fast.
+# The benchmark as a user meets it: the table, the file, the choice of rows, what is refused, an interruption. Never how
+# fast.
 . "$(dirname "$0")/common.sh"
 row="64x384x384 x.wT fp32"
 bench() { "$QKV" bench "$@" $(usual '--threads 1 --rounds 3 --seconds 0.001' "$@"); }
@@ -7,8 +8,10 @@ bench() { "$QKV" bench "$@" $(usual '--threads 1 --rounds 3 --seconds 0.001' "$@
 try 0 "$QKV" bench --list
 cp out rows
 for group in products attention experts training order generation reduce; do has out "^$group "; done
-for label in "products 4096x768x768 dyT.x fp32" "products 1x4096x4096 x.wT fp32" "attention MHA D64 T2048 full backward fp32" \
-    "attention MQA D128 T1/8192 decode fp32" "training nano-gpt 12x64 step fp32" "generation baby-gpt after 128 token fp32"; do
+for label in "products 4096x768x768 dyT.x fp32" "products 1x4096x4096 x.wT fp32" \
+    "attention MHA D64 T2048 full backward fp32" \
+    "attention MQA D128 T1/8192 decode fp32" "training nano-gpt 12x64 step fp32" \
+    "generation baby-gpt after 128 token fp32"; do
     has out "^$label$"
 done
 has out '^training gpt2-small 8x1024 step fp32 \(big\)$'

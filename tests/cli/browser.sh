@@ -1,5 +1,5 @@
-# browser.sh: opening pages in headless Chromium; sourced, after common.sh, by the tests that do so. Chromium is installed where that
-# can be done; without it `browser` is empty, and what needs it is left out.
+# browser.sh: opening pages in headless Chromium; sourced, after common.sh, by the tests that do so. Chromium is
+# installed where that can be done; without it `browser` is empty, and what needs it is left out.
 : "${SOURCE:?}" "${folder:?}"
 here=$SOURCE/tests/cli
 
@@ -9,7 +9,8 @@ if ! find_browser >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 
     # Another process may be installing, too.
     (export DEBIAN_FRONTEND=noninteractive
      apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends chromium ||
-         { apt-get update -qq && apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends chromium; }) >apt.log 2>&1
+         { apt-get update -qq && apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends chromium; \
+             }) >apt.log 2>&1
 fi
 browser=$(find_browser) || browser=
 # need_browser: ends the test here where there is none.
@@ -19,14 +20,17 @@ need_browser() {
     finish
 }
 
-# open PAGE WIDTH HEIGHT THEME [PICTURE]: prints the document as scripts have left it; messages of the console go to ./err.
+# open PAGE WIDTH HEIGHT THEME [PICTURE]: prints the document as scripts have left it; messages of the console go to
+# ./err.
 open_page() {
     local page=$1 width=$2 height=$3 theme=$4 picture=${5:-} mode=--dump-dom
     [ -z "$picture" ] || mode=--screenshot=$picture
     rm -rf profile
-    timeout 100 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --hide-scrollbars \
+    timeout 100 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+        --hide-scrollbars \
         --disable-background-networking --disable-component-update --user-data-dir="$folder/profile" \
-        --window-size="$width,$height" --blink-settings=preferredColorScheme="$theme" --enable-logging=stderr --log-level=0 \
+        --window-size="$width,$height" --blink-settings=preferredColorScheme="$theme" --enable-logging=stderr \
+        --log-level=0 \
         ${patience:-"--virtual-time-budget=20000"} "$mode" "file://$page" >dom 2>err </dev/null
 }
 # with_script PAGE EXPECTED SCRIPT: tested.html, a copy of the page with a script behind its own.
@@ -40,7 +44,8 @@ with_script() {
         printf '</script>\n</body>\n</html>\n'
     } >tested.html
 }
-# browse PAGE EXPECTED SCRIPT [WIDTH [THEME]]: no message of the console, and all checks pass; themes are 0 dark, 1 light.
+# browse PAGE EXPECTED SCRIPT [WIDTH [THEME]]: no message of the console, and all checks pass; themes are 0 dark, 1
+# light.
 browse() {
     local page=$1 expected=$2 script=$3 width=${4:-1300} theme=${5:-1}
     checks=$((checks + 1))

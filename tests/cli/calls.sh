@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Reads the sources: every public function that returns a status, and every one that the lab offers, begins with QKV_CALL, which clears the sentence of the context,
-# so that qkv_message is empty after a success. Only qkv_context_create has no context before.
+# Reads the sources: every public function that returns a status, and every one that the lab offers, begins with
+# QKV_CALL, which clears the sentence of the context, so that qkv_message is empty after a success. Only
+# qkv_context_create has no context before.
 #     calls.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
 bad=0 seen=0
-names=$(cat include/qkv.h include/qkv/*.h | grep -oE 'QKV_API enum qkv_status qkv_\w+\(' | grep -oE 'qkv_\w+\(' | tr -d '(' | grep -v qkv_status)
+names=$(cat include/qkv.h include/qkv/*.h | grep -oE 'QKV_API enum qkv_status qkv_\w+\(' | grep -oE 'qkv_\w+\(' \
+    | tr -d '(' | grep -v qkv_status)
 names+=" $(cat lab/*.h | grep -oE '^enum qkv_status qkv_\w+\(' | grep -oE 'qkv_\w+\(' | tr -d '(')"
 for name in $names; do
     [ "$name" != qkv_context_create ] || continue

@@ -69,8 +69,8 @@ lines_in() { [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; }
 # Takes the message that bf16 is emulated out of ./err, which some kernels of $QKV_ISA bring.
 drop_emulation() { sed -i '/^qkv: .*bf16.* is emulated with the /d' err; }
 
-# refuse CODE PATTERN COMMAND...: fails with one line on stderr that begins with "qkv: " and matches, and says nothing else, but
-# that the kernels of $QKV_ISA emulate bf16.
+# refuse CODE PATTERN COMMAND...: fails with one line on stderr that begins with "qkv: " and matches, and says nothing
+# else, but that the kernels of $QKV_ISA emulate bf16.
 refuse() {
     local code=$1 pattern=$2
     shift 2
@@ -115,7 +115,8 @@ make_spec() {
 END
 }
 
-# usual "NAME VALUE..." OPTIONS: the names with their values, but for those that are among the options: an option comes once.
+# usual "NAME VALUE..." OPTIONS: the names with their values, but for those that are among the options: an option comes
+# once.
 usual() {
     local -a pairs=($1)
     local i

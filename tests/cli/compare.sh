@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# qkv compare and qkv inspect: the numbers against those of eval and info, interruption and resumption, variants that fail, folders
-# that are refused, and the pages in Chromium.
+# qkv compare and qkv inspect: the numbers against those of eval and info, interruption and resumption, variants that
+# fail, folders that are refused, and the pages in Chromium.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
@@ -36,12 +36,14 @@ refuse 1 'no variant can be built: gqa:3: .*kv_heads' compare x --axis kv=gqa:3
 refuse 2 'has no option --pairs' "$QKV" compare --pairs text.txt --axis kv=mha,mqa --out x
 refuse 2 'decoder.layer; did you mean layers' compare x --axis decoder.layer=1,2
 refuse 1 'warmup has no effect: the axis warmup gives it other values' compare x --axis warmup=0,5 --warmup 2
-refuse 1 'momentum has no effect in any variant: only the optimizer sgd has one' compare x --axis kv=mha,mqa --momentum 0.5
+refuse 1 'momentum has no effect in any variant: only the optimizer sgd has one' compare x --axis kv=mha,mqa \
+    --momentum 0.5
 refuse 2 'momentum has no effect in any variant' "$QKV" compare --data text.txt --axis momentum=0,0.5 --out x
 refuse 2 'setting "position.theta=500" has no effect in any variant' \
     "$QKV" compare --data text.txt --out x --axis position=learned,alibi --set position.theta=500
 refuse 1 'axis position.theta has no effect in any variant' compare x --axis position.theta=500,1000
-refuse 2 'valid_fraction has no place beside a file' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x --valid text.txt --valid-fraction 0.2
+refuse 2 'valid_fraction has no place beside a file' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x \
+    --valid text.txt --valid-fraction 0.2
 [ ! -e x ] || fail "a folder was left by a command that made no sense"
 
 # ---- a comparison, one variant of which is impossible ----
@@ -52,14 +54,18 @@ has out '^gqa:3 +failed: .*kv_heads'
 has err '1 of 4 variants failed'
 for column in 'validation' 'training' 'prompt 512' 'at 16' 'at 48' 'cache' 'memory'; do has out "$column"; done
 grep -q '\*' out || fail "no best is marked"
-for file in results.json results.csv index.html compare.json train.txt valid.txt; do [ -s kv/$file ] || fail "there is no kv/$file"; done
+for file in results.json results.csv index.html compare.json train.txt valid.txt; do [ -s kv/$file ] \
+    || fail "there is no kv/$file"; done
 for variant in mha gqa-2 mqa; do
     name=${variant/gqa-/gqa:}
     try 0 "$QKV" eval kv/$variant --data kv/valid.txt --json --threads 1
-    same "$(field kv/results.json $name valid_loss)" "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss of $variant and that of eval"
+    same "$(field kv/results.json $name valid_loss)" \
+        "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss of $variant and that of eval"
     try 0 "$QKV" info kv/$variant --batch 4 --json --threads 1
-    for pair in parameters:parameters cache_bytes_per_token:cache_bytes_per_token train_bytes:train_bytes run_bytes:run_bytes; do
-        same "$(field kv/results.json $name "${pair%:*}")" "$(grep -o "\"${pair#*:}\": [0-9]*" out | head -1 | cut -d' ' -f2)" "${pair%:*} of $variant and of info"
+    for pair in parameters:parameters cache_bytes_per_token:cache_bytes_per_token train_bytes:train_bytes \
+        run_bytes:run_bytes; do
+        same "$(field kv/results.json $name "${pair%:*}")" \
+            "$(grep -o "\"${pair#*:}\": [0-9]*" out | head -1 | cut -d' ' -f2)" "${pair%:*} of $variant and of info"
     done
     same "$(wc -l <kv/$variant/log.jsonl)" 20 "steps of $variant"
 done
@@ -71,7 +77,8 @@ same "$(grep -c . kv/results.csv)" 5 "lines of results.csv"
 same "$(awk -F, 'NR == 1 {print NF}' kv/results.csv)" 12 "fields of results.csv"
 grep -q '^mha,[0-9]*,[0-9.]*,,[0-9.e+]*,' kv/results.csv || fail "results.csv: $(head -2 kv/results.csv)"
 # The same batches: a variant is the run that train makes of the two files.
-try 0 "$QKV" train --spec spec.json --data kv/train.txt --valid kv/valid.txt --out alone --steps 20 --batch 4 --warmup 2 --eval-every 5 \
+try 0 "$QKV" train --spec spec.json --data kv/train.txt --valid kv/valid.txt --out alone --steps 20 --batch 4 \
+    --warmup 2 --eval-every 5 \
     --eval-batches 2 --save-every 5 --threads 1 -q --set decoder.attention.kv_heads=1
 cmp -s alone/model.safetensors kv/mqa/model.safetensors || fail "a variant is not what train makes"
 
@@ -79,14 +86,17 @@ cmp -s alone/model.safetensors kv/mqa/model.safetensors || fail "a variant is no
 cp kv/mha/log.jsonl before
 try 0 compare kv --axis kv=mha,gqa:2,gqa:3,mqa
 cmp -s kv/mha/log.jsonl before || fail "a finished variant was trained again"
-refuse 1 'begun with other options: training was .*steps=20.* is now .*steps=19' compare kv --axis kv=mha,gqa:2,gqa:3,mqa --steps 19
+refuse 1 'begun with other options: training was .*steps=20.* is now .*steps=19' compare kv \
+    --axis kv=mha,gqa:2,gqa:3,mqa --steps 19
 # More steps go on with the runs, also once more.
 cp -r kv longer
 for i in 1 2; do
     try 0 compare longer --axis kv=mha,gqa:2,gqa:3,mqa --steps 23
     for run in mha mqa; do
-        same "$(tail -n 1 longer/$run/log.jsonl | grep -oE '"step": ?[0-9]+' | grep -oE '[0-9]+$')" 23 "the last step of $run"
-        same "$(losses longer/$run | grep -oE '"step": ?1[0-8],"loss": ?[^,]*')" "$(losses kv/$run | grep -oE '"step": ?1[0-8],"loss": ?[^,]*')" "the steps of $run before"
+        same "$(tail -n 1 longer/$run/log.jsonl | grep -oE '"step": ?[0-9]+' | grep -oE '[0-9]+$')" 23 \
+            "the last step of $run"
+        same "$(losses longer/$run | grep -oE '"step": ?1[0-8],"loss": ?[^,]*')" \
+            "$(losses kv/$run | grep -oE '"step": ?1[0-8],"loss": ?[^,]*')" "the steps of $run before"
     done
 done
 refuse 1 'training was .*steps=23.* is now .*steps=20' compare longer --axis kv=mha,gqa:2,gqa:3,mqa
@@ -97,11 +107,13 @@ for run in mha mqa; do
     has epochs/$run/train.json '"epochs": 0.1,'
     has epochs/$run/train.json "\"steps\": $(wc -l <epochs/$run/log.jsonl),"
 done
-same "$(wc -l <epochs/mha/log.jsonl)" "$(wc -l <epochs/mqa/log.jsonl)" "steps of the variants of a comparison with epochs"
+same "$(wc -l <epochs/mha/log.jsonl)" "$(wc -l <epochs/mqa/log.jsonl)" \
+    "steps of the variants of a comparison with epochs"
 cp epochs/mha/log.jsonl before
 cp epochs/mha/machine.jsonl machine
 try 0 lasting --epochs 0.1
-cmp -s epochs/mha/log.jsonl before && cmp -s epochs/mha/machine.jsonl machine || fail "a finished variant with epochs was trained again"
+cmp -s epochs/mha/log.jsonl before && cmp -s epochs/mha/machine.jsonl machine \
+    || fail "a finished variant with epochs was trained again"
 try 0 lasting --epochs 0.2
 [ "$(wc -l <epochs/mqa/log.jsonl)" -gt "$(wc -l <before)" ] || fail "more epochs of a comparison are no more steps"
 refuse 1 'begun with other options: training was .*epochs=0.2.* is now .*epochs=0.1' lasting --epochs 0.1
@@ -122,8 +134,10 @@ refuse 1 'no record of a comparison' compare strange --axis kv=mha,mqa
 try 0 compare whole --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
 has out '^pre warmup=0 '
 has out '± '
-for run in pre-warmup=0-seed1337 post-warmup=5-seed1338; do [ -d whole/$run ] || fail "there is no run whole/$run: $(ls whole)"; done
-"$QKV" compare --out parts --plain --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 ${small/--steps 20/} >out 2>err </dev/null &
+for run in pre-warmup=0-seed1337 post-warmup=5-seed1338; do [ -d whole/$run ] \
+    || fail "there is no run whole/$run: $(ls whole)"; done
+"$QKV" compare --out parts --plain --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 ${small/--steps 20/} \
+    >out 2>err </dev/null &
 pid=$!
 eventually test -s parts/post-warmup=0-seed1337/log.jsonl || fail "the comparison has no steps of its third run"
 kill -TERM $pid # what a shell starts in the background ignores SIGINT
@@ -133,10 +147,12 @@ grep -q 'interrupted; the same command goes on with parts' err || fail "no word 
 [ ! -e parts/results.json ] || fail "results of a comparison that was interrupted"
 try 0 compare parts --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
 for run in whole/*-seed*; do
-    cmp -s "$run/model.safetensors" "parts/${run#*/}/model.safetensors" || fail "${run#*/} differs after an interruption"
+    cmp -s "$run/model.safetensors" "parts/${run#*/}/model.safetensors" \
+        || fail "${run#*/} differs after an interruption"
     [ "$(losses "$run")" = "$(losses "parts/${run#*/}")" ] || fail "the log of ${run#*/} differs after an interruption"
 done
-same "$(field whole/results.json "post warmup=5" valid_loss)" "$(field parts/results.json "post warmup=5" valid_loss)" "the loss after an interruption"
+same "$(field whole/results.json "post warmup=5" valid_loss)" "$(field parts/results.json "post warmup=5" valid_loss)" \
+    "the loss after an interruption"
 try 0 "$QKV" report whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 -o runs.html
 
 # ---- 18 variants with one evaluation each ----
@@ -146,7 +162,8 @@ grep -q '"best":null' eighteen/results.json || fail "one seed has a best loss"
 
 # ---- specs, other axes, a run that fails ----
 sed 's/"d_ff": 64/"d_ff": 32/' spec.json >narrow.json
-try 0 "$QKV" compare --specs spec.json narrow.json hidden.json --data text.txt --out specs --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 -q
+try 0 "$QKV" compare --specs spec.json narrow.json hidden.json --data text.txt --out specs --steps 4 --batch 2 \
+    --warmup 1 --threads 1 --cache 8 -q
 has out '^narrow +'
 has out '^hidden +failed: .*another head than lm'
 try 0 compare axes --axis position=none,sinusoidal,learned,rope,rope:interleaved,rope:0.5,alibi --steps 2
@@ -154,7 +171,8 @@ same "$(grep -c '^rope' out)" 3 "kinds of rope"
 try 0 compare ffn --axis ffn=relu,swiglu --axis precision=fp32,bf16 --steps 2
 has out '^swiglu bf16 '
 try 0 "$QKV" eval ffn/relu-bf16 --data ffn/valid.txt --json --threads 1 --precision bf16
-same "$(field ffn/results.json "relu bf16" valid_loss)" "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss in bf16 and that of eval"
+same "$(field ffn/results.json "relu bf16" valid_loss)" \
+    "$(grep -o '"loss": [^,]*' out | cut -d' ' -f2)" "the loss in bf16 and that of eval"
 try 0 compare rates --axis rate=1e-3,1e30 --clip 0 --steps 6
 has out '^rate=1e30 +failed: .*finite'
 has out '^rate=1e-3 '
@@ -182,7 +200,8 @@ has out 'of the class person;'
 try 0 "$QKV" inspect encoder --prompt "the <mask> of England" --target "the capital of England"
 has out 'those under the masks of 4 tokens'
 # What means something in one variant may be given to all.
-try 0 compare bases --axis position=learned,rope --set position.theta=500 --steps 2 --axis optimizer=adamw,sgd --momentum 0.5
+try 0 compare bases --axis position=learned,rope --set position.theta=500 --steps 2 --axis optimizer=adamw,sgd \
+    --momentum 0.5
 hasnt out 'theta|momentum'
 grep -q '"theta": 500' bases/rope-sgd/config.json || fail "the variant with rope has another theta"
 grep -q '"momentum": 0.5' bases/rope-sgd/train.json || fail "the variant with sgd has another momentum"
@@ -191,7 +210,8 @@ try 0 "$QKV" inspect whole/pre-warmup=0-seed1337 whole/post-warmup=0-seed1337 --
 has out '^side by side +deviation of the stream +gradient of the block'
 has out '^ +pre +post +pre +post *$'
 has out '^block 1 '
-try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "$odd" --prompt "the king" -o inside.html --json inside.json
+try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "$odd" --prompt "the king" \
+    -o inside.html --json inside.json
 refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
 refuse 2 'name a model folder' "$QKV" inspect
 refuse 2 'there is nothing to read' "$QKV" inspect decoder
@@ -209,7 +229,8 @@ try 0 train experts 12 -q --set 'decoder.ffn.experts={"count": 6, "top_k": 2}'
 try 0 "$QKV" inspect experts --prompt "the king"
 has out '^  rows of experts +load +unused  rows of each$'
 has out '^  block 1 +[0-9.]+ +[0-9]+  ([0-9]+ ){5}[0-9]+$'
-same "$(sed -nE 's/^  block [01] +[0-9.]+ +[0-9]+  ([0-9 ]+)$/\1/p' out | awk '{ for (i = 1; i <= NF; i++) sum += $i } END { print sum }')" $((2 * 2 * 8)) "rows of two layers"
+same "$(sed -nE 's/^  block [01] +[0-9.]+ +[0-9]+  ([0-9 ]+)$/\1/p' out \
+    | awk '{ for (i = 1; i <= NF; i++) sum += $i } END { print sum }')" $((2 * 2 * 8)) "rows of two layers"
 try 0 "$QKV" inspect experts "$odd" --prompt "the king" -o experts.html
 try 0 "$QKV" report experts -o loads.html
 try 0 "$QKV" report experts
@@ -232,8 +253,10 @@ for theme in 1 0; do browse inside.html '{"models":3,"charts":6}' inspect.js 130
 browse inside.html '{"models":3,"charts":6}' inspect.js 500
 for theme in 1 0; do browse experts.html '{"models":2,"charts":7}' inspect.js 1300 $theme; done
 browse experts.html '{"models":2,"charts":7}' inspect.js 500
-for theme in 1 0; do browse loads.html '{"runs":1,"steps":12,"samples":0,"damaged":0,"loads":2}' report.js 1300 $theme; done
-for shape in kv,1300,1000,1 kv,1300,1000,0 eighteen,1300,2300,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1 experts,1300,2600,1 experts,1300,2600,0 experts,500,4200,1 loads,1300,2000,1 loads,1300,2000,0 loads,500,3000,0; do
+for theme in 1 0; do browse loads.html '{"runs":1,"steps":12,"samples":0,"damaged":0,"loads":2}' report.js 1300 \
+    $theme; done
+for shape in kv,1300,1000,1 kv,1300,1000,0 eighteen,1300,2300,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1 \
+    experts,1300,2600,1 experts,1300,2600,0 experts,500,4200,1 loads,1300,2000,1 loads,1300,2000,0 loads,500,3000,0; do
     IFS=, read -r page width height theme <<<"$shape"
     open_page "$folder/$page.html" "$width" "$height" "$theme" "$folder/$page-$width-$theme.png"
     checks=$((checks + 1))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Encoders from the command line, on small models with random weights: classify, fill, embed, and eval on pairs and labelled lines.
-# labels: numeric
+# Encoders from the command line, on small models with random weights: classify, fill, embed, and eval on pairs and
+# labelled lines. labels: numeric
 . "$(dirname "$0")/common.sh"
 tool=$BINARY/tests/cli/make_model
 for kind in classifier many encoder pairs decoder; do try 0 "$tool" $kind $kind; done
@@ -39,7 +39,8 @@ try 0 "$QKV" classify many --input cut.txt
 cp out expected
 try 0 "$QKV" classify many --input long.txt --long keep-start
 cmp -s out expected || fail "classify --long keep-start is not that of lines cut by hand"
-has err '^qkv: 2 of 4 lines have more tokens than the model.s context of 40 and were cut to the first tokens \(--long keep-start\)$'
+has err \
+    '^qkv: 2 of 4 lines have more tokens than the model.s context of 40 and were cut to the first tokens \(--long keep-start\)$'
 try 0 "$QKV" classify many --input long.txt --long skip
 same "$(cat out)" "$(sed -n 1p expected)" "classify --long skip"
 same "$(wc -l <out)" 4 "lines of classify --long skip"
@@ -64,7 +65,8 @@ refuse 1 'classify: the model has no tokenizer' "$QKV" classify mute London
 try 0 "$QKV" classify classifier "what is the name of the queen ?" --top 3
 cut -f1,2 out >first
 try 0 "$QKV" classify classifier "what is the name of the queen ?" "" --json
-has out '^\{"text": "what is the name of the queen \?", "label": "[^"]+", "probabilities": \{"[^"]+": 0\.[0-9]+, "[^"]+": [0-9.e-]+, "[^"]+": [0-9.e-]+\}\}$'
+has out \
+    '^\{"text": "what is the name of the queen \?", "label": "[^"]+", "probabilities": \{"[^"]+": 0\.[0-9]+, "[^"]+": [0-9.e-]+, "[^"]+": [0-9.e-]+\}\}$'
 has out '^\{"text": "", "label": null\}$'
 same "$(sed -nE '1s/.*"label": "([^"]*)".*/\1/p' out)" "$(cut -f1 first)" "the label of classify --json"
 try 0 "$QKV" classify classifier --pairs London Paris --json --top 1
@@ -77,13 +79,16 @@ same "$(sed -n 1p out)" "$(cat first)" "a pair of a file"
 same "$(sed -n 2p out)" "" "an empty pair"
 same "$(wc -l <out)" 3 "lines of classify --pairs"
 [ "$(sed -n 1p out)" != "$(sed -n 3p out)" ] || fail "the order of a pair changes nothing"
-refuse 2 '^qkv: classify: --pairs takes two texts for each pair; give an even number of texts$' "$QKV" classify classifier --pairs London
+refuse 2 '^qkv: classify: --pairs takes two texts for each pair; give an even number of texts$' \
+    "$QKV" classify classifier --pairs London
 printf 'a\tb\nno tab\n' >bad.tsv
-refuse 1 '^qkv: bad\.tsv:2: no tab in this line; with --pairs a line is two texts with one tab between them$' "$QKV" classify classifier --pairs --input bad.tsv
+refuse 1 '^qkv: bad\.tsv:2: no tab in this line; with --pairs a line is two texts with one tab between them$' \
+    "$QKV" classify classifier --pairs --input bad.tsv
 printf 'a\tb\tc\n' >bad.tsv
 refuse 1 '^qkv: bad\.tsv:1: more than one tab' "$QKV" classify classifier --pairs --input bad.tsv
 printf 'a\tb\nx\t%s\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
-refuse 1 '^qkv: long\.tsv:2: pair 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classify classifier --pairs --input long.tsv
+refuse 1 '^qkv: long\.tsv:2: pair 2 has [0-9]+ tokens, but the model.s context is 40' "$QKV" classify classifier \
+    --pairs --input long.tsv
 try 0 "$QKV" classify classifier --pairs --input long.tsv --long keep-start
 same "$(wc -l <out)" 2 "pairs that are cut"
 has err '1 of 2 lines has more tokens .* cut to the first tokens'
@@ -102,7 +107,8 @@ cp out scores
 try 0 "$QKV" classify score "w5 w6 w7" "" --json
 has out "^\\{\"text\": \"w5 w6 w7\", \"score\": $(sed -n 1p scores | cut -c1-5)"
 has out '^\{"text": "", "score": null\}$'
-refuse 1 'head\.classes is 1: a model with one score' "$QKV" train --from score --examples "$SOURCE/tests/golden/hf/camembert_classify/case.safetensors" --out no-run
+refuse 1 'head\.classes is 1: a model with one score' "$QKV" train --from score \
+    --examples "$SOURCE/tests/golden/hf/camembert_classify/case.safetensors" --out no-run
 
 # ---- fill ----
 try 0 "$QKV" fill encoder "the <mask> of England"
@@ -119,11 +125,13 @@ refuse 1 'fill needs an encoder alone; this model has a decoder alone: use gener
 refuse 1 'use translate' "$QKV" fill pairs "the <mask>"
 refuse 1 'head\.kind classify' "$QKV" fill classifier "the <mask>"
 many=$(printf 'the queen %.0s' $(seq 19))
-refuse 1 'the text has [0-9]+ tokens, but the model.s context is 40; .*--long skip, keep-start or keep-end' "$QKV" fill encoder "<mask> ${many}name <mask> of"
+refuse 1 'the text has [0-9]+ tokens, but the model.s context is 40; .*--long skip, keep-start or keep-end' \
+    "$QKV" fill encoder "<mask> ${many}name <mask> of"
 try 0 "$QKV" fill encoder "<mask> ${many}name <mask> of" --top 1 --long keep-end
 same "$(cut -f1 out)" 2 "the mask that fill --long keep-end keeps"
 has out '	<mask> the queen the .* name '
-has err '^qkv: the text has more tokens than the model.s context of 40 and was cut to the last tokens; masks in the rest are not filled$'
+has err \
+    '^qkv: the text has more tokens than the model.s context of 40 and was cut to the last tokens; masks in the rest are not filled$'
 try 0 "$QKV" fill encoder "<mask> ${many}name <mask> of" --top 1 --long keep-start
 same "$(cut -f1 out)" 1 "the mask that fill --long keep-start keeps"
 refuse 1 'have no <mask> among them' "$QKV" fill encoder "the ${many}name <mask> of" --long keep-start
@@ -134,7 +142,8 @@ refuse 2 'name a text' "$QKV" fill encoder
 refuse 2 'name a model folder' "$QKV" fill
 refuse 2 'one argument too many' "$QKV" fill encoder the "<mask>"
 
-# The mask of a published tokenizer has a writing of its own, which stands for it as <mask> does, wherever the file finds it.
+# The mask of a published tokenizer has a writing of its own, which stands for it as <mask> does, wherever the file
+# finds it.
 cp -r encoder wordpiece
 awk 'BEGIN {
     for (i = 0; i < 270; i++) key[i] = i < 26 ? sprintf("%c", 97 + i) : i < 52 ? sprintf("##%c", 71 + i) : "word" i
@@ -153,7 +162,8 @@ cp out angles
 try 0 "$QKV" fill wordpiece --ignore-digest "the [MASK] of  [MASK], of England [MASK]"
 same "$(cut -f1-3 out)" "$(cut -f1-3 angles)" "masks in the tokenizer's own writing"
 same "$(wc -l <out)" 15 "lines of fill with three masks"
-sed -E 's/^1\t.*" (.*)"\t/the \1 of  [MASK], of England [MASK]\t/; s/^2\t.*" (.*)"\t/the [MASK] of  \1, of England [MASK]\t/;
+sed -E \
+    's/^1\t.*" (.*)"\t/the \1 of  [MASK], of England [MASK]\t/; s/^2\t.*" (.*)"\t/the [MASK] of  \1, of England [MASK]\t/;
     s/^3\t.*" (.*)"\t/the [MASK] of  [MASK], of England \1\t/' out >pairs.txt
 same "$(cut -f1 pairs.txt)" "$(cut -f2 pairs.txt)" "texts with [MASK] filled"
 try 0 "$QKV" fill wordpiece --ignore-digest "<mask> [MASK]<mask>[MASK]" --top 1
@@ -171,7 +181,8 @@ try 0 "$QKV" embed decoder "the queen of London" --text --pool mean
 cmp -s out last && fail "--pool changes nothing of a decoder's vector"
 try 0 "$QKV" embed encoder --input lines.txt --text
 same "$(wc -l <out)" 3 "lines of embed --text"
-same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" "the vector of a blank line"
+same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" \
+    "the vector of a blank line"
 try 0 "$QKV" embed encoder --input lines.txt -o vectors.npy
 [ ! -s out ] || fail "embed -o writes to standard output too"
 # The file byte by byte: magic, version, header of 118 bytes, then the floats that --text shows.
@@ -183,10 +194,12 @@ same "$(tail -c +128 vectors.npy | head -c 1 | od -An -tx1)" " 0a" "the end of i
 same "$(wc -c <vectors.npy)" $((128 + 3 * 16 * 4)) "its size"
 try 0 "$QKV" embed encoder --input lines.txt --text
 tail -c +129 vectors.npy | od -An -v -tf4 -w64 | tr -s ' ' '\t' | sed 's/^\t//' >floats
-paste out floats | awk -F'\t' '{for (i = 1; i <= 16; i++) if (($i - $(i + 16)) ^ 2 > 1e-12) bad = 1} END {exit bad || NR != 3}' ||
+paste out floats \
+    | awk -F'\t' '{for (i = 1; i <= 16; i++) if (($i - $(i + 16)) ^ 2 > 1e-12) bad = 1} END {exit bad || NR != 3}' ||
     fail "the floats of the .npy file are not those of --text"
 try 0 "$QKV" embed encoder "what is the name of the queen ?" --text --normalize
-awk -F'\t' '{for (i = 1; i <= NF; i++) sum += $i * $i} END {exit (sum - 1) ^ 2 > 1e-9}' out || fail "--normalize: $(cat out)"
+awk -F'\t' '{for (i = 1; i <= NF; i++) sum += $i * $i} END {exit (sum - 1) ^ 2 > 1e-9}' out \
+    || fail "--normalize: $(cat out)"
 try 0 "$QKV" embed encoder the --text --pool first
 cp out first
 try 0 "$QKV" embed encoder the --text --pool mean
@@ -198,7 +211,8 @@ cmp -s out first && fail "--pool changes nothing"
 try 0 "$QKV" embed pairs London --text
 printf 'London\n%s\n' "$long" >long.txt
 try 0 "$QKV" embed pairs --input long.txt --text --long skip
-same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" "the vector of a skipped line"
+same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n}' out)" "16 0" \
+    "the vector of a skipped line"
 has err '1 of 2 lines has .* and was skipped'
 try 0 "$QKV" embed pairs --nearest queen --among long.txt --long skip
 same "$(cut -f2,3 out)" "1	London" "the nearest of lines of which one is skipped"
@@ -236,14 +250,17 @@ has out '^over      4 lines of 3 classes'
 has out '^Größe und Gewic\. +[0-9]+ +[0-9]+ +[0-9]+$'
 [ ! -s err ] || fail "eval says something off a terminal"
 printf '\n' >>right.tsv
-head -1 right.tsv | sed 's/^[^\t]*/\n/' | tail -1 | sed "s/^/$(cut -f1 right.tsv | head -1 | sed 's/place/other/;s/person/place/;s/other/person/')/" >>right.tsv
+head -1 right.tsv | sed 's/^[^\t]*/\n/' | tail -1 | sed "s/^/$(cut -f1 right.tsv | head -1 \
+    | sed 's/place/other/;s/person/place/;s/other/person/')/" >>right.tsv
 try 0 "$QKV" eval classifier --labeled right.tsv --json
-has out '^\{"loss": [0-9.]+, "accuracy": (0\.8|1), "macro_f1": [0-9.]+, "lines": 5, "classes": 3, "labels": \["place", "person", "Größe und Gewicht"\], "confusion": \[\[[0-9]+, [0-9]+, [0-9]+\], \[.*\], \[.*\]\], "seconds": [0-9.]+\}$'
+has out \
+    '^\{"loss": [0-9.]+, "accuracy": (0\.8|1), "macro_f1": [0-9.]+, "lines": 5, "classes": 3, "labels": \["place", "person", "Größe und Gewicht"\], "confusion": \[\[[0-9]+, [0-9]+, [0-9]+\], \[.*\], \[.*\]\], "seconds": [0-9.]+\}$'
 printf '3\tLondon\n4\tthe queen\n3\tEngland\n' >numbers.tsv
 try 0 "$QKV" eval many --labeled numbers.tsv
 has out '^confused most often'
 printf 'place\tLondon\nplant\tEngland\n' >strange.tsv
-refuse 1 'strange\.tsv:2: the model has no class "plant"; its classes are place, person, Größe' "$QKV" eval classifier --labeled strange.tsv
+refuse 1 'strange\.tsv:2: the model has no class "plant"; its classes are place, person, Größe' "$QKV" eval classifier \
+    --labeled strange.tsv
 printf 'place\tLondon\n\nplace England\n' >notab.tsv
 refuse 1 'notab\.tsv:3: no tab in this line; write a label, a tab and a text' "$QKV" eval classifier --labeled notab.tsv
 printf '3\t%s\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
@@ -262,15 +279,19 @@ has out '^chrF2        100\.00$'
 has out '^loss         [0-9.]+ nats a token$'
 has out '^over         4 sources \(5 pairs\)'
 try 0 "$QKV" eval pairs --pairs right.tsv --beam 3 --length-penalty 1 --no-repeat 2 --batch 2 --max-tokens 12 --json
-has out '^\{"loss": [0-9.]+, "exact": [0-9.]+, "token_error": [0-9.]+, "bleu": [0-9.]+, "chrf": [0-9.]+, "sources": 4, "pairs": 5, "seconds": [0-9.]+, "search_seconds": [0-9.]+\}$'
+has out \
+    '^\{"loss": [0-9.]+, "exact": [0-9.]+, "token_error": [0-9.]+, "bleu": [0-9.]+, "chrf": [0-9.]+, "sources": 4, "pairs": 5, "seconds": [0-9.]+, "search_seconds": [0-9.]+\}$'
 refuse 1 'has an encoder beside its decoder' "$QKV" eval pairs --data strange.tsv
 printf 'a\tb\nc\td\te\n' >tabs.tsv
-refuse 1 'tabs\.tsv:2: more than one tab in this line; write a source, one tab and a target' "$QKV" eval pairs --pairs tabs.tsv
+refuse 1 'tabs\.tsv:2: more than one tab in this line; write a source, one tab and a target' "$QKV" eval pairs \
+    --pairs tabs.tsv
 printf 'a\tb\n%s\tb\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
-refuse 1 'long\.tsv:2: the source has 61 tokens with its end, but the model.s context is 40' "$QKV" eval pairs --pairs long.tsv
+refuse 1 'long\.tsv:2: the source has 61 tokens with its end, but the model.s context is 40' "$QKV" eval pairs \
+    --pairs long.tsv
 printf 'a\t%s\n' "$(printf 'x%.0s' $(seq 60))" >long.tsv
 refuse 1 'long\.tsv:1: the target has 61 tokens with its end' "$QKV" eval pairs --pairs long.tsv
-refuse 1 'pairs need an encoder, a decoder and an lm head; this model has a decoder alone' "$QKV" eval decoder --pairs right.tsv
+refuse 1 'pairs need an encoder, a decoder and an lm head; this model has a decoder alone' "$QKV" eval decoder \
+    --pairs right.tsv
 refuse 1 'this model has an encoder alone' "$QKV" eval encoder --pairs right.tsv
 refuse 2 'exclude each other' "$QKV" eval pairs --pairs right.tsv --data right.tsv
 refuse 2 'name a text, pairs, labelled lines or examples' "$QKV" eval pairs

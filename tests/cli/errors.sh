@@ -57,7 +57,8 @@ refuse 2 'layer' start --spec spec.json --set decoder.layer=3 --data text.txt
 refuse 2 '=' start --spec spec.json --set decoder --data text.txt
 
 # ---- options ----
-for option in steps=0 batch=0 batch=-1 rate=-1 rate=0 weight-decay=x beta1=1 dropout=1 optimizer=adamq schedule=round valid-fraction=1 \
+for option in steps=0 batch=0 batch=-1 rate=-1 rate=0 weight-decay=x beta1=1 dropout=1 optimizer=adamq schedule=round \
+    valid-fraction=1 \
     accumulate=5 batch=99999999999999999999; do
     rm -rf run
     name=${option%%=*}
@@ -71,11 +72,13 @@ refuse 1 'good.*resume|resume.*good' "$QKV" train --spec spec.json --data text.t
 untouched
 
 # ---- a loss that is no number ----
-refuse 1 '(loss|finite).*(rate|step)|(rate|step).*(loss|finite)' train exploded 30 --quiet --rate 1e30 --clip 0 --warmup 0
+refuse 1 '(loss|finite).*(rate|step)|(rate|step).*(loss|finite)' train exploded 30 --quiet --rate 1e30 --clip 0 \
+    --warmup 0
 [ ! -e exploded/model.safetensors ] || fail "a model was left of a training that failed at once"
 try 0 train lucky 5 --quiet --warmup 0
 cp lucky/model.safetensors before
-cp lucky/train.json saved.json && sed -E 's/"rate": *[^,}]+/"rate": 1e30/; s/"clip": *[^,}]+/"clip": 0/' saved.json >lucky/train.json
+cp lucky/train.json saved.json && sed -E 's/"rate": *[^,}]+/"rate": 1e30/; s/"clip": *[^,}]+/"clip": 0/' saved.json \
+    >lucky/train.json
 try 1 resume lucky --steps 30 --quiet --ignore-digest
 has err 'the loss is not a finite number'
 cmp -s lucky/model.safetensors before || fail "a loss that is no number harms the best model"
@@ -98,14 +101,17 @@ if [ "$(id -u)" != 0 ] || nobody true 2>/dev/null; then
     chmod 644 locked/* && chmod 555 locked
     # A folder above that others may not enter hides the test's own files from them.
     if nobody test -r "$folder/spec.json"; then
-        refuse 1 'readonly.*(denied|permission)|(denied|permission).*readonly' nobody "$folder/qkv-copy" train --spec spec.json \
+        refuse 1 'readonly.*(denied|permission)|(denied|permission).*readonly' nobody "$folder/qkv-copy" train \
+            --spec spec.json \
             --data text.txt --out readonly/run --quiet
-        refuse 1 'locked.*(denied|permission)|(denied|permission).*locked' nobody "$folder/qkv-copy" train --resume locked \
+        refuse 1 'locked.*(denied|permission)|(denied|permission).*locked' nobody "$folder/qkv-copy" train \
+            --resume locked \
             --steps 15 --quiet
         chmod 000 locked/model.safetensors
         refuse 1 'model\.safetensors.*(denied|permission)' nobody "$folder/qkv-copy" generate locked -q
         cp -r "$SOURCE/tests/golden/gpt2" case && chmod -R a+rX case
-        refuse 1 'readonly' nobody "$folder/qkv-copy" forward case --inputs case/case.safetensors -o readonly/out.safetensors
+        refuse 1 'readonly' nobody "$folder/qkv-copy" forward case --inputs case/case.safetensors \
+            -o readonly/out.safetensors
     else
         echo "(the files of this test are hidden from other users: permissions not tested)"
     fi
@@ -123,7 +129,8 @@ if ! cmp -s full/checkpoint.safetensors good/checkpoint.safetensors; then fail "
 try 0 resume full --steps 12 --quiet
 refuse 1 'fresh' limited "$QKV" train --spec spec.json --data text.txt --out fresh --steps 3 --quiet
 if [ -w /dev/full ]; then
-    "$QKV" forward "$SOURCE/tests/golden/gpt2" --inputs "$SOURCE/tests/golden/gpt2/case.safetensors" -o /dev/full >out 2>err
+    "$QKV" forward "$SOURCE/tests/golden/gpt2" --inputs "$SOURCE/tests/golden/gpt2/case.safetensors" -o /dev/full >out \
+        2>err
     same $? 1 "forward into a full disk"
 fi
 
@@ -175,9 +182,12 @@ make_text 400 >text.txt
 golden=$SOURCE/tests/golden
 refuse 1 'missing' "$QKV" forward $golden/gpt2 --inputs missing --force -o out.safetensors
 refuse 1 'in\.ids' "$QKV" forward $golden/gpt2 --inputs $golden/gpt2/model.safetensors --force -o out.safetensors
-refuse 1 'in\.source' "$QKV" forward $golden/gpt2 --inputs $golden/tiny_seq2seq/case.safetensors --force -o out.safetensors
-refuse 1 'in\.source' "$QKV" forward $golden/tiny_seq2seq --inputs $golden/gpt2/case.safetensors --force -o out.safetensors
-refuse 1 'in\.targets' "$QKV" forward $golden/classifier_mean --inputs $golden/gpt2/case.safetensors --force -o out.safetensors
+refuse 1 'in\.source' "$QKV" forward $golden/gpt2 --inputs $golden/tiny_seq2seq/case.safetensors --force \
+    -o out.safetensors
+refuse 1 'in\.source' "$QKV" forward $golden/tiny_seq2seq --inputs $golden/gpt2/case.safetensors --force \
+    -o out.safetensors
+refuse 1 'in\.targets' "$QKV" forward $golden/classifier_mean --inputs $golden/gpt2/case.safetensors --force \
+    -o out.safetensors
 refuse 1 'output_gradient' "$QKV" forward $golden/encoder_hidden --inputs $golden/gpt2/case.safetensors -o o --gradients
 make_inputs() { # make_inputs SHAPE I32...: a safetensors file by hand
     local shape=$1 header n
@@ -186,7 +196,8 @@ make_inputs() { # make_inputs SHAPE I32...: a safetensors file by hand
     n=${#header}
     {
         printf "$(printf '\\x%02x' $((n & 255)) $((n >> 8)) 0 0 0 0 0 0)%s" "$header"
-        for id; do printf "$(printf '\\x%02x' $((id & 255)) $((id >> 8 & 255)) $((id >> 16 & 255)) $((id >> 24 & 255)))"; done
+        for id; do printf "$(printf '\\x%02x' $((id & 255)) $((id >> 8 & 255)) $((id >> 16 & 255)) \
+            $((id >> 24 & 255)))"; done
     } >ids.safetensors
 }
 make_inputs 1,3 5 6 7

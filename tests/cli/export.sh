@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# qkv export: a model in half the bytes that writes what the rounded numbers in fp32 write, what info says of it, training from
-# it, and what it refuses.
+# qkv export: a model in half the bytes that writes what the rounded numbers in fp32 write, what info says of it,
+# training from it, and what it refuses.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec
@@ -49,7 +49,8 @@ try 0 "$QKV" info again
 has out '^  weights .* in fp32$'
 
 # ---- a published family: what it has more than the model, biases here, is zeros ----
-try 0 train plain 20 --quiet --set decoder.attention.bias=false --set decoder.ffn.bias=false --set decoder.norm.bias=false
+try 0 train plain 20 --quiet --set decoder.attention.bias=false --set decoder.ffn.bias=false \
+    --set decoder.norm.bias=false
 try 0 "$QKV" export plain --to huggingface --dtype f32 -o plain.hf
 has plain.hf/config.json '"model_type": *"gpt2"'
 has plain.hf/tokenizer_config.json '"tokenizer_class": *"PreTrainedTokenizerFast"'
@@ -61,10 +62,12 @@ cmp -s loss.plain loss.plain.hf || fail "zeros in place of no biases: another lo
 try 0 "$QKV" export plain --to huggingface --dtype f32 -o plain.hf --force
 try 0 "$QKV" export plain.hf --to huggingface --dtype f32 -o again.hf
 try 0 "$QKV" eval again.hf --data text.txt --precision fp32 --json
-[ "$(grep -oE '"loss": *[0-9.e-]+' out)" = "$(cat loss.plain)" ] || fail "another loss of what was read and written again"
+[ "$(grep -oE '"loss": *[0-9.e-]+' out)" = "$(cat loss.plain)" ] \
+    || fail "another loss of what was read and written again"
 # A refusal names the settings of a model that leaves.
 try 0 train far 3 --quiet --set decoder.attention.window=5 --set head.bias=true
-refuse 1 'nearest, .*decoder.attention.window is 5 .--set decoder.attention.window=0.*head.bias is true|head.bias is true.*window is 5' \
+refuse 1 \
+    'nearest, .*decoder.attention.window is 5 .--set decoder.attention.window=0.*head.bias is true|head.bias is true.*window is 5' \
     "$QKV" export far --to huggingface --dtype f32 -o far.hf
 [ ! -e far.hf ] || fail "a refused export left a folder"
 

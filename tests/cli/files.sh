@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Several files to train on, to evaluate and to compare on; and what the command says about texts that look like something else.
-# labels: quick
+# Several files to train on, to evaluate and to compare on; and what the command says about texts that look like
+# something else. labels: quick
 . "$(dirname "$0")/common.sh"
 make_spec
 mkdir texts
@@ -13,9 +13,11 @@ try 0 train both 10 $half --tokenizer bpe:300
 has err '^data    .*texts/a\.txt and 1 more file, [0-9,]+ tokens'
 has err '^valid   the end of .*texts/b\.txt'
 has both/train.json '"data": \[".*texts/a\.txt", ".*texts/b\.txt"\]'
-has both/train.json '"path": ".*texts/b\.txt", "bytes": [0-9]+, "hash": "[0-9a-f]{16}", "tokens": [0-9]+, "held_out": [1-9]'
+has both/train.json \
+    '"path": ".*texts/b\.txt", "bytes": [0-9]+, "hash": "[0-9a-f]{16}", "tokens": [0-9]+, "held_out": [1-9]'
 try 0 train one 10 --data texts/a.txt --tokenizer bpe:300
-[ "$(stat -c %s both/tokens.data.bin)" -gt "$(($(stat -c %s one/tokens.data.bin) * 2))" ] || fail "the second file is not learnt from"
+[ "$(stat -c %s both/tokens.data.bin)" -gt "$(($(stat -c %s one/tokens.data.bin) * 2))" ] \
+    || fail "the second file is not learnt from"
 
 # The same files by their folder; the run goes on with the ones it began with, whatever comes into the folder.
 rm texts/c.txt
@@ -39,7 +41,8 @@ has valid/train.json '"valid": \[".*texts/b\.txt", ".*texts/a\.txt"\]'
 (cat texts/a.txt; printf '<|endoftext|>'; cat texts/b.txt) >joined.txt
 # Its 13 bytes are bytes of that file and of no other: the bits of the whole are the same.
 numbers() { sed -E 's/, "seconds.*//; s/"bits_per_byte": [0-9.]+, //; s/"bytes": [0-9]+, //' out; }
-bits() { sed -nE 's/.*"bits_per_byte": ([0-9.]+), .*"bytes": ([0-9]+), .*/\1 \2/p' out | awk -v more="$1" '{ printf "%d %.4f", $2 + more, $1 * $2 }'; }
+bits() { sed -nE 's/.*"bits_per_byte": ([0-9.]+), .*"bytes": ([0-9]+), .*/\1 \2/p' out \
+    | awk -v more="$1" '{ printf "%d %.4f", $2 + more, $1 * $2 }'; }
 try 0 "$QKV" eval both --data joined.txt --json
 joined=$(numbers) joined_bits=$(bits 0)
 try 0 "$QKV" eval both $half --json
@@ -51,16 +54,20 @@ same "$(bits 13)" "$joined_bits" "bytes and bits of a folder"
 refuse 2 'pairs takes one value' "$QKV" eval both --pairs a.tsv --pairs b.tsv
 
 # Comparisons share one text of all files.
-try 0 "$QKV" compare $half --tokenizer bpe:300 --spec spec.json --axis kv=mha,mqa --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp
-cat cmp/train.txt cmp/valid.txt | cmp -s - joined.txt || fail "the texts of compare are not the files with an end token between them"
-try 0 "$QKV" compare $half --valid texts/a.txt --valid texts/b.txt --spec spec.json --axis kv=mha,mqa --steps 4 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp2
+try 0 "$QKV" compare $half --tokenizer bpe:300 --spec spec.json --axis kv=mha,mqa --steps 4 --batch 2 --warmup 1 \
+    --threads 1 --cache 8 --quiet --out cmp
+cat cmp/train.txt cmp/valid.txt | cmp -s - joined.txt \
+    || fail "the texts of compare are not the files with an end token between them"
+try 0 "$QKV" compare $half --valid texts/a.txt --valid texts/b.txt --spec spec.json --axis kv=mha,mqa --steps 4 \
+    --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp2
 cat texts/a.txt texts/b.txt >bare.txt # chars have no end token
 cmp -s cmp2/train.txt bare.txt && cmp -s cmp2/valid.txt bare.txt || fail "$last: other texts"
 
 # Pairs from two files.
 printf 'one\teins\ntwo\tzwei\n%.0s' 1 2 3 4 5 6 >first.tsv
 printf 'three\tdrei\n%.0s' 1 2 3 4 5 6 >second.tsv
-try 0 "$QKV" train --preset g2p --set d_model=16 --pairs first.tsv --pairs second.tsv --out pairs --steps 2 --batch 4 --warmup 1 --threads 1 --sample 5
+try 0 "$QKV" train --preset g2p --set d_model=16 --pairs first.tsv --pairs second.tsv --out pairs --steps 2 --batch 4 \
+    --warmup 1 --threads 1 --sample 5
 has err 'first\.tsv and 1 more file, 17 pairs'
 has pairs/train.json '"lines": 12, "held_out": 0'
 has pairs/train.json '"lines": 6, "held_out": 1'
@@ -74,6 +81,7 @@ sed 's/$/\r/; s/king/k\xefng/' texts/a.txt >other.txt
 try 0 train other 2 --data other.txt --warmup 1
 has err '^qkv: .*other\.txt has Windows line ends \(CR LF: 100 of 100 lines\)'
 has err '^qkv: .*other\.txt is not UTF-8: .*Latin-1.*iconv -f ISO-8859-1 -t UTF-8'
-try 0 "$QKV" compare --data lines.jsonl --spec spec.json --axis kv=mha,mqa --steps 2 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet --out cmp3
+try 0 "$QKV" compare --data lines.jsonl --spec spec.json --axis kv=mha,mqa --steps 2 --batch 2 --warmup 1 --threads 1 \
+    --cache 8 --quiet --out cmp3
 same "$(grep -c 'train.txt looks like JSONL' err)" 1 "notes of a comparison"
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Models that nobody has trained: qkv new, and --preset, --spec, --set and --seed of inspect, attend and forward. Training is what says
-# which weights such a model has.
+# Models that nobody has trained: qkv new, and --preset, --spec, --set and --seed of inspect, attend and forward.
+# Training is what says which weights such a model has.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_text 60 >text.txt
@@ -8,13 +8,15 @@ make_spec
 
 # ---- the weights are those that training begins with: a step at a rate that moves none of them ----
 small=(--preset nano-gpt --set d_model=16 --set decoder.layers=2 --set context=16)
-try 0 "$QKV" train "${small[@]}" --data text.txt --tokenizer bytes --out trained --steps 1 --warmup 0 --rate 1e-30 --min-rate 0 \
+try 0 "$QKV" train "${small[@]}" --data text.txt --tokenizer bytes --out trained --steps 1 --warmup 0 --rate 1e-30 \
+    --min-rate 0 \
     --weight-decay 0 --batch 2 --quiet --threads 1 --precision fp32 --seed 5
 try 0 "$QKV" new "${small[@]}" --seed 5 --out new
 has out '^new/: [0-9,]+ parameters as seed 5 draws them; a tokenizer by bytes of 256 tokens$'
 has out 'try: .* inspect new '
 cmp -s new/model.safetensors trained/model.safetensors || fail "new has other weights than training begins with"
-for file in config.json tokenizer.json; do cmp -s new/$file trained/$file || fail "$file of new differs from training's"; done
+for file in config.json tokenizer.json; do cmp -s new/$file trained/$file \
+    || fail "$file of new differs from training's"; done
 try 0 "$QKV" new "${small[@]}" --out other --quiet
 [ ! -s out ] || fail "$last: --quiet prints"
 cmp -s new/model.safetensors other/model.safetensors && fail "another seed gives the same weights"
@@ -71,7 +73,8 @@ cmp -s a.safetensors b.safetensors || fail "forward --spec differs from forward 
 
 # ---- dropout is on where a seed names its masks ----
 dropped() { # dropped FILE SEED
-    try 0 "$QKV" forward "${settings[@]}" --set dropout=0.2 --inputs "$case/case.safetensors" -o "$1" --weights --threads 1 \
+    try 0 "$QKV" forward "${settings[@]}" --set dropout=0.2 --inputs "$case/case.safetensors" -o "$1" --weights \
+        --threads 1 \
         --dropout-seed "$2"
 }
 dropped a3.safetensors 3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Golden cases, computed elsewhere in float64, through "qkv forward": outputs, attention weights, gradients, AdamW steps;
-# with the kernels of $QKV_ISA (not set: the best of this machine) and with the scalar ones.
+# Golden cases, computed elsewhere in float64, through "qkv forward": outputs, attention weights, gradients, AdamW
+# steps; with the kernels of $QKV_ISA (not set: the best of this machine) and with the scalar ones.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 compare=$BINARY/tests/cli/compare_case
@@ -11,7 +11,8 @@ for isa in "${QKV_ISA:-}" scalar; do
         model=$(dirname "$case") weights=
         cases=$((cases + 1))
         grep -aq 'out\.weights\.' "$case" && weights=--weights
-        try 0 "$QKV" forward --threads 1 "$model" --inputs "$case" --force -o got.safetensors --gradients $weights --adamw 3,0.01,0.9,0.95,1e-8,0.1
+        try 0 "$QKV" forward --threads 1 "$model" --inputs "$case" --force -o got.safetensors --gradients $weights \
+            --adamw 3,0.01,0.9,0.95,1e-8,0.1
         try 0 "$compare" "$case" got.safetensors
         grep -q ' 0 differ' out || cat out
         sed -nE 's/^([0-9]+) tensors compared.*errors (.*) of outputs, (.*) of gradients$/\1 \2 \3/p' out >>errors
@@ -34,7 +35,8 @@ model=$SOURCE/tests/golden/gpt2
 try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" --force -o got.safetensors
 try 1 "$compare" "$model/case.safetensors" got.safetensors
 has out 'grad\..*missing'
-try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" --force -o got.safetensors --gradients --weights --adamw 3,0.011,0.9,0.95,1e-8,0.1
+try 0 "$QKV" forward --threads 1 "$model" --inputs "$model/case.safetensors" --force -o got.safetensors --gradients \
+    --weights --adamw 3,0.011,0.9,0.95,1e-8,0.1
 try 1 "$compare" "$model/case.safetensors" got.safetensors
 has out 'out.adamw_losses: differs'
 finish

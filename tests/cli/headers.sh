@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Reads the public headers: every function has a comment, its own or one that stands above it and its neighbours; the comment of one
-# that returns a status names those it fails with, "Fails with QKV_FILE, QKV_MEMORY."; every header says at its top which of its
-# parts are stable and which are experimental; every struct that callers fill has a call that gives its defaults. Callers fill what
-# calls read and no call fills: options, and structs that are passed by value or as const, with the structs in them.
+# Reads the public headers: every function has a comment, its own or one that stands above it and its neighbours; the
+# comment of one that returns a status names those it fails with, "Fails with QKV_FILE, QKV_MEMORY."; every header says
+# at its top which of its parts are stable and which are experimental; every struct that callers fill has a call that
+# gives its defaults. Callers fill what calls read and no call fills: options, and structs that are passed by value or
+# as const, with the structs in them.
 #     headers.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
-statuses=$(sed -n '/define QKV_STATUS_LIST/,/^enum/p' include/qkv/context.h | grep -oE 'X\([A-Z]+' | cut -c3- | tr '\n' ' ')
+statuses=$(sed -n '/define QKV_STATUS_LIST/,/^enum/p' include/qkv/context.h | grep -oE 'X\([A-Z]+' | cut -c3- \
+    | tr '\n' ' ')
 [ "$(wc -w <<<"$statuses")" -ge 9 ] || { echo "found only the statuses $statuses"; exit 1; }
 awk -v statuses="$statuses" '
     function complain(text) {print FILENAME ": " text; bad = 1}

@@ -7,7 +7,8 @@ try 0 "$QKV" help
 cp out overview
 for command in $commands; do has out "^  $command +[a-z]"; done
 for group in train use look compare files; do has out "^$group:$"; done
-[ "$(wc -l <out)" -le 45 ] && [ "$(awk 'length > 80' out | wc -l)" = 0 ] || fail "the overview is more than a terminal shows"
+[ "$(wc -l <out)" -le 45 ] && [ "$(awk 'length > 80' out | wc -l)" = 0 ] \
+    || fail "the overview is more than a terminal shows"
 has out 'qkv train --preset nano-gpt'
 has out 'exit codes'
 for spelling in --help -h; do
@@ -84,7 +85,8 @@ has out '^  decoder norms +layernorm, placement pre, eps 1e-05$'
 has out '^  decoder feed-forward +activation gelu, 512 wide$'
 has out '^  head +lm, tie head$'
 try 0 "$QKV" info --preset gemma-style
-has out '^  decoder.local attention +8 heads of 64, 2 of keys and values, mask causal, a window of 128, position rope \(theta 10000\), capped scores$'
+has out \
+    '^  decoder.local attention +8 heads of 64, 2 of keys and values, mask causal, a window of 128, position rope \(theta 10000\), capped scores$'
 has out '^  decoder.global +layers 5, 11$'
 has out '^  decoder.local norms +rmsnorm_plus_one, placement sandwich'
 try 0 "$QKV" info --preset transformer-base --set vocab=300

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Settings and options of training that change nothing are refused, and values out of range too, before a file is read; what the
-# messages say. The options of the other commands: options.sh.
+# Settings and options of training that change nothing are refused, and values out of range too, before a file is read;
+# what the messages say. The options of the other commands: options.sh.
 # labels: quick
 . "$(dirname "$0")/common.sh"
 make_text 40 >text.txt
 
 # ---- numbers out of range: the exit code is that of a command line that makes no sense ----
-refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing --tokenizer bpe:256 --out run
-refuse 2 'tokenizer is "chars:1"; .* from 2 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:1 --out run
-refuse 2 'tokenizer is "chars.bytes:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars+bytes:255 --out run
+refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing \
+    --tokenizer bpe:256 --out run
+refuse 2 'tokenizer is "chars:1"; .* from 2 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:1 \
+    --out run
+refuse 2 'tokenizer is "chars.bytes:255"; .* from 256 to' "$QKV" train --preset nano-gpt --data missing \
+    --tokenizer chars+bytes:255 --out run
 refuse 2 'name a folder for the run' "$QKV" train --preset nano-gpt --data missing --out ''
 refuse 2 'name a folder for the runs and the results' "$QKV" compare --data missing --axis kv=mha,mqa --out ''
 
@@ -21,7 +24,8 @@ for name in dropout=0.2 context=16; do
 done
 
 # ---- messages: numbers as they were written, marks, permissions, one path once ----
-refuse 2 'decoder\.layers is 1e3; it must be a whole number from 1 to 1000$' "$QKV" info --preset nano-gpt --set decoder.layers=1e3
+refuse 2 'decoder\.layers is 1e3; it must be a whole number from 1 to 1000$' "$QKV" info --preset nano-gpt \
+    --set decoder.layers=1e3
 refuse 2 ': dropout is 1\.0000; it must be' "$QKV" info --preset nano-gpt --set dropout=1.0000
 refuse 2 'softcap is 1e-40; it must be a number from 2\.94e-39 to 3\.4e38, or 0 for none$' \
     "$QKV" info --preset nano-gpt --set decoder.attention.softcap=1e-40
@@ -49,7 +53,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # ---- a default that gives way is told in the digits that count ----
-try 0 "$QKV" train --preset nano-gpt --set d_model=16 --set decoder.layers=1 --data text.txt --context 8 --out small --steps 2 \
+try 0 "$QKV" train --preset nano-gpt --set d_model=16 --set decoder.layers=1 --data text.txt --context 8 --out small \
+    --steps 2 \
     --warmup 0 --rate 1e-5 --quiet --threads 1
 has err 'min_rate is 1e-06 in place of the default 0\.0001'
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
-#     base <- kernel <- op <- attention <- sequence <- model <- family <- {io, generate, train} <- lab <- cli,   text beside them sees base only,
+#     base <- kernel <- op <- attention <- sequence <- model <- family <- {io, generate, train} <- lab <- cli,   text
+# beside them sees base only,
 #     metric base and text; io, generate and train see text, and train metric,
-# the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h, lab/lab.h and its
-# own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the lab or of the command.
-# A name of a file occurs once under src/.
+# the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
+# lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
+# lab or of the command. A name of a file occurs once under src/.
 #     check_includes.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Links of the documents lead to files that exist, and a link whose text is a name in backquotes to a file that has the name.
+# Links of the documents lead to files that exist, and a link whose text is a name in backquotes to a file that has the
+# name.
 #     links.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
@@ -19,5 +20,6 @@ for document in *.md docs/*.md docs/*/*.md examples/*.md examples/*/*.md; do
         grep -qE "(^|[^A-Za-z0-9_])$name([^A-Za-z0-9_]|\$)" "$path" || { echo "$document: $path has no $name"; bad=1; }
     done < <(grep -oE '\[[^]]*\]\([^) ]+\)' "$document" | sed -E 's/^\[([^]]*)\]\(([^)]*)\)$/\1\t\2/')
 done
-[ $seen -gt 40 ] && [ $names -gt 30 ] || { echo "found only $seen links, $names of them names: this check does not look where they are"; bad=1; }
+[ $seen -gt 40 ] && [ $names -gt 30 ] \
+    || { echo "found only $seen links, $names of them names: this check does not look where they are"; bad=1; }
 exit $bad

@@ -16,18 +16,21 @@ large="--set d_model=1024 --set decoder.layers=8 --set decoder.ffn.d_ff=4096"
 # ---- training ----
 if [ "${SANITIZE:-0}" != 1 ]; then # whose shadow is larger than any limit
     # shellcheck disable=SC2086
-    refuse 1 '^qkv: training: [0-9.]+ GiB are needed, but only [0-9.]+ MiB are left by the limit of addresses \(ulimit -v\); .*--ignore-memory$' \
+    refuse 1 \
+        '^qkv: training: [0-9.]+ GiB are needed, but only [0-9.]+ MiB are left by the limit of addresses \(ulimit -v\); .*--ignore-memory$' \
         within 500000 "$QKV" train --spec spec.json $large --data text.txt --out large --batch 4 --threads 1
     [ ! -e large ] || fail "a refused run has made its folder"
     # shellcheck disable=SC2086
     refuse 1 'out of memory' \
-        within 500000 "$QKV" train --spec spec.json $large --data text.txt --out large --batch 4 --threads 1 --quiet --ignore-memory
+        within 500000 "$QKV" train --spec spec.json $large --data text.txt --out large --batch 4 --threads 1 --quiet \
+        --ignore-memory
     [ ! -e large ] || fail "a run that failed has left its folder"
 fi
 if [ "${SANITIZE:-0}" != 1 ]; then # pairs are held in memory while they are encoded
     awk 'BEGIN {for (i = 0; i < 3000000; i++) print "abcdefghijk\tkjihgfedcba" i}' >pairs.tsv
     refuse 1 '^qkv: .*pairs\.tsv: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of addresses' \
-        within 60000 "$QKV" train --preset tiny-seq2seq --tokenizer bytes --pairs pairs.tsv --out pairs --steps 1 --threads 1 --quiet
+        within 60000 "$QKV" train --preset tiny-seq2seq --tokenizer bytes --pairs pairs.tsv --out pairs --steps 1 \
+        --threads 1 --quiet
     [ ! -e pairs ] || fail "a run that was refused for its pairs has left its folder"
     rm pairs.tsv
 fi
@@ -36,7 +39,8 @@ try 0 "$QKV" generate run -n 5 -q --threads 1
 
 # ---- specs changed by hand ----
 sed 's/"context": 32/"context": 1000000/' run/config.json >longer && cp longer run/config.json
-refuse 1 'model\.safetensors: these weights belong to another spec than config\.json .*--ignore-digest$' "$QKV" generate run -n 5
+refuse 1 'model\.safetensors: these weights belong to another spec than config\.json .*--ignore-digest$' \
+    "$QKV" generate run -n 5
 refuse 1 'another spec' "$QKV" eval run --data text.txt --context 16
 refuse 1 'another spec' "$QKV" attend run --prompt "the king"
 refuse 1 'another spec' "$QKV" inspect run --prompt "the king"
@@ -57,7 +61,8 @@ try 0 resume options --steps 8 --quiet # the digest is now that of the options t
 
 # ---- ranks: what they plan fits together ----
 # planned KEY: the sum over the ranks of the latest plan.
-planned() { grep '^{"rank": ' out | sed -E "s/.*\"$1\": ([0-9.e+]+).*/\1/" | awk '{sum += $1} END {printf "%.0f", sum}'; }
+planned() { grep '^{"rank": ' out | sed -E "s/.*\"$1\": ([0-9.e+]+).*/\1/" \
+    | awk '{sum += $1} END {printf "%.0f", sum}'; }
 try 0 "$QKV" info --preset baby-gpt --json --ranks 1 --threads 1
 moments=$(planned optimizer_bytes) rows=$(planned rows)
 same "$(planned gradient_sent)$(planned weight_sent)$(planned received)" 000 "what one rank sends"
@@ -66,7 +71,8 @@ for ranks in 2 3 8; do
     same "$(grep -c '^{"rank": ' out)" $ranks "ranks that are planned"
     same "$(planned optimizer_bytes)" "$moments" "moments of $ranks ranks together"
     same "$(planned rows)" "$rows" "rows of $ranks ranks together"
-    same "$(awk "BEGIN {printf \"%.0f\", $(planned gradient_sent) + $(planned weight_sent)}")" "$(planned received)" "what $ranks ranks send and receive"
+    same "$(awk "BEGIN {printf \"%.0f\", $(planned gradient_sent) + $(planned weight_sent)}")" "$(planned received)" \
+        "what $ranks ranks send and receive"
 done
 try 0 "$QKV" info --preset baby-gpt --ranks 3 --batch 2 --network 1
 has out '^3 ranks, 2 x 256 a step, 2 groups$'

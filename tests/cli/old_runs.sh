@@ -40,7 +40,8 @@ for run in text pairs labeled; do
     sed -nE 's/^\{"step": ?([0-9]+), ?"loss": ?([^,]*),.*/\1 \2/p' $run/log.jsonl | awk '$1 > 251' >losses
     paste losses expected/$run.losses | awk '
         {d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-3 * $4) bad = 1}
-        END {exit bad || NR != 29}' || fail "$run: losses after the resumption differ: $(paste losses expected/$run.losses | head -40)"
+        END {exit bad || NR != 29}' || fail "$run: losses after the resumption differ: $(paste losses \
+            expected/$run.losses | head -40)"
     # What is saved now has the digests of today and loads as well.
     try 0 "$QKV" info $run
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Options beside options, before any file is read: what would have no effect or is out of its range gives the exit code 2; all
-# else reaches the files, which are missing here, and gives 1.
+# Options beside options, before any file is read: what would have no effect or is out of its range gives the exit code
+# 2; all else reaches the files, which are missing here, and gives 1.
 . "$(dirname "$0")/common.sh"
 touch there.txt
 ls >before
@@ -24,7 +24,8 @@ done
 for option in "count 2" "samples 2" "temp 0.5" "top-p 0.9" "min-p 0.1" "seed 7"; do
     idle "${option% *}" 'top-k 1 always takes' generate nowhere --top-k 1 --${option% *} ${option#* }
 done
-for option in "count 2" "samples 2" "temp 1" "top-k 3" "top-p 0.9" "min-p 0.1" "repeat-penalty 2" "repeat-last 3" "seed 7" "stop x" "end x"; do
+for option in "count 2" "samples 2" "temp 1" "top-k 3" "top-p 0.9" "min-p 0.1" "repeat-penalty 2" "repeat-last 3" \
+    "seed 7" "stop x" "end x"; do
     idle "${option% *}" '-n 0 makes no' generate nowhere -n 0 --${option% *} ${option#* }
 done
 idle repeat-last 'add --repeat-penalty' generate nowhere --repeat-last 8
@@ -35,8 +36,10 @@ useful generate nowhere --temp 0.5 --top-k 5 --top-p 1 --min-p 0 --seed 0 -n 1 -
 
 for option in "temp 1" "top-k 3" "top-p 0.9" "seed 7"; do
     idle "${option% *}" 'add --sample' translate nowhere --${option% *} ${option#* }
-    [ "${option% *}" = temp ] || idle "${option% *}" 'temp 0 always' translate nowhere --sample --temp 0 --${option% *} ${option#* }
-    [ "${option% *}" = top-k ] || idle "${option% *}" 'top-k 1 always' translate nowhere --sample --top-k 1 --${option% *} ${option#* }
+    [ "${option% *}" = temp ] || idle "${option% *}" 'temp 0 always' translate nowhere --sample --temp 0 \
+        --${option% *} ${option#* }
+    [ "${option% *}" = top-k ] || idle "${option% *}" 'top-k 1 always' translate nowhere --sample --top-k 1 \
+        --${option% *} ${option#* }
 done
 idle beam 'sample draws' translate nowhere --sample --beam 3
 idle length-penalty 'one result' translate nowhere --length-penalty 1 text
@@ -99,7 +102,8 @@ idle pieces 'ids into text' tokenize nowhere --ids --pieces
 idle specials 'ids into text' tokenize nowhere --ids --specials
 useful tokenize nowhere --pieces --specials a
 
-for option in full "seconds 1" "rounds 3" "json new.json" "text there.txt" quiet "threads 1" "isa scalar" ignore-memory; do
+for option in full "seconds 1" "rounds 3" "json new.json" "text there.txt" quiet "threads 1" \
+    "isa scalar" ignore-memory; do
     idle "${option% *}" 'list measures nothing' bench --list --$option
 done
 idle force 'list measures nothing' bench --list --force
@@ -116,7 +120,8 @@ cp out all
 try 0 "$QKV" bench --list --filter products
 grep '^products ' all | cmp -s - out || fail "--list --filter shows other rows than those with the text"
 try 0 "$QKV" bench --list --filter PRODUCTS --filter recipe --precision fp32
-grep -E '^(products .* fp32|.*recipe .* fp32)' all | cmp -s - out || fail "--list shows other rows than those of two filters and a precision"
+grep -E '^(products .* fp32|.*recipe .* fp32)' all | cmp -s - out \
+    || fail "--list shows other rows than those of two filters and a precision"
 has out 'recipe .*\(big\)$'
 refuse 2 'no row .*"xyzzy"' "$QKV" bench --list --filter xyzzy
 refuse 2 '--precision is "fp99"' "$QKV" bench --list --precision fp99
@@ -138,12 +143,17 @@ for number in -1 -1e-7 -0.12345678901; do
     refuse 2 "temp needs a number of at least 0, not \"$number\"$" "$QKV" translate nowhere --sample --temp $number text
 done
 for number in 0 -1 1.00000001 2; do
-    refuse 2 "top-p needs a number greater than 0 and at most 1, not \"$number\"$" "$QKV" generate nowhere --top-p $number
-    refuse 2 "top-p needs a number greater than 0 and at most 1, not \"$number\"$" "$QKV" translate nowhere --sample --top-p $number
+    refuse 2 "top-p needs a number greater than 0 and at most 1, not \"$number\"$" "$QKV" generate nowhere \
+        --top-p $number
+    refuse 2 "top-p needs a number greater than 0 and at most 1, not \"$number\"$" "$QKV" translate nowhere --sample \
+        --top-p $number
 done
-for number in -0.1 1.5; do refuse 2 "min-p needs a number from 0 to 1, not \"$number\"$" "$QKV" generate nowhere --min-p $number; done
-for number in 0 -2; do refuse 2 "repeat-penalty needs a number greater than 0, not \"$number\"$" "$QKV" generate nowhere --repeat-penalty $number; done
-for number in 0 -1 1000000.5; do refuse 2 "seconds needs a number greater than 0 and at most 1000000, not \"$number\"$" "$QKV" bench --seconds $number; done
+for number in -0.1 1.5; do refuse 2 "min-p needs a number from 0 to 1, not \"$number\"$" "$QKV" generate nowhere \
+    --min-p $number; done
+for number in 0 -2; do refuse 2 "repeat-penalty needs a number greater than 0, not \"$number\"$" \
+    "$QKV" generate nowhere --repeat-penalty $number; done
+for number in 0 -1 1000000.5; do refuse 2 \
+    "seconds needs a number greater than 0 and at most 1000000, not \"$number\"$" "$QKV" bench --seconds $number; done
 refuse 2 'length-penalty needs a number, not "x"' "$QKV" translate nowhere --beam 2 --length-penalty x
 refuse 2 'top-k needs a whole number from 0 to 2147483647, not "-1"' "$QKV" generate nowhere --top-k -1
 refuse 2 'layer needs a whole number from 0 to [0-9]+, not "-1"' "$QKV" attend nowhere --prompt a --layer -1
@@ -172,7 +182,8 @@ example() {
         expected=1
         call=$(sed -E 's/ +[<>] +[^ ]+//g; s/ +# .*//' <<<"$call")
         case $call in
-        *"qkv help"* | *"qkv doctor"* | *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* | *"attend --preset"*) expected=0 ;;
+        *"qkv help"* | *"qkv doctor"* | *"--list"* | *"info --preset"* | *"new --preset"* | *"inspect --preset"* \
+            | *"attend --preset"*) expected=0 ;;
         *bench*--json*) call="${call/--json */--json there.txt}" ;;
         *bench*) call="$call --json there.txt" ;;
         esac

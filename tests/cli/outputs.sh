@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No output of a command is one of its inputs, or another output, by whatever name: every pair of options of every command, as the
-# help lists them. Then what a command finds in its folder, and folders that are put in place whole.
+# No output of a command is one of its inputs, or another output, by whatever name: every pair of options of every
+# command, as the help lists them. Then what a command finds in its folder, and folders that are put in place whole.
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
 make_spec
@@ -38,9 +38,11 @@ files_of() {
 refused=0
 meet() { # meet COMMAND...: is refused by the rule, and all files stay as they are
     local before
-    before=$(find . -path ./model -prune -o -type f ! -name out ! -name err ! -name before -printf '%p ' -exec cksum {} + | sort)
+    before=$(find . -path ./model -prune -o -type f ! -name out ! -name err ! -name before -printf '%p ' \
+        -exec cksum {} + | sort)
     refuse 1 "$own" "$QKV" "$@"
-    same "$(find . -path ./model -prune -o -type f ! -name out ! -name err ! -name before -printf '%p ' -exec cksum {} + | sort)" "$before" "$last: files"
+    same "$(find . -path ./model -prune -o -type f ! -name out ! -name err ! -name before -printf '%p ' \
+        -exec cksum {} + | sort)" "$before" "$last: files"
     refused=$((refused + 1))
 }
 
@@ -53,7 +55,8 @@ for command in $commands; do
         "--out "* | "--tensorboard "*) folders="$folders $option" ;;
         "--output FOLDER") ;; # another name of --out
         "--output FILE" | "--json FILE" | "--csv FILE") outputs="$outputs $option" ;;
-        *" FILE" | *" FILE..." | *" MODEL" | *" RUN" | "--tokenizer "* | "--source-tokenizer "*) inputs="$inputs $option=$argument" ;;
+        *" FILE" | *" FILE..." | *" MODEL" | *" RUN" | "--tokenizer "* \
+            | "--source-tokenizer "*) inputs="$inputs $option=$argument" ;;
         "--force "*) force=--force ;;
         *FOLDER*) fail "$command $option $argument: neither an input nor an output" ;;
         esac
@@ -69,7 +72,8 @@ for command in $commands; do
             cp text.txt same
             ln -sf same link
             ln -f same hard
-            for name in same ./same link hard "$folder/same"; do meet $command $line $option same $output $name $force; done
+            for name in same ./same link hard "$folder/same"; do meet $command $line $option same $output $name \
+                $force; done
             mkdir -p texts
             cp text.txt texts/a
             case $option in --data | --train | --valid) meet $command $line $option texts $output texts/a $force ;; esac
@@ -141,7 +145,8 @@ rm -r words
 same "$(cat model/* | cksum)" "$sum" "the model that was read"
 
 # ---- what a run finds in its folder ----
-for file in $model_files state.json train.json machine.jsonl samples.jsonl tokens.data.bin checkpoint-best.safetensors; do
+for file in $model_files state.json train.json machine.jsonl samples.jsonl tokens.data.bin \
+    checkpoint-best.safetensors; do
     rm -rf place
     mkdir place
     echo mine >place/$file
@@ -162,7 +167,8 @@ try 0 "$QKV" info place
 
 # ---- what a comparison finds ----
 compare() {
-    "$QKV" compare --spec spec.json --data text.txt --batch 4 --warmup 1 --eval-batches 2 --threads 1 --cache 16 --quiet --axis kv=mha,mqa $(usual "--steps 2" "$@") "$@"
+    "$QKV" compare --spec spec.json --data text.txt --batch 4 --warmup 1 --eval-batches 2 --threads 1 --cache 16 \
+        --quiet --axis kv=mha,mqa $(usual "--steps 2" "$@") "$@"
 }
 for file in train.txt valid.txt results.json results.csv index.html; do
     rm -rf place
@@ -170,7 +176,8 @@ for file in train.txt valid.txt results.json results.csv index.html; do
     echo mine >place/$file
     refuse 1 "place already holds a $file that is not of a comparison" compare --out place
     printf x >short.txt
-    refuse 1 '.' "$QKV" compare --spec spec.json --data short.txt --axis kv=mha,mqa --steps 2 --out place --force --quiet
+    refuse 1 '.' "$QKV" compare --spec spec.json --data short.txt --axis kv=mha,mqa --steps 2 --out place --force \
+        --quiet
     same "$(ls -A place) $(cat place/$file)" "$file mine" "compare --force that fails"
 done
 try 0 compare --out place --force
@@ -225,7 +232,8 @@ cat >llama.json <<'END'
 END
 make_text 200 | tr 'a-m' 'n-z' >turned.txt
 for name in text turned; do
-    try 0 "$QKV" train --spec llama.json --data $name.txt --tokenizer bpe:280 --out of.$name --steps 2 --batch 2 --warmup 1 --threads 1 --quiet
+    try 0 "$QKV" train --spec llama.json --data $name.txt --tokenizer bpe:280 --out of.$name --steps 2 --batch 2 \
+        --warmup 1 --threads 1 --quiet
 done
 whole() { (cd "$1" 2>/dev/null && cat config.json tokenizer.json model.safetensors | cksum); }
 for kind in qkv huggingface; do
@@ -246,14 +254,16 @@ for kind in qkv huggingface; do
     for i in $(seq 30); do
         from=of.text
         [ $((i % 2)) = 0 ] || from=of.turned
-        "$QKV" export $from --to $kind --dtype bf16 --out place --force 2>/dev/null & # no function: its shell would be killed
+        # no function: its shell would be killed
+        "$QKV" export $from --to $kind --dtype bf16 --out place --force 2>/dev/null &
         child=$!
         sleep "$(awk -v t=$took -v r=$RANDOM 'BEGIN { printf "%.4f", t / 1e9 * r / 32768 }')"
         kill -9 $child 2>/dev/null
         wait $child 2>/dev/null
         now=$(whole place)
         checks=$((checks + 1))
-        [ "$now" = "$one" ] || [ "$now" = "$two" ] || fail "$kind, kill $i: $(ls place) is neither the old folder nor the new one"
+        [ "$now" = "$one" ] || [ "$now" = "$two" ] \
+            || fail "$kind, kill $i: $(ls place) is neither the old folder nor the new one"
         [ "$(cat place/notes/mine.txt)" = mine ] || fail "$kind, kill $i: a file of the user is gone"
     done
     try 0 export_to of.text place --force
@@ -292,7 +302,8 @@ for kind in qkv huggingface; do
     (cd empty && "$QKV" export ../of.text --to $kind --dtype bf16 --out .) || fail "export into the current folder"
     same "$(whole empty)" "$one" "export into the current folder"
     (cd empty && "$QKV" export ../of.turned --to $kind --dtype bf16 --out . --force) 2>err
-    same "$? $(grep -c 'cannot be replaced as a whole, as it is the current folder' err) $(whole empty)" "1 1 $one" "the current folder, replaced"
+    same "$? $(grep -c 'cannot be replaced as a whole, as it is the current folder' err) $(whole empty)" "1 1 $one" \
+        "the current folder, replaced"
     ln -s empty link
     try 0 export_to of.turned link/ --force
     [ -L link ] && same "$(whole empty)" "$two" "a folder behind a link"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The pages that attend and report write: sizes, messages, and what a reader meets who opens them in Chromium, clicks and uses
-# the keyboard, in light and dark, on a screen and on a phone. Chromium is installed where that can be done; without it the
-# part that needs it is left out, with a message. QKV_SCREENSHOTS=FOLDER keeps pictures of the pages.
+# The pages that attend and report write: sizes, messages, and what a reader meets who opens them in Chromium, clicks
+# and uses the keyboard, in light and dark, on a screen and on a phone. Chromium is installed where that can be done;
+# without it the part that needs it is left out, with a message. QKV_SCREENSHOTS=FOLDER keeps pictures of the pages.
 . "$(dirname "$0")/common.sh"
 here=$SOURCE/tests/cli
 make=$BINARY/tests/cli/make_model
@@ -72,9 +72,11 @@ make_spec
 make_text 2500 >text.txt
 for shape in six,200,6,24 long,2000,6,24 big,500,12,48; do
     IFS=, read -r model context heads width <<<"$shape"
-    sed "s/\"context\": 32/\"context\": $context, \"position\": {\"kind\": \"rope\"}/; s/\"layers\": 2/\"layers\": $heads/
+    sed \
+        "s/\"context\": 32/\"context\": $context, \"position\": {\"kind\": \"rope\"}/; s/\"layers\": 2/\"layers\": $heads/
          s/\"heads\": 4/\"heads\": $heads/; s/\"d_model\": 32/\"d_model\": $width/" spec.json >$model.json
-    try 0 "$QKV" train --spec $model.json --data text.txt --out $model --steps 1 --batch 1 --warmup 0 --eval-batches 1 --threads 1 -q
+    try 0 "$QKV" train --spec $model.json --data text.txt --out $model --steps 1 --batch 1 --warmup 0 --eval-batches 1 \
+        --threads 1 -q
 done
 head -c 200 text.txt >200.txt
 head -c 500 text.txt >500.txt
@@ -113,10 +115,12 @@ refuse 1 'nowhere holds no training run' "$QKV" report nowhere
 refuse 1 'decoder holds no training run' "$QKV" report decoder -o r.html
 [ ! -e r.html ] || fail "a page was left by a command that failed"
 try 0 "$QKV" report run
-shown=$(sed -nE 's/^  (loss|valid|best) +([0-9.]+).*/"\2"/p; s/.*, ([0-9.]+[kMG]?) tokens\/s$/"\1"/p' out | head -n 4 | paste -sd,)
+shown=$(sed -nE 's/^  (loss|valid|best) +([0-9.]+).*/"\2"/p; s/.*, ([0-9.]+[kMG]?) tokens\/s$/"\1"/p' out | head -n 4 \
+    | paste -sd,)
 # A classifier: its unit, and a best that follows the metric.
 mkdir judged
-printf '{"step":1,"loss":0.9,"tokens":9,"seconds":1,"tokens_per_second":9}\n{"step":2,"loss":0.8,"valid_loss":0.5,"accuracy":0.7,"tokens":18,"seconds":2}
+printf \
+    '{"step":1,"loss":0.9,"tokens":9,"seconds":1,"tokens_per_second":9}\n{"step":2,"loss":0.8,"valid_loss":0.5,"accuracy":0.7,"tokens":18,"seconds":2}
 {"step":3,"loss":0.7,"valid_loss":0.6,"accuracy":0.9,"tokens":27,"seconds":3}\n{"step":4,"loss":0.6,"valid_loss":0.7,"accuracy":0.8,"tokens":36,"seconds":4}\n' >judged/log.jsonl
 printf '{"options":{"steps":4,"metric":"accuracy","labeled":"a.tsv"}}' >judged/train.json
 try 0 "$QKV" report judged
@@ -137,7 +141,8 @@ try 0 "$QKV" report empty -o empty.html
 # Following: the page loads itself again until the run has ended, however, and stays when interrupted.
 try 0 "$QKV" report run -o follow.html --follow --every 1
 grep -q 'http-equiv="refresh"' follow.html && fail "the page of a run that has ended loads itself again"
-"$QKV" train --spec spec.json --data text.txt --out going --steps 1000000 --batch 4 --warmup 2 --eval-every 50 --eval-batches 2 --save-every 50 \
+"$QKV" train --spec spec.json --data text.txt --out going --steps 1000000 --batch 4 --warmup 2 --eval-every 50 \
+    --eval-batches 2 --save-every 50 \
     --threads 1 -q >train.out 2>&1 </dev/null &
 trained=$!
 eventually lines_in going/log.jsonl 61 || fail "going has no 61 steps"
@@ -183,24 +188,29 @@ grep -q '^FAILED small pictures' results || fail "a wrong page passes"
 
 n=${#text}
 for theme in 0 1; do
-    browse attend.html '{"heads":2,"queries":'$n',"keys":'$n',"kinds":1,"colours":2,"text":'"$(printf '%s' "$text" | sed 's/</\\u003c/g; s/^/"/; s/$/"/')"'}' attend.js 1300 $theme
+    browse attend.html '{"heads":2,"queries":'$n',"keys":'$n',"kinds":1,"colours":2,"text":'"$(printf '%s' "$text" \
+        | sed 's/</\\u003c/g; s/^/"/; s/$/"/')"'}' attend.js 1300 $theme
     browse both.html '{"runs":2,"steps":26,"samples":1,"damaged":1}' report.js 1300 $theme
 done
 browse attend.html '{"heads":2,"queries":'$n',"keys":'$n',"kinds":1,"colours":2,"text":"injected"}' attend.js 500
 source=$(grep -o '"encoder":{"ids":\[[0-9,]*' pairs.html | head -1 | tr -cd , | wc -c)
 target=$(grep -o '"decoder":{"ids":\[[0-9,]*' pairs.html | head -1 | tr -cd , | wc -c)
-browse pairs.html '{"heads":6,"queries":'$((target + 1))',"keys":'$((source + 1))',"kinds":3,"colours":2,"text":"<s>"}' attend.js
+browse pairs.html \
+    '{"heads":6,"queries":'$((target + 1))',"keys":'$((source + 1))',"kinds":3,"colours":2,"text":"<s>"}' attend.js
 browse one.html '{"heads":2,"queries":1,"keys":1,"kinds":1,"colours":1,"text":"x"}' attend.js
 browse six.html '{"heads":36,"queries":200,"keys":200,"kinds":1,"colours":20,"text":"that"}' attend.js
 browse long.html '{"heads":36,"queries":2000,"keys":2000,"kinds":1,"colours":10,"text":"that"}' attend.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0,"shown":['"$shown"']}' report.js
 browse going.html '{"runs":1,"samples":0,"damaged":0,"state":"killed"}' report.js
-browse judged.html '{"runs":1,"steps":4,"samples":0,"damaged":0,"unit":"Loss, nats a line over","best":"accuracy 0.9000 at 3"}' report.js
+browse judged.html \
+    '{"runs":1,"steps":4,"samples":0,"damaged":0,"unit":"Loss, nats a line over","best":"accuracy 0.9000 at 3"}' \
+    report.js
 browse report.html '{"runs":1,"steps":25,"samples":4,"damaged":0}' report.js 500 0
 sed 's|</style>|body { width: 390px }</style>|' both.html >narrow.html
 browse narrow.html '{"runs":2,"steps":26,"samples":1,"damaged":1}' report.js 500
 browse big.html '{"heads":144,"queries":500,"keys":500,"kinds":1,"colours":10,"text":"that"}' attend.js 390 0
-# 500 tokens of 12 x 12 heads are there in two seconds, and every view in 100 ms; the best of five, as others use the machine, too.
+# 500 tokens of 12 x 12 heads are there in two seconds, and every view in 100 ms; the best of five, as others use the
+# machine, too.
 for i in 1 2 3 4 5; do
     with_script big.html '{"opened":2000,"view":100}' speed.js
     patience=--disable-gpu open_page "$folder/tested.html" 1300 900 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What is planned is what a process takes: its peak is no more than the plan, and the plan at most 15 % above the peak, or, of
-# small runs, 10 MiB. Plans are those of info, of models and of what they are used for, and of training what it says before its
-# first step. Peaks are what the system counts. Where weights stay in the file and only some are used, those of the experts that
-# tokens go to, the pages of it that were not read may be missing from the peak. Each way that weights are read and each use; with
-# PLANS=all, which takes long, each preset.
+# What is planned is what a process takes: its peak is no more than the plan, and the plan at most 15 % above the peak,
+# or, of small runs, 10 MiB. Plans are those of info, of models and of what they are used for, and of training what it
+# says before its first step. Peaks are what the system counts. Where weights stay in the file and only some are used,
+# those of the experts that tokens go to, the pages of it that were not read may be missing from the peak. Each way that
+# weights are read and each use; with PLANS=all, which takes long, each preset.
 . "$(dirname "$0")/common.sh"
 [ "${SANITIZE:-0}" != 1 ] || exit 0 # whose shadow is memory too
 peak=$BINARY/tests/cli/peak
@@ -29,14 +29,17 @@ takes() {
 }
 context() { "$QKV" info "$1" --json --threads 1 | sed -nE 's/.*"context": ([0-9]+),.*/\1/p' | tail -1; }
 
-# Texts of a model with a token for each byte: 64 lines of LENGTH bytes, which fill a batch; pairs of them; labels before them.
+# Texts of a model with a token for each byte: 64 lines of LENGTH bytes, which fill a batch; pairs of them; labels
+# before them.
 make_lines() {
-    awk -v n="$1" 'BEGIN {for (i = 0; i < 64; i++) {s = i " "; while (length(s) < n) s = s "abc " i " "; print substr(s, 1, n)}}' >lines.txt
+    awk -v n="$1" \
+        'BEGIN {for (i = 0; i < 64; i++) {s = i " "; while (length(s) < n) s = s "abc " i " "; print substr(s, 1, n)}}' >lines.txt
     paste lines.txt lines.txt >pairs.tsv
     awk '{print (NR % 3) "\t" $0}' lines.txt >labels.tsv
 }
 
-# ---- the uses of a model --------------------------------------------------------------------------------------------------
+# ---- the uses of a model
+# --------------------------------------------------------------------------------------------------
 
 # "some" says that some weights stay in the file and are not read.
 generates() { # MODEL LENGTH [some]; fills the whole context
@@ -90,17 +93,21 @@ trains() {
 
 # ---- what is run again and again: data of pairs ----
 make_pairs() {
-    awk 'BEGIN {srand(1); for (i = 0; i < 250000; i++) {a = b = ""; for (j = 0; j < 4; j++) {w = int(rand() * 5000); a = a " w" w; b = b " v" w}; print substr(a, 2) "\t" substr(b, 2)}}' >pairs.tsv
+    awk \
+        'BEGIN {srand(1); for (i = 0; i < 250000; i++) {a = b = ""; for (j = 0; j < 4; j++) {w = int(rand() * 5000); a = a " w" w; b = b " v" w}; print substr(a, 2) "\t" substr(b, 2)}}' >pairs.tsv
     awk -F'\t' '{print (NR % 3) "\t" $2}' pairs.tsv >labels.tsv
     cut -f2 pairs.tsv >lines.txt
 }
 # A small model of a family whose matrices are transposed, and whose queries, keys and values are one tensor.
-make_own() { try 0 "$QKV" new --preset gpt2-small --set vocab=16384 --set decoder.layers=3 --set context=256 --out own --quiet; }
+make_own() { try 0 "$QKV" new --preset gpt2-small --set vocab=16384 --set decoder.layers=3 --set context=256 --out own \
+    --quiet; }
 
-# ---- each preset ------------------------------------------------------------------------------------------------------------
+# ---- each preset
+# ------------------------------------------------------------------------------------------------------------
 
 if [ "${PLANS:-}" = all ]; then
-    for preset in nano-gpt baby-gpt gpt2-small llama-style bloom-style mqa-style mla-tiny deepseek-style moe-tiny gemma-style neox-style \
+    for preset in nano-gpt baby-gpt gpt2-small llama-style bloom-style mqa-style mla-tiny deepseek-style moe-tiny \
+        gemma-style neox-style \
         qwen3-style mixtral-style gpt-oss-style tiny-lm; do
         rm -rf fresh
         try 0 "$QKV" new --preset $preset --out fresh --quiet
@@ -143,7 +150,8 @@ if [ "${PLANS:-}" = all ]; then
     finish
 fi
 
-# ---- our own folders, and those of a family whose matrices are transposed and whose queries, keys and values are one tensor ----
+# ---- our own folders, and those of a family whose matrices are transposed and whose queries, keys and values are one
+# tensor ----
 make_lines 256
 make_own
 for dtype in f32 bf16; do
@@ -180,7 +188,8 @@ make_text 20000 >text.txt
 trains --preset nano-gpt --data text.txt
 generates trained/checkpoint.safetensors 64
 takes compare --data text.txt --preset nano-gpt --axis kv=mha --steps 4 --warmup 1 --out compared
-compares "compare" "$(plan trained none | awk -v bytes="$(grep -oE '"train_bytes": ?[0-9]+' compared/results.json | grep -oE '[0-9]+')" '{printf "%d", $1 + bytes / 1024}')" "$taken"
+compares "compare" "$(plan trained none | awk -v bytes="$(grep -oE '"train_bytes": ?[0-9]+' compared/results.json \
+    | grep -oE '[0-9]+')" '{printf "%d", $1 + bytes / 1024}')" "$taken"
 make_pairs
 trains --preset tiny-seq2seq --pairs pairs.tsv
 trains --preset text-classifier --labeled labels.tsv
@@ -191,8 +200,10 @@ head -c 4000000 /dev/zero | tr '\0' a >same
 for text in word same; do
     try 0 "$peak" taken "$QKV" tokenize --train $text --tokenizer bpe:400 -o $text.json --quiet
     checks=$((checks + 1))
-    [ "$(cut -d' ' -f1 taken)" -lt $((4000000 * 15 / 1024 + 4096)) ] || fail "a tokenizer of $text takes $(cat taken) KiB"
-    (ulimit -d 40000 && "$QKV" tokenize --train $text --tokenizer bpe:400 -o $text.json --quiet --force) >out 2>err && fail "$text is not refused"
+    [ "$(cut -d' ' -f1 taken)" -lt $((4000000 * 15 / 1024 + 4096)) ] \
+        || fail "a tokenizer of $text takes $(cat taken) KiB"
+    (ulimit -d 40000 && "$QKV" tokenize --train $text --tokenizer bpe:400 -o $text.json --quiet --force) >out 2>err \
+        && fail "$text is not refused"
     last="tokenize --train $text"
     has err '^qkv: training the tokenizer: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data'
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The precision of a run: recorded by train, used by every command that opens it, changed by --precision, and said where it is
-# emulated; $QKV_PRECISION is what auto stands for.
+# The precision of a run: recorded by train, used by every command that opens it, changed by --precision, and said where
+# it is emulated; $QKV_PRECISION is what auto stands for.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec
@@ -12,10 +12,12 @@ export QKV_PRECISION=
 for precision in fp32 bf16; do
     QKV_PRECISION=$precision
     try 0 train $precision 10 -q
-    same "$(number precision $precision/train.json)" "\"$precision\"" "the record of a run with QKV_PRECISION=$precision"
+    same "$(number precision $precision/train.json)" "\"$precision\"" \
+        "the record of a run with QKV_PRECISION=$precision"
     QKV_PRECISION=auto
     try 0 train named-$precision 10 -q --precision $precision
-    cmp -s $precision/model.safetensors named-$precision/model.safetensors || fail "QKV_PRECISION=$precision is not --precision $precision"
+    cmp -s $precision/model.safetensors named-$precision/model.safetensors \
+        || fail "QKV_PRECISION=$precision is not --precision $precision"
 done
 cmp -s fp32/model.safetensors bf16/model.safetensors && fail "fp32 and bf16 train the same weights"
 QKV_PRECISION=fp16
@@ -48,17 +50,20 @@ cp -r bf16 bare && rm bare/train.json
 try 0 "$QKV" info bare --json
 same "$(number precision)" '"fp32"' "the precision of a model without a record"
 cp -r bf16 damaged && echo '{"format": "qkv-train",' >damaged/train.json
-refuse 1 'damaged/train.json is not valid JSON: line 2.*it records the precision: restore it' "$QKV" eval damaged --data text.txt
+refuse 1 'damaged/train.json is not valid JSON: line 2.*it records the precision: restore it' "$QKV" eval damaged \
+    --data text.txt
 try 0 "$QKV" eval damaged --data text.txt --precision fp32
 
 # ---- compare, eval and info agree, in either ----
 for QKV_PRECISION in fp32 bf16; do
-    try 0 "$QKV" compare --out compare-$QKV_PRECISION --spec spec.json --data text.txt --steps 6 --batch 4 --warmup 2 --eval-every 3 \
+    try 0 "$QKV" compare --out compare-$QKV_PRECISION --spec spec.json --data text.txt --steps 6 --batch 4 --warmup 2 \
+        --eval-every 3 \
         --threads 1 --cache 8 --plain --axis kv=mha,mqa
     sed 's/{"name":/\n&/g' compare-$QKV_PRECISION/results.json | grep -F '{"name":"mqa",' >mqa.json
     try 0 "$QKV" info compare-$QKV_PRECISION/mqa --batch 4 --json --threads 1
     same "$(number precision)" "\"$QKV_PRECISION\"" "the precision of a variant"
-    for key in train_bytes run_bytes; do same "$(number $key)" "$(number $key mqa.json)" "$key of info and compare, $QKV_PRECISION"; done
+    for key in train_bytes run_bytes; do same "$(number $key)" "$(number $key mqa.json)" \
+        "$key of info and compare, $QKV_PRECISION"; done
     try 0 "$QKV" eval compare-$QKV_PRECISION/mqa --data compare-$QKV_PRECISION/valid.txt --json --threads 1
     same "$(number loss)" "$(number valid_loss mqa.json)" "loss of eval and compare, $QKV_PRECISION"
 done
@@ -68,7 +73,8 @@ QKV_PRECISION=auto
 emulated='bf16 was trained in bf16, which is emulated with the scalar kernels: .*--precision fp32'
 chosen=${QKV_ISA:-}
 export QKV_ISA=scalar
-for command in "eval bf16 --data text.txt" "generate bf16 -n 2 --seed 1" "info bf16" "inspect bf16 --prompt the" "attend bf16 --prompt the"; do
+for command in "eval bf16 --data text.txt" "generate bf16 -n 2 --seed 1" "info bf16" "inspect bf16 --prompt the" \
+    "attend bf16 --prompt the"; do
     try 0 "$QKV" $command
     has err "$emulated"
     try 0 "$QKV" $command --precision fp32
@@ -87,7 +93,8 @@ same "$(number precision own/train.json)" "\"$best\"" "what auto stands for"
 golden=$SOURCE/tests/golden/gpt2
 cp -r "$golden" recorded && chmod -R u+w recorded && cp bf16/train.json recorded/
 for precision in "" auto fp32 bf16; do
-    try 0 "$QKV" forward recorded --inputs "$golden/case.safetensors" -o "out${precision:+-$precision}.safetensors" --threads 1 \
+    try 0 "$QKV" forward recorded --inputs "$golden/case.safetensors" -o "out${precision:+-$precision}.safetensors" \
+        --threads 1 \
         ${precision:+--precision $precision}
 done
 cmp -s out.safetensors out-fp32.safetensors || fail "forward without --precision is not fp32"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Published folders in use: what ends a text and how tokens are chosen is what the folder says, and stays so through training from it
-# and export.
+# Published folders in use: what ends a text and how tokens are chosen is what the folder says, and stays so through
+# training from it and export.
 . "$(dirname "$0")/common.sh"
 golden=$SOURCE/tests/golden/hf
 
-# ---- greedy, and end tokens -----------------------------------------------------------------------------------------------
+# ---- greedy, and end tokens
+# -----------------------------------------------------------------------------------------------
 made() { try 0 "$QKV" generate "$1" --ids -q --prompt "5 6 7" -n 12 --precision fp32 "${@:2}"; }
 made "$golden/gpt2" --temp 0
 cp out greedy
@@ -35,7 +36,8 @@ sed -i "s/\"eos_token_id\": 0/\"eos_token_id\": [50256, ${ids[2]}]/" config/conf
 made config
 same "$(tr ' ' '\n' <out)" "$(first "${ids[2]}")" "it ends at the id of config.json"
 
-# ---- choosing ----------------------------------------------------------------------------------------------------------------
+# ---- choosing
+# ----------------------------------------------------------------------------------------------------------------
 copy chosen '{"do_sample": true, "temperature": 3.0, "top_k": 40, "top_p": 0.9, "eos_token_id": null}'
 made chosen --seed 3
 cp out said
@@ -57,7 +59,8 @@ done
 copy faulty '{'
 refuse 1 'generation_config.json' "$QKV" generate faulty --ids --prompt 5
 
-# ---- training from one, in shards, and export --------------------------------------------------------------------------------
+# ---- training from one, in shards, and export
+# --------------------------------------------------------------------------------
 make_text 200 >text.txt
 cp -r "$golden/llama_sharded" from
 {
@@ -70,9 +73,11 @@ cp -r "$golden/llama_sharded" from
 } >from/tokenizer.json
 echo '{"eos_token": {"content": "<stop>"}}' >from/tokenizer_config.json
 echo '{"eos_token_id": [7, 3], "do_sample": false}' >from/generation_config.json
-try 0 "$QKV" train --from from --data text.txt --out run --steps 4 --batch 2 --threads 1 --eval-every 2 --eval-batches 1 \
+try 0 "$QKV" train --from from --data text.txt --out run --steps 4 --batch 2 --threads 1 --eval-every 2 \
+    --eval-batches 1 \
     --save-every 2 --quiet
-try 0 "$QKV" train --from from --set decoder.residual_dropout=0.2 --data text.txt --out dropped --steps 1 --batch 2 --threads 1 --warmup 0 \
+try 0 "$QKV" train --from from --set decoder.residual_dropout=0.2 --data text.txt --out dropped --steps 1 --batch 2 \
+    --threads 1 --warmup 0 \
     --eval-batches 1 --quiet
 has dropped/config.json '"residual_dropout": 0.2'
 kept() {
@@ -99,12 +104,15 @@ sed -i 's/00002-of-00003/00009-of-00003/' from/model.safetensors.index.json
 refuse 1 'model-00009-of-00003.safetensors is missing' "$QKV" train --from from --data text.txt --out other --steps 1
 [ ! -e other ] || fail "a failed start leaves a folder"
 
-# ---- targets begin as the folder says, and examples need no tokenizer --------------------------------------------------------
+# ---- targets begin as the folder says, and examples need no tokenizer
+# --------------------------------------------------------
 cp -r "$golden/t5_v1_1" seq
 rm -f seq/case.safetensors
 {
-    printf '{"version": "1.0", "added_tokens": [{"id": 1, "content": "t1", "single_word": false, "lstrip": false, "rstrip": '
-    printf 'false, "normalized": false, "special": true}], "normalizer": null, "pre_tokenizer": {"type": "WhitespaceSplit"}, '
+    printf \
+        '{"version": "1.0", "added_tokens": [{"id": 1, "content": "t1", "single_word": false, "lstrip": false, "rstrip": '
+    printf \
+        'false, "normalized": false, "special": true}], "normalizer": null, "pre_tokenizer": {"type": "WhitespaceSplit"}, '
     printf '"post_processor": null, "decoder": null, "model": {"type": "WordLevel", "unk_token": "t3", "vocab": {'
     for id in $(seq 0 127); do printf '%s"t%d": %d' "$([ "$id" = 0 ] || echo ', ')" "$id" "$id"; done
     printf '}}}\n'
@@ -123,7 +131,8 @@ grep -qx "$likeliest" begun.0 && fail "a token of bad_words_ids is chosen"
 begun 0 ', "forced_bos_token_id": 77'
 same "$(head -1 begun.0)" t77 "forced_bos_token_id comes first"
 printf 't5 t6\tt7 t8\nt9\tt10 t11\n' >pairs.tsv
-try 0 "$QKV" train --from seq --pairs pairs.tsv --valid pairs.tsv --out tuned --steps 4 --save-every 2 --batch 2 --threads 1 \
+try 0 "$QKV" train --from seq --pairs pairs.tsv --valid pairs.tsv --out tuned --steps 4 --save-every 2 --batch 2 \
+    --threads 1 \
     --eval-every 2 --quiet
 has tuned/config.json '"vocab": 128'
 has tuned/generation_config.json '"decoder_start_token_id": 0'
@@ -136,13 +145,15 @@ try 0 "$QKV" train --from "$golden/gpt2" --examples "$golden/gpt2/case.safetenso
 has ids/train.json '"in_order": true'
 has ids/train.json '"rates": "\*embed\*=0.5"'
 
-# ---- an encoder of frames with fewer positions than its decoder ---------------------------------------------------------------
+# ---- an encoder of frames with fewer positions than its decoder
+# ---------------------------------------------------------------
 whisper=$SOURCE/tests/golden/hf_random/whisper_11_000
 try 0 "$QKV" info "$whisper"
 try 0 "$QKV" info "$whisper" --ranks 2
 try 0 "$QKV" info "$whisper" --context 3
 
-# ---- vectors of texts, as modules.json makes them ------------------------------------------------------------------------------
+# ---- vectors of texts, as modules.json makes them
+# ------------------------------------------------------------------------------
 sentences=$SOURCE/tests/golden/hf/sentences
 try 0 "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text
 has err '1 of 6 lines has more tokens than the most of 8 and was cut.*keep-start'
@@ -159,7 +170,8 @@ cmp -s out said || fail "--pool does not win over modules.json"
 try 0 "$QKV" embed "$sentences" --input short.txt --text --precision fp32
 cp out said
 paste <(printf 'x\ny\nx\n') short.txt >labeled.tsv
-try 0 "$QKV" train --from "$sentences" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'encoder.*' --out vectors --steps 4 \
+try 0 "$QKV" train --from "$sentences" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'encoder.*' \
+    --out vectors --steps 4 \
     --batch 2 --threads 1 --eval-every 2 --save-every 2 --quiet
 try 0 "$QKV" train --resume vectors --steps 6 --quiet
 try 0 "$QKV" embed vectors --input short.txt --text --precision fp32
@@ -170,7 +182,8 @@ refuse 1 'other/modules.json' "$QKV" export "$sentences" --dtype f32 -o other
 [ ! -e other/config.json ] || fail "a refused export writes files"
 refuse 1 'line 6 has [0-9]+ tokens' "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text --long error
 
-# ---- answers to questions --------------------------------------------------------------------------------------------------------
+# ---- answers to questions
+# --------------------------------------------------------------------------------------------------------
 squad=$SOURCE/tests/golden/hf/questions
 try 0 "$QKV" classify "$squad" --pairs --input "$squad/pairs.tsv" --precision fp32
 has out '^text of three kings.0\.2985$'
@@ -183,7 +196,8 @@ try 0 "$QKV" classify answers --pairs --input pairs.tsv --precision fp32
 has out '^text of three kings.0\.2985$'
 refuse 1 'only the best answer is printed' "$QKV" classify "$squad" --pairs --input pairs.tsv --top 2
 
-# ---- dense layers and prompts, as EmbeddingGemma's folder has them ---------------------------------------------------------------
+# ---- dense layers and prompts, as EmbeddingGemma's folder has them
+# ---------------------------------------------------------------
 embeddings=$SOURCE/tests/golden/hf/embeddings
 try 0 "$QKV" embed "$embeddings" "the king" --text --precision fp32
 cp out plain.txt
@@ -197,11 +211,14 @@ try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --query-
 has out '^1\.0000.2.the king$'
 try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --precision fp32
 hasnt out '^1\.0000'
-try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --query-prompt-name '' --prompt-name '' --precision fp32
+try 0 "$QKV" embed "$embeddings" --nearest "the king" --among among.txt --query-prompt-name '' --prompt-name '' \
+    --precision fp32
 has out '^1\.0000.2.the king$'
-refuse 1 'has no prompt "nobody"; it has query, document, empty' "$QKV" embed "$embeddings" two --text --prompt-name nobody
+refuse 1 'has no prompt "nobody"; it has query, document, empty' "$QKV" embed "$embeddings" two --text \
+    --prompt-name nobody
 refuse 2 'a prompt for the text of --nearest' "$QKV" embed "$embeddings" two --text --query-prompt-name query
-try 0 "$QKV" train --from "$embeddings" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'decoder.*' --out dense --steps 2 \
+try 0 "$QKV" train --from "$embeddings" --labeled labeled.tsv --valid labeled.tsv --new-head --freeze 'decoder.*' \
+    --out dense --steps 2 \
     --batch 2 --threads 1 --quiet
 try 0 "$QKV" embed dense "the king" --text --prompt-name document --precision fp32
 cmp -s out document.txt || fail "a run does not keep dense layers or prompts"

@@ -20,7 +20,8 @@ cp full/checkpoint.safetensors before.safetensors
 other 'ulimit -f 16384' # 8 MiB, which leaves Open MPI its shared memory
 try 1 resume full --steps 8 --quiet
 has err '^qkv: rank 1: cannot write full/checkpoint.safetensors: '
-cmp -s full/checkpoint.safetensors before.safetensors || fail "a checkpoint that could not be written has replaced the one before"
+cmp -s full/checkpoint.safetensors before.safetensors \
+    || fail "a checkpoint that could not be written has replaced the one before"
 [ -z "$(ls full/.*.tmp 2>/dev/null)" ] || fail "half a checkpoint was left"
 
 # ---- another build ----

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Several ranks under mpirun tokenise files of lines together: token files, losses, checkpoints, counts and failures are those of one rank.
-# That the others do encode is tested where what they send can be counted (tests/test_train_rank_lines.c).
+# Several ranks under mpirun tokenise files of lines together: token files, losses, checkpoints, counts and failures are
+# those of one rank. That the others do encode is tested where what they send can be counted
+# (tests/test_train_rank_lines.c).
 . "$(dirname "$0")/ranks_common.sh"
-# rows KIND COUNT SEED: random words of a few letters, in lines of that kind: pairs, labels, words (a sentence of a few lines), text. Now and
-# then a blank line, a Windows line end, and a line that is too long for the context.
+# rows KIND COUNT SEED: random words of a few letters, in lines of that kind: pairs, labels, words (a sentence of a few
+# lines), text. Now and then a blank line, a Windows line end, and a line that is too long for the context.
 rows() {
     awk -v kind="$1" -v n="$2" -v seed="$3" 'function word(    w, k) {
         w = ""
@@ -38,10 +39,14 @@ small="--set d_model=16 --threads 1 --batch 6 --steps 3 --warmup 1 --eval-every 
 # of CASE: its options; $file: the lines that it learns from.
 of() {
     case $1 in
-    pairs) file=pairs options="--preset tiny-seq2seq --pairs pairs.1 --pairs pairs.2 --context 48 --tokenizer chars --source-tokenizer bytes" ;;
-    bpe) file=pairs options="--preset tiny-seq2seq --pairs pairs.2 --context 48 --tokenizer bpe:300 --source-tokenizer shared" ;;
-    labels) file=labels options="--preset text-classifier --labeled labels.1 --labeled labels.2 --context 48 --tokenizer chars" ;;
-    words) file=words options="--preset text-classifier --set head={\"kind\":\"classify_tokens\"} --labeled words.1 --labeled words.2 --context 48 --tokenizer chars" ;;
+    pairs) file=pairs \
+        options="--preset tiny-seq2seq --pairs pairs.1 --pairs pairs.2 --context 48 --tokenizer chars --source-tokenizer bytes" ;;
+    bpe) file=pairs \
+        options="--preset tiny-seq2seq --pairs pairs.2 --context 48 --tokenizer bpe:300 --source-tokenizer shared" ;;
+    labels) file=labels \
+        options="--preset text-classifier --labeled labels.1 --labeled labels.2 --context 48 --tokenizer chars" ;;
+    words) file=words \
+        options="--preset text-classifier --set head={\"kind\":\"classify_tokens\"} --labeled words.1 --labeled words.2 --context 48 --tokenizer chars" ;;
     text) file=text options="--preset nano-gpt --lines text.1 --lines text.2 --context 48 --tokenizer chars" ;;
     each) file=text options="--preset bert-tiny --lines text.2 --task mlm --mask-each --context 48 --tokenizer chars" ;;
     esac
@@ -63,9 +68,11 @@ for case in pairs bpe labels words text each; do
         cmp -s <(numbers $case-1) <(numbers $case-$n) || fail "$case, $n ranks: other numbers in the checkpoint"
         same "$(cat $case-$n.said)" "$(cat $case-1.said)" "what is said of the lines, $case, $n ranks"
         same "$(grep -o '"\(hash\|tokens\|lines\|long\)": [^,]*' $case-$n/train.json)" \
-            "$(grep -o '"\(hash\|tokens\|lines\|long\)": [^,]*' $case-1/train.json)" "what train.json says of the lines, $case, $n ranks"
+            "$(grep -o '"\(hash\|tokens\|lines\|long\)": [^,]*' $case-1/train.json)" \
+            "what train.json says of the lines, $case, $n ranks"
     done
-    same "$(grep -c 'were skipped (long skip)' $case-1.said)" 2 "notes about lines of $case that were skipped, of both files"
+    same "$(grep -c 'were skipped (long skip)' $case-1.said)" 2 \
+        "notes about lines of $case that were skipped, of both files"
 done
 [ "$(stat -c %s each-1/tokens.data.bin)" -gt 4000000 ] || fail "lines have not been repeated for each of their tokens"
 
@@ -79,8 +86,8 @@ for case in pairs labels; do
     cmp -s before $case-3/tokens.data.beside.bin || fail "$case: three ranks make another token file again"
 done
 
-# A bad line, wherever it is found, ends all ranks with the sentence of one, the first where there are several, and leaves nothing.
-# bad PATTERN OPTIONS...
+# A bad line, wherever it is found, ends all ranks with the sentence of one, the first where there are several, and
+# leaves nothing. bad PATTERN OPTIONS...
 bad() {
     local pattern=$1
     shift
@@ -96,11 +103,13 @@ bad() {
 }
 for kind in pairs labels text; do LC_ALL=C awk 'NF && length < 60' $kind.1 >$kind.short; done
 long=$(printf 'abc%.0s' {1..40})
-# Rounds of three pieces of 256 KiB: the first bad line lies in that of rank 1, of rank 2, of rank 0, and in the last, shorter one.
+# Rounds of three pieces of 256 KiB: the first bad line lies in that of rank 1, of rank 2, of rank 0, and in the last,
+# shorter one.
 for bytes in 100000 400000 700000 99999999; do
     at=$(head -c $bytes text.short | wc -l)
     sed "$at,\$s/.*/$long/" text.short >bad.txt
-    bad "bad\.txt:$at: the line has 122 tokens with .*, more than the context of 64;" --preset nano-gpt --lines bad.txt --context 64 --tokenizer bytes
+    bad "bad\.txt:$at: the line has 122 tokens with .*, more than the context of 64;" --preset nano-gpt \
+        --lines bad.txt --context 64 --tokenizer bytes
 done
 sed '12000s/\t/ /; 26000s/\t/\t\t/' pairs.short >bad.txt
 bad 'bad\.txt:12000: no tab in this line' --preset tiny-seq2seq --pairs bad.txt --context 64 --tokenizer bytes

@@ -1,27 +1,29 @@
 #!/usr/bin/env bash
-# Rank 0 validates or writes a sample for longer than ranks wait for one another: the others hear that it works, and nobody calls
-# it hung. Where it does hang in the same place it is named.
+# Rank 0 validates or writes a sample for longer than ranks wait for one another: the others hear that it works, and
+# nobody calls it hung. Where it does hang in the same place it is named.
 # labels: slow
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_RANK_SECONDS=3
 make_spec
 make_text 200 >text.txt
 make_text 8000 >many.txt
-# options_of KIND WORK: a run of two steps with something long behind the last one; of a sample also behind the first, where the others wait
-# for the sums of the second step.
+# options_of KIND WORK: a run of two steps with something long behind the last one; of a sample also behind the first,
+# where the others wait for the sums of the second step.
 options_of() {
     case $1 in
     validation)
         for ((i = 0; i < $2; i++)); do cat many.txt; done >large.txt
         options="--spec spec.json --tokenizer bytes --data text.txt --valid large.txt --eval-batches 0 --eval-every 2"
         ;;
-    sample) options="--spec spec.json --tokenizer bytes --data text.txt --eval-batches 1 --eval-every 1 --set d_model=256 --set decoder.layers=4 --sample $((2500 * $2))" ;;
+    sample) \
+        options="--spec spec.json --tokenizer bytes --data text.txt --eval-batches 1 --eval-every 1 --set d_model=256 --set decoder.layers=4 --sample $((2500 * $2))" ;;
     esac
     options="$options --steps 2 --batch 6 --warmup 1 --threads 1 --quiet"
 }
 # long RUN: between the lines of its two steps lies more than twice what a rank waits for another.
 long() {
-    sed -n 's/.*"seconds": *\([0-9.]*\).*/\1/p' "$1/log.jsonl" | awk 'NR == 1 { first = $1 } END { exit !(NR == 2 && $1 - first > 7) }'
+    sed -n 's/.*"seconds": *\([0-9.]*\).*/\1/p' "$1/log.jsonl" \
+        | awk 'NR == 1 { first = $1 } END { exit !(NR == 2 && $1 - first > 7) }'
 }
 
 for kind in validation sample; do
@@ -45,11 +47,13 @@ for kind in validation sample; do
         sleep 0.02
     done
     sleep 0.5
-    victim=$(for rank in $(pgrep -P $child); do tr '\0' '\n' <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=0 && echo "$rank"; done)
+    victim=$(for rank in $(pgrep -P $child); do tr '\0' '\n' <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=0 \
+        && echo "$rank"; done)
     kill -STOP "$victim"
     same "$(wc -l <$kind-stopped/log.jsonl)" 1 "lines of the log when rank 0 stops in its $kind"
     wait $child && fail "rank 0 stops in its $kind, and all ends well"
-    grep -qE '^qkv: rank [12] has waited 3 seconds for rank 0, which hangs' err || fail "rank 0 stops in its $kind: $(ours)"
+    grep -qE '^qkv: rank [12] has waited 3 seconds for rank 0, which hangs' err \
+        || fail "rank 0 stops in its $kind: $(ours)"
 done
 
 # ---- the last thing that rank 0 does: the others have nothing left but to end ----
@@ -62,8 +66,10 @@ for ((i = 0; i < 3000; i++)); do
     sleep 0.02
 done
 sleep 0.5
-victim=$(for rank in $(pgrep -P $child); do tr '\0' '\n' <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=0 && echo "$rank"; done)
+victim=$(for rank in $(pgrep -P $child); do tr '\0' '\n' <"/proc/$rank/environ" | grep -qx OMPI_COMM_WORLD_RANK=0 \
+    && echo "$rank"; done)
 kill -STOP "$victim"
 wait $child && fail "rank 0 stops in its last sample, and all ends well"
-grep -qE '^qkv: rank 1 has waited 3 seconds for the others to end; one hangs' err || fail "rank 0 stops in its last sample: $(ours)"
+grep -qE '^qkv: rank 1 has waited 3 seconds for the others to end; one hangs' err \
+    || fail "rank 0 stops in its last sample: $(ours)"
 finish

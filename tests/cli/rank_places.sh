@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Where ranks are: bound to CPUs by the launcher, whose binding all threads of a rank keep to, and which is reported once if all ranks got
-# one CPU; and on two hosts, which are this one under two names: the same bits, and a rank there that hangs or dies ends the run.
+# Where ranks are: bound to CPUs by the launcher, whose binding all threads of a rank keep to, and which is reported
+# once if all ranks got one CPU; and on two hosts, which are this one under two names: the same bits, and a rank there
+# that hangs or dies ends the run.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 400 >text.txt
@@ -11,7 +12,8 @@ allowed() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "$1"; }
 first=$(allowed /proc/self/status | grep -oE '^[0-9]+')
 if [ "$(nproc)" -ge 2 ] && command -v taskset >/dev/null; then
     try 0 taskset -c "$first" mpirun -n 2 "$single" $run --steps 2 --out bound
-    same "$(ours | grep -c 'the launcher has bound the 2 ranks of .* to 1 of its [0-9]* CPUs')" 1 "reports that all ranks have one CPU"
+    same "$(ours | grep -c 'the launcher has bound the 2 ranks of .* to 1 of its [0-9]* CPUs')" 1 \
+        "reports that all ranks have one CPU"
     try 0 mpirun -n 2 "$single" $run --steps 2 --out free
     hasnt err 'the launcher has bound'
     alike bound free "ranks that are bound and that are not"
@@ -38,7 +40,8 @@ fi
 # ---- two hosts ----
 printf '#!/bin/sh\nhost=$1\nshift\nexec unshare -u sh -c "hostname $host; $*"\n' >agent
 chmod +x agent
-export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo
+export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_btl_tcp_if_include=lo \
+    OMPI_MCA_oob_tcp_if_include=lo
 hosts="--host $(hostname):1,other-host:1 -n 2"
 if ! unshare -u true 2>why || ! timeout 60 mpirun $hosts true >/dev/null 2>why; then
     echo "there can be no second host here: ranks on two are not tested: $(grep -m1 '[a-z]' why)"
@@ -71,7 +74,8 @@ away STOP 1
 has said '^qkv: rank 0 has waited 4 seconds for rank 1, which hangs'
 died() { # RANK RANKS HOST
     away KILL "$1"
-    has said "^qkv: rank $1 of $2 \\(process [0-9]* on $3\\) has died, which ends all ranks; the checkpoint of step [0-9]+ is whole; go on with: .* train --resume KILL\$"
+    has said \
+        "^qkv: rank $1 of $2 \\(process [0-9]* on $3\\) has died, which ends all ranks; the checkpoint of step [0-9]+ is whole; go on with: .* train --resume KILL\$"
     same "$(grep -c '^qkv: rank' said)" 1 "lines of ours when rank $1 of $2 has died"
 }
 died 1 2 other-host

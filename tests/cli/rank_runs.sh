@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# 50 steps of a GPT, an encoder-decoder and a mixture of experts, in fp32 and bf16, with and without accumulation, on 1 to 4 ranks of one
-# thread: equal losses and weights.
+# 50 steps of a GPT, an encoder-decoder and a mixture of experts, in fp32 and bf16, with and without accumulation, on 1
+# to 4 ranks of one thread: equal losses and weights.
 # labels: slow
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_RANK_SECONDS=300
@@ -20,7 +20,8 @@ for kind in gpt pairs experts; do
                 name=$kind-$precision-$accumulate-$n
                 launcher="mpirun -n $n"
                 [ $n != 1 ] || launcher=
-                try 0 $launcher "$QKV" train $model --precision $precision --accumulate $accumulate --batch 12 --steps 50 \
+                try 0 $launcher "$QKV" train $model --precision $precision --accumulate $accumulate --batch 12 \
+                    --steps 50 \
                     --warmup 5 --eval-every 25 --threads 1 --quiet --out $name
                 [ $n != 1 ] || continue
                 alike $first $name $name

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Several ranks under mpirun tokenise a text together: the token files are those of one rank, byte for byte, wherever a text can be cut.
+# Several ranks under mpirun tokenise a text together: the token files are those of one rank, byte for byte, wherever a
+# text can be cut.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
-# Words, accents made of two characters, other scripts, runs of blanks and empty lines; now and then a long run without a blank.
+# Words, accents made of two characters, other scripts, runs of blanks and empty lines; now and then a long run without
+# a blank.
 awk 'BEGIN {
     srand(7)
     split("the and of cafe\314\201 na\303\257ve Stra\303\237e \346\261\211\345\255\227 \320\277\321\200\320\270\320\262\320\265\321\202 " \
@@ -25,14 +27,16 @@ head -c 700000 large.txt | iconv -c -f utf-8 -t utf-8 >small.txt
 for tokenizer in bpe chars; do
     for n in 1 2 3 4; do
         ranks $n
-        try 0 "$QKV" train --spec spec.json --tokenizer $tokenizer --data small.txt --data large.txt --valid small.txt --steps 2 --warmup 1 \
+        try 0 "$QKV" train --spec spec.json --tokenizer $tokenizer --data small.txt --data large.txt --valid small.txt \
+            --steps 2 --warmup 1 \
             --batch 4 --threads 1 --quiet --out $tokenizer-$n
         for file in tokens.data.bin tokens.valid.bin; do
             [ -s "$tokenizer-$n/$file" ] || fail "$tokenizer, $n ranks: no $file"
             cmp -s "$tokenizer-1/$file" "$tokenizer-$n/$file" || fail "$tokenizer, $n ranks: other ids in $file"
         done
         same "$(grep -o '"\(hash\|tokens\)": [^,]*' $tokenizer-$n/train.json)" \
-            "$(grep -o '"\(hash\|tokens\)": [^,]*' $tokenizer-1/train.json)" "what train.json says of the text, $tokenizer, $n ranks"
+            "$(grep -o '"\(hash\|tokens\)": [^,]*' $tokenizer-1/train.json)" \
+            "what train.json says of the text, $tokenizer, $n ranks"
     done
 done
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Several ranks under mpirun: losses and weights are those of one, another number of them goes on, and whatever ends one ends all.
+# Several ranks under mpirun: losses and weights are those of one, another number of them goes on, and whatever ends one
+# ends all.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 400 >text.txt
@@ -34,9 +35,11 @@ for gradients in fp32 bf16; do
         options="--gradients bf16"
         [ $gradients = bf16 ] || options= # the default
         [ $gradients$n != bf161 ] || continue
-        try 0 "$QKV" train --preset nano-gpt --tokenizer bpe:1000 --data pages.txt $options --steps 4 --warmup 2 --batch 8 --eval-every 0 \
+        try 0 "$QKV" train --preset nano-gpt --tokenizer bpe:1000 --data pages.txt $options --steps 4 --warmup 2 \
+            --batch 8 --eval-every 0 \
             --eval-batches 1 --threads 1 --quiet --out nano-$gradients-$n
-        [ $gradients$n = fp321 ] && same "$(sed -nE 's/.*"vocab": *([0-9]+).*/\1/p' nano-fp32-1/train.json | head -1)" 1000 "the vocabulary"
+        [ $gradients$n = fp321 ] && same "$(sed -nE 's/.*"vocab": *([0-9]+).*/\1/p' nano-fp32-1/train.json \
+            | head -1)" 1000 "the vocabulary"
         [ $gradients = bf16 ] || [ $n = 1 ] || alike nano-fp32-1 nano-fp32-$n "$n ranks, nano-gpt with bpe:1000"
         # The second norm is of weights that were updated with gradients of all ranks.
         [ $gradients = fp32 ] || paste <(norms nano-fp32-1) <(norms nano-bf16-$n) | awk '
@@ -73,7 +76,8 @@ words=$(sed -n 's/^    \(mpirun .*\) qkv train .*--data corpus.txt.*/\1/p' "$SOU
 has "$SOURCE/docs/do/ranks.md" '`--allow-run-as-root`.*`--oversubscribe`'
 [ -n "$words" ] || fail "docs/scale.md has no line of mpirun"
 try 0 env -u OMPI_ALLOW_RUN_AS_ROOT -u OMPI_ALLOW_RUN_AS_ROOT_CONFIRM -u OMPI_MCA_rmaps_base_oversubscribe $words \
-    "$single" train --spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 --save-every 5 --threads 1 \
+    "$single" train --spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 5 --eval-batches 2 \
+    --save-every 5 --threads 1 \
     --quiet --precision fp32 --steps 6 --out page
 alike text-fp32-1 page "the four ranks of docs/scale.md"
 

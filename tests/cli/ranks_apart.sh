@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# What ranks under mpirun divide among themselves without training together: evaluations and comparisons give what one rank gives.
+# What ranks under mpirun divide among themselves without training together: evaluations and comparisons give what one
+# rank gives.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 600 >text.txt
-awk 'BEGIN {for (i = 0; i < 700; i++) {w = ""; for (j = 0; j <= i % 6; j++) w = w sprintf("%c", 97 + (i * 7 + j * j + int(i / 26)) % 26); print w "\t" w w}}' >pairs.tsv
+awk \
+    'BEGIN {for (i = 0; i < 700; i++) {w = ""; for (j = 0; j <= i % 6; j++) w = w sprintf("%c", 97 + (i * 7 + j * j + int(i / 26)) % 26); print w "\t" w w}}' >pairs.tsv
 awk 'BEGIN {for (i = 0; i < 2500; i++) print (i % 3 ? "odd" : "even") "\t" "a" i % 10 " b" int(i / 7) % 10}' >labels.tsv
 
 # ---- evaluations: the same numbers, to the last digit ----
@@ -25,25 +27,30 @@ for precision in fp32 bf16; do
     alike_eval text-$precision --data text.txt
 done
 alike_eval text-fp32 --data text.txt --context 17 --batch 3
-try 0 "$single" train --preset tiny-seq2seq --tokenizer chars --pairs pairs.tsv --steps 6 --warmup 2 --threads 1 --quiet --out pairs
+try 0 "$single" train --preset tiny-seq2seq --tokenizer chars --pairs pairs.tsv --steps 6 --warmup 2 --threads 1 \
+    --quiet --out pairs
 alike_eval pairs --pairs pairs.tsv
 alike_eval pairs --pairs pairs.tsv --beam 2 --batch 5 --max-tokens 8
-try 0 "$single" train --preset text-classifier --labeled labels.tsv --steps 4 --warmup 2 --threads 1 --quiet --out labels
+try 0 "$single" train --preset text-classifier --labeled labels.tsv --steps 4 --warmup 2 --threads 1 --quiet \
+    --out labels
 alike_eval labels --labeled labels.tsv
-try 0 "$single" train --from "$SOURCE/tests/golden/hf/gpt2" --examples "$SOURCE/tests/golden/hf/gpt2/case.safetensors" --in-order \
+try 0 "$single" train --from "$SOURCE/tests/golden/hf/gpt2" --examples "$SOURCE/tests/golden/hf/gpt2/case.safetensors" \
+    --in-order \
     --batch 2 --valid-fraction 0 --steps 1 --warmup 0 --threads 1 --quiet --out examples
 alike_eval examples --examples "$SOURCE/tests/golden/hf/gpt2/case.safetensors"
 ranks 3
 printf 'even\ta\nnone\tb\n' >bad.tsv
 try 1 "$QKV" eval labels --labeled bad.tsv
-same "$(ours)" 'qkv: bad.tsv:2: the model has no class "none"; its classes are even, odd' "what three ranks say of a label"
+same "$(ours)" 'qkv: bad.tsv:2: the model has no class "none"; its classes are even, odd' \
+    "what three ranks say of a label"
 
 # ---- evaluations by ranks that differ: the rank and the difference are named, and there are no numbers ----
 # unlike_eval PATTERN ENVIRONMENT OPTIONS...: rank 1 runs in ./elsewhere.
 unlike_eval() {
     local pattern=$1 environment=$2
     shift 2
-    try 1 mpirun -n 1 "$single" eval "$@" --quiet : -n 1 -wdir "$folder/elsewhere" env "$environment" "$single" eval "$@" --quiet
+    try 1 mpirun -n 1 "$single" eval "$@" --quiet : -n 1 -wdir "$folder/elsewhere" env "$environment" "$single" eval \
+        "$@" --quiet
     has err "^qkv: rank 1: $pattern"
     same "$(ours | wc -l)" 1 "lines of ours of: $last"
     [ ! -s out ] || fail "$last: numbers besides"
@@ -91,13 +98,15 @@ for run in compare-1/*/; do
 done
 ranks 2
 try 0 "$QKV" compare $compare --steps 4 --out compare-1 # goes on: nothing is left to train
-cmp -s <(cut -d, -f1-4 compare-1/results.csv) results-1 || fail "two ranks have other results of a comparison that has ended"
+cmp -s <(cut -d, -f1-4 compare-1/results.csv) results-1 \
+    || fail "two ranks have other results of a comparison that has ended"
 try 1 "$QKV" compare $compare --steps 3 --quiet --out compare-1
 has err '^qkv: the comparison in compare-1 was begun with other options: training was'
 
 # Ranks whose numbers could not be compared.
 other=$([ "${QKV_PRECISION:-}" = fp32 ] && echo bf16 || echo fp32) # than rank 0 is given
-try 1 mpirun -n 1 env QKV_PRECISION=$([ $other = fp32 ] && echo bf16 || echo fp32) "$single" compare $compare --steps 4 --quiet --out mixed : \
+try 1 mpirun -n 1 env QKV_PRECISION=$([ $other = fp32 ] && echo bf16 || echo fp32) "$single" compare $compare \
+    --steps 4 --quiet --out mixed : \
     -n 1 env QKV_PRECISION=$other "$single" compare $compare --steps 4 --quiet --out mixed
 has err "^qkv: rank 1: precision auto is $other here and "
 [ ! -e mixed ] || fail "a comparison that was refused has left a folder"
@@ -105,10 +114,12 @@ has err "^qkv: rank 1: precision auto is $other here and "
 # A variant that only rank 1 trains, and cannot: the others go on, and its rank is told.
 ranks 3
 mkdir blocked
-try 0 "$QKV" compare --spec spec.json --data text.txt --axis kv=mha,mqa,gqa:2 --steps 2 --batch 4 --cache 32 --threads 1 --quiet --out blocked
+try 0 "$QKV" compare --spec spec.json --data text.txt --axis kv=mha,mqa,gqa:2 --steps 2 --batch 4 --cache 32 \
+    --threads 1 --quiet --out blocked
 rm -r blocked/mqa
 printf '{}' >blocked/mqa
-try 0 "$QKV" compare --spec spec.json --data text.txt --axis kv=mha,mqa,gqa:2 --steps 2 --batch 4 --cache 32 --threads 1 --quiet --out blocked
+try 0 "$QKV" compare --spec spec.json --data text.txt --axis kv=mha,mqa,gqa:2 --steps 2 --batch 4 --cache 32 \
+    --threads 1 --quiet --out blocked
 has out '^mqa .*failed: rank 1: '
 has err '^qkv: 1 of 3 variants failed; the table says why'
 finish

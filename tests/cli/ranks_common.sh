@@ -1,5 +1,5 @@
-# ranks_common.sh: what the tests of several ranks share; each sources it in place of common.sh. Nothing is tested where Open MPI cannot
-# start programs.
+# ranks_common.sh: what the tests of several ranks share; each sources it in place of common.sh. Nothing is tested where
+# Open MPI cannot start programs.
 . "$(dirname "$0")/common.sh"
 if [ ! -e "$BINARY/qkv-mpi.so" ] || ! command -v mpirun >/dev/null; then
     echo "there is no Open MPI here: nothing is tested"
@@ -37,7 +37,8 @@ in_background() {
     eventually lines_in "$run/log.jsonl" "$lines" || fail "$run has no $lines steps"
     launcher=$(pgrep -P $child mpirun)
 }
-# make_experts WIDTH COUNT: the spec of a model with a mixture of so many experts. make_pairs N: lines of a source and its target.
+# make_experts WIDTH COUNT: the spec of a model with a mixture of so many experts. make_pairs N: lines of a source and
+# its target.
 make_experts() {
     cat <<END
 {"format": "qkv", "version": 2, "d_model": $1, "context": $1, "embed": {"position": {"kind": "learned"}},
@@ -46,5 +47,6 @@ make_experts() {
 END
 }
 make_pairs() {
-    awk -v n="$1" 'BEGIN {for (i = 0; i < n; i++) {w = ""; for (j = 0; j <= i % 7; j++) w = w sprintf("%c", 97 + (i * 7 + j * j) % 9); print w "\t" w w}}'
+    awk -v n="$1" \
+        'BEGIN {for (i = 0; i < n; i++) {w = ""; for (j = 0; j <= i % 7; j++) w = w sprintf("%c", 97 + (i * 7 + j * j) % 9); print w "\t" w w}}'
 }

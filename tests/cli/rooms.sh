@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its left,
-#     base <- format <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <- family <- io, {io, generate} <- train;
-# the lab needs public functions, base and the little that the table below allows it; the command needs public functions and the lab;
-# and no object files need each other in a circle. docs/design.md says the same in words.
+# Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its
+# left,
+#     base <- format <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <-
+# family <- io, {io, generate} <- train; the lab needs public functions, base and the little that the table below allows
+# it; the command needs public functions and the lab; and no object files need each other in a circle. docs/design.md
+# says the same in words.
 #     rooms.sh SOURCE_FOLDER BINARY_FOLDER
 set -u
 source=${1:?} binary=${2:?}
@@ -10,13 +12,15 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 2
 
-# Objects of sources that are there: "OBJECT ROOM". One source gives several where it is compiled for several kernel tables.
+# Objects of sources that are there: "OBJECT ROOM". One source gives several where it is compiled for several kernel
+# tables.
 find "$binary/CMakeFiles" -name '*.c.o' | grep -E '\.dir/(src|lab|cli)/|\.dir/assets\.c\.o' | while read -r object; do
     file=${object#*.dir/}
     file=${file%.o}
     case $file in
     assets.c) echo "$object lab/report" ;;
-    lab/* | src/*) [ -f "$source/$file" ] && room=${file%/*} && room=${room#src/} && room=${room%/isa} && echo "$object $room" ;;
+    lab/* | src/*) [ -f "$source/$file" ] && room=${file%/*} && room=${room#src/} && room=${room%/isa} \
+        && echo "$object $room" ;;
     cli/*) [ -f "$source/$file" ] && echo "$object cli" ;;
     esac
 done >objects

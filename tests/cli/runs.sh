@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The folder of a run as those see it who did not train it: its state, its checkpoints, its options and its log elsewhere.
+# The folder of a run as those see it who did not train it: its state, its checkpoints, its options and its log
+# elsewhere.
 . "$(dirname "$0")/common.sh"
 make_text 200 >text.txt
 make_spec
@@ -25,12 +26,15 @@ eventually lines_in long/log.jsonl 5 || fail "long has no five steps"
 try 0 "$QKV" info long
 has out '^  state +running  step [0-9]+ of 1000000, by process [0-9]+ on .*; its latest sign was 0:[0-9]+ ago$'
 process=$(sed -n 's/.*by process \([0-9]*\) on.*/\1/p' out)
-refuse 1 "^qkv: long: another process is training in this folder: process $process on .*; wait for it or choose another" resume long
+refuse 1 \
+    "^qkv: long: another process is training in this folder: process $process on .*; wait for it or choose another" \
+    resume long
 refuse 1 "^qkv: long: another process is training in this folder: process $process on " train long 5
 kill -9 "$process"
 wait $shell
 try 0 "$QKV" info long
-has out '^  state +interrupted  its process was killed after step [0-9]+ of 1000000; go on from step [0-9]+: .*qkv train --resume long$'
+has out \
+    '^  state +interrupted  its process was killed after step [0-9]+ of 1000000; go on from step [0-9]+: .*qkv train --resume long$'
 try 0 "$QKV" info long --json
 has out '"state": "interrupted", "killed": true, '
 try 0 "$QKV" report long -o long.html
@@ -48,14 +52,16 @@ hasnt out 'state'
 # ---- checkpoints by name ----
 try 0 train keeping 20 --save-every 5 --eval-every 5 --keep 3 --quiet
 same "$(cd keeping && echo checkpoint*)" \
-    "checkpoint-10.safetensors checkpoint-15.safetensors checkpoint-best.safetensors checkpoint.safetensors" "checkpoints with --keep 3"
+    "checkpoint-10.safetensors checkpoint-15.safetensors checkpoint-best.safetensors checkpoint.safetensors" \
+    "checkpoints with --keep 3"
 losses keeping >straight.txt
 try 0 "$QKV" generate keeping/checkpoint-10.safetensors --prompt "the king" -n 8 --threads 1 --seed 1
 mv out generated
 try 0 "$QKV" info keeping/checkpoint-10.safetensors
 has out '^keeping/checkpoint-10.safetensors '
 hasnt out 'state'
-(cd keeping && "$QKV" eval checkpoint-15.safetensors --data ../text.txt --threads 1 >/dev/null) || fail "eval of a checkpoint in its folder"
+(cd keeping && "$QKV" eval checkpoint-15.safetensors --data ../text.txt --threads 1 >/dev/null) \
+    || fail "eval of a checkpoint in its folder"
 try 0 "$QKV" export keeping/checkpoint-15.safetensors --dtype bf16 -o exported
 refuse 1 'keeping/config.json is a file of the model or run' \
     "$QKV" attend keeping/checkpoint-10.safetensors --prompt "the king" -o keeping/config.json --force --threads 1
@@ -80,10 +86,12 @@ same "$(wc -l <shorter/log.jsonl)" 3 "steps of the command line beside a file"
 try 0 "$QKV" train --spec small/config.json --config small/train.json --out again --threads 1 --quiet
 same "$(losses again)" "$(losses small)" "the losses of a run with the record of another one"
 awk '{print NR % 2 "\t" $0}' text.txt >lines.tsv
-try 0 "$QKV" train --preset text-classifier --set d_model=16 --set encoder.layers=1 --set encoder.attention.heads=2 --config small.json \
+try 0 "$QKV" train --preset text-classifier --set d_model=16 --set encoder.layers=1 --set encoder.attention.heads=2 \
+    --config small.json \
     --labeled lines.tsv --out labels --threads 1 --quiet
 has labels/train.json '"data": null'
-try 0 "$QKV" train --spec spec.json --set dropout=0.25 --config small/train.json --steps 2 --out dropped --threads 1 --quiet
+try 0 "$QKV" train --spec spec.json --set dropout=0.25 --config small/train.json --steps 2 --out dropped --threads 1 \
+    --quiet
 has dropped/config.json '"dropout": 0.25'
 try 0 "$QKV" train --from small --steps 2 --out from --threads 1 --quiet --data text.txt --warmup 0
 try 0 "$QKV" train --config from/train.json --out from2 --threads 1 --quiet
@@ -98,7 +106,8 @@ config() { # config CODE PATTERN JSON [OPTIONS]
     [ ! -e refused ] || fail "$last: left a folder"
 }
 config 1 'config.json: there is no training option "stepz"; did you mean "steps"\?' '{"data": "text.txt", "stepz": 5}'
-config 1 'config.json is not valid JSON: .* duplicate object key near .*"steps"' '{"data": "text.txt", "steps": 5, "steps": 6}'
+config 1 'config.json is not valid JSON: .* duplicate object key near .*"steps"' \
+    '{"data": "text.txt", "steps": 5, "steps": 6}'
 config 1 'config.json: steps must be a whole number' '{"data": "text.txt", "steps": "5"}'
 config 1 'steps is 0; it must be from 1 to .*, at config.json' '{"data": "text.txt", "steps": 0}'
 config 1 'config.json' '{"data": "text.txt"'
@@ -125,7 +134,8 @@ refuse 2 'csv has no effect: --follow writes the page alone' "$QKV" report small
 refuse 2 'force has no effect' "$QKV" report small --csv - --force
 try 0 "$QKV" report small shorter --tensorboard events
 for run in small shorter; do
-    [ "$(head -c 8 events/$run/events.out.tfevents.0.qkv | od -An -tu8 | tr -d ' ')" = 24 ] || fail "the first record of $run is not the version"
+    [ "$(head -c 8 events/$run/events.out.tfevents.0.qkv | od -An -tu8 | tr -d ' ')" = 24 ] \
+        || fail "the first record of $run is not the version"
 done
 refuse 1 'events/small/events.out.tfevents.0.qkv exists; --force replaces it' "$QKV" report small --tensorboard events
 try 0 "$QKV" report small --tensorboard events --force

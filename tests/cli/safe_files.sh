@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Files that are lost, hang or kill: what results are written over, pipes and devices in the place of files, inputs without an
-# end, logs that somebody edited, limits of file sizes, two commands in one folder.
+# Files that are lost, hang or kill: what results are written over, pipes and devices in the place of files, inputs
+# without an end, logs that somebody edited, limits of file sizes, two commands in one folder.
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
 for kind in pairs classifier encoder decoder; do "$make" $kind $kind || fail "no model to test with"; done
@@ -39,7 +39,8 @@ chmod -R u+w gpt2
 try 0 train run 5 --quiet --sample 4
 declare -A model=([translate]=pairs [classify]=classifier [embed]=encoder [attend]=decoder [attend-json]=decoder
     [inspect]=decoder [inspect-json]=decoder [report]=run [forward]=gpt2)
-declare -A input=([translate]=lines.txt [classify]=lines.txt [embed]=lines.txt [attend]=lines.txt [attend-json]=lines.txt
+declare -A input=([translate]=lines.txt [classify]=lines.txt [embed]=lines.txt [attend]=lines.txt \
+    [attend-json]=lines.txt
     [inspect]=lines.txt [inspect-json]=lines.txt [forward]=gpt2/case.safetensors)
 
 # ---- what a result is written to ----
@@ -102,7 +103,8 @@ has err 'exists; --force replaces it'
 
 # ---- inputs without an end ----
 for name in attend inspect; do
-    refuse 1 '/dev/zero has more than 64.0 MiB, the limit of one text; give a shorter one' timeout 100 "$QKV" $name decoder --file /dev/zero
+    refuse 1 '/dev/zero has more than 64.0 MiB, the limit of one text; give a shorter one' timeout 100 \
+        "$QKV" $name decoder --file /dev/zero
 done
 refuse 1 '/dev/zero has more than 64.0 MiB' timeout 100 "$QKV" generate decoder --prompt-file /dev/zero
 truncate -s 65M long.txt
@@ -112,7 +114,8 @@ refuse 1 'long.txt has more than 1.0 GiB' "$QKV" translate pairs --input long.tx
 rm long.txt
 
 # ---- pipes and devices in a run ----
-for file in train.json config.json tokenizer.json checkpoint.safetensors model.safetensors log.jsonl state.json machine.jsonl samples.jsonl \
+for file in train.json config.json tokenizer.json checkpoint.safetensors model.safetensors log.jsonl state.json \
+    machine.jsonl samples.jsonl \
     tokens.data.bin; do
     rm -rf piped
     cp -r run piped
@@ -122,7 +125,8 @@ for file in train.json config.json tokenizer.json checkpoint.safetensors model.s
     [ -p piped/$file ] || fail "the pipe piped/$file is gone"
 done
 mkfifo text.fifo
-refuse 1 'text.fifo: it is a pipe or device' timeout 30 "$QKV" train --spec spec.json --data text.fifo --out piped2 --quiet
+refuse 1 'text.fifo: it is a pipe or device' timeout 30 "$QKV" train --spec spec.json --data text.fifo --out piped2 \
+    --quiet
 refuse 1 'text.fifo: it is a pipe or device' timeout 30 "$QKV" eval run --data text.fifo
 
 # ---- logs that somebody edited ----
@@ -166,11 +170,13 @@ has err '^qkv: cannot write full/.*: File too large; raise the limit of the file
 cmp -s full/checkpoint.safetensors run/checkpoint.safetensors || fail "a limit of file sizes harms the checkpoint"
 try 0 resume full --steps 10 --quiet
 same "$(grep -c . full/log.jsonl)" 10 "lines of the log after the limit"
-refuse 1 'File too large; raise the limit' limited "$QKV" train --spec spec.json --data text.txt --out fresh --steps 3 --quiet
+refuse 1 'File too large; raise the limit' limited "$QKV" train --spec spec.json --data text.txt --out fresh --steps 3 \
+    --quiet
 [ ! -e fresh ] || fail "a run that could not be begun leaves its folder"
 
 # ---- two comparisons in one folder ----
-small=(--spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 500 --eval-batches 2 --threads 1 --cache 16 --quiet)
+small=(--spec spec.json --data text.txt --batch 4 --warmup 2 --eval-every 500 --eval-batches 2 --threads 1 --cache 16 \
+    --quiet)
 small+=(--axis kv=mha,mqa --out both --steps 100000)
 "$QKV" compare "${small[@]}" >first.out 2>first.err &
 first=$!

@@ -40,7 +40,8 @@ has err 'cannot read missing.txt'
 
 # A machine without network, without apt-get, without anything but the usual small programs.
 mkdir bin
-for program in sh dirname cut cat mktemp rm mkdir mv sha256sum test env; do ln -s "$(command -v $program)" bin/$program; done
+for program in sh dirname cut cat mktemp rm mkdir mv sha256sum test env; do ln -s "$(command -v $program)" \
+    bin/$program; done
 for program in curl wget; do printf '#!/bin/sh\nexit 6\n' >bin/$program && chmod +x bin/$program; done
 mkdir bare && cp -r scripts bare/
 echo "# words to learn from" >bare/README.md
@@ -61,7 +62,8 @@ has err 'cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev gcc'
 has err 'no apt-get'
 try 1 env PATH="$folder/bin" CC=clang scripts/install-deps --tests
 has err 'libutf8proc-dev libcmocka-dev libopenmpi-dev openmpi-bin clang'
-printf '#!/bin/sh\necho apt-get "$@"\n' >bin/apt-get && printf '#!/bin/sh\necho 1000\n' >bin/id && chmod +x bin/apt-get bin/id
+printf '#!/bin/sh\necho apt-get "$@"\n' >bin/apt-get && printf '#!/bin/sh\necho 1000\n' >bin/id \
+    && chmod +x bin/apt-get bin/id
 try 1 env PATH="$folder/bin" scripts/install-deps
 has err 'install them as root: apt-get install cmake'
 printf '#!/bin/sh\necho as root\nexec "$@"\n' >bin/sudo && chmod +x bin/sudo

@@ -27,7 +27,8 @@ done
 try 0 "$QKV" train --resume pairs --steps 9 --threads 1
 has err '9 steps done'
 same "$(wc -l <pairs/log.jsonl)" 9 "lines of the log"
-try 0 "$QKV" train --preset g2p --pairs pairs.tsv --out spent ${small/--batch 8/--batch 0} --batch-tokens 64 --metric token_error --patience 1 --rate 1e-30 --min-rate 0
+try 0 "$QKV" train --preset g2p --pairs pairs.tsv --out spent ${small/--batch 8/--batch 0} --batch-tokens 64 \
+    --metric token_error --patience 1 --rate 1e-30 --min-rate 0
 has err 'at most 64 tokens'
 has err 'token_error [0-9.]+'
 
@@ -42,15 +43,20 @@ same "$(cat labels/labels.txt)" "$(printf 'long\nshort')" "the labels"
 # ---- lines that are longer than the context ----
 awk '{print} NR % 50 == 1 {print "long\tabcdeabcdeabcdeabcdeabcde"}' labels.tsv >longer.tsv
 with="--preset text-classifier --labeled longer.tsv $small --context 16 --tokenizer bytes"
-refuse 1 'longer\.tsv:2: the text has 27 tokens .*or what becomes of long lines \(--long skip, keep-start or keep-end\)$' "$QKV" train $with --out long --quiet
+refuse 1 \
+    'longer\.tsv:2: the text has 27 tokens .*or what becomes of long lines \(--long skip, keep-start or keep-end\)$' \
+    "$QKV" train $with --out long --quiet
 try 0 "$QKV" train $with --long skip --out long --quiet
-has err '^qkv: .*4 of 204 lines of .*longer\.tsv have more tokens than the context of 16 and were skipped \(long skip\)$'
+has err \
+    '^qkv: .*4 of 204 lines of .*longer\.tsv have more tokens than the context of 16 and were skipped \(long skip\)$'
 has long/train.json '"long": "skip"'
 has long/train.json '"lines": 200, "long": 4'
-try 0 "$QKV" train --preset text-classifier --labeled labels.tsv --out short $small --context 16 --tokenizer bytes --quiet
+try 0 "$QKV" train --preset text-classifier --labeled labels.tsv --out short $small --context 16 --tokenizer bytes \
+    --quiet
 same "$(losses long)" "$(losses short)" "the losses of a run that skips what the other has not"
 try 0 "$QKV" train --resume long --steps 8 --threads 1 --quiet
-refuse 2 'train: --long cannot change with --resume: another value would give other numbers' "$QKV" train --resume long --steps 9 --long keep-end
+refuse 2 'train: --long cannot change with --resume: another value would give other numbers' "$QKV" train \
+    --resume long --steps 9 --long keep-end
 refuse 2 'long is "cut"; it must be error, skip, keep-start or keep-end' "$QKV" train $with --long cut --out cut
 refuse 2 'long is given, but the windows of a text' "$QKV" train --preset nano-gpt --data text.txt --long skip --out cut
 [ ! -e cut ] || fail "a refused run has made its folder"
@@ -65,7 +71,8 @@ if [ "${SANITIZE:-0}" = 0 ]; then
         BEGIN { x = 5; for (n = 0; n < 6000; n++) { s = r = ""; size = 2 + draw(5)
             for (i = 0; i < size; i++) { c = substr("abcdefgh", draw(8) + 1, 1); s = s c; r = c r }
             if (!seen[s]++) print s "\t" r > (n < 5600 ? "strings.tsv" : "unseen.tsv") } }'
-    try 0 "$QKV" train --preset tiny-seq2seq --set d_model=32 --pairs strings.tsv --valid unseen.tsv --out reverse --steps 800 \
+    try 0 "$QKV" train --preset tiny-seq2seq --set d_model=32 --pairs strings.tsv --valid unseen.tsv --out reverse \
+        --steps 800 \
         --rate 4e-3 --eval-every 0 --save-every 0 --threads 1 --quiet
     try 0 "$QKV" eval reverse --pairs unseen.tsv --threads 1
     exact=$(awk '$1 == "exact" { print $2 }' out)
@@ -91,7 +98,8 @@ refuse 1 'the label "late" stands only in the last 10 lines of .*shuffle the lin
 refuse 2 'mask_probability is given, but only the task mlm' \
     "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --out none $small --mask-probability 0.3 --quiet
 refuse 2 'valid_fraction has no place beside' \
-    "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --valid valid.tsv --valid-fraction 0.2 --out none $small --quiet
+    "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --valid valid.tsv --valid-fraction 0.2 --out none $small \
+    --quiet
 refuse 2 'or set metric to loss' \
     "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --metric accuracy --out none --quiet
 refuse 2 'eval_every is given, but nothing is kept for validation' \
@@ -99,6 +107,7 @@ refuse 2 'eval_every is given, but nothing is kept for validation' \
 refuse 2 'this model has no encoder' "$QKV" train --preset nano-gpt --pairs pairs.tsv --out none
 refuse 2 'need head.kind classify' "$QKV" train --preset nano-gpt --labeled labels.tsv --out none
 refuse 2 'exclude each other' "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --data text.txt --out none
-refuse 2 'sample shows what a model writes' "$QKV" train --preset text-classifier --labeled labels.tsv --out none --sample 3
+refuse 2 'sample shows what a model writes' "$QKV" train --preset text-classifier --labeled labels.tsv --out none \
+    --sample 3
 [ ! -e none ] || fail "a refused run left a folder"
 finish

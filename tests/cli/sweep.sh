@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Bad values for every option of every command, and bad names for every argument: each is refused with one sentence, soon, whatever
-# it is. Commands and options are those that the help lists, so what is new is swept too.
+# Bad values for every option of every command, and bad names for every argument: each is refused with one sentence,
+# soon, whatever it is. Commands and options are those that the help lists, so what is new is swept too.
 #     sweep.sh [COMMAND...]: these alone
 . "$(dirname "$0")/common.sh"
 limit=20 # seconds, after which a command hangs
@@ -12,8 +12,8 @@ mkdir empty-folder
 mkfifo pipe
 : >empty.txt
 
-# The command line that an option is put behind: all that is asked for, so that the option alone is wrong. A command that is not
-# listed here gets the model.
+# The command line that an option is put behind: all that is asked for, so that the option alone is wrong. A command
+# that is not listed here gets the model.
 line_of() {
     case $1 in
     train) echo "--spec spec.json --data text.txt --out new --steps 1 --warmup 0" ;;
@@ -31,7 +31,8 @@ line_of() {
     esac
 }
 
-# Whether values of an option are numbers, names of files that are read, or something else: by the word behind it in the help.
+# Whether values of an option are numbers, names of files that are read, or something else: by the word behind it in the
+# help.
 kind_of() { # kind_of OPTION ARGUMENT
     case $2 in
     N | X | A | SECONDS) kind=number ;;
@@ -40,7 +41,8 @@ kind_of() { # kind_of OPTION ARGUMENT
     esac
 }
 
-# What the command said is not one good sentence, or it ended otherwise than by refusing. Without other programs: there are many.
+# What the command said is not one good sentence, or it ended otherwise than by refusing. Without other programs: there
+# are many.
 judge() { # judge CODE COMMAND...
     local code=$1 file rest said
     shift
@@ -131,12 +133,15 @@ for command in $commands; do
             ;;
         file)
             case $option in
-            --input | --prompt-file | --file | --among) values="empty-folder nowhere/at/all /dev/zero" ;; # pipes may be read
+            # pipes may be read
+            --input | --prompt-file | --file | --among) values="empty-folder nowhere/at/all /dev/zero" ;;
             --out | --output | --json | --csv) values="empty-folder nowhere/at/all/file text.txt/file" ;;
             *) values="empty-folder nowhere/at/all $folder/pipe /dev/zero $folder/empty.txt" ;;
             esac
             case "$command $option" in
-            "train --out" | "compare --out" | "new --out" | "report --tensorboard") values="text.txt text.txt/file /dev/zero" ;; # folders are made
+            # folders are made
+            "train --out" | "compare --out" | "new --out" \
+                | "report --tensorboard") values="text.txt text.txt/file /dev/zero" ;;
             esac
             [ "$command $option" != "compare --valid" ] || continue # variants fail one by one, in the table of results
             for value in "" $values; do bad "$QKV" "$command" "${words[@]}" "$option=$value"; done
@@ -150,7 +155,8 @@ for command in $commands; do
             done
             ;;
         esac
-    done < <(sed -nE 's/^  (-([a-zA-Z]), |    )(--[a-z0-9-]+)( ([^ ]+))?( .*)?$/-\2 \3 \5/p' described | sed 's/^- /. /' | grep -v -- '--help')
+    done < <(sed -nE 's/^  (-([a-zA-Z]), |    )(--[a-z0-9-]+)( ([^ ]+))?( .*)?$/-\2 \3 \5/p' described \
+        | sed 's/^- /. /' | grep -v -- '--help')
 done
 [ $all != 0 ] || [ $swept -gt 100 ] || fail "only $swept options were found in the help"
 finish

@@ -1,5 +1,5 @@
-# Threads of the command: fewer where the system makes no more, with a sentence; and beside other programs no slower than one, but for a
-# factor.
+# Threads of the command: fewer where the system makes no more, with a sentence; and beside other programs no slower
+# than one, but for a factor.
 . "$(dirname "$0")/common.sh"
 
 printf 'the cat sat on the mat\nthe dog sat on the log\na bird sang in the tree\nthe fish swam in the sea\n' >toy.txt
@@ -11,7 +11,8 @@ if [ "$SANITIZE" != 1 ]; then # sanitizers need more addresses than that
         learn "$@"
     ); }
     try 0 limited few --threads 1000
-    has err '^qkv: the system makes only [0-9]+ of 1000 threads \(see ulimit -u, of processes, and ulimit -v, of memory\)'
+    has err \
+        '^qkv: the system makes only [0-9]+ of 1000 threads \(see ulimit -u, of processes, and ulimit -v, of memory\)'
     try 0 learn many --threads 8
     hasnt err 'threads'
     same "$(cut -d, -f1-3 few/log.jsonl)" "$(cut -d, -f1-3 many/log.jsonl)" "losses with fewer threads"

@@ -54,7 +54,8 @@ has err 'all 7 steps were done before; --steps N'
 in_background() {
     (
         # What a shell without job control, or nohup, lets its children ignore.
-        exec env --default-signal=INT,TERM,HUP "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 --batch 4 --warmup 2 --eval-every 5 \
+        exec env --default-signal=INT,TERM,HUP "$QKV" train --spec spec.json --data text.txt --out "$1" --steps 400 \
+            --batch 4 --warmup 2 --eval-every 5 \
             --eval-batches 2 --save-every "$3" --threads 1 >out 2>err </dev/null
     ) &
     child=$!
@@ -71,8 +72,10 @@ for signal in INT TERM HUP; do
     same $? 130 "the exit code after SIG$signal"
     last="train and SIG$signal"
     has err 'interrupted and saved after step [0-9]+ of 400; go on with: .* train --resume cut'
-    same "$(grep -oE 'after step [0-9]+' err | grep -oE '[0-9]+')" "$(wc -l <cut/log.jsonl)" "steps in the log after SIG$signal"
-    grep -aqE "\"step\": *\"$(wc -l <cut/log.jsonl)\"" cut/checkpoint.safetensors || fail "SIG$signal: the latest step is not saved"
+    same "$(grep -oE 'after step [0-9]+' err | grep -oE '[0-9]+')" "$(wc -l <cut/log.jsonl)" \
+        "steps in the log after SIG$signal"
+    grep -aqE "\"step\": *\"$(wc -l <cut/log.jsonl)\"" cut/checkpoint.safetensors \
+        || fail "SIG$signal: the latest step is not saved"
     same "$(losses cut)" "$(losses steady | head -n "$(wc -l <cut/log.jsonl)")" "losses up to SIG$signal"
 done
 try 0 resume cut --quiet
@@ -132,7 +135,8 @@ END
     # What is drawn in place never fills the line, so that it does not scroll.
     for columns in 30 50 79; do
         terminal $columns C term-$columns
-        tr '\r' '\n' <out | sed 's/\x1b\[K//g' | grep -E '^[#.]* +[0-9]+%' | awk -v most=$columns 'length >= most {bad = 1}
+        tr '\r' '\n' <out | sed 's/\x1b\[K//g' | grep -E '^[#.]* +[0-9]+%' \
+            | awk -v most=$columns 'length >= most {bad = 1}
             {n++} END {exit bad || n == 0}' || fail "a progress line does not fit $columns columns"
     done
     TERM=dumb script -qec "bash on_terminal term-dumb" typescript </dev/null >out 2>err
@@ -151,7 +155,8 @@ try 0 train tokenized 3 --tokenizer with-bpe/tokenizer.json --accumulate 2 --opt
 tune() { # tune FOLDER OPTIONS: a short training that begins with the model of the run whole
     local run=$1
     shift
-    "$QKV" train --from whole --data text.txt --out "$run" --steps 3 --batch 4 --warmup 2 --eval-every 0 --threads 1 "$@"
+    "$QKV" train --from whole --data text.txt --out "$run" --steps 3 --batch 4 --warmup 2 --eval-every 0 --threads 1 \
+        "$@"
 }
 try 0 tune tuned --set dropout=0.2
 has err '^model .*whole, '
@@ -170,8 +175,10 @@ refuse 2 '--set d_model=8 cannot change the model of --from' tune refused --set 
 refuse 2 '--set embed.dropouts=0.1 cannot change the model of --from' tune refused --set embed.dropouts=0.1
 refuse 2 'embed.dropout is 2; it must be' tune refused --set embed.dropout=2
 refuse 1 'encoder\.' tune refused --set encoder.attention.dropout=0.1
-try 0 tune drops --set embed.dropout=0.3 --set decoder.attention.dropout=0.4 --set decoder.residual_dropout=0.15 --dropout 0.05 --quiet
-for value in '"dropout": 0.3' '"dropout": 0.4' '"residual_dropout": 0.15' '"dropout": 0.05'; do has drops/config.json "$value"; done
+try 0 tune drops --set embed.dropout=0.3 --set decoder.attention.dropout=0.4 --set decoder.residual_dropout=0.15 \
+    --dropout 0.05 --quiet
+for value in '"dropout": 0.3' '"dropout": 0.4' '"residual_dropout": 0.15' '"dropout": 0.05'; do has drops/config.json \
+    "$value"; done
 refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
 refuse 2 '--new-head is given without' train refused 3 --new-head
 refuse 1 'whole/config\.json is a file of the model' tune whole
@@ -183,7 +190,8 @@ lasting() { # lasting OPTIONS: a training of text.txt whose length they say
 }
 try 0 lasting --epochs 0.5 --out epochs
 tokens=$(sed -nE 's/^data .*text\.txt, ([0-9,]+) tokens to train on.*/\1/p' err | tr -d ,)
-expected=$(awk -v t="$tokens" 'BEGIN {e = t / (4 * 32); s = 0.5 * e; n = int(s) + (s > int(s)); printf "0.5 epochs are %d steps, with %.6g an epoch", n, e}')
+expected=$(awk -v t="$tokens" \
+    'BEGIN {e = t / (4 * 32); s = 0.5 * e; n = int(s) + (s > int(s)); printf "0.5 epochs are %d steps, with %.6g an epoch", n, e}')
 has err "^epochs  $expected\$"
 steps=$(sed -E 's/.* are ([0-9]+) steps.*/\1/' <<<"$expected")
 same "$(wc -l <epochs/log.jsonl)" "$steps" "steps of half an epoch"
@@ -196,7 +204,8 @@ try 0 "$QKV" train --resume epochs --epochs 0.6 --extend flat --threads 1
 has err '^epochs  0.6 epochs are '
 has epochs/train.json '"epochs": 0.6,'
 [ "$(wc -l <epochs/log.jsonl)" -gt "$steps" ] || fail "more epochs are no more steps"
-refuse 1 'epochs is 0\.1, which are [0-9]+ steps, but the run has done' "$QKV" train --resume epochs --epochs 0.1 --quiet
+refuse 1 'epochs is 0\.1, which are [0-9]+ steps, but the run has done' "$QKV" train --resume epochs --epochs 0.1 \
+    --quiet
 refuse 2 'steps and epochs exclude each other' lasting --steps 5 --epochs 1 --out refused
 refuse 2 '--steps and --epochs exclude each other' "$QKV" train --resume epochs --epochs 1 --steps 9000
 refuse 2 'epochs is 0; it must be greater than 0' lasting --epochs 0 --out refused
@@ -213,7 +222,8 @@ has err '[0-9]+ of [0-9]+ weights are frozen: [0-9]+ of [0-9]+ numbers do not le
 has frozen/train.json '"freeze": \["\*embed\*", "decoder.layers.\?.attn.\*"\]'
 try 0 resume frozen --steps 5
 refuse 2 'freeze cannot change with --resume' resume frozen --freeze '*embed*'
-refuse 1 'no weight has a name like "embed"; the model has [0-9]+, such as decoder.embed.token.weight' tune refused --freeze embed
+refuse 1 'no weight has a name like "embed"; the model has [0-9]+, such as decoder.embed.token.weight' tune refused \
+    --freeze embed
 refuse 1 'freeze leaves none of the [0-9]+ weights to learn' tune refused --freeze '*'
 
 # ---- documents in rows, prefixes ----
@@ -247,13 +257,15 @@ try 0 "$QKV" inspect prompted --prompt "a text of 4 words" --threads 1 --prefix 
 hasnt err 'trained with prefixes'
 has out 'of the next of [0-9]+ tokens behind a prefix of 2'
 refuse 1 'the prefix of batch row 0 is 900, but the row has 0 to' "$QKV" inspect prompted --prompt "a text" --prefix 900
-attends() { "$QKV" attend prompted --prompt "a text of 4 words" --threads 1 --json weights.json --force "$@" 2>err && cat weights.json; }
+attends() { "$QKV" attend prompted --prompt "a text of 4 words" --threads 1 --json weights.json --force "$@" 2>err \
+    && cat weights.json; }
 [ "$(attends)" = "$(attends --prefix 0)" ] && fail "attend reads a prompt of a model with a prefix as any other"
 refuse 1 '--no-documents has no effect: together was not trained' "$QKV" eval together --data parts.txt --no-documents
 refuse 2 '--documents and --no-documents exclude' "$QKV" eval apart --data parts.txt --documents --no-documents
 refuse 2 '--documents has no effect: only a text' "$QKV" eval apart --pairs text.txt --documents
 refuse 2 'documents cannot change with --resume' resume apart --documents
-refuse 1 'the tokenizer has no end token, <\|endoftext\|> or </s>, that says where a document ends' train refused 3 --documents --quiet
+refuse 1 'the tokenizer has no end token, <\|endoftext\|> or </s>, that says where a document ends' train refused 3 \
+    --documents --quiet
 refuse 2 'documents is given, but only rows of a text' train refused 3 --documents --task mlm
 refuse 2 'documents and prefix exclude each other' train refused 3 --documents --prefix 3
 refuse 2 'needs a source for every text' "$QKV" train --preset tiny-seq2seq --data text.txt --out refused --documents
@@ -273,24 +285,31 @@ refuse 1 "the spec's prefix is true: the model sees a prompt in both directions"
 # ---- earlier checkpoints ----
 kept() { (cd "$1" && ls | grep '^checkpoint' | tr '\n' ' '); }
 try 0 train keeping 25 --save-every 5 --keep 3 --quiet
-same "$(kept keeping)" "checkpoint-15.safetensors checkpoint-20.safetensors checkpoint-best.safetensors checkpoint.safetensors " "checkpoints with --keep 3"
+same "$(kept keeping)" \
+    "checkpoint-15.safetensors checkpoint-20.safetensors checkpoint-best.safetensors checkpoint.safetensors " \
+    "checkpoints with --keep 3"
 losses keeping >straight.txt
 cp keeping/checkpoint-15.safetensors keeping/checkpoint.safetensors
 echo mine >keeping/checkpoint-x.safetensors
 try 0 resume keeping --keep 2 --quiet
 losses keeping >back.txt
 same "$(cat back.txt)" "$(cat straight.txt)" "the log of a run that went back to step 15"
-same "$(kept keeping)" "checkpoint-20.safetensors checkpoint-best.safetensors checkpoint-x.safetensors checkpoint.safetensors " "checkpoints after --keep 2"
+same "$(kept keeping)" \
+    "checkpoint-20.safetensors checkpoint-best.safetensors checkpoint-x.safetensors checkpoint.safetensors " \
+    "checkpoints after --keep 2"
 refuse 2 'keep is 0' train refused 3 --keep 0
 
 # ---- lines every N steps, and when a long run ends ----
 try 0 train logged 20 --log-every 4
-same "$(grep -oE '^step [0-9]+/20, loss' err | grep -oE '[0-9]+/' | tr -d '/\n')" 481216 "the steps of --log-every 4 but the last"
+same "$(grep -oE '^step [0-9]+/20, loss' err | grep -oE '[0-9]+/' | tr -d '/\n')" 481216 \
+    "the steps of --log-every 4 but the last"
 hasnt err 'ends    in about'
 refuse 2 '--log-every has no effect' "$QKV" train --preset nano-gpt --data text.txt --out x --quiet --log-every 4
 refuse 2 '--log-every needs a whole number from 1' "$QKV" train --preset nano-gpt --data text.txt --out x --log-every 0
-timeout -s INT 8 "$QKV" train --spec spec.json --data text.txt --out long --steps 2000000000 --batch 8 --threads 1 --eval-every 0 --plain 2>err
-same "$(grep -cE '^ends    in about [0-9.e+]+ (hours|days), at [0-9.]+ m?s a step; fewer --steps' err)" 1 "lines that say when a long run ends"
+timeout -s INT 8 "$QKV" train --spec spec.json --data text.txt --out long --steps 2000000000 --batch 8 --threads 1 \
+    --eval-every 0 --plain 2>err
+same "$(grep -cE '^ends    in about [0-9.e+]+ (hours|days), at [0-9.]+ m?s a step; fewer --steps' err)" 1 \
+    "lines that say when a long run ends"
 # Two runs of one name in the terminal are called by their paths.
 mkdir one two
 cp -r logged one/run

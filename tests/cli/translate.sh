@@ -60,7 +60,8 @@ same "$(wc -l <out)" 5 "several draws"
 # ---- bad input ----
 refuse 2 'name a model folder' "$QKV" translate
 refuse 1 'nowhere' "$QKV" translate nowhere text
-refuse 1 'translate needs an encoder and a decoder; this model has a decoder alone; use generate' "$QKV" translate decoder text
+refuse 1 'translate needs an encoder and a decoder; this model has a decoder alone; use generate' \
+    "$QKV" translate decoder text
 refuse 1 'this model has an encoder alone' "$QKV" translate encoder text
 refuse 2 'n-best 3 needs --beam 3' "$QKV" translate model --n-best 3 text
 refuse 2 'add --sample' "$QKV" translate model --temp 2 text
@@ -77,7 +78,8 @@ try 0 "$QKV" translate model --input cut.txt -q
 cp out expected
 try 0 "$QKV" translate model --input long.txt --long keep-end -q
 cmp -s out expected || fail "translate --long keep-end is not that of a line cut by hand"
-has err '^qkv: 1 of 3 lines has more tokens than the model.s context of 40 and was cut to the last tokens \(--long keep-end\)$'
+has err \
+    '^qkv: 1 of 3 lines has more tokens than the model.s context of 40 and was cut to the last tokens \(--long keep-end\)$'
 try 0 "$QKV" translate model --input long.txt --long skip -q
 same "$(sed -n 1p out; sed -n '2,3p' out)" "$(sed -n 1p expected)" "translate --long skip"
 refuse 2 'long is "all"; it must be' "$QKV" translate nowhere text --long all

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The toy models of tutorials, each by one command: parameters, losses, and what the models then write. And tokenizers made by
-# "qkv tokenize --train".
+# The toy models of tutorials, each by one command: parameters, losses, and what the models then write. And tokenizers
+# made by "qkv tokenize --train".
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 
@@ -16,7 +16,8 @@ within_range() {
 }
 parameters() { "$QKV" info "$1" --json | sed -n 's/.*"parameters": *\([0-9]*\).*/\1/p' | head -1; }
 
-# ---- a decoder ---------------------------------------------------------------------------------------------------------
+# ---- a decoder
+# ---------------------------------------------------------------------------------------------------------
 
 try 0 "$QKV" train --preset tiny-lm --lines toy.txt --out lm --threads 1
 has err '^data .*toy.txt, 3 lines \(24 tokens\) to train on, 0 to validate on'
@@ -45,7 +46,8 @@ try 0 "$QKV" train --preset tiny-lm --lines toy.txt --out part --threads 1 --ste
 try 0 "$QKV" train --resume part --steps 200 --quiet
 same "$(loss 200 part/log.jsonl)" "$(loss 200 lm/log.jsonl)" 'the last loss of a run that was interrupted'
 
-# ---- an encoder --------------------------------------------------------------------------------------------------------
+# ---- an encoder
+# --------------------------------------------------------------------------------------------------------
 
 try 0 "$QKV" train --preset tiny-encoder --lines toy.txt --out enc --threads 1
 has err '18 lines \(144 tokens\) to train on'
@@ -61,12 +63,14 @@ the bird sat on the <mask>|tree
 the bird <mask> on the tree|sat
 END
 # masks drawn at random, some of each line
-try 0 "$QKV" train --preset bert-tiny --lines toy.txt --valid toy.txt --tokenizer whitespace --mask-probability 0.3 --steps 20 --warmup 2 \
+try 0 "$QKV" train --preset bert-tiny --lines toy.txt --valid toy.txt --tokenizer whitespace --mask-probability 0.3 \
+    --steps 20 --warmup 2 \
     --out drawn --threads 1
 has err '3 lines'
 has err 'best validation loss'
 
-# ---- an encoder and a decoder ------------------------------------------------------------------------------------------
+# ---- an encoder and a decoder
+# ------------------------------------------------------------------------------------------
 
 try 0 "$QKV" train --preset tiny-translator --pairs pairs.tsv --out pairs --threads 1
 same "$(parameters pairs)" 44044 'parameters of tiny-translator'
@@ -76,7 +80,8 @@ has out "^j' aime les chats$"
 try 0 "$QKV" translate pairs 'i like dogs'
 has out "^j' aime les chiens$"
 
-# ---- what is wrong -----------------------------------------------------------------------------------------------------
+# ---- what is wrong
+# -----------------------------------------------------------------------------------------------------
 
 printf 'the fish sat\n' >unknown.txt
 try 1 "$QKV" train --preset tiny-lm --lines toy.txt --valid unknown.txt --out none
@@ -99,7 +104,8 @@ has err 'mask_each is given, but only lines'
 try 2 "$QKV" train --preset tiny-encoder --lines toy.txt --mask-probability 0.3 --out none
 has err 'mask_probability is given, but mask_each hides each token once'
 
-# ---- tokenizers --------------------------------------------------------------------------------------------------------
+# ---- tokenizers
+# --------------------------------------------------------------------------------------------------------
 
 for kind in bytes chars chars+bytes words whitespace bpe bpe:300 words:260 whitespace:6; do
     try 0 "$QKV" tokenize --train toy.txt --tokenizer "$kind" --special '<mask>' -o "$kind.json"
@@ -112,7 +118,8 @@ has err 'both.json: 19 tokens'
 mkdir texts && cp toy.txt pairs.tsv texts/
 try 0 "$QKV" tokenize --train texts --tokenizer whitespace -o folder.json -q
 same "$(wc -c <folder.json)" "$(wc -c <both.json)" 'bytes of a tokenizer of the same files'
-try 0 "$QKV" train --preset nano-gpt --data toy.txt --tokenizer ./bpe:300.json --context 8 --steps 2 --valid-fraction 0 --out made --quiet --threads 1
+try 0 "$QKV" train --preset nano-gpt --data toy.txt --tokenizer ./bpe:300.json --context 8 --steps 2 \
+    --valid-fraction 0 --out made --quiet --threads 1
 try 1 "$QKV" tokenize --train toy.txt -o both.json
 has err 'both.json exists'
 try 0 "$QKV" tokenize --train toy.txt -o both.json --force
@@ -130,7 +137,8 @@ has err 'no tokenizer is made'
 try 2 "$QKV" tokenize both.json --train toy.txt -o x.json
 has err 'makes a tokenizer from the files that it names; leave'
 
-# ---- characters, and a preset's own vocabulary -------------------------------------------------------------------------
+# ---- characters, and a preset's own vocabulary
+# -------------------------------------------------------------------------
 
 printf 'First Citizen:\nBefore we proceed any further, hear me speak.\n%.0s' 1 2 3 4 5 6 7 8 >text.txt
 count=$(grep -o . text.txt | sort -u | wc -l)
@@ -140,9 +148,11 @@ try 0 "$QKV" generate letters -n 300 --temp 2 --seed 1 -q
 hasnt out '<unk>|�'
 try 0 "$QKV" generate letters -n 5 --prompt 'ÄÖ' -q
 printf 'speak: ÄÖÜ further%.0s' 1 2 3 4 5 6 >foreign.txt
-try 0 "$QKV" train --preset nano-gpt --data text.txt --valid foreign.txt --context 16 --steps 1 --out foreign --threads 1
+try 0 "$QKV" train --preset nano-gpt --data text.txt --valid foreign.txt --context 16 --steps 1 --out foreign \
+    --threads 1
 has err '18 tokens of .*foreign.txt are not in the vocabulary: each is <unk>'
-try 0 "$QKV" train --preset gpt2-small --set d_model=24 --set decoder.layers=1 --set decoder.attention.heads=2 --context 16 --batch 1 --accumulate 1 --data text.txt --steps 1 --valid-fraction 0 \
+try 0 "$QKV" train --preset gpt2-small --set d_model=24 --set decoder.layers=1 --set decoder.attention.heads=2 \
+    --context 16 --batch 1 --accumulate 1 --data text.txt --steps 1 --valid-fraction 0 \
     --out small --threads 1
 has err 'vocab is [0-9]+, as the tokenizer has it, in place of the 50257 of preset gpt2-small'
 finish

@@ -52,7 +52,8 @@ echo "[${ids// /, }]" | "$QKV" generate run --ids -n 40 --seed 7 -q >out 2>err
 same "$ids $(cat out)" "$(cat ids)" "the ids of --ids -q, from standard input"
 try 0 "$QKV" generate run --ids --prompt "$ids" -n 40 --seed 6 --samples 2
 same "$(sed -n 4p out)" "$(cat ids)" "the second of two samples of ids"
-refuse 1 'id 2 of the prompt is 99999, but the model.s ids are 0 to [0-9]+$' "$QKV" generate run --ids --prompt "1 99999" -n 3
+refuse 1 'id 2 of the prompt is 99999, but the model.s ids are 0 to [0-9]+$' "$QKV" generate run --ids \
+    --prompt "1 99999" -n 3
 refuse 1 'the prompt: "king" is not a token id' "$QKV" generate run --ids --prompt "1 king" -n 3
 refuse 1 '"-1" is not a token id' "$QKV" generate run --ids --prompt "-1" -n 3
 # JSON: what reads JSON here finds no fault but its keys
@@ -69,7 +70,8 @@ same "$(grep -c '"logprob": -' out)" 41 "log-probabilities of 40 tokens and of t
 same "the king $(sed -n 's/.*"seed": 7, "text": "\([^"]*\)", "ended_by": "length".*/\1/p' out)" \
     "$(sed ':a;N;$!ba;s/\n/\\n/g' likely)" "the text in the JSON"
 awk -F'"logprob": ' 'NR > 1 && /"ended_by"/ {split($2, a, ","); all = a[1]} /"id"/ {split($2, a, "}"); sum += a[1]}
-    END {exit !(sum < 0 && (sum - all) ^ 2 < 1e-6 * sum ^ 2)}' out || fail "log-probabilities do not add up: $(head -c 400 out)"
+    END {exit !(sum < 0 && (sum - all) ^ 2 < 1e-6 * sum ^ 2)}' out \
+        || fail "log-probabilities do not add up: $(head -c 400 out)"
 try 0 "$QKV" generate run --ids --prompt "$ids" -n 3 --seed 7 --json --samples 2 -q
 reads_json
 has out "\"prompt_ids\": \[${ids// /, }\], \"prompt_tokens\": $(echo "$ids" | wc -w)"
@@ -86,7 +88,8 @@ long=$(printf 'the king sees a fool and %.0s' 1 2 3)
 refuse 1 'the prompt has [0-9]+ tokens, .*--long keep-start or keep-end' "$QKV" generate run --prompt "$long" -n 3 -q
 refuse 2 '^qkv: --long is "cut"; it must be error, skip, keep-start or keep-end ' "$QKV" generate nowhere --prompt a --long cut
 try 0 "$QKV" generate bytewise --prompt "$long" -n 30 --seed 3 -q --long keep-end
-has err '^qkv: the prompt has 75 tokens, more than the model.s context of 32, and was cut to the last tokens \(--long keep-end\)$'
+has err \
+    '^qkv: the prompt has 75 tokens, more than the model.s context of 32, and was cut to the last tokens \(--long keep-end\)$'
 cp out kept
 try 0 "$QKV" generate bytewise --prompt "${long: -32}" -n 30 --seed 3 -q
 cmp -s out kept || fail "--long keep-end does not go on from the prompt's end"
@@ -117,7 +120,8 @@ try 0 "$QKV" generate run --prompt "" -n 0
 [ ! -s out ] || fail "-n 0 without a prompt writes something"
 try 0 "$QKV" generate run --prompt "the" -n 300 --temp 0
 has err 'made: 300 tokens'
-try 0 "$QKV" generate run --prompt "a" -n 60 --top-k 5 --top-p 0.9 --min-p 0.05 --repeat-penalty 1.2 --repeat-last 8 --seed 1
+try 0 "$QKV" generate run --prompt "a" -n 60 --top-k 5 --top-p 0.9 --min-p 0.05 --repeat-penalty 1.2 --repeat-last 8 \
+    --seed 1
 try 0 "$QKV" generate run --prompt "the" -n 200 --seed 3
 if grep -q ' l' <(tail -c +4 out); then
     try 0 "$QKV" generate run --prompt "the" -n 200 --seed 3 --stop " l" --stop XYZ
@@ -153,7 +157,8 @@ fi
 
 # ---- rotations that depend on the length of a text: --context, else the tokens of the prompt and -n ----
 dynamic='{"kind": "dynamic", "factor": 2, "original_context": 8}'
-try 0 "$QKV" new --preset nano-gpt --set decoder.layers=1 --set position.kind=rope --set context=64 --set "position.scaling=$dynamic" --out turned
+try 0 "$QKV" new --preset nano-gpt --set decoder.layers=1 --set position.kind=rope --set context=64 \
+    --set "position.scaling=$dynamic" --out turned
 try 0 "$QKV" info turned
 has out 'rotation scaled +dynamic  decoder: factor 2, from an original context of 8, by the length of a sequence'
 made_turned() { # without the seed, which is from the clock
@@ -162,10 +167,12 @@ made_turned() { # without the seed, which is from the clock
 }
 same "$(made_turned --context 16)" "$(made_turned)" "4 tokens and -n 12, which are decided for 16"
 [ "$(made_turned --context 64)" != "$(made_turned)" ] || fail "--context 64 decides nothing"
-refuse 1 'a session of 65 positions is longer than the model.s context of 64' "$QKV" generate turned --ids --prompt "5" --context 65
+refuse 1 'a session of 65 positions is longer than the model.s context of 64' "$QKV" generate turned --ids \
+    --prompt "5" --context 65
 refuse 1 'the prompt has 4 tokens, but the context holds 3' "$QKV" generate turned --ids --prompt "5 6 7 8" --context 3
 refuse 2 'position\.scaling\.factor is 0\.5; it must be a number of at least 1' \
-    "$QKV" info --preset nano-gpt --set position.kind=rope --set position.scaling.kind=linear --set position.scaling.factor=0.5
+    "$QKV" info --preset nano-gpt --set position.kind=rope --set position.scaling.kind=linear \
+    --set position.scaling.factor=0.5
 
 # ---- eval ----
 try 0 "$QKV" eval run --data text.txt
@@ -213,11 +220,15 @@ bytes() { # bytes KEY OPTIONS...: of the plan
     shift
     "$QKV" info run --json "$@" | grep -o "\"$key\": [0-9]*" | cut -d' ' -f2
 }
-[ "$(bytes train_bytes --threads 8)" -gt "$(bytes train_bytes --threads 1)" ] || fail "8 threads take no memory of their own"
+[ "$(bytes train_bytes --threads 8)" -gt "$(bytes train_bytes --threads 1)" ] \
+    || fail "8 threads take no memory of their own"
 same "$(bytes threads --threads 8)" 8 "the threads in JSON"
 if command -v taskset >/dev/null; then
-    [ "$(nproc --all)" = 1 ] || try 0 env -u QKV_THREADS taskset -c "$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')" "$QKV" info run
-    [ "$(nproc --all)" = 1 ] || has out '^  threads +1  (the CPUs that this process may run on \(affinity\), of [0-9]+|the limit of this process)'
+    [ "$(nproc --all)" = 1 ] || try 0 env -u QKV_THREADS taskset -c "$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')" \
+        "$QKV" info run
+    [ "$(nproc --all)" = 1 ] \
+        || has out \
+        '^  threads +1  (the CPUs that this process may run on \(affinity\), of [0-9]+|the limit of this process)'
 fi
 LC_ALL=C "$QKV" info run >out
 last="info in the C locale"
@@ -259,7 +270,8 @@ head -c 3000 /dev/urandom >bytes
 "$QKV" tokenize run <bytes >out && "$QKV" tokenize run --ids <out >back
 cmp -s bytes back || fail "random bytes do not come back from their ids"
 make_text 80000 >long
-"$QKV" tokenize run <long >out && "$QKV" tokenize run --ids <out | cmp -s - long || fail "a long text does not come back"
+"$QKV" tokenize run <long >out && "$QKV" tokenize run --ids <out | cmp -s - long \
+    || fail "a long text does not come back"
 try 0 "$QKV" tokenize run --pieces 'a"ü'
 has out '^[0-9]+	"a"$'
 has out '^[0-9]+	"\\""$'
@@ -273,7 +285,8 @@ sed "s|\"post_processor\": null|\"post_processor\": $template|" run/tokenizer.js
 plain=$("$QKV" tokenize run "the king")
 same "$("$QKV" tokenize template.json "the king")" "$plain" "tokenize without --specials"
 same "$("$QKV" tokenize template.json --specials "the king")" "1 2 $plain 1 2" "tokenize --specials"
-same "$(printf 'the king' | "$QKV" tokenize template.json --specials)" "1 2 $plain 1 2" "tokenize --specials of a stream"
+same "$(printf 'the king' | "$QKV" tokenize template.json --specials)" "1 2 $plain 1 2" \
+    "tokenize --specials of a stream"
 refuse 1 'not a token id' "$QKV" tokenize run --ids "1 x 2"
 refuse 1 'not a token id' "$QKV" tokenize run --ids "1 -2"
 refuse 1 'not a token id' "$QKV" tokenize run --ids "123456789012345678901234567890"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Classifying words as a user sees it: a word, a tab and its label in each line; training, going on, evaluating, and bad files.
-# labels: numeric
+# Classifying words as a user sees it: a word, a tab and its label in each line; training, going on, evaluating, and bad
+# files. labels: numeric
 . "$(dirname "$0")/common.sh"
 
 # A word is "num" where it is made of digits, "cap" behind the word "the", else "low": the second needs its neighbour.
@@ -20,7 +20,8 @@ model='--preset text-classifier --set head={"kind":"classify_tokens"} --set d_mo
 # ---- a toy task is learnt, and evaluation counts what classify says ----
 steps=500
 [ "${SANITIZE:-0}" = 0 ] || steps=20
-try 0 "$QKV" train $model --labeled train.conll --valid test.conll --out tagger --steps $steps --rate 4e-3 --eval-every 0 --metric accuracy
+try 0 "$QKV" train $model --labeled train.conll --valid test.conll --out tagger --steps $steps --rate 4e-3 \
+    --eval-every 0 --metric accuracy
 has err 'train\.conll, 600 sentences of words of 3 classes .* 60 to validate on'
 has err 'classify tagger "a sentence"'
 same "$(cat tagger/labels.txt)" "$(printf 'cap\nlow\nnum')" "the labels"
@@ -36,7 +37,8 @@ try 0 "$QKV" classify tagger --input test.conll --words --threads 1
 cp out said
 same "$(cut -f1 said)" "$(cut -f1 test.conll)" "the words and the ends of sentences"
 right=$(paste said test.conll | awk -F'\t' '$1 != "" && $2 == $4 { n++ } END { print n + 0 }')
-same "$(awk -v r="$right" -v n="$words" 'BEGIN { printf "%.2f", 100 * r / n }')" "$accuracy" "the accuracy counted by hand"
+same "$(awk -v r="$right" -v n="$words" 'BEGIN { printf "%.2f", 100 * r / n }')" "$accuracy" \
+    "the accuracy counted by hand"
 awk '!NF { print s; s = ""; next } { s = s (s == "" ? "" : " ") $1 }' test.conll >plain.txt
 try 0 "$QKV" classify tagger --input plain.txt --threads 1
 same "$(cat out)" "$(cat said)" "sentences whose words white space parts"
@@ -46,10 +48,12 @@ try 0 "$QKV" classify tagger "the abc" --top 2 --threads 1
 same "$(awk -F'\t' 'NF { printf "%s ", NF }' out)" "5 5 " "two classes of a word with their probabilities"
 try 0 "$QKV" classify tagger "the abc" "12" --json --top 2 --threads 1
 same "$(wc -l <out)" 2 "sentences of JSON"
-has out '^\[\{"word": "the", "label": "(cap|low|num)", "probabilities": \{"[a-z]+": [0-9.e-]+, "[a-z]+": [0-9.e-]+\}\}, \{"word": "abc"'
+has out \
+    '^\[\{"word": "the", "label": "(cap|low|num)", "probabilities": \{"[a-z]+": [0-9.e-]+, "[a-z]+": [0-9.e-]+\}\}, \{"word": "abc"'
 
 # ---- with the weights of a model that learnt something else ----
-try 0 "$QKV" train --preset bert-tiny --set d_model=32 --set encoder.layers=2 --data plain.txt --context 40 --tokenizer chars --threads 1 --batch 4 --steps 4 --warmup 0 --eval-every 0 --out masks --quiet
+try 0 "$QKV" train --preset bert-tiny --set d_model=32 --set encoder.layers=2 --data plain.txt --context 40 \
+    --tokenizer chars --threads 1 --batch 4 --steps 4 --warmup 0 --eval-every 0 --out masks --quiet
 from="--from masks --new-head --labeled train.conll --steps 4 --batch 8 --warmup 0 --eval-every 0 --threads 1"
 try 0 "$QKV" train $from --task classify_tokens --valid test.conll --out tuned --metric accuracy
 has err 'sentences of words of 3 classes'
@@ -59,23 +63,33 @@ has tuned/config.json '"kind": "classify_tokens"'
 has tuned/train.json '"task": "classify_tokens"'
 try 0 "$QKV" eval tuned --labeled test.conll --threads 1
 has out "^over      $words words of 3 classes"
-try 0 "$QKV" train --from tuned --labeled train.conll --steps 2 --batch 8 --warmup 0 --eval-every 0 --threads 1 --out again
+try 0 "$QKV" train --from tuned --labeled train.conll --steps 2 --batch 8 --warmup 0 --eval-every 0 --threads 1 \
+    --out again
 has err 'sentences of words of 3 classes'
 awk 'NF { print $2 "\t" $1 }' train.conll | head -n 300 >train.tsv
 try 0 "$QKV" train ${from/train.conll/train.tsv} --out lines
 has err 'the new head classifies lines \(task classify\); for a label of each word it is task classify_tokens'
 has lines/config.json '"kind": "classify"'
-try 0 "$QKV" train --from lines --new-head --task classify_tokens --labeled train.conll --steps 2 --batch 8 --warmup 0 --eval-every 0 --threads 1 --out words --quiet
-try 0 "$QKV" train --preset nano-gpt --set d_model=32 --set decoder.layers=2 --data plain.txt --prefix 5 --context 40 --batch 4 --steps 2 --warmup 0 --eval-every 0 --threads 1 --out prefix --quiet
+try 0 "$QKV" train --from lines --new-head --task classify_tokens --labeled train.conll --steps 2 --batch 8 --warmup 0 \
+    --eval-every 0 --threads 1 --out words --quiet
+try 0 "$QKV" train --preset nano-gpt --set d_model=32 --set decoder.layers=2 --data plain.txt --prefix 5 --context 40 \
+    --batch 4 --steps 2 --warmup 0 --eval-every 0 --threads 1 --out prefix --quiet
 has prefix/config.json '"prefix": true'
 try 0 "$QKV" train ${from/masks/prefix} --task classify_tokens --out of_prefix --quiet
 hasnt of_prefix/config.json '"prefix": true'
-refuse 1 'labelled lines need a head of kind classify_tokens, but the one of lines is classify; begin with a new head' "$QKV" train --from lines --task classify_tokens --labeled train.conll --out none
-refuse 1 'labelled lines need a head of kind classify, but the one of tuned is classify_tokens' "$QKV" train --from tuned --task classify --labeled train.conll --out none
-refuse 2 'task classify_tokens learns from labelled lines \(labeled\) or examples, not from a text' "$QKV" train --from masks --new-head --task classify_tokens --data plain.txt --out none
-refuse 2 'task mlm learns from a text \(data\) or lines, not from labelled lines' "$QKV" train --from masks --new-head --task mlm --labeled train.conll --out none
-refuse 2 'task is "tags"; it must be text or mlm \(of a text or lines\), or classify or classify_tokens' "$QKV" train --from masks --new-head --task tags --labeled train.conll --out none
-refuse 2 'task classify_tokens needs head.kind classify_tokens, but head.kind is classify; set head.kind=classify_tokens' "$QKV" train --preset text-classifier --task classify_tokens --labeled train.conll --out none
+refuse 1 'labelled lines need a head of kind classify_tokens, but the one of lines is classify; begin with a new head' \
+    "$QKV" train --from lines --task classify_tokens --labeled train.conll --out none
+refuse 1 'labelled lines need a head of kind classify, but the one of tuned is classify_tokens' "$QKV" train \
+    --from tuned --task classify --labeled train.conll --out none
+refuse 2 'task classify_tokens learns from labelled lines \(labeled\) or examples, not from a text' "$QKV" train \
+    --from masks --new-head --task classify_tokens --data plain.txt --out none
+refuse 2 'task mlm learns from a text \(data\) or lines, not from labelled lines' "$QKV" train --from masks --new-head \
+    --task mlm --labeled train.conll --out none
+refuse 2 'task is "tags"; it must be text or mlm \(of a text or lines\), or classify or classify_tokens' "$QKV" train \
+    --from masks --new-head --task tags --labeled train.conll --out none
+refuse 2 \
+    'task classify_tokens needs head.kind classify_tokens, but head.kind is classify; set head.kind=classify_tokens' \
+    "$QKV" train --preset text-classifier --task classify_tokens --labeled train.conll --out none
 [ ! -e none ] || fail "a run that was refused has a folder"
 
 # ---- going on, and parts of a batch ----
@@ -91,16 +105,20 @@ try 0 cmp resumed/model.safetensors whole/model.safetensors
 
 # ---- bad files ----
 printf 'the\tlow\nabc\n' >bad.conll
-refuse 1 'bad\.conll:2: no tab in this line; write a word, a tab and a label' "$QKV" train $model --labeled bad.conll --out none --quiet
+refuse 1 'bad\.conll:2: no tab in this line; write a word, a tab and a label' "$QKV" train $model --labeled bad.conll \
+    --out none --quiet
 refuse 1 'bad\.conll:2: no tab in this line' "$QKV" eval tagger --labeled bad.conll
 printf 'the\tlow\n\nabc\tlow\nabc\tnoun\n' >new.conll
 refuse 1 'new\.conll:4: the label "noun" does not occur in training; the known ones are cap, low, num' \
     "$QKV" train $model --labeled train.conll --valid new.conll --out none --quiet
-refuse 1 'new\.conll:4: the model has no class "noun"; its classes are cap, low, num' "$QKV" eval tagger --labeled new.conll
+refuse 1 'new\.conll:4: the model has no class "noun"; its classes are cap, low, num' "$QKV" eval tagger \
+    --labeled new.conll
 { printf 'a\tlow\n\n'; for i in $(seq 30); do printf 'abc\tlow\n'; done; } >long.conll
-refuse 1 'long\.conll:3: the sentence that begins here has 121 tokens .*more than the context of 40; put an empty line into it' \
+refuse 1 \
+    'long\.conll:3: the sentence that begins here has 121 tokens .*more than the context of 40; put an empty line into it' \
     "$QKV" train $model --labeled train.conll --valid long.conll --out none --quiet
-refuse 1 'long\.conll:3: the sentence that begins here has 121 tokens, but the model.s context is 40' "$QKV" eval tagger --labeled long.conll
+refuse 1 'long\.conll:3: the sentence that begins here has 121 tokens, but the model.s context is 40' \
+    "$QKV" eval tagger --labeled long.conll
 refuse 1 'long\.conll:3: sentence 2 has 121 tokens' "$QKV" classify tagger --input long.conll --words
 try 0 "$QKV" classify tagger --input long.conll --words --long keep-end
 same "$(sed -n 3p out)" "$(printf 'abc\t')" "a word that was cut away"

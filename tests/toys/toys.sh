@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Four toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block and a number
-# format, each one file and one line. The copy is built (with scalar kernels only) and knows them: in its help, specs, settings,
-# training, export, and in the tests over random models.
+# Four toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block and a
+# number format, each one file and one line. The copy is built (with scalar kernels only) and knows them: in its help,
+# specs, settings, training, export, and in the tests over random models.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
     exit 0
 fi
 toys=$SOURCE/tests/toys
-mkdir copy && tar -C "$SOURCE" --exclude=./build* --exclude=./.git --exclude=./tests/runs -cf - . | tar -C copy -xf - || fail "the sources cannot be copied"
+mkdir copy && tar -C "$SOURCE" --exclude=./build* --exclude=./.git --exclude=./tests/runs -cf - . | tar -C copy -xf - \
+    || fail "the sources cannot be copied"
 cp -r copy before
 
 # toy FILE ROOM HEADER ENTRY LINE: the file into its room, the line behind an entry of the list.
@@ -20,8 +21,10 @@ toy() {
 }
 lines=0 files=0
 toy position_ramp.c model include/qkv/spec.h 'SINUSOIDAL,' 'X(RAMP, "ramp", "a ramp", ramp)'
-toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' 'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
-toy block_stream.c model include/qkv/spec.h 'PRE,' 'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
+toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' \
+    'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
+toy block_stream.c model include/qkv/spec.h 'PRE,' \
+    'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
 toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
 
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar
@@ -38,7 +41,8 @@ refuse 2 "softsign" $toy info --preset nano-gpt --set decoder.ffn.kind=xyz
 refuse 2 "stream" $toy info --preset nano-gpt --set decoder.norm.placement=xyz
 make_text 100 >text.txt
 make_spec
-try 0 $toy train --spec spec.json --set position.kind=ramp --set decoder.ffn.kind=softsign --set decoder.norm.placement=stream --data text.txt \
+try 0 $toy train --spec spec.json --set position.kind=ramp --set decoder.ffn.kind=softsign \
+    --set decoder.norm.placement=stream --data text.txt \
     --tokenizer bytes --steps 20 --batch 4 --threads 1 --out run --quiet
 has run/config.json '"stream"'
 has run/config.json '"softsign"'
