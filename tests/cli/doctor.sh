@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # qkv doctor: what it says is what other commands do, the environment and limits change it, and what is missing is
-# named. labels: quick
+# named.
+# labels: quick
 . "$(dirname "$0")/common.sh"
 value() { sed -nE 's/.*"'"$1"'": "?([^",]*)"?[,}].*/\1/p' out; }
 

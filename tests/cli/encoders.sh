@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Encoders from the command line, on small models with random weights: classify, fill, embed, and eval on pairs and
-# labelled lines. labels: numeric
+# labelled lines.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 tool=$BINARY/tests/cli/make_model
 for kind in classifier many encoder pairs decoder; do try 0 "$tool" $kind $kind; done

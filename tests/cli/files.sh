@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Several files to train on, to evaluate and to compare on; and what the command says about texts that look like
-# something else. labels: quick
+# something else.
+# labels: quick
 . "$(dirname "$0")/common.sh"
 make_spec
 mkdir texts

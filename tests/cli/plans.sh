@@ -38,8 +38,7 @@ make_lines() {
     awk '{print (NR % 3) "\t" $0}' lines.txt >labels.tsv
 }
 
-# ---- the uses of a model
-# --------------------------------------------------------------------------------------------------
+# ---- the uses of a model ----
 
 # "some" says that some weights stay in the file and are not read.
 generates() { # MODEL LENGTH [some]; fills the whole context
@@ -102,8 +101,7 @@ make_pairs() {
 make_own() { try 0 "$QKV" new --preset gpt2-small --set vocab=16384 --set decoder.layers=3 --set context=256 --out own \
     --quiet; }
 
-# ---- each preset
-# ------------------------------------------------------------------------------------------------------------
+# ---- each preset ----
 
 if [ "${PLANS:-}" = all ]; then
     for preset in nano-gpt baby-gpt gpt2-small llama-style bloom-style mqa-style mla-tiny deepseek-style moe-tiny \

@@ -4,8 +4,7 @@
 . "$(dirname "$0")/common.sh"
 golden=$SOURCE/tests/golden/hf
 
-# ---- greedy, and end tokens
-# -----------------------------------------------------------------------------------------------
+# ---- greedy, and end tokens ----
 made() { try 0 "$QKV" generate "$1" --ids -q --prompt "5 6 7" -n 12 --precision fp32 "${@:2}"; }
 made "$golden/gpt2" --temp 0
 cp out greedy
@@ -36,8 +35,7 @@ sed -i "s/\"eos_token_id\": 0/\"eos_token_id\": [50256, ${ids[2]}]/" config/conf
 made config
 same "$(tr ' ' '\n' <out)" "$(first "${ids[2]}")" "it ends at the id of config.json"
 
-# ---- choosing
-# ----------------------------------------------------------------------------------------------------------------
+# ---- choosing ----
 copy chosen '{"do_sample": true, "temperature": 3.0, "top_k": 40, "top_p": 0.9, "eos_token_id": null}'
 made chosen --seed 3
 cp out said
@@ -59,8 +57,7 @@ done
 copy faulty '{'
 refuse 1 'generation_config.json' "$QKV" generate faulty --ids --prompt 5
 
-# ---- training from one, in shards, and export
-# --------------------------------------------------------------------------------
+# ---- training from one, in shards, and export ----
 make_text 200 >text.txt
 cp -r "$golden/llama_sharded" from
 {
@@ -104,8 +101,7 @@ sed -i 's/00002-of-00003/00009-of-00003/' from/model.safetensors.index.json
 refuse 1 'model-00009-of-00003.safetensors is missing' "$QKV" train --from from --data text.txt --out other --steps 1
 [ ! -e other ] || fail "a failed start leaves a folder"
 
-# ---- targets begin as the folder says, and examples need no tokenizer
-# --------------------------------------------------------
+# ---- targets begin as the folder says, and examples need no tokenizer ----
 cp -r "$golden/t5_v1_1" seq
 rm -f seq/case.safetensors
 {
@@ -145,15 +141,13 @@ try 0 "$QKV" train --from "$golden/gpt2" --examples "$golden/gpt2/case.safetenso
 has ids/train.json '"in_order": true'
 has ids/train.json '"rates": "\*embed\*=0.5"'
 
-# ---- an encoder of frames with fewer positions than its decoder
-# ---------------------------------------------------------------
+# ---- an encoder of frames with fewer positions than its decoder ----
 whisper=$SOURCE/tests/golden/hf_random/whisper_11_000
 try 0 "$QKV" info "$whisper"
 try 0 "$QKV" info "$whisper" --ranks 2
 try 0 "$QKV" info "$whisper" --context 3
 
-# ---- vectors of texts, as modules.json makes them
-# ------------------------------------------------------------------------------
+# ---- vectors of texts, as modules.json makes them ----
 sentences=$SOURCE/tests/golden/hf/sentences
 try 0 "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text
 has err '1 of 6 lines has more tokens than the most of 8 and was cut.*keep-start'
@@ -182,8 +176,7 @@ refuse 1 'other/modules.json' "$QKV" export "$sentences" --dtype f32 -o other
 [ ! -e other/config.json ] || fail "a refused export writes files"
 refuse 1 'line 6 has [0-9]+ tokens' "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text --long error
 
-# ---- answers to questions
-# --------------------------------------------------------------------------------------------------------
+# ---- answers to questions ----
 squad=$SOURCE/tests/golden/hf/questions
 try 0 "$QKV" classify "$squad" --pairs --input "$squad/pairs.tsv" --precision fp32
 has out '^text of three kings.0\.2985$'
@@ -196,8 +189,7 @@ try 0 "$QKV" classify answers --pairs --input pairs.tsv --precision fp32
 has out '^text of three kings.0\.2985$'
 refuse 1 'only the best answer is printed' "$QKV" classify "$squad" --pairs --input pairs.tsv --top 2
 
-# ---- dense layers and prompts, as EmbeddingGemma's folder has them
-# ---------------------------------------------------------------
+# ---- dense layers and prompts, as EmbeddingGemma's folder has them ----
 embeddings=$SOURCE/tests/golden/hf/embeddings
 try 0 "$QKV" embed "$embeddings" "the king" --text --precision fp32
 cp out plain.txt

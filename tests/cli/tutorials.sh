@@ -16,8 +16,7 @@ within_range() {
 }
 parameters() { "$QKV" info "$1" --json | sed -n 's/.*"parameters": *\([0-9]*\).*/\1/p' | head -1; }
 
-# ---- a decoder
-# ---------------------------------------------------------------------------------------------------------
+# ---- a decoder ----
 
 try 0 "$QKV" train --preset tiny-lm --lines toy.txt --out lm --threads 1
 has err '^data .*toy.txt, 3 lines \(24 tokens\) to train on, 0 to validate on'
@@ -46,8 +45,7 @@ try 0 "$QKV" train --preset tiny-lm --lines toy.txt --out part --threads 1 --ste
 try 0 "$QKV" train --resume part --steps 200 --quiet
 same "$(loss 200 part/log.jsonl)" "$(loss 200 lm/log.jsonl)" 'the last loss of a run that was interrupted'
 
-# ---- an encoder
-# --------------------------------------------------------------------------------------------------------
+# ---- an encoder ----
 
 try 0 "$QKV" train --preset tiny-encoder --lines toy.txt --out enc --threads 1
 has err '18 lines \(144 tokens\) to train on'
@@ -69,8 +67,7 @@ try 0 "$QKV" train --preset bert-tiny --lines toy.txt --valid toy.txt --tokenize
 has err '3 lines'
 has err 'best validation loss'
 
-# ---- an encoder and a decoder
-# ------------------------------------------------------------------------------------------
+# ---- an encoder and a decoder ----
 
 try 0 "$QKV" train --preset tiny-translator --pairs pairs.tsv --out pairs --threads 1
 same "$(parameters pairs)" 44044 'parameters of tiny-translator'
@@ -80,8 +77,7 @@ has out "^j' aime les chats$"
 try 0 "$QKV" translate pairs 'i like dogs'
 has out "^j' aime les chiens$"
 
-# ---- what is wrong
-# -----------------------------------------------------------------------------------------------------
+# ---- what is wrong ----
 
 printf 'the fish sat\n' >unknown.txt
 try 1 "$QKV" train --preset tiny-lm --lines toy.txt --valid unknown.txt --out none
@@ -104,8 +100,7 @@ has err 'mask_each is given, but only lines'
 try 2 "$QKV" train --preset tiny-encoder --lines toy.txt --mask-probability 0.3 --out none
 has err 'mask_probability is given, but mask_each hides each token once'
 
-# ---- tokenizers
-# --------------------------------------------------------------------------------------------------------
+# ---- tokenizers ----
 
 for kind in bytes chars chars+bytes words whitespace bpe bpe:300 words:260 whitespace:6; do
     try 0 "$QKV" tokenize --train toy.txt --tokenizer "$kind" --special '<mask>' -o "$kind.json"
@@ -137,8 +132,7 @@ has err 'no tokenizer is made'
 try 2 "$QKV" tokenize both.json --train toy.txt -o x.json
 has err 'makes a tokenizer from the files that it names; leave'
 
-# ---- characters, and a preset's own vocabulary
-# -------------------------------------------------------------------------
+# ---- characters, and a preset's own vocabulary ----
 
 printf 'First Citizen:\nBefore we proceed any further, hear me speak.\n%.0s' 1 2 3 4 5 6 7 8 >text.txt
 count=$(grep -o . text.txt | sort -u | wc -l)

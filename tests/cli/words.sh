@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Classifying words as a user sees it: a word, a tab and its label in each line; training, going on, evaluating, and bad
-# files. labels: numeric
+# files.
+# labels: numeric
 . "$(dirname "$0")/common.sh"
 
 # A word is "num" where it is made of digits, "cap" behind the word "the", else "low": the second needs its neighbour.
