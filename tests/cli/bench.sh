@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark as a user meets it: the table, the file, the choice of rows, what is refused, an interruption. Never how
-# fast.
+# qkv bench: the table, the file, the choice of rows, refusals, an interruption. It does not test speed.
 . "$(dirname "$0")/common.sh"
 row="64x384x384 x.wT fp32"
 bench() { "$QKV" bench "$@" $(usual '--threads 1 --rounds 3 --seconds 0.001' "$@"); }
@@ -32,7 +31,7 @@ has out '"fp32_flops": [0-9.e+]+, "bf16_flops": [0-9.e+]+, "read_bytes": [0-9.e+
 has out '^\{"group": "products", "name": "64x384x384", "form": "x.wT", "precision": "fp32", "left_out": null, '
 has out '"seconds": [0-9.e-]+, .*"flops": 18874368, .*"share": [0-9.e-]+, .*"peers": \[.*\]\}$'
 has out '^"complete": true\}$'
-# Its syntax is right: read as a spec, only its keys are wrong.
+# The JSON is valid: read as a spec, only its keys are wrong.
 refuse 1 'version|key' "$QKV" info --spec one.json
 hasnt err 'line 1|syntax|expected|invalid token'
 sed 's/,$/;/' one.json >broken.json
@@ -46,7 +45,7 @@ cmp -s one.json before.json || fail "a refused run has changed the file"
 try 0 bench -f "$row" --json one.json --force
 cmp -s one.json before.json && fail "--force has not replaced the file"
 
-# ---- what is refused ----
+# ---- refusals ----
 refuse 2 'no row .*"xyzzy".*products, attention, experts, training, order, generation, reduce' bench -f xyzzy
 refuse 2 'no row .*"xyzzy"' bench -f "$row" -f xyzzy
 refuse 2 'precision is "fp99".*fp32' bench --precision fp99

@@ -1,5 +1,5 @@
-# browser.sh: opening pages in headless Chromium; sourced, after common.sh, by the tests that do so. Chromium is
-# installed where that can be done; without it `browser` is empty, and what needs it is left out.
+# browser.sh: opens pages in headless Chromium; tests source it after common.sh. Installs Chromium if possible; without
+# it `browser` is empty, and the parts that need it are skipped.
 : "${SOURCE:?}" "${folder:?}"
 here=$SOURCE/tests/cli
 
@@ -13,7 +13,7 @@ if ! find_browser >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 
              }) >apt.log 2>&1
 fi
 browser=$(find_browser) || browser=
-# need_browser: ends the test here where there is none.
+# need_browser: ends the test here if there is no browser.
 need_browser() {
     [ -z "$browser" ] || return 0
     echo "NOT TESTED: what the pages look like in a browser; there is no chromium, and it cannot be installed here"

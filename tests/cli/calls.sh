@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Reads the sources: every public function that returns a status, and every one that the lab offers, begins with
-# QKV_CALL, which clears the sentence of the context, so that qkv_message is empty after a success. Only
-# qkv_context_create has no context before.
+# Reads the sources: every function of the public headers and of the lab's headers that returns a status begins with
+# QKV_CALL, which clears the message of the context, so qkv_message is empty after a success. Only qkv_context_create
+# has no context before.
 #     calls.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2

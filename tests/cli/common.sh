@@ -1,4 +1,4 @@
-# common.sh: what the tests of the command share; each is a bash program that sources this.
+# common.sh: shared by the tests of the command; each is a bash program that sources this.
 # From the environment: QKV (the command), SOURCE and BINARY (the folders), SANITIZE (1 under the sanitizers).
 set -u
 : "${QKV:?the command to test}" "${SOURCE:?}" "${BINARY:?}"

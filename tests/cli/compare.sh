@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# qkv compare and qkv inspect: the numbers against those of eval and info, interruption and resumption, variants that
-# fail, folders that are refused, and the pages in Chromium.
+# qkv compare and qkv inspect: the numbers against those of eval and info, interrupted and resumed comparisons, variants
+# that fail, refused folders, and the pages in Chromium.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
@@ -21,7 +21,7 @@ field() { # every variant is one object without inner objects
     sed 's/{"name":/\n&/g' "$1" | grep -F "{\"name\":\"$2\"," | grep -o "\"$3\":[^,}]*" | head -1 | cut -d: -f2
 }
 
-# ---- what makes no sense ----
+# ---- refusals ----
 refuse 2 'nothing varies' "$QKV" compare --data text.txt --out x
 refuse 2 'name a folder for the runs' "$QKV" compare --data text.txt --axis kv=mha,mqa
 refuse 2 'only --specs takes several files' "$QKV" compare a.json --axis kv=mha,mqa --out x
@@ -130,7 +130,7 @@ grep -q '<html' foreign/index.html || fail "--force wrote no page"
 mkdir strange && echo '{}' >strange/compare.json
 refuse 1 'no record of a comparison' compare strange --axis kv=mha,mqa
 
-# ---- interrupted and gone on with: the losses are those of one that was not ----
+# ---- interrupted and resumed: the losses are those without interruption ----
 try 0 compare whole --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
 has out '^pre warmup=0 '
 has out '± '

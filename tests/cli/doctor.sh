@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# qkv doctor: what it says is what other commands do, the environment and limits change it, and what is missing is
-# named.
+# qkv doctor: its output is what other commands do; the environment and limits change it; missing parts are named.
 # labels: quick
 . "$(dirname "$0")/common.sh"
 value() { sed -nE 's/.*"'"$1"'": "?([^",]*)"?[,}].*/\1/p' out; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that goes wrong for a user: one line that names the thing and the way out, exit code 1 or 2, nothing lost.
+# Errors of users: one line that names the file or option and what to do, exit code 1 or 2, and nothing is lost.
 . "$(dirname "$0")/common.sh"
 make_spec
 make_text 400 >text.txt

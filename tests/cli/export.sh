@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# qkv export: a model in half the bytes that writes what the rounded numbers in fp32 write, what info says of it,
-# training from it, and what it refuses.
+# qkv export: a model in half the bytes gives the results of the rounded numbers in fp32; qkv info on it, training from
+# it, and refusals.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Several files to train on, to evaluate and to compare on; and what the command says about texts that look like
-# something else.
+# Training, evaluation and comparisons on several files; and notes about texts that look like something else.
 # labels: quick
 . "$(dirname "$0")/common.sh"
 make_spec

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Models that nobody has trained: qkv new, and --preset, --spec, --set and --seed of inspect, attend and forward.
-# Training is what says which weights such a model has.
+# Untrained models: qkv new, and --preset, --spec, --set and --seed of inspect, attend and forward. Their weights are
+# those that training begins with.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_text 60 >text.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Golden cases, computed elsewhere in float64, through "qkv forward": outputs, attention weights, gradients, AdamW
-# steps; with the kernels of $QKV_ISA (not set: the best of this machine) and with the scalar ones.
+# Golden cases, computed by another program in float64, through "qkv forward": outputs, attention weights, gradients,
+# AdamW steps; with the kernels of $QKV_ISA (not set: the best of this machine) and with the scalar ones.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 compare=$BINARY/tests/cli/compare_case

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Reads the public headers: every function has a comment, its own or one that stands above it and its neighbours; the
-# comment of one that returns a status names those it fails with, "Fails with QKV_FILE, QKV_MEMORY."; every header says
-# at its top which of its parts are stable and which are experimental; every struct that callers fill has a call that
-# gives its defaults. Callers fill what calls read and no call fills: options, and structs that are passed by value or
-# as const, with the structs in them.
+# Reads the public headers. Every function has a comment, its own or one above it and its neighbours. The comment of a
+# function that returns a status names the failures: "Fails with QKV_FILE, QKV_MEMORY." Every header says at its top
+# which parts are stable and which are experimental. Every struct that callers fill has a call that returns its
+# defaults; callers fill structs that calls read and no call fills: options, and structs passed by value or as const,
+# with their members.
 #     headers.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2

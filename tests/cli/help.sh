@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The command line itself: help, versions, words that make no sense, pipes that close, disks that are full.
+# The command line: help, version, wrong words, closed pipes, full disks.
 . "$(dirname "$0")/common.sh"
 commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize export bench doctor"
 

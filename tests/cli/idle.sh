@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Settings and options of training that change nothing are refused, and values out of range too, before a file is read;
-# what the messages say. The options of the other commands: options.sh.
+# Settings and options of training without effect, and values out of range, are refused before a file is read; their
+# messages. options.sh tests the options of the other commands.
 # labels: quick
 . "$(dirname "$0")/common.sh"
 make_text 40 >text.txt
 
-# ---- numbers out of range: the exit code is that of a command line that makes no sense ----
+# ---- numbers out of range: the exit code is that of a wrong command line ----
 refuse 2 'tokenizer is "bpe:256"; .* from 257 to 16777216' "$QKV" train --preset nano-gpt --data missing \
     --tokenizer bpe:256 --out run
 refuse 2 'tokenizer is "chars:1"; .* from 2 to' "$QKV" train --preset nano-gpt --data missing --tokenizer chars:1 \
@@ -52,7 +52,7 @@ if [ "$(id -u)" != 0 ]; then
     chmod 755 marked
 fi
 
-# ---- a default that gives way is told in the digits that count ----
+# ---- a default that is adjusted is reported with the digits that count ----
 try 0 "$QKV" train --preset nano-gpt --set d_model=16 --set decoder.layers=1 --data text.txt --context 8 --out small \
     --steps 2 \
     --warmup 0 --rate 1e-5 --quiet --threads 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What "make install" leaves: the header, both libraries, qkv.pc, the command; only the public symbols; small; and the
-# examples build and run against nothing else.
+# The files of "make install": the headers, both libraries, qkv.pc, the command. The libraries have only the public
+# symbols and are small; the examples build and run with these files alone.
 . "$(dirname "$0")/common.sh"
 root=$folder/usr
 try 0 cmake --install "$BINARY" --prefix "$root"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What needs more memory than there is is refused before it begins; models and options that were changed by hand too.
+# Work that needs more memory than the machine has is refused before it begins; also models and options edited by hand.
 . "$(dirname "$0")/common.sh"
 
 make_text 400 >text.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run folders of version 0.1.0 (tests/runs): the command reads them, answers as that version did, and goes on with them.
+# Run folders of version 0.1.0 (tests/runs): the command reads them, gives that version's results, and resumes them.
 # labels: numeric quick
 . "$(dirname "$0")/common.sh"
 runs=$SOURCE/tests/runs

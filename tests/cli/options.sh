@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Options beside options, before any file is read: what would have no effect or is out of its range gives the exit code
-# 2; all else reaches the files, which are missing here, and gives 1.
+# Combinations of options, before any file is read: one without effect or out of its range gives the exit code 2; all
+# others reach the files, which do not exist here, and give 1.
 . "$(dirname "$0")/common.sh"
 touch there.txt
 ls >before

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No output of a command is one of its inputs, or another output, by whatever name: every pair of options of every
-# command, as the help lists them. Then what a command finds in its folder, and folders that are put in place whole.
+# No output of a command is one of its inputs or another of its outputs, under any name: every pair of options of every
+# command in the help. Then files that a command finds in its folder, and folders that appear whole or not at all.
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
 make_spec

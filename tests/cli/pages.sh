@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The pages that attend and report write: sizes, messages, and what a reader meets who opens them in Chromium, clicks
-# and uses the keyboard, in light and dark, on a screen and on a phone. Chromium is installed where that can be done;
-# without it the part that needs it is left out, with a message. QKV_SCREENSHOTS=FOLDER keeps pictures of the pages.
+# The pages of attend and report: sizes, messages, and their use in Chromium, with clicks and the keyboard, in light and
+# dark, on a screen and on a phone. The test installs Chromium if possible; without it, that part is skipped with a
+# message. QKV_SCREENSHOTS=FOLDER stores pictures of the pages.
 . "$(dirname "$0")/common.sh"
 here=$SOURCE/tests/cli
 make=$BINARY/tests/cli/make_model
@@ -138,7 +138,7 @@ try 0 "$QKV" report empty
 has out 'no step is logged yet'
 try 0 "$QKV" report empty -o empty.html
 
-# Following: the page loads itself again until the run has ended, however, and stays when interrupted.
+# Following: the page reloads itself until the run has ended in any way, and stays when the command is interrupted.
 try 0 "$QKV" report run -o follow.html --follow --every 1
 grep -q 'http-equiv="refresh"' follow.html && fail "the page of a run that has ended loads itself again"
 "$QKV" train --spec spec.json --data text.txt --out going --steps 1000000 --batch 4 --warmup 2 --eval-every 50 \
@@ -173,7 +173,7 @@ has out '^  state +done$'
 # ---- in the browser ----
 . "$here/browser.sh"
 need_browser
-# A test that cannot fail is none: a page that throws, and one that asks the network, are noticed.
+# The checks can fail: a page that throws, and a page that uses the network, are found.
 printf '<!DOCTYPE html><body><script>nothing.at.all()</script></body>\n' >broken.html
 open_page "$folder/broken.html" 800 600 1
 grep -q 'CONSOLE.*Uncaught' err || fail "an error of a page is not noticed: $(tail -3 err)"

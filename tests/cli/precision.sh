@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The precision of a run: recorded by train, used by every command that opens it, changed by --precision, and said where
-# it is emulated; $QKV_PRECISION is what auto stands for.
+# The precision of a run: train records it, every command that opens the run uses it, --precision changes it, and a
+# message reports emulation; $QKV_PRECISION is the meaning of auto.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec

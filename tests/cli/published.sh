@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Published folders in use: what ends a text and how tokens are chosen is what the folder says, and stays so through
-# training from it and export.
+# Uses of published folders: the folder determines the end of a text and the choice of tokens, also after training from
+# it and after export.
 . "$(dirname "$0")/common.sh"
 golden=$SOURCE/tests/golden/hf
 

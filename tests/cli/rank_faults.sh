@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Several ranks under mpirun, one of which meets what the others do not: a full disk; another build.
+# Several ranks under mpirun, one of which has a fault of its own: a full disk; another build.
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_MPI=$BINARY/qkv-mpi.so
 # other COMMAND: from here on $QKV is 3 ranks, of which rank 1 runs the shell command for "$@".

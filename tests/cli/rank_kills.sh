@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Killed (SIGKILL) 20 times at random steps, one rank or all of them, and each time gone on with by another number of
-# ranks: the run has the losses and weights of one that was never stopped.
+# A run is killed (SIGKILL) 20 times at random steps, one rank or all of them, and resumed with another number of ranks
+# each time: it has the losses and weights of a run without interruption.
 # labels: slow
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_RANK_SECONDS=300

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rank 0 validates or writes a sample for longer than ranks wait for one another: the others hear that it works, and
-# nobody calls it hung. Where it does hang in the same place it is named.
+# Rank 0 validates or writes a sample for longer than ranks wait for one another: it tells the others that it works, so
+# they do not treat it as hung. A rank 0 that hangs in the same place is named.
 # labels: slow
 . "$(dirname "$0")/ranks_common.sh"
 export QKV_RANK_SECONDS=3

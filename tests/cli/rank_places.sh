@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where ranks are: bound to CPUs by the launcher, whose binding all threads of a rank keep to, and which is reported
-# once if all ranks got one CPU; and on two hosts, which are this one under two names: the same bits, and a rank there
-# that hangs or dies ends the run.
+# Places of ranks. Bound to CPUs by the launcher: all threads of a rank stay there, and a message reports once if all
+# ranks got one CPU. On two hosts, which are this machine under two names: the bits are the same, and a rank that hangs
+# or dies there ends the run.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 400 >text.txt

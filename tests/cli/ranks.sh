@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Several ranks under mpirun: losses and weights are those of one, another number of them goes on, and whatever ends one
-# ends all.
+# Several ranks under mpirun: losses and weights are those of one rank, another number of ranks can resume, and the end
+# of one rank ends all.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 400 >text.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What ranks under mpirun divide among themselves without training together: evaluations and comparisons give what one
-# rank gives.
+# Work that ranks under mpirun divide without training together: evaluations and comparisons give the results of one
+# rank.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec
 make_text 600 >text.txt

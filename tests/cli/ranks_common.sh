@@ -1,4 +1,4 @@
-# ranks_common.sh: what the tests of several ranks share; each sources it in place of common.sh. Nothing is tested where
+# ranks_common.sh: shared by the tests of several ranks, which source it instead of common.sh. The tests are skipped if
 # Open MPI cannot start programs.
 . "$(dirname "$0")/common.sh"
 if [ ! -e "$BINARY/qkv-mpi.so" ] || ! command -v mpirun >/dev/null; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks that cannot be, or do not stay, together: the rank and the difference are named, all end, and nothing is
+# Ranks that differ, or of which one ends: the message names the rank and the difference, all ranks end, and nothing is
 # written.
 . "$(dirname "$0")/ranks_common.sh"
 make_spec

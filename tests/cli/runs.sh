@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The folder of a run as those see it who did not train it: its state, its checkpoints, its options and its log
-# elsewhere.
+# The folder of a run for other commands: its state, its checkpoints, its options, and its log in other formats.
 . "$(dirname "$0")/common.sh"
 make_text 200 >text.txt
 make_spec

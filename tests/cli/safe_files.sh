@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Files that are lost, hang or kill: what results are written over, pipes and devices in the place of files, inputs
-# without an end, logs that somebody edited, limits of file sizes, two commands in one folder.
+# Dangerous files: results written over existing files, pipes and devices instead of files, inputs without an end,
+# edited logs, limits of file sizes, two commands in one folder.
 . "$(dirname "$0")/common.sh"
 make=$BINARY/tests/cli/make_model
 for kind in pairs classifier encoder decoder; do "$make" $kind $kind || fail "no model to test with"; done

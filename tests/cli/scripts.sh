@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The scripts behind the Makefile: what they say where something is missing. Nothing is installed or fetched here.
+# The scripts of the Makefile: their messages when something is missing. Nothing is installed or fetched here.
 # labels: quick
 . "$(dirname "$0")/common.sh"
 cp -r "$SOURCE/scripts" scripts

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Bad values for every option of every command, and bad names for every argument: each is refused with one sentence,
-# soon, whatever it is. Commands and options are those that the help lists, so what is new is swept too.
-#     sweep.sh [COMMAND...]: these alone
+# Bad values for every option of every command, and bad names for every argument: each is refused quickly with one
+# message. Commands and options come from the help, so new ones are tested, too.
+#     sweep.sh [COMMAND...]: only these commands
 . "$(dirname "$0")/common.sh"
 limit=20 # seconds, after which a command hangs
 make_text 60 >text.txt

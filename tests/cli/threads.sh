@@ -1,5 +1,5 @@
-# Threads of the command: fewer where the system makes no more, with a sentence; and beside other programs no slower
-# than one, but for a factor.
+# Threads of the command: fewer if the system makes no more, with a message; and beside other programs no slower than
+# one thread, within a factor.
 . "$(dirname "$0")/common.sh"
 
 printf 'the cat sat on the mat\nthe dog sat on the log\na bird sang in the tree\nthe fish swam in the sea\n' >toy.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training as a user sees it: the run folder, resuming, being interrupted and killed, the progress on a terminal.
+# qkv train: the run folder, resuming, interruption and kills, the progress on a terminal.
 . "$(dirname "$0")/common.sh"
 make_spec
 make_text 400 >text.txt

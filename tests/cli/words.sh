@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Classifying words as a user sees it: a word, a tab and its label in each line; training, going on, evaluating, and bad
-# files.
+# Classifying words: a word, a tab and its label in each line; training, resuming, evaluating, and bad files.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 
