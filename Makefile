@@ -100,7 +100,8 @@ fuzz: deps
 bench: build
 	@$(MAKE_IN) $(BUILD) $(JOBS) qkv_bench
 	@$(BUILD)/bench/qkv bench $(BENCH_FLAGS) \
-		$(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)),--text "$$(scripts/get-data)")
+		$(if $(findstring --full,$(BENCH_FLAGS))$(findstring recipe,$(BENCH_FLAGS)), \
+		--text "$$(scripts/get-data)")
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX) --strip

@@ -140,7 +140,7 @@ static double run_all(struct worker *workers, int ranks) {
     }
     for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
     for (int r = 0; r < ranks && !failed; r++) {
-        failed = workers[r].status != QKV_OK;
+        failed = (int)workers[r].status;
         if (failed) fprintf(stderr, "rank %d: %s\n", r, workers[r].message);
     }
     return failed ? -1 : workers[0].step;

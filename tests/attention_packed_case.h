@@ -9,7 +9,7 @@ enum { MOST = 6 }; /* sequences */
 struct packed {
     struct attention_case c; /* the call, its gradients, and all memory */
     int32_t cu_q[MOST + 1], cu_k[MOST + 1];
-    size_t B, H, Hkv, D, Dv, Tq, Tk; /* Tq and Tk: the most of any */
+    size_t B, H, Hkv, D, Dv, Tq, Tk; /* Tq and Tk: the maximum over the sequences */
     size_t pairs;                    /* floats of the bias */
 };
 

@@ -17,8 +17,7 @@ static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *rand
     struct qkv_arena scratch;
     for (int threads = 1; threads <= 2; threads++) {
         struct qkv_context_options options = {.threads = threads, .isa = k->isa};
-        if (qkv_context_create(&ctx, &options) != QKV_OK ||
-            qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch") != QKV_OK) {
+        if (qkv_context_create(&ctx, &options) || qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch")) {
             fprintf(stderr, "%s\n", qkv_message(ctx));
             exit(2);
         }

@@ -103,8 +103,8 @@ static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
-/* For tests that hold with latents, too: for calls with a cache as for passes, but for comparisons of both only if
- * they allow for the difference. */
+/* For tests that hold with latents, too: for calls with a cache and for passes; for comparisons of the two only
+ * if they allow a difference. */
 static bool latents_too;
 
 /* , "latent": {…} of heads with a rotation of `turned` channels, or with other numbers where none turns. */
@@ -273,7 +273,7 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
              "{\"format\": \"qkv\", \"version\": %d, \"vocab\": %d, \"d_model\": 20, \"context\": %d, %s, "
              "\"tie\": \"%s\", \"head\": {\"kind\": \"lm\", %s}, \"encoder\": %s, \"decoder\": %s}",
              version, VOCAB, CONTEXT, embedding, tie, head, encoder, decoder);
-    if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0) != QKV_OK) {
+    if (qkv_spec_parse(ctx, spec, "grid", json, strlen(json), NULL, 0)) {
         fail_msg("%s\n%s", qkv_message(ctx), json);
     }
 }
@@ -302,7 +302,7 @@ static inline void start(struct sample *s, uint64_t stream, enum topology topolo
     assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);
     struct qkv_spec spec;
     random_spec(s->ctx, &s->random, topology, &spec);
-    if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model) != QKV_OK) {
+    if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model)) {
         fail_msg("%s", qkv_message(s->ctx));
     }
     for (size_t i = 0; i < qkv_model_parameters(s->model);
@@ -361,7 +361,7 @@ static inline bool has_buckets(const struct qkv_stack_spec *stack) {
 /* A session whose rotations are those of a pass over `length` positions. */
 static inline struct qkv_session *make_session(struct qkv_model *model, size_t length) {
     struct qkv_session *session;
-    if (qkv_session_create_with(model, &(struct qkv_session_options){.length = length}, &session) != QKV_OK)
+    if (qkv_session_create_with(model, &(struct qkv_session_options){.length = length}, &session))
         fail_msg("%s", qkv_message(qkv_model_context(model)));
     return session;
 }
@@ -369,14 +369,14 @@ static inline struct qkv_session *make_session(struct qkv_model *model, size_t l
 static inline struct qkv_pass *make_pass(struct sample *s, bool train) {
     struct qkv_pass *pass;
     struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = train, .logits = true};
-    if (qkv_pass_create(s->model, &o, &pass) != QKV_OK) {
+    if (qkv_pass_create(s->model, &o, &pass)) {
         fail_msg("%s", qkv_message(s->ctx));
     }
     return pass;
 }
 
 static inline double forward(struct sample *s, struct qkv_pass *pass) {
-    if (qkv_pass_forward(pass, &s->batch) != QKV_OK) {
+    if (qkv_pass_forward(pass, &s->batch)) {
         fail_msg("%s", qkv_message(s->ctx));
     }
     return qkv_pass_loss(pass, NULL);

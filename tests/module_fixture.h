@@ -14,7 +14,7 @@ static struct qkv_context *ctx;
 static int setup(void **state) {
     (void)state;
     struct qkv_context_options options = {.precision = QKV_FP32};
-    return qkv_context_create(&ctx, &options) != QKV_OK;
+    return (int)qkv_context_create(&ctx, &options);
 }
 
 static int teardown(void **state) {

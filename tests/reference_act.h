@@ -53,7 +53,7 @@ static inline double reference_slope(enum qkv_ffn_kind kind, double x) {
     return reference_derivative(reference_name(kind), x);
 }
 
-/* What a gate gives, and the derivatives of it by gate and up: act(gate)·up, but for one that clamps. */
+/* The output of a gated kind and its derivatives by gate and up: act(gate)·up, except for the kind that clamps. */
 static inline double reference_gate(enum qkv_ffn_kind kind, double limit, double gate, double up, double slopes[2]) {
     const bool clamped = kind == QKV_FFN_SWIGLU_CLAMPED;
     const double g = clamped && gate > limit ? limit : gate;

@@ -105,7 +105,7 @@ static void expect_same(struct qkv_context *ctx, struct attend_case *c, struct p
     memcpy(lse, c->lse, rows * sizeof *lse);
     for (ctx->threads = 1; ctx->threads <= 3; ctx->threads += 2) {
         memset(c->lse, 0x55, rows * sizeof *lse);
-        if (qkv_attend_forward(ctx, &scratch, &p->a) != QKV_OK) fail_msg("%s: %s", c->text, ctx->message);
+        if (qkv_attend_forward(ctx, &scratch, &p->a)) fail_msg("%s: %s", c->text, ctx->message);
         if (memcmp(y, c->buffer[ATTEND_Y], bytes) || memcmp(lse, c->lse, rows * sizeof *lse))
             fail_msg("%s, pages of %zu, precision %d, %d threads: %s: not the same bits", ctx->kernels->isa,
                      p->a.pages.positions, (int)ctx->precision, ctx->threads, c->text);
@@ -255,7 +255,7 @@ static void packed_expect(struct qkv_context *ctx, struct attend_case *c, struct
     float *lse = malloc(rows * sizeof *lse + 1);
     struct qkv_arena scratch;
     assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
-    if (qkv_attend_forward(ctx, &scratch, a) != QKV_OK) fail_msg("%s: %s", c->text, ctx->message);
+    if (qkv_attend_forward(ctx, &scratch, a)) fail_msg("%s: %s", c->text, ctx->message);
     memcpy(y, one_nan(c->buffer[ATTEND_Y], c->elements[ATTEND_Y], a->y.dtype), bytes);
     memcpy(lse, one_nan(c->lse, rows, QKV_F32), rows * sizeof *lse);
     const size_t places = a->pages.count * a->Hkv;
@@ -266,7 +266,7 @@ static void packed_expect(struct qkv_context *ctx, struct attend_case *c, struct
     packed.page_bytes = x.bytes, packed.past_k.data = packed.past_v.data = x.data;
     for (ctx->threads = 1; ctx->threads <= 3; ctx->threads += 2) {
         memset(c->lse, 0x55, rows * sizeof *lse);
-        if (qkv_attend_forward(ctx, &scratch, &packed) != QKV_OK) fail_msg("%s: %s", c->text, ctx->message);
+        if (qkv_attend_forward(ctx, &scratch, &packed)) fail_msg("%s: %s", c->text, ctx->message);
         one_nan(c->buffer[ATTEND_Y], c->elements[ATTEND_Y], a->y.dtype), one_nan(c->lse, rows, QKV_F32);
         if (memcmp(y, c->buffer[ATTEND_Y], bytes) || memcmp(lse, c->lse, rows * sizeof *lse))
             fail_msg("%s, packed pages of %zu, %d threads: %s: not the same bits", ctx->kernels->isa,

@@ -302,7 +302,7 @@ static void test_large_scores(void **state) {
 
 /* ---- looking ---------------------------------------------------------------------------------------------------- */
 
-/* What the weights of a row and its sink sum to, but for 1, at most; rows without keys sum to 0. */
+/* The largest distance from 1 of the sum of a row's weights and its sink; rows without keys sum to 0. */
 static double looked_apart(struct qkv_context *ctx, const struct qkv_attention_call *c) {
     const size_t keys = c->past_k.T + c->k.T;
     float *w = malloc(c->q.T * keys * sizeof *w);

@@ -95,7 +95,7 @@ static void close_to(const float *got, const double *expected, size_t n, double 
         difference += pow((double)got[i] - expected[i], 2);
         norm += expected[i] * expected[i];
     }
-    if (sqrt(norm) <= 1e-6 * floor) floor *= 5; /* 0, but for the rounding of doubles */
+    if (sqrt(norm) <= 1e-6 * floor) floor *= 5; /* 0, except for the rounding of doubles */
     if (!(sqrt(difference) <= tolerance * sqrt(norm) + floor))
         fail_msg("%s: |difference| %.3g, |expected| %.3g, floor %.3g", what, sqrt(difference), sqrt(norm), floor);
 }

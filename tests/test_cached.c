@@ -29,7 +29,7 @@ static void world_stretch(struct world *w, int context) {
         struct qkv_attention_spec *attention = &spec.decoder.kinds[k].attention;
         if (attention->window) attention->window = (int)test_between(&w->s.random, 1, (size_t)context);
     }
-    if (qkv_model_create(w->s.ctx, &spec, 5, &model) != QKV_OK) fail_msg("%s", qkv_message(w->s.ctx));
+    if (qkv_model_create(w->s.ctx, &spec, 5, &model)) fail_msg("%s", qkv_message(w->s.ctx));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         float *x = qkv_model_weights_mutable(model, i);
         const size_t n = qkv_array_elements(qkv_model_parameter(model, i));
@@ -42,7 +42,7 @@ static void world_stretch(struct world *w, int context) {
 static struct qkv_pass *world_pass(struct world *w, size_t rows, size_t longest) {
     struct qkv_pass *pass;
     const struct qkv_pass_options o = {.B = rows, .T = longest, .source_T = T, .logits = true};
-    if (qkv_pass_create(w->s.model, &o, &pass) != QKV_OK) fail_msg("%s", qkv_message(w->s.ctx));
+    if (qkv_pass_create(w->s.model, &o, &pass)) fail_msg("%s", qkv_message(w->s.ctx));
     return pass;
 }
 

@@ -212,7 +212,7 @@ static void test_memory(void **state) {
         assert_ok(ctx, qkv_measure_costs(ctx, &spec, 8, 16, &costs));
         assert_true(costs.train_bytes - costs.checkpoint_bytes + QKV_CACHE_LINE > kept - checkpointed &&
                     costs.train_bytes - costs.checkpoint_bytes < kept - checkpointed + QKV_CACHE_LINE);
-        /* a third more, but for the head */
+        /* a third more, without the head */
         assert_true(costs.checkpoint_flops > 1.25 * costs.train_flops &&
                     costs.checkpoint_flops < 4.0 / 3 * costs.train_flops);
         qkv_pass_free(pass[0]);

@@ -301,7 +301,7 @@ static void losses_within_the_noise_have_no_best(void **state) {
                          cases[i].best == 3 ? SIZE_MAX : cases[i].best);
 }
 
-/* Two variants whose measurements overlap have no fastest one; nor has a lone one. */
+/* Two variants whose measurements overlap have no fastest one; nor does a single variant. */
 static void speeds_within_what_measurements_differ_by_have_no_fastest(void **state) {
     (void)state;
     static const struct {

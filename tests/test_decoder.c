@@ -19,7 +19,7 @@ static const char alone[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 29
 
 static int setup(void **state) {
     (void)state;
-    return qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) != QKV_OK;
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1});
 }
 
 static int teardown(void **state) {
@@ -149,7 +149,7 @@ static void test_oddities(void **state) {
     ctx = usual;
 }
 
-/* The encoder's output is that of a pass over a lone encoder, at the positions that count. */
+/* The encoder's output is that of a pass over the encoder alone, at the positions that count. */
 static void test_encoded_output(void **state) {
     (void)state;
     static const char json[] =

@@ -49,7 +49,7 @@ static void silence(struct sample *s, const char *kind) {
     }
 }
 
-/* Draws the weights of biases by distance anew; their number. */
+/* Draws new weights of distance biases; returns how many. */
 static size_t redraw(struct sample *s) {
     size_t count = 0;
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++) {

@@ -49,13 +49,13 @@ static void packed_start(struct packed *p, uint64_t stream, const struct qkv_con
 static struct qkv_pass *documents_pass(struct sample *s, struct qkv_pass_options o, size_t rows) {
     struct qkv_pass *pass;
     o.B = rows, o.T = T;
-    if (qkv_pass_create(s->model, &o, &pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
+    if (qkv_pass_create(s->model, &o, &pass)) fail_msg("%s", qkv_message(s->ctx));
     return pass;
 }
 
 static float *documents_gradients(struct sample *s, struct qkv_pass *pass, double *loss, size_t *count) {
     *loss = forward(s, pass);
-    if (qkv_pass_backward(pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
+    if (qkv_pass_backward(pass)) fail_msg("%s", qkv_message(s->ctx));
     return take_gradients(s, count);
 }
 

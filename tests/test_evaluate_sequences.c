@@ -12,7 +12,7 @@ static struct qkv_context *ctx;
 
 static int setup(void **state) {
     (void)state;
-    return qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO}) != QKV_OK;
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO});
 }
 
 static int teardown(void **state) {

@@ -118,7 +118,7 @@ static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
     }
 }
 
-/* The tensors of a folder written anew with one of them changed, by `change`, which may leave it out (rank -1). */
+/* Writes the tensors of a folder again; `change` changes one of them, or removes it (rank -1). */
 static const char *tensors_changed(struct qkv_context *ctx, const char *golden, const char *name,
                                    void (*change)(struct qkv_array *), const char *more) {
     const char *folder = test_path("tensors");

@@ -100,7 +100,7 @@ static void backward_goes_no_further_than_what_learns(void **state) {
     finish(&s);
 }
 
-/* Two models of the same numbers, one with frozen weights, make the same steps but for those. */
+/* Two models with the same numbers, one with frozen weights, make the same steps, except for these weights. */
 static void an_optimizer_moves_what_learns_alone(void **state) {
     (void)state;
     for (uint64_t k = 0; k < 6; k++) {

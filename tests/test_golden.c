@@ -27,16 +27,10 @@ struct golden {
 
 static int32_t *read_ints(struct golden *g, const char *name, int slot, size_t *rows, size_t *columns) {
     const struct qkv_array *a = qkv_tensors_find(g->file, name);
-    if (!a) {
-        return NULL;
-    }
+    if (!a) return NULL;
     assert_int_equal(a->dtype, QKV_I32);
-    if (rows) {
-        *rows = a->shape[0];
-    }
-    if (columns) {
-        *columns = a->shape[1];
-    }
+    if (rows) *rows = a->shape[0];
+    if (columns) *columns = a->shape[1];
     g->ints[slot] = malloc(a->bytes);
     memcpy(g->ints[slot], a->data, a->bytes);
     return g->ints[slot];
@@ -44,9 +38,7 @@ static int32_t *read_ints(struct golden *g, const char *name, int slot, size_t *
 
 static float *read_floats(struct golden *g, const char *name, size_t *count) {
     const struct qkv_array *a = qkv_tensors_find(g->file, name);
-    if (!a) {
-        return NULL;
-    }
+    if (!a) return NULL;
     *count = qkv_array_elements(a);
     float *out = malloc((*count + 1) * sizeof(float));
     qkv_array_floats(a, out);
@@ -82,10 +74,10 @@ static void open_case(struct golden *g, const char *folder, const char *isa, enu
     char path[600];
     size_t unused;
     snprintf(path, sizeof path, "%s/case.safetensors", folder);
-    if (qkv_model_load(g->ctx, folder, &g->model) != QKV_OK) {
+    if (qkv_model_load(g->ctx, folder, &g->model)) {
         fail_msg("%s", qkv_message(g->ctx));
     }
-    if (qkv_tensors_open(g->ctx, path, &g->file) != QKV_OK) {
+    if (qkv_tensors_open(g->ctx, path, &g->file)) {
         fail_msg("%s", qkv_message(g->ctx));
     }
     g->batch.ids = read_ints(g, "in.ids", 0, &g->batch.B, &g->batch.T);
@@ -160,7 +152,7 @@ static void expect_weights(struct golden *g, struct qkv_pass *pass) {
         for (size_t n = 0; n < w.shape[0] * w.shape[1]; n++) {
             size_t head = w.shape[2] * w.shape[3];
             if (qkv_pass_weights(pass, i, QKV_ATTENTION_WEIGHTS, n / w.shape[1], n % w.shape[1], 0, w.shape[2],
-                                 weights + n * head) != QKV_OK) {
+                                 weights + n * head)) {
                 fail_msg("%s", qkv_message(g->ctx));
             }
         }
@@ -180,9 +172,7 @@ static void expect_output(struct golden *g, struct qkv_pass *pass, const char *w
 /* Three steps of AdamW on the one batch: the losses before, between and after, and the last outputs. */
 static void expect_adamw(struct golden *g, struct qkv_pass *pass, float loss) {
     struct qkv_optimizer *optimizer;
-    if (!qkv_tensors_find(g->file, "out.adamw_losses")) {
-        return;
-    }
+    if (!qkv_tensors_find(g->file, "out.adamw_losses")) return;
     struct qkv_optimizer_options adamw = {
         .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
     const struct qkv_array *eps = qkv_tensors_find(g->file, "in.adamw_eps");
@@ -215,7 +205,7 @@ static void run_case(const char *folder, const char *isa, enum qkv_precision pre
                                  .weights = true,
                                  .padding = true};
     assert_int_equal(qkv_pass_create(g.model, &o, &pass), QKV_OK);
-    if (qkv_pass_forward(pass, &g.batch) != QKV_OK) {
+    if (qkv_pass_forward(pass, &g.batch)) {
         fail_msg("%s", qkv_message(g.ctx));
     }
     float loss = (float)qkv_pass_loss(pass, NULL);
@@ -245,9 +235,7 @@ static void run_case(const char *folder, const char *isa, enum qkv_precision pre
 static size_t run_folder(const char *root, const char *isa, bool mixed) {
     DIR *folder = opendir(root);
     size_t count = 0;
-    if (!folder) {
-        return 0;
-    }
+    if (!folder) return 0;
     for (struct dirent *entry; (entry = readdir(folder));) {
         char path[512], config[600];
         snprintf(path, sizeof path, "%s/%s", root, entry->d_name);

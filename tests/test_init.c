@@ -46,7 +46,7 @@ static void is_normal(const char *name, const float *x, size_t n, double std) {
         fail_msg("%s: mean %g, deviation %g (not %g), %g past two deviations", name, m.mean, m.std, std, m.past_two);
 }
 
-/* Of n >= 90 numbers the largest is past 0.85 times the bound, but for once in two million times. */
+/* Of n >= 90 numbers the largest is past 0.85 times the bound, except once in two million times. */
 static void is_uniform(const char *name, const float *x, size_t n, double bound) {
     const struct moments m = moments_of(x, n, bound);
     const double slack = 6 / sqrt((double)n), std = bound / sqrt(3);
@@ -64,7 +64,7 @@ static bool has(const char *name, const char *part) {
     return strstr(name, part) != NULL;
 }
 
-/* Matrices that add to the residual stream: 2 a layer of the encoder, 3 of the decoder beside it. */
+/* Matrices that add to the residual stream: 2 in a layer of the encoder, 3 in one of a decoder with cross attention. */
 static double branches_of(const char *name) {
     if (!has(name, ".o.weight") && !has(name, ".down.weight")) return 1;
     return has(name, "encoder.") ? 2 * 1 : 3 * 3;

@@ -10,7 +10,7 @@
 
 enum { SIDES = 4, CHANNELS = 5, MOST = 2 * T, CLASSES = 4, HELD = B * CHANNELS * MOST };
 
-/* A sample whose encoder, or lone decoder, reads features. */
+/* A sample whose encoder, or whose only stack, a decoder, reads features. */
 struct input_sample {
     struct sample s;
     enum topology topology;
@@ -65,8 +65,7 @@ static void start_input(struct input_sample *in, uint64_t stream, const struct q
     assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);
     random_spec(s->ctx, &s->random, in->topology, &spec);
     give_input(&s->random, &spec, in->topology, in->kind);
-    if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model) != QKV_OK)
-        fail_msg("%s", qkv_message(s->ctx));
+    if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model)) fail_msg("%s", qkv_message(s->ctx));
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++) {
         float *w = qkv_model_weights_mutable(s->model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(s->model, i)); k++)

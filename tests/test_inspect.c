@@ -233,7 +233,7 @@ static void gradients_are_those_of_the_model(void **state) {
     qkv_context_free(ctx);
 }
 
-/* A prefix is seen in both directions and not predicted, but for its last token: what a pass with it gives. */
+/* A prefix is seen in both directions, and only its last token has a target, as in a pass with the prefix. */
 static void a_prefix_is_seen_and_what_follows_is_predicted(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_model *model = make_model(ctx, decoder, "pre");

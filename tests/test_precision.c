@@ -122,7 +122,7 @@ static struct errors errors_of(const struct twins *t, int result, size_t from, s
 /* Whether all errors look like those of rounding; else `why` says which do not: at most half of their square is the
  * same in all draws, and they are at most twice as large as what moving the weights does (0.4 to 1 times in 1,400
  * models, and 1.6 in one). The gradient of one weight is looked at where its errors are more than a hundredth of the
- * whole gradient: the gradients of some biases are zero but for rounding. */
+ * whole gradient: the gradients of some biases are zero except for rounding. */
 static bool only_rounding(const struct twins *t, char why[300]) {
     static const char *const names[] = {"the loss", "the outputs", "the gradients"};
     static const char text[] = "%s: errors of %g, of which %.2f in all draws; the weights move it by %g";

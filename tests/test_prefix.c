@@ -27,7 +27,7 @@ static void prefixed_start(struct prefixed *p, uint64_t stream, const struct qkv
 static struct qkv_pass *prefix_pass(struct sample *s, struct qkv_model *model, struct qkv_pass_options o) {
     struct qkv_pass *pass;
     o.B = B, o.T = T;
-    if (qkv_pass_create(model, &o, &pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
+    if (qkv_pass_create(model, &o, &pass)) fail_msg("%s", qkv_message(s->ctx));
     return pass;
 }
 

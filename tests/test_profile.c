@@ -76,7 +76,7 @@ static void test_rows(void **state) {
         assert_int_equal(report.steps, 4);
         assert_true(report.peak > 0 && report.seconds <= qkv_clock() - began);
         expect_step(t, &report, runs);
-        assert_ok(ctx, qkv_trainer_profile_start(t)); /* begins anew */
+        assert_ok(ctx, qkv_trainer_profile_start(t)); /* begins again */
         fixture_steps(ctx, t, 5);
         report = qkv_trainer_profile(t);
         assert_int_equal(report.steps, 1);

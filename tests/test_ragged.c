@@ -12,13 +12,13 @@ static const struct qkv_context_options exact = {.precision = QKV_FP32};
 static struct qkv_pass *ragged_pass(struct sample *s, struct qkv_pass_options o) {
     struct qkv_pass *pass;
     o.B = B, o.T = T, o.source_T = T, o.train = true;
-    if (qkv_pass_create(s->model, &o, &pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
+    if (qkv_pass_create(s->model, &o, &pass)) fail_msg("%s", qkv_message(s->ctx));
     return pass;
 }
 
 static double run(struct sample *s, struct qkv_pass *pass) {
     const double loss = forward(s, pass);
-    if (qkv_pass_backward(pass) != QKV_OK) fail_msg("%s", qkv_message(s->ctx));
+    if (qkv_pass_backward(pass)) fail_msg("%s", qkv_message(s->ctx));
     return loss;
 }
 

@@ -15,7 +15,7 @@ static const char tiny[] =
     "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
 static int setup(void **state) {
     (void)state;
-    return qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) != QKV_OK;
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1});
 }
 
 static int teardown(void **state) {

@@ -12,7 +12,7 @@
 #define EMBEDDINGS TEST_SOURCE_DIR "/tests/golden/hf/embeddings"
 enum { LINES = 16, MOST = 1 << 12 };
 
-/* A copy with one of its JSON files written anew, or left out. */
+/* A copy with one of its JSON files replaced, or left out. */
 static const char *copy_changed(const char *file, const char *text) {
     const char *folder = test_path("sentences");
     char path[900];

@@ -17,7 +17,7 @@ static const char alone[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 29
 
 static int setup(void **state) {
     (void)state;
-    return qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2}) != QKV_OK;
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
 }
 
 static int teardown(void **state) {

@@ -48,7 +48,7 @@ static void a_stack_has_its_own_embedding_over_what_both_have(void **state) {
     assert_true(s.encoder.embed.scale == sqrt(32) && s.decoder.embed.scale == 1); /* each beside its own positions */
     assert_ok(ctx, parse(&s, ALONE("\"embed\": {\"types\": 2}, ", ", \"embed\": {\"scale\": 5}"), NULL, 0));
     assert_true(s.decoder.embed.scale == 5 && s.decoder.embed.types == 2);
-    /* a lone stack would leave the common one unread */
+    /* with a single stack, the shared embedding would not be read */
     assert_status(ctx, parse(&s, ALONE("\"embed\": {\"scale\": 2}, ", ", \"embed\": {\"scale\": 5}"), NULL, 0),
                   QKV_SPEC);
     assert_message(ctx, "embed.scale is 2, but no stack reads it, as decoder.embed.scale is given");

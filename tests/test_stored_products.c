@@ -142,7 +142,7 @@ static void turned_pack(struct qkv_context *ctx, struct qkv_arena *scratch, stru
     }
 }
 
-/* In the order of form: B in fp32; then Bᵀ packed, turned at each use; and once, ahead. */
+/* In the order of form: B in fp32; then Bᵀ packed, transposed at each use; and packed once, ahead. */
 static void turned_multiply(struct qkv_context *ctx, struct qkv_arena *scratch, const struct turned *t, size_t form,
                             const float *a, size_t M, float *c) {
     struct qkv_bf16_options o = {.dtype = QKV_F32};

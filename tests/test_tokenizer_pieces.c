@@ -41,7 +41,7 @@ static void test_utf8(void **state) {
         }
         assert_int_equal(qkv_utf8_tail(s, n), 0);
     }
-    /* Overlong, too large, lone continuation, and beginnings that cannot go on. */
+    /* Overlong, too large, single continuation bytes, and beginnings without continuation. */
     static const char *const wrong[] = {"\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
                                         "\xF5\x80", "\x80",     "\xFF",         "\xE4\x41",         "\xED\xA0"};
     for (size_t i = 0; i < TEST_COUNT(wrong); i++) {

@@ -176,7 +176,7 @@ static void parts_of_an_epoch_are_rounded_up_and_warmup_follows(void **state) {
         assert_true((qkv_trainer_note(t, 0) != NULL) == (cases[i].steps <= 100));
         qkv_trainer_free(t);
     }
-    /* One that was chosen does not give way. */
+    /* A chosen option is not adjusted. */
     struct qkv_train_options o = open_options(NULL);
     struct qkv_trainer *t;
     const struct qkv_spec spec = parse(vectors_json);

@@ -159,7 +159,7 @@ static void a_checkpoint_is_a_model_by_its_path(void **state) {
     struct qkv_model *model;
     assert_ok(ctx, qkv_model_plan_load(ctx, path, &model));
     qkv_model_free(model);
-    /* The spec beside it is another one. */
+    /* The spec in the folder is another one. */
     size_t size;
     char *config = fixture_read(folder, "config.json", &size), *kind = strstr(config, "\"gelu\"");
     assert_non_null(kind);

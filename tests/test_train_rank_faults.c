@@ -45,7 +45,7 @@ static void other_data(struct run *own, int rank) {
     own->options.data = path;
 }
 
-/* Of the same name and size, and but for one byte in its middle the same. */
+/* A file with the same name and size, equal except for one byte in its middle. */
 static void other_byte(struct run *own, int rank) {
     static char path[1024], changed[1024];
     snprintf(path, sizeof path, "%s/large.txt", test_path("."));

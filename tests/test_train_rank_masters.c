@@ -222,7 +222,7 @@ static void divided_weights_are_not_taken_for_whole_ones(void **state) {
     qkv_context_free(ctx);
 }
 
-/* Rank 0 alone knows that the best model is gone, which is then chosen anew. */
+/* Rank 0 alone knows that the best model is gone, which is then chosen again. */
 static void a_run_that_lost_its_best_model_goes_on(void **state) {
     (void)state;
     char path[2048];

@@ -116,7 +116,7 @@ static double events_began(const struct qkv_run *run, size_t machine, int64_t *s
     return text && qkv_utc_parse(text, &seconds) ? (double)seconds : 0;
 }
 
-/* The log counts seconds of training. Each time that the run was resumed, the clock starts anew at its date. */
+/* The log counts seconds of training. Each time that the run was resumed, the clock starts again at its date. */
 static void events_steps(struct events *e, const struct qkv_run *run, const char *metric) {
     int64_t first = 0;
     size_t machine = 0;

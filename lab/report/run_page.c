@@ -172,7 +172,7 @@ static void put_samples(struct qkv_json *json, const struct qkv_run *run) {
     qkv_json_end(json, ']');
 }
 
-/* Writes JSON of other programs anew, so that nothing in it can end its element; jansson bounds its depth. */
+/* Copies JSON of other programs value by value, so that nothing in it can end its element; jansson bounds its depth. */
 static void put_value(struct qkv_json *json, const json_t *value) {
     const char *key;
     json_t *member;

@@ -51,7 +51,8 @@ enum qkv_status qkv_generate_stopped(struct qkv_context *ctx);
 
 /* ---- text stream (stream.c) ------------------------------------------------------------------------------------- */
 /* Start it with the first five fields set and the others zero. The text that is written does not depend on how it is
- * cut into pieces: it is all text before the first complete stop text (the longest of those that end at the same byte). */
+ * cut into pieces: it is all text before the first complete stop text (the longest of those that end at the same
+ * byte). */
 struct qkv_text_stream {
     struct qkv_context *ctx;
     const char *const *stops; /* none is empty */
