@@ -1,15 +1,15 @@
 /* Where a stream of text may be cut so that its parts encode like the whole, whatever comes next.
  *
  * A cut n is good when (1) n is the end of a piece that does not depend on what follows the known text, (2) the text
- * before n, alone, gives the same pieces as it does inside the whole, and (3) the text from n on starts afresh, which it
- * does unless the pattern looks back. (2) is the subtle one: GPT-2's \s+(?!\S) cuts "\n\nx" into \n, \n, x but "\n\n" into
- * one piece, so the end of the second \n is no place to cut. Both are checked by doing it: the pieces of the open text
- * and of the text up to n are compared one by one. Special tokens double the work, for the answer must hold whether
- * they are looked for or not.
+ * before n, alone, gives the same pieces as it does inside the whole, and (3) the text from n on starts afresh,
+ * which it does unless the pattern looks back. (2) is the subtle one: GPT-2's \s+(?!\S) cuts "\n\nx" into \n, \n, x
+ * but "\n\n" into one piece, so the end of the second \n is no place to cut. Both are checked by doing it: the
+ * pieces of the open text and of the text up to n are compared one by one. Special tokens double the work, for the
+ * answer must hold whether they are looked for or not.
  *
- * The patterns that are known (qkv_pattern_is_local) see no further than the character behind a run of one class, and always cut
- * between a newline and what is no white space. So the pieces are the same from such a place on, and nothing before the last one
- * that is NEAR bytes from the end is looked at. */
+ * The patterns that are known (qkv_pattern_is_local) see no further than the character behind a run of one class,
+ * and always cut between a newline and what is no white space. So the pieces are the same from such a place on, and
+ * nothing before the last one that is NEAR bytes from the end is looked at. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ struct cutter {
     int tries;
 };
 
-/* ---- text between added tokens ----------------------------------------------------------------------------------- */
+/* ---- text between added tokens ---------------------------------------------------------------------------------- */
 
 static bool add_span(struct spans *spans, size_t begin, size_t end) {
     struct span *at = qkv_list_room(NULL, spans->at, &spans->capacity, spans->count, 1, sizeof *at);
@@ -72,7 +72,7 @@ static bool cut_collect(struct cutter *c, struct spans *spans, size_t begin, siz
     }
 }
 
-/* ---- NFC --------------------------------------------------------------------------------------------------------- */
+/* ---- NFC -------------------------------------------------------------------------------------------------------- */
 
 /* The place in the source of a place in its NFC; SIZE_MAX if there is none that is sure. */
 static size_t source_place(const struct cutter *c, size_t place) {
@@ -135,8 +135,8 @@ static bool know_normal(struct cutter *c, const char *text, size_t size) {
     return true;
 }
 
-/* Where pieces begin whatever stands before, at least NEAR bytes before `end`: behind a newline, with no white space next; `begin`
- * where none is known. */
+/* Where pieces begin whatever stands before, at least NEAR bytes before `end`: behind a newline, with no white space
+ * next; `begin` where none is known. */
 static size_t cut_start(const struct cutter *c, size_t begin, size_t end) {
     const bool local = qkv_pattern_is_local(c->t->pattern);
     for (size_t at = end - begin > NEAR ? end - NEAR : begin; local && at > begin; at--) {
@@ -149,7 +149,7 @@ static size_t cut_start(const struct cutter *c, size_t begin, size_t end) {
     return begin;
 }
 
-/* ---- with a pattern ------------------------------------------------------------------------------------------------ */
+/* ---- with a pattern --------------------------------------------------------------------------------------------- */
 
 /* Whether a cut at n leaves the pieces of this mode as they are. */
 static bool cut_agrees(struct cutter *c, const struct spans *spans, size_t n) {
@@ -221,7 +221,7 @@ static size_t cut_pieces(struct cutter *c) {
     return 0;
 }
 
-/* ---- without a pattern --------------------------------------------------------------------------------------------- */
+/* ---- without a pattern ------------------------------------------------------------------------------------------ */
 
 /* joins[a][b]: some token has byte a before byte b, so a merge might reach across. */
 struct joins {
@@ -264,7 +264,7 @@ static size_t cut_bytes(struct cutter *c) {
     return n;
 }
 
-/* ---- the answer ------------------------------------------------------------------------------------------------------ */
+/* ---- the answer ------------------------------------------------------------------------------------------------- */
 
 static size_t cut_known(struct cutter *c) {
     for (int mode = 0; mode < 2; mode++) {

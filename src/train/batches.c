@@ -1,9 +1,9 @@
 /* Batches of examples of similar length, so that little of them is padding.
  *
- * The examples are sorted by the longer of their two sides, then by each, and cut where a batch would have too many rows or
- * too many rows times its longest sequence. That is done once, so the number of batches of an epoch never changes, and a
- * step's epoch and place in it are arithmetic. An epoch shuffles the examples of one shape among themselves, which leaves the
- * shape of every batch as it is, and then the order in which the batches come. */
+ * The examples are sorted by the longer of their two sides, then by each, and cut where a batch would have too many
+ * rows or too many rows times its longest sequence. That is done once, so the number of batches of an epoch never
+ * changes, and a step's epoch and place in it are arithmetic. An epoch shuffles the examples of one shape among
+ * themselves, which leaves the shape of every batch as it is, and then the order in which the batches come. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +143,7 @@ size_t qkv_batches_bytes(const struct qkv_batches *b) {
     return b->examples * (sizeof *b->sorted + sizeof *b->order + sizeof *b->group) + b->count * each;
 }
 
-/* ---- epochs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- epochs ----------------------------------------------------------------------------------------------------- */
 
 /* Fisher and Yates. */
 static void batches_shuffle(uint32_t *values, size_t count, struct qkv_random *random) {
@@ -177,7 +177,7 @@ uint64_t qkv_batches_tokens(struct qkv_batches *b, uint64_t seed, uint64_t step)
     return step / b->count * b->before[b->count] + b->before[step % b->count + 1];
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ----------------------------------------------------------------------------------------------------- */
 
 static int compare_shapes(const void *left, const void *right) {
     const struct qkv_pass_shape *a = left, *b = right;

@@ -1,4 +1,5 @@
-/* What starting and resuming a run have in common: the model with its data, passes and optimizer, and the end of a trainer. */
+/* What starting and resuming a run have in common: the model with its data, passes and optimizer, and the end of a
+ * trainer. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -197,7 +198,8 @@ static enum qkv_status give_tokenizers(struct qkv_trainer *t) {
     return status ? status : other;
 }
 
-/* What a token costs, in the plan of the passes that train: of a window, or of all shapes that batches of lines have. */
+/* What a token costs, in the plan of the passes that train: of a window, or of all shapes that batches of lines
+ * have. */
 static void build_measure(struct qkv_trainer *t) {
     const struct qkv_pass_plan *plan = qkv_pass_planned(t->pass);
     t->train_flops = qkv_pass_plan_flops(plan) / plan->tokens;

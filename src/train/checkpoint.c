@@ -17,7 +17,7 @@
 #define REPORT_NUMBERS(X)                                                                                              \
     X(loss) X(norm) X(rate) X(tokens_per_second) X(flops_share) X(valid_loss) X(best_loss) X(seconds)
 
-/* ---- metadata -------------------------------------------------------------------------------------------------------- */
+/* ---- metadata --------------------------------------------------------------------------------------------------- */
 
 #define METADATA_MOST 32
 struct metadata {
@@ -76,7 +76,7 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
 #undef PUT
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_numbers(const struct qkv_trainer *t, const struct qkv_weight *w, const float *x,
                                      size_t count) {
@@ -101,7 +101,8 @@ static enum qkv_status check_weights(const struct qkv_trainer *t) {
     return status;
 }
 
-/* Weights, then each moment of those that have some, as *count arrays without data. The moments' names are printed into *names. */
+/* Weights, then each moment of those that have some, as *count arrays without data. The moments' names are printed
+ * into *names. */
 static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, size_t *count,
                                    struct qkv_buffer *names) {
     const struct qkv_weights *weights = &t->model->weights;
@@ -193,7 +194,7 @@ enum qkv_status qkv_checkpoint_write_alone(struct qkv_trainer *t, const char *fr
     return status;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 struct reader {
     struct qkv_trainer *t;

@@ -1,7 +1,7 @@
-/* checkpoint_keep: earlier checkpoints of a run (option keep), and going back to one. What checkpoint.safetensors was gets a second
- * name, checkpoint-STEP.safetensors, before it is replaced, so keeping it costs no copy; the one of the best evaluation is
- * checkpoint-best.safetensors besides. A name always stands for a whole file: it is given by a rename. Files of steps that the run
- * has not come to (again) are nobody's business here: they stay. */
+/* checkpoint_keep: earlier checkpoints of a run (option keep), and going back to one. What checkpoint.safetensors
+ * was gets a second name, checkpoint-STEP.safetensors, before it is replaced, so keeping it costs no copy; the one
+ * of the best evaluation is checkpoint-best.safetensors besides. A name always stands for a whole file: it is given
+ * by a rename. Files of steps that the run has not come to (again) are nobody's business here: they stay. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -82,7 +82,7 @@ enum qkv_status qkv_checkpoint_keep_best(struct qkv_trainer *t, const char *path
     return qkv_checkpoint_due(t) ? keep_link(t, path, QKV_BEST_FILE) : QKV_OK;
 }
 
-/* ---- going back --------------------------------------------------------------------------------------------------- */
+/* ---- going back ------------------------------------------------------------------------------------------------- */
 
 /* The step of a checkpoint; 0 where none can be read. */
 static int64_t keep_step_of(struct qkv_context *ctx, const char *path) {
@@ -110,7 +110,7 @@ enum qkv_status qkv_checkpoint_keep_later(struct qkv_trainer *t) {
     return status;
 }
 
-/* ---- too many ----------------------------------------------------------------------------------------------------- */
+/* ---- too many --------------------------------------------------------------------------------------------------- */
 
 static int keep_compare(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -1,5 +1,5 @@
-/* checkpoint_share: the numbers of a checkpoint, each written by the rank that owns it into the one new file, at its place: weights and
- * moments as the optimizer's runs say. What no rank owns, frozen weights, rank 0 writes. */
+/* checkpoint_share: the numbers of a checkpoint, each written by the rank that owns it into the one new file, at its
+ * place: weights and moments as the optimizer's runs say. What no rank owns, frozen weights, rank 0 writes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static enum qkv_status share_put(const struct share_file *f, const float *x, siz
     return QKV_OK;
 }
 
-/* ---- what a rank owns ------------------------------------------------------------------------------------------------------- */
+/* ---- what a rank owns ------------------------------------------------------------------------------------------- */
 
 /* Where each weight's numbers are among those of all arrays, and its first moment's; from one moment to the next. */
 static size_t share_places(const struct qkv_trainer *t, size_t i, size_t *moment) {
@@ -91,7 +91,7 @@ static enum qkv_status share_close(struct share_file *f, enum qkv_status status)
     return status;
 }
 
-/* ---- by all ranks --------------------------------------------------------------------------------------------------------- */
+/* ---- by all ranks ----------------------------------------------------------------------------------------------- */
 
 /* What rank 0 tells of the file: others know it again by how it begins. */
 struct share_card {
@@ -157,7 +157,7 @@ enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *t, const char *t
     return qkv_rank_agree(t->ctx, status);
 }
 
-/* ---- by rank 0 alone ------------------------------------------------------------------------------------------------------ */
+/* ---- by rank 0 alone -------------------------------------------------------------------------------------------- */
 
 /* All moments of another checkpoint of the run. */
 static enum qkv_status share_copy_moments(struct qkv_trainer *t, const struct share_file *f, const char *from) {

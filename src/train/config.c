@@ -1,5 +1,5 @@
-/* The options of a run from a file (qkv_train_read_options): the record of another run, or an object of options by their names. Each
- * value goes through qkv_train_set, so that ranges are checked in one place. */
+/* The options of a run from a file (qkv_train_read_options): the record of another run, or an object of options by
+ * their names. Each value goes through qkv_train_set, so that ranges are checked in one place. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +35,10 @@ static enum qkv_status config_unknown(const struct config *c, const char *key) {
     return qkv_fail(c->ctx, QKV_FORMAT, "%s: there is no training option \"%.100s\"; remove it", c->path, key);
 }
 
-/* ---- texts -------------------------------------------------------------------------------------------------------- */
+/* ---- texts ------------------------------------------------------------------------------------------------------ */
 
-/* How many bytes the texts of a value take, their zeros counted; jansson has read them from a file, so they can be counted. */
+/* How many bytes the texts of a value take, their zeros counted; jansson has read them from a file, so they can be
+ * counted. */
 static size_t config_bytes(const json_t *value) {
     size_t bytes = json_is_string(value) ? json_string_length(value) + 1 : 0;
     for (size_t i = 0; i < json_array_size(value); i++) bytes += config_bytes(json_array_get(value, i));
@@ -52,7 +53,7 @@ static const char *config_copy(struct config *c, const json_t *text) {
     return copy;
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------- */
+/* ---- values ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status config_set(const struct config *c, const char *key, const char *value) {
     const enum qkv_status status = qkv_train_set(c->ctx, c->options, key, value);
@@ -124,7 +125,7 @@ static enum qkv_status config_take(struct config *c, const char *key, const json
     return status;
 }
 
-/* ---- the file ----------------------------------------------------------------------------------------------------- */
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
 /* What a record has beside its options is about the texts and the weights of the run, and changes nothing here. */
 static enum qkv_status config_check_record(const struct config *c, json_t *root) {

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* ---- texts as tokens (corpus.c, tokens.c) --------------------------------------------------------------------------- */
+/* ---- texts as tokens (corpus.c, tokens.c) ----------------------------------------------------------------------- */
 
 /* A text being read and encoded piece by piece, so that neither it nor its tokens need memory of its size. */
 struct qkv_text_stream {
@@ -23,8 +23,8 @@ struct qkv_text_stream {
     bool binary;                  /* NUL bytes are fine */
     struct qkv_text_check *check; /* sees what is encoded; NULL: nobody does */
 };
-/* Opens a text and refuses one that is empty or looks binary: that holds a NUL byte, unless the tokenizer is one of bare
- * bytes (or NULL is given, when none is known yet and only the first part of the file is looked at). */
+/* Opens a text and refuses one that is empty or looks binary: that holds a NUL byte, unless the tokenizer is one of
+ * bare bytes (or NULL is given, when none is known yet and only the first part of the file is looked at). */
 enum qkv_status qkv_text_open(struct qkv_context *ctx, const char *path, const struct qkv_tokenizer *tokenizer,
                               struct qkv_text_stream *stream);
 /* The same of a file whose bytes may have been kept. */
@@ -50,8 +50,8 @@ struct qkv_text_piece {
     size_t line; /* of lines: how many there are before it */
     bool first, last;
 };
-/* The next one, at stream->text, which qkv_text_take goes over: it ends where a cut changes no id, and its bytes have been checked. size
- * 0 at the end of the text. */
+/* The next one, at stream->text, which qkv_text_take goes over: it ends where a cut changes no id, and its bytes
+ * have been checked. size 0 at the end of the text. */
 enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece);
 /* Its ids, without the template; they are all that the buffer then holds. A failure names `path`. */
 enum qkv_status qkv_text_encode(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer, const char *path,
@@ -70,13 +70,13 @@ uint64_t qkv_tokens_unknown(const struct qkv_tokenizer *tokenizer, const int32_t
 /* The hash of a whole file. */
 enum qkv_status qkv_hash_file(struct qkv_context *ctx, const char *path, uint64_t *hash);
 
-/* ---- what a text looks like besides (text_check.c) -------------------------------------------------------------------- */
+/* ---- what a text looks like besides (text_check.c) -------------------------------------------------------------- */
 
 /* Of one file, piece by piece. */
 struct qkv_text_check {
     uint64_t bytes, lines, crlf; /* seen; line ends; those that are CR LF */
-    /* Bytes with the high bit; those that belong to no character of UTF-8, where the first stands, and how many of them are
-     * controls in Latin-1 and unknown to Windows-1252. */
+    /* Bytes with the high bit; those that belong to no character of UTF-8, where the first stands, and how many of
+     * them are controls in Latin-1 and unknown to Windows-1252. */
     uint64_t high, invalid, first_invalid, controls, unknown;
     size_t json_lines; /* of the first ones, when all of these are JSON objects */
     char json_key[32];
@@ -99,7 +99,7 @@ void qkv_text_check_end(struct qkv_text_findings *findings, const struct qkv_tex
 enum qkv_status qkv_text_findings_note(struct qkv_context *ctx, const struct qkv_text_findings *findings,
                                        struct qkv_texts *notes);
 
-/* ---- tokens on disk (tokens.c) ------------------------------------------------------------------------------------------ */
+/* ---- tokens on disk (tokens.c) ---------------------------------------------------------------------------------- */
 
 /* What a text and its tokens are known by. bytes 0: there is no such text. */
 struct qkv_text_facts {
@@ -117,8 +117,8 @@ struct qkv_text_file {
     /* of a file of lines: those that had more tokens than the context, which are no examples where they are skipped */
     uint64_t long_lines;
     uint64_t held_out; /* lines, of a text tokens, at its end that are kept for validation */
-    /* All its bytes from the first reading to the one that encodes them, so that a new run reads a text once; {0}: they are read
-     * again. */
+    /* All its bytes from the first reading to the one that encodes them, so that a new run reads a text once; {0}:
+     * they are read again. */
     struct qkv_map kept;
 };
 struct qkv_text_files {
@@ -133,7 +133,8 @@ enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_file
 enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_text_files *files,
                                     struct qkv_text_files *copy);
 void qkv_text_files_free(struct qkv_text_files *files);
-/* Whether all of them may be kept from one reading to the next: at most a quarter GiB, and an eighth of the memory that is left. */
+/* Whether all of them may be kept from one reading to the next: at most a quarter GiB, and an eighth of the memory
+ * that is left. */
 bool qkv_text_files_fit(struct qkv_context *ctx, const struct qkv_text_files *files);
 /* Lets go of what was kept. */
 void qkv_text_files_drop(struct qkv_text_files *files);
@@ -149,12 +150,12 @@ enum qkv_status qkv_tokens_note_unknown(struct qkv_context *ctx, uint64_t count,
 void qkv_text_files_sum(const struct qkv_text_files *files, struct qkv_text_facts *facts);
 /* Says of each file how much of it lies in the last `kept` tokens, or lines where it has some. */
 void qkv_text_files_hold_out(struct qkv_text_files *files, uint64_t kept);
-/* The id of the token that stands between two texts: <|endoftext|>, else </s>, else -1; -1 too where the tokenizer's template ends
- * each text. */
+/* The id of the token that stands between two texts: <|endoftext|>, else </s>, else -1; -1 too where the tokenizer's
+ * template ends each text. */
 int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer);
 
-/* Writes a token file piece by piece, atomically. `facts` comes with tokenizer and vocab (and, at the end, bytes and hash)
- * set; tokens are counted. */
+/* Writes a token file piece by piece, atomically. `facts` comes with tokenizer and vocab (and, at the end, bytes and
+ * hash) set; tokens are counted. */
 struct qkv_tokens_writer {
     struct qkv_replace replace;
     struct qkv_text_facts *facts;
@@ -171,9 +172,9 @@ struct qkv_tokens { /* an open token file, or a part of it */
     int32_t vocab;
     const char *path; /* for messages; the caller's */
 };
-/* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one. `facts` comes with
- * tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like (NULL: nobody asks). On rank 0 of several
- * the others encode with it (rank_files.c). */
+/* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one.
+ * `facts` comes with tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like
+ * (NULL: nobody asks). On rank 0 of several the others encode with it (rank_files.c). */
 enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, struct qkv_text_files *files,
                                  const struct qkv_tokenizer *tokenizer, struct qkv_text_facts *facts,
                                  struct qkv_texts *notes, qkv_progress *progress, void *user);
@@ -181,7 +182,8 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
 enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const struct qkv_text_facts *facts,
                                 struct qkv_tokens *tokens);
 void qkv_tokens_close(struct qkv_tokens *tokens);
-/* Copies `count` tokens from the `start`-th on. Fails on one outside the vocabulary, and when the file has become shorter. */
+/* Copies `count` tokens from the `start`-th on. Fails on one outside the vocabulary, and when the file has become
+ * shorter. */
 enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids);
 /* Bytes of memory that all tokens take. */
 size_t qkv_tokens_bytes(const struct qkv_tokens *tokens);

@@ -1,5 +1,6 @@
-/* Starting a run: the tokenizer, the model, the tokenized texts, and the files that make the folder a run. train.json and
- * the first checkpoint come last, so a folder that holds them can be resumed; whatever fails before leaves nothing. */
+/* Starting a run: the tokenizer, the model, the tokenized texts, and the files that make the folder a run.
+ * train.json and the first checkpoint come last, so a folder that holds them can be resumed; whatever fails before
+ * leaves nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "io/pooling.h"
 #include "train/train.h"
 
-/* ---- the folder -------------------------------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------------------------- */
 
 static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,
                                         QKV_TOKENS_DATA_FILE,  QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE,
@@ -108,7 +109,7 @@ static void clear_folder(const char *folder, const struct leavings *before) {
     if (!before->folder) rmdir(folder);
 }
 
-/* ---- the texts ------------------------------------------------------------------------------------------------------------ */
+/* ---- the texts -------------------------------------------------------------------------------------------------- */
 
 /* An option that names a file, made absolute: a run may be resumed from elsewhere. */
 static enum qkv_status make_absolute(struct qkv_context *ctx, const char **option) {
@@ -152,7 +153,7 @@ static enum qkv_status check_texts(struct qkv_trainer *t) {
     return status;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it -------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status write_config(struct qkv_trainer *t) {
     char *json = NULL, *path = qkv_join_path(t->ctx, t->folder, QKV_CONFIG_FILE);

@@ -8,7 +8,7 @@
 struct qkv_trainer;
 struct qkv_masking;
 
-/* ---- what is drawn at random (rng_streams.c) -------------------------------------------------------------------------------- */
+/* ---- what is drawn at random (rng_streams.c) -------------------------------------------------------------------- */
 
 /* Where row r of step s begins, uniform over the `count` − context windows of a text. */
 size_t qkv_draw_window(uint64_t seed, uint64_t step, uint64_t row, size_t windows);
@@ -23,7 +23,7 @@ struct qkv_random qkv_draw_epoch(uint64_t seed, uint64_t epoch);
 struct qkv_random qkv_draw_masks(uint64_t seed, uint64_t step, uint64_t row);
 struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window);
 
-/* ---- examples of two sides (examples.c) -------------------------------------------------------------------------------- */
+/* ---- examples of two sides (examples.c) ------------------------------------------------------------------------- */
 
 /* Targets with their sources, or labelled texts with their labels: sequences in two token files. */
 struct qkv_examples {
@@ -33,7 +33,8 @@ struct qkv_examples {
     size_t count;            /* examples */
     size_t *main_at, *beside_at; /* (count + 1): where they begin */
 };
-/* Finds the sequences of opened token files, both of which must have as many, none longer than `most`; tokens are checked. */
+/* Finds the sequences of opened token files, both of which must have as many, none longer than `most`; tokens are
+ * checked. */
 enum qkv_status qkv_examples_index(struct qkv_context *ctx, struct qkv_examples *examples, size_t most);
 void qkv_examples_free(struct qkv_examples *examples);
 /* Bytes of memory, and those of an example beside its ids. */
@@ -43,7 +44,7 @@ size_t qkv_examples_bytes(const struct qkv_examples *examples);
 size_t qkv_examples_main(const struct qkv_examples *examples, size_t i, int32_t *ids);
 size_t qkv_examples_beside(const struct qkv_examples *examples, size_t i, int32_t *ids);
 
-/* ---- batches of similar length (batches.c) ------------------------------------------------------------------------------ */
+/* ---- batches of similar length (batches.c) ---------------------------------------------------------------------- */
 
 /* Examples sorted by length and cut into batches, once and for all; what changes from epoch to epoch is the order of
  * examples of the same shape and the order in which the batches come. */
@@ -78,11 +79,11 @@ uint64_t qkv_batches_tokens(struct qkv_batches *batches, uint64_t seed, uint64_t
 enum qkv_status qkv_batches_shapes(struct qkv_context *ctx, const struct qkv_batches *batches, size_t parts,
                                    struct qkv_pass_shape **shapes, size_t *count);
 
-/* ---- tokenizers (tokenizers.c) ------------------------------------------------------------------------------------------ */
+/* ---- tokenizers (tokenizers.c) ---------------------------------------------------------------------------------- */
 
 #define QKV_SHARED_TOKENIZER "shared" /* as source_tokenizer: that of the targets, which learns from both sides */
-/* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on a text, or read. `what` is the option that
- * said so. `specials` are asked of it: a file that lacks one is refused. */
+/* What a choice of the options asks for ("chars", "bpe:4096", a file): trained on a text, or read. `what` is the
+ * option that said so. `specials` are asked of it: a file that lacks one is refused. */
 struct qkv_learner;
 struct qkv_tokenizer_choice {
     const char *what, *choice;
@@ -113,7 +114,7 @@ enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder
 /* Sets a vocabulary of 0, or compares it; `key` and `setting` name it in the spec. */
 enum qkv_status qkv_vocab_agree(struct qkv_context *ctx, const char *key, int *vocab, int found);
 
-/* ---- datasets: what a run learns from (dataset.c, dataset_*.c) ------------------------- */
+/* ---- datasets: what a run learns from (dataset.c, dataset_*.c) -------------------------------------------------- */
 
 struct qkv_dataset_step { /* the batch of a step */
     size_t rows;          /* that are cut into parts */
@@ -129,8 +130,8 @@ struct qkv_dataset {
     enum qkv_status (*prepare)(struct qkv_trainer *trainer, struct qkv_spec *spec);
     /* For a resumed one: the same from the files. */
     enum qkv_status (*restore)(struct qkv_trainer *trainer);
-    /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate on; says
-     * which shapes will come. */
+    /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate
+     * on; says which shapes will come. */
     enum qkv_status (*open)(struct qkv_trainer *trainer);
     /* Looks at the batch of a step, then gives its rows begin … end. */
     enum qkv_status (*begin)(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
@@ -148,7 +149,8 @@ struct qkv_dataset {
 };
 extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_lines, qkv_dataset_pairs,
     qkv_dataset_labeled, qkv_dataset_examples;
-/* What the dataset of examples has open, and how many examples there are to learn from and to validate on (dataset_examples.c). */
+/* What the dataset of examples has open, and how many examples there are to learn from and to validate on
+ * (dataset_examples.c). */
 struct qkv_example_data;
 void qkv_example_data_free(struct qkv_example_data *data);
 size_t qkv_example_data_counts(const struct qkv_trainer *trainer, size_t *valid);
@@ -172,8 +174,9 @@ enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t
                               struct qkv_batch *batch);
 enum qkv_status qkv_text_validate(struct qkv_trainer *trainer, const struct qkv_masking *masking, double *loss);
 
-/* ---- documents in rows, prefixes of rows (rows_of_text.c) ---- */
-/* The token that a document ends with: the last one of a template that ends texts, else qkv_text_end; −1 where there is none. */
+/* ---- documents in rows, prefixes of rows (rows_of_text.c) ------------------------------------------------------- */
+/* The token that a document ends with: the last one of a template that ends texts, else qkv_text_end; −1 where there
+ * is none. */
 int32_t qkv_document_end(const struct qkv_tokenizer *tokenizer);
 /* That there is one. */
 enum qkv_status qkv_documents_check(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer);
@@ -184,7 +187,8 @@ bool qkv_prefix_parse(const char *text, int64_t *tokens);
 /* That it leaves something of a row, and that the spec does not ask for one in vain. */
 enum qkv_status qkv_prefix_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                  const struct qkv_spec *spec);
-/* Tokens of the prefix of a row of T, less than T; with the option. The same for every window of validation: T / 2 where it is random. */
+/* Tokens of the prefix of a row of T, less than T; with the option. The same for every window of validation: T / 2
+ * where it is random. */
 int32_t qkv_row_prefix(const struct qkv_train_options *options, uint64_t step, uint64_t row, size_t T);
 int32_t qkv_valid_prefix(const struct qkv_train_options *options, size_t T);
 /* Targets inside a prefix do not count; the first behind it, which its last token predicts, does. */
@@ -195,12 +199,13 @@ struct qkv_masking {
     double probability;
     int32_t mask, vocab;
 };
-/* Turns ids (T) into input and targets: of the chosen positions 80 % become the mask, 10 % a random token. Returns how many
- * were chosen. */
+/* Turns ids (T) into input and targets: of the chosen positions 80 % become the mask, 10 % a random token. Returns
+ * how many were chosen. */
 size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
                     int32_t *targets);
 
-/* Lines as ids (line_ids.c). What lines are encoded with, all of it: whoever has it encodes as any other, on any rank. */
+/* Lines as ids (line_ids.c). What lines are encoded with, all of it: whoever has it encodes as any other, on any
+ * rank. */
 struct qkv_lines;
 struct qkv_line_coder {
     struct qkv_context *ctx;
@@ -233,7 +238,8 @@ struct qkv_lines {
 extern const struct qkv_lines qkv_lines_text_kind, qkv_lines_pairs_kind, qkv_lines_labeled_kind, qkv_lines_words_kind;
 /* The one of a kind, as ranks tell one another (dataset.c); NULL: there is none. */
 const struct qkv_lines *qkv_lines_of(uint64_t kind);
-/* Cuts one side of a line, or skips the line, where it has more tokens than the context. QKV_FATE_REFUSED: neither was asked for. */
+/* Cuts one side of a line, or skips the line, where it has more tokens than the context. QKV_FATE_REFUSED: neither
+ * was asked for. */
 enum qkv_long_fate qkv_line_fit(const struct qkv_line_coder *coder, struct qkv_line *line,
                                 struct qkv_sequence_frame frame, int32_t *ids, size_t *count);
 /* What a piece of a file of lines has become. */
@@ -247,31 +253,31 @@ struct qkv_line_ids {
     uint64_t count;                    /* of cards */
     uint64_t main_count, beside_count; /* ids of all cards, those of `main` once for all examples of a line */
 };
-/* The ids of all lines of a piece of the file at `path`, as struct qkv_line_ids, its cards, main ids, beside ids, one after the other; a
- * failure names the file and the line. */
+/* The ids of all lines of a piece of the file at `path`, as struct qkv_line_ids, its cards, main ids, beside ids,
+ * one after the other; a failure names the file and the line. */
 struct qkv_text_piece;
 enum qkv_status qkv_line_ids_encode(const struct qkv_line_coder *coder, const char *path,
                                     const struct qkv_text_piece *piece, struct qkv_buffer *ids);
 /* Where they lie; false: it is something else. */
 bool qkv_line_ids_open(const struct qkv_buffer *buffer, struct qkv_line_ids *ids, const struct qkv_line_card **cards,
                        const int32_t **main, const int32_t **beside);
-/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with </s>, or, where
- * that is added behind it (must_end false), may be without one. */
+/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with
+ * </s>, or, where that is added behind it (must_end false), may be without one. */
 enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
-/* Labels (line_labels.c), in the order of their bytes: the place of one among them, their count where it is unknown; and the
- * sentence for that. */
+/* Labels (line_labels.c), in the order of their bytes: the place of one among them, their count where it is unknown;
+ * and the sentence for that. */
 int qkv_labels_compare(const char *a, size_t a_size, const char *b, size_t b_size);
 size_t qkv_labels_find(const struct qkv_line_coder *coder, const char *label, size_t size);
 enum qkv_status qkv_labels_unknown(const struct qkv_line_coder *coder, const struct qkv_tsv *file, size_t line,
                                    const char *label, size_t size);
 /* Of labelled words: what is beside the n tokens of a sentence as the targets of a row of T (dataset_words.c). */
 void qkv_words_targets(int32_t *targets, size_t n, size_t T);
-/* Shared by the feeds of lines (lines.c): both token files of one file of lines. Opens what is there and makes what is missing; the parts
- * to learn from and to validate on, the batches. end, beside_end: as in struct qkv_examples. */
+/* Shared by the feeds of lines (lines.c): both token files of one file of lines. Opens what is there and makes what
+ * is missing; the parts to learn from and to validate on, the batches. end, beside_end: as in struct qkv_examples. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines, int32_t end,
                                int32_t beside_end);
-/* The tokenizer of a side, as `choice` says (what, choice, specials): trained on its text, read from a file, or that of the model
- * that the run begins with. */
+/* The tokenizer of a side, as `choice` says (what, choice, specials): trained on its text, read from a file, or that
+ * of the model that the run begins with. */
 enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer);
 double qkv_lines_epoch(const struct qkv_trainer *trainer);
@@ -289,7 +295,7 @@ enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_attention_vi
 /* Greedy search over the first 500 validation sources (validate_search.c). */
 enum qkv_status qkv_validate_search(struct qkv_trainer *trainer, double *exact, double *token_error);
 
-/* ---- pairs (dataset_pairs.c) ---- */
+/* ---- pairs (dataset_pairs.c) ------------------------------------------------------------------------------------ */
 
 /* What the decoder reads before a target; -1: neither folder nor tokenizer says so (dataset_pairs.c). */
 int32_t qkv_pairs_begin(const struct qkv_model *model);

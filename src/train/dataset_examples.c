@@ -1,7 +1,9 @@
 /* Learning from arrays: the examples of safetensors files, images, frames, vectors or ids, each with its target.
  *
- * An epoch shuffles all examples and cuts them into batches of the same size; those that are left over are other ones in the next
- * epoch. In order (option in_order) they are cut as they stand, and those at the end that make no whole batch are left out. So a step's batch is a function of (seed, step), and a run that goes on reads the same files again. */
+ * An epoch shuffles all examples and cuts them into batches of the same size; those that are left over are other
+ * ones in the next epoch. In order (option in_order) they are cut as they stand, and those at the end that make no
+ * whole batch are left out. So a step's batch is a function of (seed, step), and a run that goes on reads the same
+ * files again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +25,7 @@ static enum qkv_status dataset_examples_check(struct qkv_context *ctx, const str
     return qkv_example_files_check(ctx, spec);
 }
 
-/* ---- the files ------------------------------------------------------------------------------------------------------ */
+/* ---- the files -------------------------------------------------------------------------------------------------- */
 
 /* What is known of the files of a new run; of one that goes on, whether they are the same. */
 static enum qkv_status examples_facts(struct qkv_trainer *t, struct qkv_text_files *files,
@@ -133,7 +135,7 @@ void qkv_example_data_free(struct qkv_example_data *d) {
     free(d);
 }
 
-/* ---- batches -------------------------------------------------------------------------------------------------------- */
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
 
 /* Fisher and Yates. */
 static void examples_shuffle(struct qkv_example_data *d, const struct qkv_train_options *o, uint64_t epoch) {
@@ -205,7 +207,7 @@ static uint64_t dataset_examples_total(struct qkv_trainer *t, uint64_t step) {
     return (step + 1) * (uint64_t)t->options.batch * t->examples->train.T;
 }
 
-/* ---- validation ----------------------------------------------------------------------------------------------------- */
+/* ---- validation ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status dataset_examples_validate(struct qkv_trainer *t, double *loss, double *metric) {
     struct qkv_example_data *d = t->examples;

@@ -1,7 +1,8 @@
-/* Learning to classify lines: a label, a tab and a text in each; or words, with a head that classifies tokens (dataset_words.c).
+/* Learning to classify lines: a label, a tab and a text in each; or words, with a head that classifies tokens
+ * (dataset_words.c).
  *
- * A text is stored as <s> x… </s>: pooling the first position then has one of its own to read. Its label is stored as the
- * number of its class; the names, sorted, are in labels.txt. */
+ * A text is stored as <s> x… </s>: pooling the first position then has one of its own to read. Its label is stored
+ * as the number of its class; the names, sorted, are in labels.txt. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static enum qkv_status dataset_labeled_check(struct qkv_context *ctx, const stru
         "labelled words head.kind classify_tokens");
 }
 
-/* ---- labels ------------------------------------------------------------------------------------------------------------------- */
+/* ---- labels ----------------------------------------------------------------------------------------------------- */
 
 struct text {
     const char *data;
@@ -140,7 +141,7 @@ static enum qkv_status restore_labels(struct qkv_trainer *t) {
     return status;
 }
 
-/* ---- tokenizer and classes ------------------------------------------------------------------------------------------------- */
+/* ---- tokenizer and classes -------------------------------------------------------------------------------------- */
 
 static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec) {
     int count = (int)t->label_count;
@@ -175,7 +176,7 @@ static enum qkv_status dataset_labeled_restore(struct qkv_trainer *t) {
     return status ? status : restore_labels(t);
 }
 
-/* ---- lines as tokens ------------------------------------------------------------------------------------------------------------ */
+/* ---- lines as tokens -------------------------------------------------------------------------------------------- */
 
 static enum qkv_status dataset_labeled_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
                                               const struct qkv_tsv_row *row, struct qkv_line *line) {
@@ -240,7 +241,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
     return status ? status : check_held_out(t);
 }
 
-/* ---- batches --------------------------------------------------------------------------------------------------------------------- */
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
 
 static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {

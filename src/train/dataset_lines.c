@@ -1,8 +1,8 @@
 /* Learning from lines of text, each a sequence of its own that begins and ends: <s> x… </s>.
  *
- * Task text: each token predicts the next one. Task mlm: some tokens of a line are hidden (masking.c), at least one; or, with the
- * option mask_each, a line is as many examples as it has tokens, and each hides another one. Beside the tokens of an example its
- * token file has the place of that token, 0 without the option. */
+ * Task text: each token predicts the next one. Task mlm: some tokens of a line are hidden (masking.c), at least one;
+ * or, with the option mask_each, a line is as many examples as it has tokens, and each hides another one. Beside the
+ * tokens of an example its token file has the place of that token, 0 without the option. */
 #include <string.h>
 
 #include "text/sequence.h"
@@ -21,9 +21,10 @@ static enum qkv_status dataset_lines_check(struct qkv_context *ctx, const struct
     return (lines_masked(options) ? &qkv_dataset_mlm : &qkv_dataset_text)->check(ctx, options, spec);
 }
 
-/* ---- tokenizer -------------------------------------------------------------------------------------------------------------- */
+/* ---- tokenizer -------------------------------------------------------------------------------------------------- */
 
-/* What is read begins with <s>; what is read from both sides ends with </s> too. A tokenizer.json that has a template keeps it. */
+/* What is read begins with <s>; what is read from both sides ends with </s> too. A tokenizer.json that has a
+ * template keeps it. */
 static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
     const int32_t *before, *after;
     size_t before_count, after_count;
@@ -51,7 +52,7 @@ static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_s
                   : qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
 }
 
-/* ---- lines as tokens -------------------------------------------------------------------------------------------------------- */
+/* ---- lines as tokens -------------------------------------------------------------------------------------------- */
 
 static enum qkv_status dataset_lines_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
                                             const struct qkv_tsv_row *row, struct qkv_line *line) {
@@ -98,9 +99,10 @@ static enum qkv_status dataset_lines_open(struct qkv_trainer *t) {
                   : qkv_lines_open(t, &qkv_lines_text_kind, qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END), -1);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
 
-/* Hides tokens of a row of n between its first and its last: the one at `place`, or, where that is 0, some drawn at random. */
+/* Hides tokens of a row of n between its first and its last: the one at `place`, or, where that is 0, some drawn at
+ * random. */
 static void lines_hide(const struct qkv_trainer *t, size_t place, struct qkv_random *random, size_t n, int32_t *ids,
                        int32_t *targets) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);

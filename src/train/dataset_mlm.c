@@ -1,6 +1,8 @@
-/* Masked-language modelling (Devlin et al. 2018): windows of a text some of whose tokens are hidden and to be predicted.
+/* Masked-language modelling (Devlin et al. 2018): windows of a text some of whose tokens are hidden and to be
+ * predicted.
  *
- * What a step hides (masking.c) is a pure function of (seed, step, row); validation hides the same tokens every time. */
+ * What a step hides (masking.c) is a pure function of (seed, step, row); validation hides the same tokens every
+ * time. */
 #include "model/spec.h"
 #include "train/train.h"
 

@@ -39,7 +39,7 @@ static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct
     return QKV_OK;
 }
 
-/* ---- tokenizers ------------------------------------------------------------------------------------------------------------- */
+/* ---- tokenizers ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
@@ -72,7 +72,7 @@ static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
     return qkv_tokenizer_return(t->ctx, t->folder, QKV_SOURCE_FILE, &f->beside_data, &t->source_tokenizer);
 }
 
-/* ---- lines as tokens ---------------------------------------------------------------------------------------------------------- */
+/* ---- lines as tokens -------------------------------------------------------------------------------------------- */
 
 static enum qkv_status too_long(const struct qkv_line_coder *c, const struct qkv_tsv *file, size_t line,
                                 const char *what, size_t count, const char *with) {
@@ -111,7 +111,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
                                    qkv_tokenizer_role(source, QKV_TOKEN_ROLE_END));
 }
 
-/* ---- batches ------------------------------------------------------------------------------------------------------------------- */
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
 
 int32_t qkv_pairs_begin(const struct qkv_model *model) {
     return qkv_model_target_begin(model);

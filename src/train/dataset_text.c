@@ -4,7 +4,7 @@
 
 #include "train/train.h"
 
-/* ---- tokenizer ------------------------------------------------------------------------------------------------------------ */
+/* ---- tokenizer -------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, const char *const *specials,
                                  size_t special_count) {
@@ -36,7 +36,7 @@ enum qkv_status qkv_text_restore(struct qkv_trainer *t) {
     return qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &t->facts.data, &t->tokenizer);
 }
 
-/* ---- the texts -------------------------------------------------------------------------------------------------------------- */
+/* ---- the texts -------------------------------------------------------------------------------------------------- */
 
 struct text {         /* the one to learn from, or to validate on */
     const char *path; /* of its token file */
@@ -120,7 +120,7 @@ enum qkv_status qkv_text_dataset_open(struct qkv_trainer *t) {
     return status ? status : dataset_text_split(t);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 /* Row `at` of the buffers as the options want it. */
 static void text_row(struct qkv_trainer *t, size_t at, int32_t prefix) {
@@ -133,7 +133,7 @@ static void text_row(struct qkv_trainer *t, size_t at, int32_t prefix) {
     qkv_row_ignore_prefix(prefix, t->T, targets);
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------------------------------- */
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
     (void)step;

@@ -1,7 +1,8 @@
-/* Learning to classify words: a word, a tab and its label in each line, an empty line between sentences. A part of the labelled lines
- * (dataset_labeled.c), for a head that classifies tokens.
+/* Learning to classify words: a word, a tab and its label in each line, an empty line between sentences. A part of
+ * the labelled lines (dataset_labeled.c), for a head that classifies tokens.
  *
- * The label of a word is that of its first token; other tokens have none. The token file beside holds for each token 1 + its class, or 0. */
+ * The label of a word is that of its first token; other tokens have none. The token file beside holds for each token
+ * 1 + its class, or 0. */
 #include "text/sequence.h"
 #include "train/train.h"
 #include "train/tsv.h"

@@ -131,7 +131,7 @@ enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validatio
     return status;
 }
 
-/* ---- any text file --------------------------------------------------------------------------------------------------- */
+/* ---- any text file ---------------------------------------------------------------------------------------------- */
 
 struct evaluator {
     struct qkv_context *ctx;
@@ -150,8 +150,8 @@ struct evaluator {
     size_t bytes, unknown; /* of the text, that the predicted tokens stand for; how many of these are unknown */
 };
 
-/* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one behind it; the first
- * token of a document that is apart does not count. */
+/* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one
+ * behind it; the first token of a document that is apart does not count. */
 static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
     const size_t T = e->sum.T;
     if (!e->targets) return e->ids + 1;

@@ -1,5 +1,5 @@
-/* Evaluating a classifier on a file of labelled lines, or of labelled words: loss, accuracy, macro F1 and the confusion matrix, from what
- * qkv_classify, or qkv_classify_words, says of each. */
+/* Evaluating a classifier on a file of labelled lines, or of labelled words: loss, accuracy, macro F1 and the
+ * confusion matrix, from what qkv_classify, or qkv_classify_words, says of each. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

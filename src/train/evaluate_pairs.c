@@ -47,7 +47,7 @@ static enum qkv_status check_model(struct qkv_model *model) {
     return QKV_OK;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------------ */
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status keep_text(struct qkv_context *ctx, struct qkv_buffer *b, const char *s, size_t n, size_t *at) {
     *at = b->size;
@@ -78,7 +78,7 @@ static enum qkv_status read_pairs(struct qkv_context *ctx, struct qkv_pair_file 
     return status;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status evaluate_pairs_group(struct answers *a) {
     const struct qkv_pair_file *p = a->pairs;
@@ -113,7 +113,7 @@ static void evaluate_pairs_release(struct answers *a) {
     free(a->reference_counts);
 }
 
-/* ---- search ---------------------------------------------------------------------------------------------------------------- */
+/* ---- search ----------------------------------------------------------------------------------------------------- */
 
 static bool evaluate_pairs_take(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
     struct answers *a = user;
@@ -177,7 +177,7 @@ static enum qkv_status evaluate_pairs_search(struct answers *a, const struct qkv
     return evaluate_pairs_share(a, status);
 }
 
-/* ---- comparison ------------------------------------------------------------------------------------------------------------ */
+/* ---- comparison ------------------------------------------------------------------------------------------------- */
 
 struct span {
     const char *at;

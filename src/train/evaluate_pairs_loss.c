@@ -1,5 +1,5 @@
-/* The teacher-forced loss over a file of pairs: passes over batches of similar length. The decoder reads <s> and the target, and is
- * to say the target and </s>. */
+/* The teacher-forced loss over a file of pairs: passes over batches of similar length. The decoder reads <s> and the
+ * target, and is to say the target and </s>. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* evaluate_share: an evaluation is divided among ranks. Its units (batches, or calls of some lines) are numbered; rank r makes those
- * whose number is r more than a multiple of the ranks. What a unit gives are items of whole 64-bit words, which all ranks get in the
- * end, so that each adds them up in the order of one rank: the same bits. */
+/* evaluate_share: an evaluation is divided among ranks. Its units (batches, or calls of some lines) are numbered;
+ * rank r makes those whose number is r more than a multiple of the ranks. What a unit gives are items of whole
+ * 64-bit words, which all ranks get in the end, so that each adds them up in the order of one rank: the same bits. */
 #ifndef QKV_TRAIN_EVALUATE_SHARE_H
 #define QKV_TRAIN_EVALUATE_SHARE_H
 

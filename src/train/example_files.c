@@ -37,7 +37,7 @@ enum qkv_status qkv_example_files_check(struct qkv_context *ctx, const struct qk
     return qkv_fail(ctx, QKV_SPEC, "examples bring no tokenizer, which the vocabulary would come from; set vocab");
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------------------- */
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 struct opening {
     struct qkv_context *ctx;
@@ -351,7 +351,7 @@ void qkv_example_files_close(struct qkv_example_files *files) {
     *files = (struct qkv_example_files){0};
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 static size_t side_elements(const struct qkv_example_side *side) {
     size_t n = 1;

@@ -1,6 +1,7 @@
-/* example_files: safetensors files of examples: in.pixels, in.features, in.vectors or in.ids, whichever a model reads, and in.targets. Of
- * an encoder beside a decoder: what the encoder reads, in.source where that is tokens; and in.ids and in.targets of the decoder. Of ids
- * in.token_types, where the embedding has types. Another array in.* is refused, as nothing would come of it. */
+/* example_files: safetensors files of examples: in.pixels, in.features, in.vectors or in.ids, whichever a model
+ * reads, and in.targets. Of an encoder beside a decoder: what the encoder reads, in.source where that is tokens; and
+ * in.ids and in.targets of the decoder. Of ids in.token_types, where the embedding has types. Another array in.* is
+ * refused, as nothing would come of it. */
 #ifndef QKV_TRAIN_EXAMPLE_FILES_H
 #define QKV_TRAIN_EXAMPLE_FILES_H
 
@@ -33,8 +34,8 @@ struct qkv_example_files {
 };
 /* Whether a model can learn from examples, or be asked about them: with a head. QKV_SPEC. */
 enum qkv_status qkv_example_files_check(struct qkv_context *ctx, const struct qkv_spec *spec);
-/* Opens one more file and checks all of it: names, shapes, types, that numbers are finite, and that ids, lengths and targets are in
- * range (of classes 0: at least 0). QKV_FORMAT names the file and what is wrong. */
+/* Opens one more file and checks all of it: names, shapes, types, that numbers are finite, and that ids, lengths and
+ * targets are in range (of classes 0: at least 0). QKV_FORMAT names the file and what is wrong. */
 enum qkv_status qkv_example_files_add(struct qkv_context *ctx, const struct qkv_spec *spec, const char *path,
                                       struct qkv_example_files *files);
 /* The same without in.targets. */

@@ -1,5 +1,5 @@
-/* Examples of two sides, as sequences that lie one after the other in two token files: targets and their sources, labelled
- * texts and their labels. Where a sequence begins is found by looking for the ids that end them. */
+/* Examples of two sides, as sequences that lie one after the other in two token files: targets and their sources,
+ * labelled texts and their labels. Where a sequence begins is found by looking for the ids that end them. */
 #include <stdlib.h>
 #include <string.h>
 

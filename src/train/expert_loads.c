@@ -1,5 +1,5 @@
-/* expert_loads: how even the rows of a step were among experts, of each layer: asked of the model after a step, and kept as text in
- * a checkpoint that is written before the step's line of the log is. */
+/* expert_loads: how even the rows of a step were among experts, of each layer: asked of the model after a step, and
+ * kept as text in a checkpoint that is written before the step's line of the log is. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* follow: the model of a run that goes on, with its data; and ranks that follow rank 0, which has the run's folder ready: they read it as
- * one that goes on, and write nothing. */
+/* follow: the model of a run that goes on, with its data; and ranks that follow rank 0, which has the run's folder
+ * ready: they read it as one that goes on, and write nothing. */
 #include <stdlib.h>
 
 #include "model/model.h"

@@ -1,4 +1,5 @@
-/* Weights that do not learn, and those that learn at a rate of their own, by patterns of their names (options freeze and rates). */
+/* Weights that do not learn, and those that learn at a rate of their own, by patterns of their names (options freeze
+ * and rates). */
 #include <stdlib.h>
 #include <string.h>
 

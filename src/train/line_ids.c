@@ -1,5 +1,5 @@
-/* line_ids: a piece of a file of lines as ids: whole lines, and whole sentences, each encoded by itself, so that it does not matter how a
- * file is cut, or which rank has which piece. */
+/* line_ids: a piece of a file of lines as ids: whole lines, and whole sentences, each encoded by itself, so that it
+ * does not matter how a file is cut, or which rank has which piece. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* What the feeds of lines, pairs and labelled texts, share: files of lines become two token files, their examples batches.
- * A resumed run needs the token files only; one that is missing is made again from the lines, if those are still the same. */
+/* What the feeds of lines, pairs and labelled texts, share: files of lines become two token files, their examples
+ * batches. A resumed run needs the token files only; one that is missing is made again from the lines, if those are
+ * still the same. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,8 @@ static enum qkv_status lines_look(void *user, struct qkv_buffer *piece, bool las
     return QKV_OK;
 }
 
-/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written with them. */
+/* The specials of a tokenizer of whole words, which takes <bos> and <eos> for <s> and </s> where lines are written
+ * with them. */
 static enum qkv_status lines_specials(const struct lines_reader *rows, struct qkv_tokenizer_choice *choice,
                                       const char *specials[LINES_SPECIALS]) {
     struct lines_written written = {0};
@@ -172,7 +174,7 @@ enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_token
                     " and " QKV_TOKEN_END);
 }
 
-/* ---- token files ------------------------------------------------------------------------------------------------------------ */
+/* ---- token files ------------------------------------------------------------------------------------------------ */
 
 struct files { /* of lines, and their token files */
     const char *main_path, *beside_path;
@@ -343,7 +345,7 @@ static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, 
     return status ? status : qkv_examples_index(t->ctx, examples, t->T);
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------------------------------- */
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status make_batches(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;

@@ -2,11 +2,12 @@
  *
  *   {"step":1,"loss":…,"norm":…,"rate":…,"tokens":…,"tokens_per_second":…,"flops_share":…,"seconds":…}
  *
- * With experts also "expert_load" (rows of the busiest expert of a layer over the mean of its layer, the most of all layers),
- * "experts_unused" (experts, of all layers, that had no row) and "expert_loads": [...] (the first of these of each layer, the encoder's
- * before the decoder's, null of one without experts of its own). On the steps that were evaluated "valid_loss", and the metric under its
- * name where it is another. `tokens` and `seconds` count from the beginning of the run. What a killed run wrote past its checkpoint is
- * taken out when it is resumed (log_cut.c), so the file reads as if it had never stopped. */
+ * With experts also "expert_load" (rows of the busiest expert of a layer over the mean of its layer, the most of all
+ * layers), "experts_unused" (experts, of all layers, that had no row) and "expert_loads": [...] (the first of these
+ * of each layer, the encoder's before the decoder's, null of one without experts of its own). On the steps that were
+ * evaluated "valid_loss", and the metric under its name where it is another. `tokens` and `seconds` count from the
+ * beginning of the run. What a killed run wrote past its checkpoint is taken out when it is resumed (log_cut.c), so
+ * the file reads as if it had never stopped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

@@ -1,6 +1,6 @@
-/* What a resumed run takes out of its log: the lines of steps past its checkpoint, and nothing else. A killed run leaves some
- * behind it, the last of them perhaps unfinished. Lines that cannot be read may be somebody's, so they stay and are
- * reported. The file is shortened, or replaced as a whole: at no moment is a line missing that stays. */
+/* What a resumed run takes out of its log: the lines of steps past its checkpoint, and nothing else. A killed run
+ * leaves some behind it, the last of them perhaps unfinished. Lines that cannot be read may be somebody's, so they
+ * stay and are reported. The file is shortened, or replaced as a whole: at no moment is a line missing that stays. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

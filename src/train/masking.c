@@ -1,7 +1,7 @@
 /* Which tokens of a row are hidden for masked-language modelling (Devlin et al. 2018).
  *
- * Each position is a target with probability p; of these 80 % are replaced by <mask>, 10 % by a token drawn uniformly, and
- * 10 % stay. */
+ * Each position is a target with probability p; of these 80 % are replaced by <mask>, 10 % by a token drawn
+ * uniformly, and 10 % stay. */
 #include "train/train.h"
 
 size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,

@@ -1,5 +1,5 @@
-/* The memory that a run will need, by dry runs, compared with what is left before anything of that size is made; and what
- * would need less. */
+/* The memory that a run will need, by dry runs, compared with what is left before anything of that size is made; and
+ * what would need less. */
 #include <stdlib.h>
 #include <string.h>
 

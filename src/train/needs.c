@@ -1,7 +1,8 @@
 /* Which options of training mean something beside each other: two tables that checking and starting are driven by.
  *
- * An option that was set has to have an effect: that is a mistake which nothing else would show. A default, of the list or of a
- * preset's recipe, gives way to what was set where the two contradict each other, and a note tells what it became. */
+ * An option that was set has to have an effect: that is a mistake which nothing else would show. A default, of the
+ * list or of a preset's recipe, gives way to what was set where the two contradict each other, and a note tells what
+ * it became. */
 #include <string.h>
 
 #include "model/spec.h"
@@ -23,7 +24,7 @@ static bool needs_validates(const struct qkv_train_options *o) {
     return is_file(o->valid) || o->valid_fraction > 0;
 }
 
-/* ---- options without effect ---------------------------------------------------------------------------------------- */
+/* ---- options without effect ------------------------------------------------------------------------------------- */
 
 static bool need_lines(const struct qkv_train_options *o) {
     return learns_lines(o) || o->batch_tokens == 0;
@@ -177,7 +178,7 @@ enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_
     return status ? status : check_warmup(ctx, options);
 }
 
-/* ---- defaults that give way ---------------------------------------------------------------------------------------- */
+/* ---- defaults that give way ------------------------------------------------------------------------------------- */
 
 static bool above_rate(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;

@@ -1,4 +1,5 @@
-/* What a run tells its caller beside its report: how far a long piece of work is, and notes, sentences about what it found. */
+/* What a run tells its caller beside its report: how far a long piece of work is, and notes, sentences about what it
+ * found. */
 #include <stdarg.h>
 
 #include "train/train.h"

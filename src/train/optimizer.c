@@ -1,6 +1,7 @@
 /* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum. The formulas are
- * beside the kernels (kernel/kernel.h: adamw, sgd), which clip and clear the gradients in the same pass; here are the state and the cut into pieces of a size that does not
- * depend on the number of threads. What decays is said by QKV_ROLE_LIST: matrices. */
+ * beside the kernels (kernel/kernel.h: adamw, sgd), which clip and clear the gradients in the same pass; here are
+ * the state and the cut into pieces of a size that does not depend on the number of threads. What decays is said by
+ * QKV_ROLE_LIST: matrices. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
     return QKV_OK;
 }
 
-/* ---- what it keeps ---------------------------------------------------------------------------------------------------- */
+/* ---- what it keeps ---------------------------------------------------------------------------------------------- */
 
 /* What of the numbers of a weight from `begin` on this rank updates, as a run that may be empty. */
 static struct qkv_moment_run optimizer_run(const struct qkv_weights *w, size_t i, size_t begin) {

@@ -77,7 +77,7 @@ static size_t option_texts(const struct qkv_train_option *option) {
     return qkv_train_option_many(option) ? QKV_FILES_MAX : option->type == QKV_TRAIN_TEXT;
 }
 
-/* ---- numbers as text ------------------------------------------------------------------------------------------- */
+/* ---- numbers as text -------------------------------------------------------------------------------------------- */
 
 static bool parse_count(const char *text, int64_t *n) {
     const char *digits = text + (*text == '-');
@@ -87,7 +87,7 @@ static bool parse_count(const char *text, int64_t *n) {
     return errno == 0;
 }
 
-/* ---- defaults, setting -------------------------------------------------------------------------------------------- */
+/* ---- defaults, setting ------------------------------------------------------------------------------------------ */
 
 static enum qkv_status option_add_text(struct qkv_context *ctx, const struct qkv_train_option *option,
                                        const char **texts, const char *value) {
@@ -234,7 +234,7 @@ void qkv_train_value_text(const struct qkv_train_option *option, const struct qk
     }
 }
 
-/* ---- checks ----------------------------------------------------------------------------------------------------------- */
+/* ---- checks ----------------------------------------------------------------------------------------------------- */
 
 enum { OPEN_LOW = 1, OPEN_HIGH = 2, OR_MINUS_ONE = 4 };
 static const struct range {
@@ -478,7 +478,7 @@ enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *option
     return i < 0 ? QKV_SCHEDULE_COSINE : (enum qkv_schedule_kind)i;
 }
 
-/* ---- copies that own their texts ---------------------------------------------------------------------------------------- */
+/* ---- copies that own their texts -------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options) {

@@ -1,5 +1,5 @@
-/* The digest of a run's options: a hash of those that change the numbers, so that a train.json that was changed by hand is
- * not taken for the one of the checkpoint. docs/digests.md describes its canonical form. */
+/* The digest of a run's options: a hash of those that change the numbers, so that a train.json that was changed by
+ * hand is not taken for the one of the checkpoint. docs/digests.md describes its canonical form. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -28,7 +28,8 @@ static enum qkv_status digest_patterns(struct qkv_context *ctx, struct qkv_buffe
     return status;
 }
 
-/* The option as "name=value\n"; nothing where it has its default, so that options of later versions change no digest. */
+/* The option as "name=value\n"; nothing where it has its default, so that options of later versions change no
+ * digest. */
 static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *out,
                                    const struct qkv_train_options *options, const struct qkv_train_options *defaults,
                                    const struct qkv_train_option *option) {

@@ -1,6 +1,6 @@
-/* Beginning a run with the weights of a model (option from): its spec, tokenizers and labels, and the weights by their names. What
- * the model does not have, a new head or the rows of new tokens, keeps the random values of a new model. The model is read
- * once; a run that goes on never needs it. */
+/* Beginning a run with the weights of a model (option from): its spec, tokenizers and labels, and the weights by
+ * their names. What the model does not have, a new head or the rows of new tokens, keeps the random values of a new
+ * model. The model is read once; a run that goes on never needs it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "text/text.h"
 #include "train/train.h"
 
-/* ---- the model and its spec ---------------------------------------------------------------------------------------- */
+/* ---- the model and its spec ------------------------------------------------------------------------------------- */
 
 static bool origin_same_folder(const char *a, const char *b) {
     struct stat one, other;
@@ -141,7 +141,7 @@ enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_tra
     return status;
 }
 
-/* ---- tokenizers and labels ------------------------------------------------------------------------------------------ */
+/* ---- tokenizers and labels -------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const char *const *specials, size_t count,
                                      struct qkv_tokenizer **out) {
@@ -220,7 +220,7 @@ enum qkv_status qkv_origin_labels(struct qkv_trainer *t) {
                     m->label_count, data, t->label_count);
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------------------- */
+/* ---- weights ---------------------------------------------------------------------------------------------------- */
 
 static bool origin_ends(const char *name, const char *end) {
     size_t n = strlen(name), m = strlen(end);
@@ -240,8 +240,8 @@ static bool origin_is_head(const char *name) {
     return strcmp(name, "head.weight") == 0 || strcmp(name, "head.bias") == 0;
 }
 
-/* How many of the model's rows a parameter takes; 0: they do not fit. Tokens may have been added, and a smaller context needs
- * the first positions only. */
+/* How many of the model's rows a parameter takes; 0: they do not fit. Tokens may have been added, and a smaller
+ * context needs the first positions only. */
 static size_t origin_rows(const struct qkv_array *to, const struct qkv_array *from) {
     bool same_width = to->rank == from->rank && (to->rank < 2 || to->shape[1] == from->shape[1]);
     bool tokens = origin_ends(to->name, "embed.token.weight") || origin_is_head(to->name);

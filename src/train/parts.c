@@ -1,10 +1,10 @@
 /* parts: how the rows of a step's batch go through the pass, part by part, and how the gradients of parts are added.
  *
- * With groups (the option; kernel.h: sums in a defined order) the batch is cut into them by its number of rows alone. A part is as many
- * whole groups as a pass may hold and as are one node of the tree, or a few rows of one group. The model's gradients are the sum of
- * the part in work; sums that wait for their neighbours are kept in further arrays of the same size. A weight that a pass uses
- * more than once (an embedding that is the head too, layers that share weights) has a sum for each use, and they are added at the end
- * of the step. */
+ * With groups (the option; kernel.h: sums in a defined order) the batch is cut into them by its number of rows
+ * alone. A part is as many whole groups as a pass may hold and as are one node of the tree, or a few rows of one
+ * group. The model's gradients are the sum of the part in work; sums that wait for their neighbours are kept in
+ * further arrays of the same size. A weight that a pass uses more than once (an embedding that is the head too,
+ * layers that share weights) has a sum for each use, and they are added at the end of the step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 enum { PIECE = 1 << 14 };
 _Static_assert((int)QKV_PART_LEVELS == (int)QKV_ORDER_LEVELS, "sums that wait have as many levels as a tree");
 
-/* ---- the cut -------------------------------------------------------------------------------------------------------- */
+/* ---- the cut ---------------------------------------------------------------------------------------------------- */
 
 static size_t parts_share(size_t rows, size_t groups, size_t g) {
     return rows / groups * g + (g < rows % groups ? g : rows % groups);
@@ -123,7 +123,7 @@ double qkv_parts_loss(const struct qkv_parts *p, const double *losses) {
     return sum;
 }
 
-/* ---- sums that wait ---------------------------------------------------------------------------------------------------- */
+/* ---- sums that wait --------------------------------------------------------------------------------------------- */
 
 static size_t parts_line(size_t floats) {
     const size_t line = QKV_CACHE_LINE / sizeof(float);
@@ -316,8 +316,8 @@ static void parts_carry(void *argument, size_t begin, size_t end, int thread) {
     memset(sum, 0, (end - begin) * sizeof *sum);
 }
 
-/* A part of whole groups leaves gradients of products where they wait; those in work are then only of a group that comes in several parts,
- * and of what is no product, or is used more than once. */
+/* A part of whole groups leaves gradients of products where they wait; those in work are then only of a group that
+ * comes in several parts, and of what is no product, or is used more than once. */
 void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
     struct qkv_model *m = s->model;
     const bool whole = p->whole && p->begin == parts_share(p->rows, p->groups, p->group);

@@ -1,5 +1,6 @@
-/* rank_check: before the first step all ranks are found to be alike, or it is said which one is not, and in what: the build, the machine's
- * kernels and caches, the options, the spec, the model to begin with, the files of the data, and the run's folder. */
+/* rank_check: before the first step all ranks are found to be alike, or it is said which one is not, and in what:
+ * the build, the machine's kernels and caches, the options, the spec, the model to begin with, the files of the
+ * data, and the run's folder. */
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 enum { CHECK_PIECE = 1 << 14 }; /* of a file, at a time */
 
-/* ---- the build ------------------------------------------------------------------------------------------------------------- */
+/* ---- the build -------------------------------------------------------------------------------------------------- */
 
 struct check_code {
     uintptr_t place;
@@ -75,7 +76,7 @@ static enum qkv_status check_machine(struct qkv_context *ctx) {
                     (unsigned long long)first.l2);
 }
 
-/* ---- texts that must be the same, line by line ------------------------------------------------------------------------------- */
+/* ---- texts that must be the same, line by line ------------------------------------------------------------------ */
 
 /* Rank 0's text, a heap string on all ranks; NULL: none could be had, and *status says why. */
 static char *check_first(struct qkv_context *ctx, const char *own, enum qkv_status *status) {
@@ -167,7 +168,7 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tex
     return status;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it -------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_count(const struct qkv_trainer *t, int ranks) {
     if (ranks <= QKV_GROUPS_MAX && ranks <= t->options.groups) return QKV_OK;
@@ -282,7 +283,7 @@ enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char
     return qkv_rank_check_evaluation(model, &(struct qkv_text_files){.items = &file, .count = 1}, status);
 }
 
-/* ---- the folder -------------------------------------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_rank_check_folder(struct qkv_trainer *t) {
     struct qkv_context *ctx = t->ctx;

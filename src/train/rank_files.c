@@ -1,6 +1,7 @@
-/* rank_files: texts and files of lines are tokenised by all ranks. Rank 0 reads a file and cuts it where a cut changes no id; each rank
- * gets a piece and gives back what it has become, and rank 0 takes that in the order of the file. So it is what one rank would make,
- * whatever the number of ranks, a failure is that which one rank would meet first, and the others need to see no file. */
+/* rank_files: texts and files of lines are tokenised by all ranks. Rank 0 reads a file and cuts it where a cut
+ * changes no id; each rank gets a piece and gives back what it has become, and rank 0 takes that in the order of the
+ * file. So it is what one rank would make, whatever the number of ranks, a failure is that which one rank would meet
+ * first, and the others need to see no file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ static int pieces_ranks(const struct qkv_context *ctx) {
     return qkv_context_rank(ctx) ? 1 : qkv_context_ranks(ctx);
 }
 
-/* ---- rank 0: what the others need to know ---------------------------------------------------------------------------------- */
+/* ---- rank 0: what the others need to know ----------------------------------------------------------------------- */
 
 static enum qkv_status pieces_order(struct qkv_context *ctx, int to, struct qkv_rank_order order, const void *data) {
     enum qkv_status status = qkv_rank_send(ctx, to, &order, sizeof order);
@@ -64,9 +65,10 @@ enum qkv_status qkv_rank_tell_file(struct qkv_context *ctx, const char *path) {
     return pieces_order_all(ctx, (struct qkv_rank_order){QKV_ORDER_FILE, strlen(path) + 1, 0}, path);
 }
 
-/* ---- rank 0: pieces -------------------------------------------------------------------------------------------------------- */
+/* ---- rank 0: pieces --------------------------------------------------------------------------------------------- */
 
-/* What a rank has made of its piece; with `heard` also why it has made nothing: that is to become the context's sentence. */
+/* What a rank has made of its piece; with `heard` also why it has made nothing: that is to become the context's
+ * sentence. */
 static enum qkv_status pieces_answer(struct qkv_context *ctx, int from, struct qkv_buffer *made,
                                      enum qkv_status *failure, bool heard) {
     char message[sizeof ctx->message];
@@ -88,14 +90,15 @@ static enum qkv_status pieces_answer(struct qkv_context *ctx, int from, struct q
     }
     if (!answer.bytes) return QKV_OK;
     made->data = qkv_allocate(ctx, answer.bytes, 1);
-    /* Whoever has no memory for what comes could not go on, and the others will wait for it: as with a rank that is gone. */
+    /* Whoever has no memory for what comes could not go on, and the others will wait for it: as with a rank that is
+     * gone. */
     if (!made->data) return QKV_RANK;
     made->size = made->capacity = answer.bytes;
     return qkv_rank_receive(ctx, from, made->data, made->size);
 }
 
-/* Takes what the ranks behind rank 0 have made, in order, all of which has to be received. `own`: how rank 0 fared with what comes
- * behind it, or could not be cut; the first failure is the one. */
+/* Takes what the ranks behind rank 0 have made, in order, all of which has to be received. `own`: how rank 0 fared
+ * with what comes behind it, or could not be cut; the first failure is the one. */
 static enum qkv_status pieces_collect(const struct qkv_rank_file *p, const struct qkv_text_piece *pieces, int asked,
                                       enum qkv_status own) {
     struct qkv_context *ctx = p->ctx;

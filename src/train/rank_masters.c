@@ -1,12 +1,13 @@
-/* rank_masters: weights that ranks divide in mixed precision (ZeRO stage 1, Rajbhandari et al. 2020, of the fp32 weights too). Products
- * read bf16, so of a matrix that nothing else reads a rank needs the fp32 numbers only where it updates them: its masters. */
+/* rank_masters: weights that ranks divide in mixed precision (ZeRO stage 1, Rajbhandari et al. 2020, of the fp32
+ * weights too). Products read bf16, so of a matrix that nothing else reads a rank needs the fp32 numbers only where
+ * it updates them: its masters. */
 #include <string.h>
 
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "train/train.h"
 
-/* ---- which ------------------------------------------------------------------------------------------------------------------ */
+/* ---- which ------------------------------------------------------------------------------------------------------ */
 
 static bool masters_divides(const struct qkv_tensor *x) {
     bool learns = x->packed && x->weight_count;
@@ -63,7 +64,7 @@ size_t qkv_rank_master_bytes(const struct qkv_model *m, int rank, size_t *messag
     return bytes;
 }
 
-/* ---- dividing --------------------------------------------------------------------------------------------------------------- */
+/* ---- dividing --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status masters_take(struct qkv_weights *w, struct qkv_moment_run *runs, size_t run_count,
                                     struct qkv_rank_masters *masters) {

@@ -1,4 +1,5 @@
-/* rank_orders: what rank 0 says to the others while files are tokenised, and what they answer: for rank_files.c and rank_helper.c. */
+/* rank_orders: what rank 0 says to the others while files are tokenised, and what they answer: for rank_files.c and
+ * rank_helper.c. */
 #ifndef QKV_TRAIN_RANK_ORDERS_H
 #define QKV_TRAIN_RANK_ORDERS_H
 

@@ -1,6 +1,7 @@
-/* rank_overlap: sums of ranks are made while backward runs. A worker sends, receives and adds bucket after bucket, from the last weights
- * to the first, as backward completes them: in the last part of a rank's last node the gradient of a weight is all that the rank has
- * once its use has gone backward. What a pass uses more than once travels after it. */
+/* rank_overlap: sums of ranks are made while backward runs. A worker sends, receives and adds bucket after bucket,
+ * from the last weights to the first, as backward completes them: in the last part of a rank's last node the
+ * gradient of a weight is all that the rank has once its use has gone backward. What a pass uses more than once
+ * travels after it. */
 #include <string.h>
 
 #include "model/model.h"

@@ -1,4 +1,5 @@
-/* rank_plan: what a rank of a training will need and move, from the same cuts that the training makes, without any other rank. */
+/* rank_plan: what a rank of a training will need and move, from the same cuts that the training makes, without any
+ * other rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ struct planner {
     int ranks, rank;
 };
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 static size_t plan_rows(const struct planner *p) {
     const size_t each = p->batch / p->share.groups, more = p->batch % p->share.groups;
@@ -66,7 +67,7 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     return status;
 }
 
-/* ---- traffic --------------------------------------------------------------------------------------------------------------- */
+/* ---- traffic ---------------------------------------------------------------------------------------------------- */
 
 struct traffic {
     const struct planner *p;
@@ -111,7 +112,8 @@ static void plan_bucket(const struct traffic *t, size_t bucket, struct qkv_rank_
     }
 }
 
-/* Whether a bucket has gradients of a weight that is used more than once: backward does not tell when those are complete. */
+/* Whether a bucket has gradients of a weight that is used more than once: backward does not tell when those are
+ * complete. */
 static bool plan_waits(const struct traffic *t, size_t bucket) {
     const struct qkv_weights *w = &t->p->model->weights;
     for (size_t i = 0; i < w->tensor_count; i++) {

@@ -1,4 +1,5 @@
-/* rank_save: the model of several ranks as a file: rank 0 writes it, with the fp32 numbers that the others have of divided weights. */
+/* rank_save: the model of several ranks as a file: rank 0 writes it, with the fp32 numbers that the others have of
+ * divided weights. */
 #include <string.h>
 
 #include "io/io.h"

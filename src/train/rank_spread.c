@@ -1,4 +1,5 @@
-/* rank_spread: what all ranks get of what one of them has: the norm of all gradients, and the weights that a rank has updated. */
+/* rank_spread: what all ranks get of what one of them has: the norm of all gradients, and the weights that a rank
+ * has updated. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "model/model.h"
 #include "train/train.h"
 
-/* ---- norm ------------------------------------------------------------------------------------------------------------------ */
+/* ---- norm ------------------------------------------------------------------------------------------------------- */
 
 struct spread {
     struct qkv_weights *w;
@@ -56,10 +57,10 @@ double qkv_rank_norm(struct qkv_model *model) {
     return qkv_weights_gradient_norm(&model->weights);
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------------------------- */
+/* ---- weights ---------------------------------------------------------------------------------------------------- */
 
-/* Weights lie as their gradients do, one behind the other with nothing between, so these may travel from where they are: *first is where
- * the first gradient's weight is. */
+/* Weights lie as their gradients do, one behind the other with nothing between, so these may travel from where they
+ * are: *first is where the first gradient's weight is. */
 static bool spread_alike(const struct qkv_weights *w, float **first) {
     size_t end = 0; /* floats that are found to lie so */
     for (size_t i = 0; i < w->tensor_count; i++) {
@@ -125,7 +126,7 @@ static void spread_clear(void *argument, size_t bucket, int thread) {
     }
 }
 
-/* ---- divided weights ------------------------------------------------------------------------------------------------------- */
+/* ---- divided weights -------------------------------------------------------------------------------------------- */
 
 enum spread_way { SPREAD_COUNT, SPREAD_OUT, SPREAD_IN };
 
@@ -177,7 +178,8 @@ static void spread_round(void *argument, size_t run, int thread) {
     qkv_bf16_round(s->w->ctx, to, r->master, r->end - r->begin);
 }
 
-/* Where their gradients were, which are used up, divided weights lie as bf16 until all of them are there and can be packed. */
+/* Where their gradients were, which are used up, divided weights lie as bf16 until all of them are there and can be
+ * packed. */
 static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_rank_cut *cut,
                                       const struct qkv_rank_masters *masters) {
     struct qkv_context *ctx = w->ctx;
@@ -204,7 +206,7 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
     return status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------------------------------ */
 
 /* The gradients are used up, so their array carries weights that lie otherwise. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters) {

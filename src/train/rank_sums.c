@@ -1,5 +1,5 @@
-/* rank_sums: gradients of several ranks become one sum. The owner of some floats gets the sums of all nodes of the tree for them, a share
- * of a bucket at a time, adds them as the tree says, and is the only one who has them then. */
+/* rank_sums: gradients of several ranks become one sum. The owner of some floats gets the sums of all nodes of the
+ * tree for them, a share of a bucket at a time, adds them as the tree says, and is the only one who has them then. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "train/train.h"
 
-/* ---- rounds -------------------------------------------------------------------------------------------------------------- */
+/* ---- rounds ----------------------------------------------------------------------------------------------------- */
 
 /* Adds the rounds of gradients [to, end), which lie from `at` on in a node's sum; only counted where rounds is NULL. */
 static size_t sums_add_rounds(const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds, size_t count,
@@ -43,7 +43,7 @@ size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *c
     return count;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 /* The most nodes that a rank has, and all other ranks together, in a batch of so many rows; 0: of any number. */
 static void sums_count_nodes(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t batch,
@@ -164,7 +164,7 @@ void qkv_rank_sums_keep(struct qkv_rank_sums *sums, const struct qkv_rank_share 
            later * sizeof(float) + sums->parts->later_bytes); /* and what says that rows are used */
 }
 
-/* ---- a round --------------------------------------------------------------------------------------------------------------- */
+/* ---- a round ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_rank_piece qkv_rank_piece_of(const struct qkv_rank_cut *cut, const struct qkv_rank_round *round, int rank) {
     size_t begin, end;

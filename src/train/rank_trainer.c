@@ -8,9 +8,10 @@
 #include "model/spec.h"
 #include "train/train.h"
 
-/* ---- a step -------------------------------------------------------------------------------------------------------------- */
+/* ---- a step ----------------------------------------------------------------------------------------------------- */
 
-/* One message to all: whether the rank's part of the step went well, the losses of its groups and the squares of what it owns. */
+/* One message to all: whether the rank's part of the step went well, the losses of its groups and the squares of
+ * what it owns. */
 enum { CARD_STATUS, CARD_LOSSES, CARD_SQUARES = CARD_LOSSES + QKV_GROUPS_MAX };
 
 size_t qkv_rank_card(const struct qkv_rank_cut *cut) {
@@ -63,7 +64,7 @@ enum qkv_status qkv_rank_loads(struct qkv_model *m) {
     return status ? status : rank_add_loads(m, &m->decoder);
 }
 
-/* ---- who is to blame -------------------------------------------------------------------------------------------------------- */
+/* ---- who is to blame -------------------------------------------------------------------------------------------- */
 
 static void rank_blame(struct qkv_trainer *t, size_t rows, int rank) {
     size_t begin, end;
@@ -83,7 +84,8 @@ void qkv_rank_blame_losses(struct qkv_trainer *t, size_t rows, const double *los
     }
 }
 
-/* Of what a rank does not own its array of gradients still has what it has made itself, but of other nodes than the last. */
+/* Of what a rank does not own its array of gradients still has what it has made itself, but of other nodes than the
+ * last. */
 enum qkv_status qkv_rank_blame_norm(struct qkv_trainer *t, size_t rows) {
     const struct qkv_weights *w = &t->model->weights;
     const int ranks = qkv_context_ranks(t->ctx), rank = qkv_context_rank(t->ctx);

@@ -1,7 +1,8 @@
-/* ranks: several ranks train one model (qkv/ranks.h). Each has all weights and owns whole groups of the global batch, whose gradients
- * it makes, and a share of the weights, which it updates with the moments that it alone keeps of them. In mixed precision it has weights
- * that only products read as bf16, and only its share of them as fp32: those are divided. The sums of groups are added in
- * the tree of one rank (kernel.h: sums in a defined order), whoever holds them, so any number of ranks makes the same bits. */
+/* ranks: several ranks train one model (qkv/ranks.h). Each has all weights and owns whole groups of the global
+ * batch, whose gradients it makes, and a share of the weights, which it updates with the moments that it alone keeps
+ * of them. In mixed precision it has weights that only products read as bf16, and only its share of them as fp32:
+ * those are divided. The sums of groups are added in the tree of one rank (kernel.h: sums in a defined order),
+ * whoever holds them, so any number of ranks makes the same bits. */
 #ifndef QKV_TRAIN_RANKS_H
 #define QKV_TRAIN_RANKS_H
 
@@ -14,7 +15,7 @@ struct qkv_train_options;
 struct qkv_train_report;
 struct qkv_weights;
 
-/* ---- what a rank owns (rank_share.c) ---------------------------------------------------------------------------------- */
+/* ---- what a rank owns (rank_share.c) ---------------------------------------------------------------------------- */
 
 enum { QKV_RANK_NODES = 12 }; /* of a tree of QKV_GROUPS_MAX groups that a run of groups is made of, at most */
 struct qkv_rank_node {
@@ -33,19 +34,21 @@ struct qkv_rank_share qkv_rank_share_of(const struct qkv_context *ctx, const str
 /* The rows [*begin, *end) of a batch that a rank's groups are. */
 void qkv_rank_rows(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows, int rank,
                    size_t *begin, size_t *end);
-/* All gradients lie in one array, which is cut into buckets of `bucket` floats; the last may be shorter. Of each, the ranks own `share`
- * floats in turn, whole pieces of the norm, so whichever bucket travels all of them send and receive. */
+/* All gradients lie in one array, which is cut into buckets of `bucket` floats; the last may be shorter. Of each,
+ * the ranks own `share` floats in turn, whole pieces of the norm, so whichever bucket travels all of them send and
+ * receive. */
 struct qkv_rank_cut {
     size_t floats, share, bucket, buckets;
     int ranks;
 };
 struct qkv_rank_cut qkv_rank_cut_of(const struct qkv_context *ctx, size_t floats);
-/* Where the gradient of an operand that learns begins among all; of a planned model, whose gradients are nowhere, too. */
+/* Where the gradient of an operand that learns begins among all; of a planned model, whose gradients are nowhere,
+ * too. */
 size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x);
 /* The gradients [*begin, *end) of a bucket that a rank owns and updates. */
 void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_t *begin, size_t *end);
 
-/* ---- sums of gradients (rank_sums.c), made while backward runs (rank_overlap.c) --------------------------------------------- */
+/* ---- sums of gradients (rank_sums.c), made while backward runs (rank_overlap.c) --------------------------------- */
 
 struct qkv_part_sums;
 struct qkv_parts;
@@ -55,8 +58,8 @@ struct qkv_rank_round {
     size_t bucket, to, end, at; /* at: where they begin in a node's sum: gradients, then later uses */
     bool later;
 };
-/* Those of a step, into `rounds` unless that is NULL: buckets from the last to the first, as backward comes to their weights, then later
- * uses, weight after weight. The result: how many. */
+/* Those of a step, into `rounds` unless that is NULL: buckets from the last to the first, as backward comes to their
+ * weights, then later uses, weight after weight. The result: how many. */
 size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *cut, struct qkv_rank_round *rounds);
 /* How many of those a batch of so many groups needs. One group is one row, on one rank, which adds all uses of a weight
  * to its gradient as it would alone: nothing is added later. */
@@ -96,17 +99,18 @@ enum qkv_status qkv_rank_sums_create(struct qkv_model *model, struct qkv_part_su
 void qkv_rank_sums_free(struct qkv_rank_sums *sums);
 /* Before the first part of a step of so many rows. Until qkv_rank_sums_end nobody else may use the communicator. */
 void qkv_rank_sums_begin(struct qkv_rank_sums *sums, const struct qkv_train_options *options, size_t rows);
-/* Before the forward pass of each part. In the last part of the last node buckets travel as soon as backward has made all of one. */
+/* Before the forward pass of each part. In the last part of the last node buckets travel as soon as backward has
+ * made all of one. */
 void qkv_rank_sums_part(struct qkv_rank_sums *sums, const struct qkv_parts *parts, size_t node, struct qkv_pass *pass);
 /* A node's parts have all been through the pass: its sum is kept where others come. */
 void qkv_rank_sums_keep(struct qkv_rank_sums *sums, const struct qkv_rank_share *share, size_t node);
-/* What is left travels, whatever has become of this rank's own gradients. Then each rank has the sums of its own floats; what
- * the array holds of others is only its share of them. */
+/* What is left travels, whatever has become of this rank's own gradients. Then each rank has the sums of its own
+ * floats; what the array holds of others is only its share of them. */
 enum qkv_status qkv_rank_sums_end(struct qkv_rank_sums *sums);
 /* For the worker: one round. Not 0: another rank cannot be reached. */
 int qkv_rank_round_run(struct qkv_rank_sums *sums, size_t round);
 
-/* ---- norm and weights (rank_spread.c) ------------------------------------------------------------------------------------- */
+/* ---- norm and weights (rank_spread.c) --------------------------------------------------------------------------- */
 
 /* Pieces of the norm that a rank owns, at most; their squares, bucket after bucket; and those of a rank taken over. */
 size_t qkv_rank_pieces(const struct qkv_rank_cut *cut);
@@ -120,7 +124,7 @@ enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qk
 /* Bytes of what a rank owns of a bucket, as it travels. */
 size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_cut *cut, size_t bucket, int rank);
 
-/* ---- divided weights (rank_masters.c) ------------------------------------------------------------------------------------- */
+/* ---- divided weights (rank_masters.c) --------------------------------------------------------------------------- */
 
 /* fp32 numbers of divided weights that this rank keeps, and room for two messages of weights. */
 struct qkv_moment_run;
@@ -130,21 +134,23 @@ struct qkv_rank_masters {
     struct qkv_arena arena; /* base NULL: no weight is divided */
     char *sent, *received;
 };
-/* Chooses the operands that are divided (x->divided), also of a planned model: all that products in bf16 alone read and whose weights all
- * learn, where there are several ranks. Once the model is packed and what learns is chosen. The bytes in fp32 that are given up. */
+/* Chooses the operands that are divided (x->divided), also of a planned model: all that products in bf16 alone read
+ * and whose weights all learn, where there are several ranks. Once the model is packed and what learns is chosen.
+ * The bytes in fp32 that are given up. */
 size_t qkv_rank_choose_divided(struct qkv_model *model);
 /* What a moment takes of a rank, once there are gradients. */
 size_t qkv_rank_moment_bytes(const struct qkv_model *model, int rank);
-/* What a rank has in place of them, once they are chosen and there are gradients: its masters; and messages of weights. */
+/* What a rank has in place of them, once they are chosen and there are gradients: its masters; and messages of
+ * weights. */
 size_t qkv_rank_master_bytes(const struct qkv_model *model, int rank, size_t *message_bytes);
 /* Divides them: `runs` get their masters, and the model gives its own up. */
 enum qkv_status qkv_rank_divide(struct qkv_model *model, struct qkv_moment_run *runs, size_t run_count,
                                 struct qkv_rank_masters *masters);
-/* (rank_save.c) Called by all ranks, between two steps: rank 0 writes the model into the run's folder. The numbers that others have come to
- * where its gradients are. */
+/* (rank_save.c) Called by all ranks, between two steps: rank 0 writes the model into the run's folder. The numbers
+ * that others have come to where its gradients are. */
 enum qkv_status qkv_rank_save_model(struct qkv_trainer *trainer);
 
-/* ---- files that are tokenised (rank_files.c) ------------------------------------------------------------------------------------ */
+/* ---- files that are tokenised (rank_files.c) -------------------------------------------------------------------- */
 
 struct qkv_buffer;
 struct qkv_line_coder;
@@ -155,16 +161,16 @@ enum { QKV_RANK_PIECE = 1 << 18 }; /* bytes of a piece, about: so few that sever
 enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx);
 /* On rank 0: says so, whatever came of it: the result is `status`, or QKV_RANK. */
 enum qkv_status qkv_rank_end_orders(struct qkv_context *ctx, enum qkv_status status);
-/* On rank 0, before that: the tokenizer of a text (which 0), or all that lines are encoded with; and which file comes, for
- * messages. */
+/* On rank 0, before that: the tokenizer of a text (which 0), or all that lines are encoded with; and which file
+ * comes, for messages. */
 enum qkv_status qkv_rank_tell_tokenizer(struct qkv_context *ctx, size_t which, const struct qkv_tokenizer *tokenizer);
 enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *coder);
 enum qkv_status qkv_rank_tell_file(struct qkv_context *ctx, const char *path);
 /* A file that rank 0 reads and all encode. Any other rank encodes alone what it reads. */
 struct qkv_rank_file {
     struct qkv_context *ctx;
-    bool
-        lines; /* it is encoded with what qkv_rank_tell_lines has told (qkv_line_ids_encode), else as a text (qkv_text_encode) */
+    /* it is encoded with what qkv_rank_tell_lines has told (qkv_line_ids_encode), else as a text (qkv_text_encode) */
+    bool lines;
     void *state;
     enum qkv_status (*cut)(void *state,
                            struct qkv_text_piece *piece); /* the next piece; its bytes stay until the next call */
@@ -177,10 +183,11 @@ struct qkv_rank_file {
 /* A piece on each rank; *end: the last piece of the file was one of them. */
 enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
 
-/* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------------------- */
+/* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------- */
 
-/* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read from the folder) and,
- * of a new run, the model that it begins with and the files of its data. The first rank that is not is named, and what differs. */
+/* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read
+ * from the folder) and, of a new run, the model that it begins with and the files of its data. The first rank that
+ * is not is named, and what differs. */
 enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers
  * and files. Called by all once each knows its files; `status`: what came of that, which becomes the status of all.
@@ -195,8 +202,8 @@ enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
 /* Whose losses, or gradients, are not finite: into trainer->blame. */
 void qkv_rank_blame_losses(struct qkv_trainer *trainer, size_t rows, const double *losses);
 enum qkv_status qkv_rank_blame_norm(struct qkv_trainer *trainer, size_t rows);
-/* What ranks tell each other when gradients are summed, in one message: whether all went well (as qkv_rank_agree), the losses of groups and
- * the squares of the norm. It has so many doubles. */
+/* What ranks tell each other when gradients are summed, in one message: whether all went well (as qkv_rank_agree),
+ * the losses of groups and the squares of the norm. It has so many doubles. */
 size_t qkv_rank_card(const struct qkv_rank_cut *cut);
 enum qkv_status qkv_rank_settle(struct qkv_trainer *trainer, enum qkv_status status, size_t rows, double *losses);
 /* Loads of the experts of all. */

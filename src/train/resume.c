@@ -15,7 +15,7 @@ static enum qkv_status check_best(struct qkv_trainer *t) {
     return QKV_OK;
 }
 
-/* ---- changes ------------------------------------------------------------------------------------------------------- */
+/* ---- changes ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status resume_note_end(struct qkv_trainer *t, int64_t before, const struct qkv_seam *seam) {
     const struct qkv_seams *seams = &t->facts.seams;
@@ -107,7 +107,7 @@ static enum qkv_status resume_options(struct qkv_trainer *t, struct qkv_resume_o
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------------- */
+/* ---- all of it -------------------------------------------------------------------------------------------------- */
 
 /* A plain name, of a file in the folder. */
 static enum qkv_status resume_check_name(struct qkv_trainer *t, const char *name) {

@@ -1,13 +1,15 @@
-/* rows_of_text: what a window of a text is besides its tokens: the documents in it (option documents), or its prefix (option prefix).
+/* rows_of_text: what a window of a text is besides its tokens: the documents in it (option documents), or its prefix
+ * (option prefix).
  *
- * A document ends with the tokenizer's end token, which belongs to it. The target of that token would be the first token of the next
- * document, of which nothing tells: it does not count. With a prefix of p tokens the targets that count are those from token p on. */
+ * A document ends with the tokenizer's end token, which belongs to it. The target of that token would be the first
+ * token of the next document, of which nothing tells: it does not count. With a prefix of p tokens the targets that
+ * count are those from token p on. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/train.h"
 
-/* ---- documents ------------------------------------------------------------------------------------------------------- */
+/* ---- documents -------------------------------------------------------------------------------------------------- */
 
 int32_t qkv_document_end(const struct qkv_tokenizer *tokenizer) {
     const int32_t *before, *after;
@@ -33,7 +35,7 @@ void qkv_row_documents(int32_t end, size_t T, const int32_t *ids, int32_t *targe
     }
 }
 
-/* ---- prefixes -------------------------------------------------------------------------------------------------------- */
+/* ---- prefixes --------------------------------------------------------------------------------------------------- */
 
 static bool prefix_is_random(const struct qkv_train_options *o) {
     return o->prefix && !strcmp(o->prefix, "random");

@@ -1,4 +1,5 @@
-/* run_record: what the record of a run, train.json, says to those that open its model: its precision, and whether documents were apart. */
+/* run_record: what the record of a run, train.json, says to those that open its model: its precision, and whether
+ * documents were apart. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +7,8 @@
 #include "io/io.h"
 #include "train/train.h"
 
-/* The record of a folder, which the caller frees; *root NULL where there is none, or none of our format. `help`: what to do about a
- * damaged one. */
+/* The record of a folder, which the caller frees; *root NULL where there is none, or none of our format. `help`:
+ * what to do about a damaged one. */
 static enum qkv_status record_read(struct qkv_context *ctx, const char *folder, const char *help, json_t **root) {
     struct qkv_map map = {0};
     bool found = false;

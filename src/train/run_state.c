@@ -3,10 +3,11 @@
  *   {"state":"running","step":250,"saved":250,"steps":2000,"seconds":12.5,"pid":4711,"host":"…","boot":"…","space":"…",
  *    "started":"2024-05-01T12:00:00Z","updated":"2024-05-01T12:00:12Z","message":null,"qkv":"0.1.0"}
  *
- * It is replaced as a whole when training begins, with every checkpoint, and at the end; between checkpoints the lines of the log
- * are the signs of life. A process that is killed writes no last word, so a state of "running" is believed only of a process that
- * lives. Its lock on log.jsonl (log.c) says so for all processes of one kernel, in containers too, and across machines where the
- * file system shares locks. `boot` names the kernel since it was started, `space` the process ids that `pid` is one of. */
+ * It is replaced as a whole when training begins, with every checkpoint, and at the end; between checkpoints the
+ * lines of the log are the signs of life. A process that is killed writes no last word, so a state of "running" is
+ * believed only of a process that lives. Its lock on log.jsonl (log.c) says so for all processes of one kernel, in
+ * containers too, and across machines where the file system shares locks. `boot` names the kernel since it was
+ * started, `space` the process ids that `pid` is one of. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -41,7 +42,7 @@ const char *qkv_run_state_name(enum qkv_run_state state) {
     return (size_t)state < STATES ? state_names[state] : state_names[QKV_RUN_UNKNOWN];
 }
 
-/* ---- where a process is ------------------------------------------------------------------------------------------- */
+/* ---- where a process is ----------------------------------------------------------------------------------------- */
 
 struct state_place {
     char host[128], boot[64], space[64];
@@ -58,7 +59,7 @@ static void state_find_place(struct state_place *place) {
     place->space[n > 0 ? n : 0] = 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------ */
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status state_print(struct qkv_json *json, const struct qkv_trainer *t, enum qkv_run_state state,
                                    const char *message) {
@@ -132,7 +133,7 @@ void qkv_state_end(struct qkv_trainer *t) {
     t->state = QKV_RUN_UNKNOWN;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 struct state_record {
     struct qkv_run_condition *shown;
@@ -283,7 +284,7 @@ enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *fold
     return QKV_OK;
 }
 
-/* ---- one trainer at a time ---------------------------------------------------------------------------------------------- */
+/* ---- one trainer at a time -------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_state_refuse_living(struct qkv_context *ctx, const char *folder) {
     struct qkv_run_condition c;

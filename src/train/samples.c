@@ -15,7 +15,7 @@
 
 enum { SAMPLES_SOURCES = 3, SAMPLES_READ = 4096 }; /* sources of a sample, and where in a file they are looked for */
 
-/* ---- what the model writes ------------------------------------------------------------------------------------------- */
+/* ---- what the model writes -------------------------------------------------------------------------------------- */
 
 struct sample {
     struct qkv_context *ctx;
@@ -53,8 +53,8 @@ static size_t samples_cut_sources(char *data, const char **sources) {
     return count;
 }
 
-/* The file whose first sources are shown: the first to validate on, without one the first to train on. A run goes on without its
- * files, so one that is gone has none. */
+/* The file whose first sources are shown: the first to validate on, without one the first to train on. A run goes on
+ * without its files, so one that is gone has none. */
 static size_t samples_read_sources(struct qkv_trainer *t, char data[SAMPLES_READ + 2], const char **sources) {
     const struct qkv_text_files *files = t->facts.valid_files.count ? &t->facts.valid_files : &t->facts.data_files;
     struct qkv_file file = {0};
@@ -88,9 +88,10 @@ static enum qkv_status samples_write_targets(struct qkv_trainer *t, size_t token
     return qkv_translate(t->model, sources, count, &search, samples_take_target, s);
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
-/* Opens the samples to append a line: *size is where, *torn whether the last line has no end, as a full disk leaves it. */
+/* Opens the samples to append a line: *size is where, *torn whether the last line has no end, as a full disk leaves
+ * it. */
 static int samples_open(const char *path, off_t *size, bool *torn) {
     /* O_NONBLOCK: a pipe must not keep the training waiting. */
     int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
@@ -109,8 +110,8 @@ static int samples_open(const char *path, off_t *size, bool *torn) {
     return -1;
 }
 
-/* Appends a line, written at once, so that a reader meanwhile sees all of it or nothing; of one that does not fit nothing stays.
- * `line` begins with the line end that a torn line before it lacks. */
+/* Appends a line, written at once, so that a reader meanwhile sees all of it or nothing; of one that does not fit
+ * nothing stays. `line` begins with the line end that a torn line before it lacks. */
 static enum qkv_status samples_append_line(struct qkv_context *ctx, const char *path, const struct qkv_buffer *line) {
     off_t size;
     bool torn;

@@ -1,16 +1,17 @@
-/* The learning rate of a step: a linear warm-up, then half a cosine (Loshchilov & Hutter 2017), a line, a constant, or the
- * inverse square root (Vaswani et al. 2017).
+/* The learning rate of a step: a linear warm-up, then half a cosine (Loshchilov & Hutter 2017), a line, a constant,
+ * or the inverse square root (Vaswani et al. 2017).
  *
  *   s < warmup:  rate·(s + 1)/(warmup + 1)            the line that is 0 at s = −1 and `rate` at s = warmup
  *   else:        min + (rate − min)·c(p),  p = (s − warmup)/(steps − 1 − warmup)
  *
- * with c(p) = (1 + cos πp)/2 or 1 − p, so that the last step has min_rate; inverse_sqrt is rate·√((warmup + 1)/(s + 1)),
- * whatever the number of steps.
+ * with c(p) = (1 + cos πp)/2 or 1 − p, so that the last step has min_rate; inverse_sqrt is rate·√((warmup + 1)/(s +
+ * 1)), whatever the number of steps.
  *
- * A run that got a new end after `a` steps has a seam there: from step a on the rate follows another curve, which begins at
- * the rate r of step a − 1 (the last one done), so that it never jumps:
+ * A run that got a new end after `a` steps has a seam there: from step a on the rate follows another curve, which
+ * begins at the rate r of step a − 1 (the last one done), so that it never jumps:
  *
- *   decay   the schedule's curve from r at step a − 1 to min_rate, or r if that is less, at the new last step. A warm-up
+ *   decay   the schedule's curve from r at step a − 1 to min_rate, or r if that is less, at the new last step. A
+ *   warm-up
  *           that is not over goes on first. Schedules that know no end (constant, inverse_sqrt) go on as they were.
  *   flat    r.
  *   rewarm  a line from r up to `rate` over `warmup` steps, then the schedule's curve from `rate` to min_rate. */

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* ---- learning rate (schedule.c, seams.c) ---------------------------------------------------------------------------------- */
+/* ---- learning rate (schedule.c, seams.c) ------------------------------------------------------------------------ */
 
 /* A place where the run got a new end, and what the rate does from there on (seams.c). */
 struct qkv_seam {
@@ -22,7 +22,8 @@ double qkv_learning_rate(const struct qkv_train_options *options, const struct q
 /* "decay", "flat", "rewarm". */
 enum qkv_status qkv_extend_parse(struct qkv_context *ctx, const char *name, enum qkv_extend *extend);
 const char *qkv_extend_name(enum qkv_extend extend);
-/* Adds a seam; those at its step and later, behind which no step came, go. `end_before`: the number of steps until then. */
+/* Adds a seam; those at its step and later, behind which no step came, go. `end_before`: the number of steps until
+ * then. */
 enum qkv_status qkv_seams_add(struct qkv_context *ctx, struct qkv_seams *seams, int64_t end_before,
                               const struct qkv_seam *seam);
 void qkv_seams_free(struct qkv_seams *seams);

@@ -1,5 +1,5 @@
-/* The seams of a run: where it got a new end, and what the rate does from there on (schedule.c has the curves). They are kept in
- * train.json, oldest first, so that the rate of every step is known whatever happened since:
+/* The seams of a run: where it got a new end, and what the rate does from there on (schedule.c has the curves). They
+ * are kept in train.json, oldest first, so that the rate of every step is known whatever happened since:
  *
  *   "extended": {"first_end": 20, "seams": [{"step": 20, "end": 40, "extend": "decay"}, …]} */
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void qkv_seams_free(struct qkv_seams *seams) {
     *seams = (struct qkv_seams){0};
 }
 
-/* ---- in train.json ------------------------------------------------------------------------------------------------- */
+/* ---- in train.json ---------------------------------------------------------------------------------------------- */
 
 void qkv_seams_print(struct qkv_json *json, const struct qkv_seams *seams) {
     if (seams->count == 0) return;

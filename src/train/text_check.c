@@ -1,5 +1,6 @@
-/* What a text looks like besides text: JSON in lines, a byte order mark, Windows line ends, bytes that are no UTF-8. None of it
- * keeps it from being learnt, so it becomes notes: one for each kind, which names the first file and counts the others. */
+/* What a text looks like besides text: JSON in lines, a byte order mark, Windows line ends, bytes that are no UTF-8.
+ * None of it keeps it from being learnt, so it becomes notes: one for each kind, which names the first file and
+ * counts the others. */
 #include <string.h>
 
 #include "base/json_load.h"
@@ -8,7 +9,7 @@
 
 enum { JSON_LINES = 5 };
 
-/* ---- lines of JSON ------------------------------------------------------------------------------------------------------- */
+/* ---- lines of JSON ---------------------------------------------------------------------------------------------- */
 
 /* The key of the longest text of an object, "" where it has none or one that a shell would not take as it is. */
 static void check_key(json_t *object, char *key, size_t size) {
@@ -53,7 +54,7 @@ static size_t check_json(const char *text, size_t size, bool end, char *key, siz
     return count;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
 /* Whether Windows-1252, which is Latin-1 with signs where that has controls, gives the byte a meaning. */
 static bool check_known(unsigned char byte) {
@@ -91,7 +92,7 @@ void qkv_text_check_piece(struct qkv_text_check *c, const char *text, size_t siz
     c->bytes += size;
 }
 
-/* ---- notes ------------------------------------------------------------------------------------------------------------------- */
+/* ---- notes ------------------------------------------------------------------------------------------------------ */
 
 void qkv_text_check_end(struct qkv_text_findings *findings, const struct qkv_text_check *check, const char *path) {
     const bool found[QKV_TEXT_FINDINGS] = {check->json_lines > 0, check->mark, check->crlf > 0, check->invalid > 0};

@@ -1,5 +1,5 @@
-/* The tokenizers of a run: chosen by an option, trained on a text or read from a file, kept in the run's folder and found
- * again there. */
+/* The tokenizers of a run: chosen by an option, trained on a text or read from a file, kept in the run's folder and
+ * found again there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,8 @@ bool qkv_tokenizer_learns(const char *choice) {
     return parse_kind(choice ? choice : "chars", &kind, &size) && kind != QKV_TOKENIZER_BYTES;
 }
 
-/* The smallest vocabulary. All bytes have a token, and with bpe what ends a text; chars has one that is unknown, words padding. */
+/* The smallest vocabulary. All bytes have a token, and with bpe what ends a text; chars has one that is unknown,
+ * words padding. */
 static int tokenizers_least(enum qkv_tokenizer_kind kind) {
     if (kind == QKV_TOKENIZER_CHARS || kind == QKV_TOKENIZER_WHITESPACE) return 2;
     return kind == QKV_TOKENIZER_BPE ? 257 : 256;

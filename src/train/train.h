@@ -27,7 +27,7 @@
 #define QKV_TRAIN_FILE_BYTES ((size_t)1 << 24) /* no larger one is read */
 #define QKV_TRAIN_FORMAT     "qkv-train"       /* of the record that train.json is */
 
-/* ---- options (options.c) --------------------------------------------------------------------------------------- */
+/* ---- options (options.c) ---------------------------------------------------------------------------------------- */
 
 enum qkv_train_type {
     QKV_TRAIN_TEXT,
@@ -64,16 +64,16 @@ void qkv_train_value_text(const struct qkv_train_option *option, const struct qk
 enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv_train_options *options);
 /* Whether every option that was chosen has an effect (needs.c). */
 enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_train_options *options);
-/* Defaults that contradict what was chosen give way, with a sentence in `notes` (NULL: none) for each (needs.c). `spec` may be
- * NULL. The new texts are constants. */
+/* Defaults that contradict what was chosen give way, with a sentence in `notes` (NULL: none) for each (needs.c).
+ * `spec` may be NULL. The new texts are constants. */
 enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_options *options,
                                  const struct qkv_spec *spec, struct qkv_texts *notes);
 /* A copy that owns its texts, and its end. */
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);
 void qkv_train_release(struct qkv_train_options *options);
-/* Whether an option changes the numbers of the steps that are still to come: only then its value is part of the digest of
- * the options, which a checkpoint carries and resuming compares. */
+/* Whether an option changes the numbers of the steps that are still to come: only then its value is part of the
+ * digest of the options, which a checkpoint carries and resuming compares. */
 bool qkv_train_changes_numbers(const char *name);
 /* The digest of the options that do (options_digest.c; docs/digests.md): 17 bytes with the terminating zero. */
 enum qkv_status qkv_train_digest(struct qkv_context *ctx, const struct qkv_train_options *options, char text[17]);
@@ -87,8 +87,8 @@ enum qkv_long qkv_train_long(const struct qkv_train_options *options);
 
 /* The steps of so many epochs of the trainer's data, which is open (epochs.c). QKV_ARGUMENT */
 enum qkv_status qkv_epochs_steps(struct qkv_trainer *trainer, double epochs, int64_t *steps);
-/* Options with epochs get the steps that these are, and what follows from steps, which was left open until now: defaults
- * give way, with a sentence in `notes` (NULL: none). QKV_ARGUMENT, QKV_MEMORY */
+/* Options with epochs get the steps that these are, and what follows from steps, which was left open until now:
+ * defaults give way, with a sentence in `notes` (NULL: none). QKV_ARGUMENT, QKV_MEMORY */
 enum qkv_status qkv_epochs_settle(struct qkv_context *ctx, struct qkv_train_options *options, int64_t steps,
                                   struct qkv_texts *notes);
 /* Sets the steps of a new run that has the option epochs. QKV_ARGUMENT, QKV_MEMORY */
@@ -98,7 +98,7 @@ enum qkv_status qkv_epochs_begin(struct qkv_trainer *trainer);
 enum qkv_status qkv_train_change(struct qkv_context *ctx, struct qkv_train_options *options,
                                  const char *const *settings, size_t count);
 
-/* ---- memory (plan.c) --------------------------------------------------------------------------------------------- */
+/* ---- memory (plan.c) -------------------------------------------------------------------------------------------- */
 
 /* The shapes that passes will have: windows and examples (B,T), or those of lines. B 0 and no shapes: not known yet. */
 struct qkv_train_shapes {
@@ -109,13 +109,13 @@ struct qkv_train_shapes {
     uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
     bool validates;
 };
-/* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what would
- * need less where the run is `fresh`, that is, still free to choose. The context has the precision of the run. */
+/* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what
+ * would need less where the run is `fresh`, that is, still free to choose. The context has the precision of the run. */
 enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec *spec,
                                  const struct qkv_train_options *options, const struct qkv_train_shapes *shapes,
                                  bool fresh);
 
-/* ---- optimizer (optimizer.c) ------------------------------------------------------------------------------------- */
+/* ---- optimizer (optimizer.c) ------------------------------------------------------------------------------------ */
 
 /* Steps done; setting them is for resuming. */
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer);
@@ -137,17 +137,18 @@ float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i)
 /* Whether parameter i learnt when the optimizer was made, so that some rank has moments of it. */
 bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i);
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
-/* With several ranks in mixed precision: from here on each keeps its own share of the fp32 numbers of weights that only products read, and
- * of the rest what these read, in bf16 (rank_masters.c). Once the model has its numbers. QKV_MEMORY */
+/* With several ranks in mixed precision: from here on each keeps its own share of the fp32 numbers of weights that
+ * only products read, and of the rest what these read, in bf16 (rank_masters.c). Once the model has its numbers.
+ * QKV_MEMORY */
 enum qkv_status qkv_optimizer_divide(struct qkv_optimizer *optimizer);
 const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer *optimizer);
 
-/* ---- frozen weights, and rates (freeze.c) -------------------------------------------------------------------------- */
+/* ---- frozen weights, and rates (freeze.c) ----------------------------------------------------------------------- */
 
 /* Cuts "PATTERN=X", an item of the option rates, at the last =: how long the pattern is, and the number. */
 enum qkv_status qkv_rate_parse(struct qkv_context *ctx, const char *text, size_t *pattern, double *rate);
-/* Freezes what the option says, and gives the others their rates; QKV_ARGUMENT for a pattern that no name matches, or no weight that
- * learns, and where nothing is left to learn. */
+/* Freezes what the option says, and gives the others their rates; QKV_ARGUMENT for a pattern that no name matches,
+ * or no weight that learns, and where nothing is left to learn. */
 enum qkv_status qkv_train_freeze(const struct qkv_train_options *options, struct qkv_model *model);
 /* The same with a plan of the spec, to find out. */
 enum qkv_status qkv_train_check_freeze(struct qkv_context *ctx, const struct qkv_train_options *options,
@@ -155,7 +156,7 @@ enum qkv_status qkv_train_check_freeze(struct qkv_context *ctx, const struct qkv
 /* Notes that say what of a trainer's model is frozen, and what learns at another rate. */
 enum qkv_status qkv_trainer_note_frozen(struct qkv_trainer *trainer);
 
-/* ---- evaluation (evaluate.c) ------------------------------------------------------------------------------------------ */
+/* ---- evaluation (evaluate.c) ------------------------------------------------------------------------------------ */
 
 /* Whether the model predicts the next token of a text: one causal stack with an lm head. */
 enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec);
@@ -174,16 +175,17 @@ struct qkv_validation {
     const struct qkv_train_options *options;
     uint64_t seed; /* of the masks */
 };
-/* Bytes of the batches that a file of examples is evaluated in, sequences as long as the context, by a dry run; the model may be
- * planned. (evaluate_examples.c) */
+/* Bytes of the batches that a file of examples is evaluated in, sequences as long as the context, by a dry run; the
+ * model may be planned. (evaluate_examples.c) */
 enum qkv_status qkv_examples_measure(struct qkv_model *model, size_t *bytes);
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
                              void *user, double *loss);
 
-/* ---- beginning with a model (origin.c) ------------------------------------------------------------------------------------- */
+/* ---- beginning with a model (origin.c) -------------------------------------------------------------------------- */
 
-/* Reads the model of option from, which is not to be written to `folder`: it, and the spec of the run before anything of the data
- * is known (classes 0: from the labels). `given` (NULL: none) is the model's spec with other dropouts. */
+/* Reads the model of option from, which is not to be written to `folder`: it, and the spec of the run before
+ * anything of the data is known (classes 0: from the labels). `given` (NULL: none) is the model's spec with other
+ * dropouts. */
 enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_options *options,
                                 const struct qkv_spec *given, const char *folder, struct qkv_model **origin,
                                 struct qkv_spec *spec);
@@ -194,14 +196,15 @@ enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_tra
 /* Its tokenizer, of targets or sources, with the special tokens that it lacks added. */
 enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *trainer, bool source, const char *const *specials,
                                      size_t count, struct qkv_tokenizer **out);
-/* As qkv_vocab_agree, but that the vocabulary of a model may have rows that no token uses, and grows with added tokens. */
+/* As qkv_vocab_agree, but that the vocabulary of a model may have rows that no token uses, and grows with added
+ * tokens. */
 enum qkv_status qkv_origin_vocab(struct qkv_trainer *trainer, const char *key, int *vocab, int found);
 /* Whether a classifier that keeps its head knows the trainer's labels and no others. */
 enum qkv_status qkv_origin_labels(struct qkv_trainer *trainer);
 /* Copies its weights into the trainer's model, and frees it. */
 enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
 
-/* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------------------------ */
+/* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------ */
 
 /* What the datasets of windows read (dataset_text.c). */
 struct qkv_window_data {
@@ -255,7 +258,8 @@ enum { QKV_PART_LEVELS = 8 };
 struct qkv_part_sums {
     struct qkv_model *model;
     struct qkv_arena arena;
-    /* of weights that a pass uses more than once: a sum for each use but the first; then a byte for each of their rows, 0: zeros */
+    /* of weights that a pass uses more than once: a sum for each use but the first; then a byte for each of their
+     * rows, 0: zeros */
     float *later;
     size_t later_floats, later_bytes;
     float *levels[QKV_PART_LEVELS];   /* gradients, then those, then bytes, 0: zeros, whatever the row holds */
@@ -273,8 +277,8 @@ void qkv_part_sums_free(struct qkv_part_sums *sums);
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 void qkv_part_sums_next(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 void qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
-/* While backward runs over a whole part that is not to be added to any later one: the gradient of a weight that is used once is complete
- * in this part, and now has the sums that wait for it. */
+/* While backward runs over a whole part that is not to be added to any later one: the gradient of a weight that is
+ * used once is complete in this part, and now has the sums that wait for it. */
 void qkv_part_sums_complete(struct qkv_part_sums *sums, struct qkv_tensor *weight);
 
 struct qkv_trainer {
@@ -322,7 +326,8 @@ struct qkv_trainer {
     void *user;
     size_t source_T; /* examples of two stacks: positions of a source; else 0 */
 };
-/* What create.c and resume.c share (build.c); a trainer that any of them failed on is only good for qkv_trainer_free. */
+/* What create.c and resume.c share (build.c); a trainer that any of them failed on is only good for
+ * qkv_trainer_free. */
 enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, qkv_progress *progress, void *user,
                                   struct qkv_trainer **out);
 /* The dataset and the metric that the checked options name. */
@@ -341,8 +346,8 @@ enum qkv_status qkv_resume_model(struct qkv_trainer *trainer);
 enum qkv_status qkv_resume_follow(struct qkv_trainer *trainer);
 /* Whether there is anything to validate on. */
 bool qkv_trainer_validates(const struct qkv_trainer *trainer);
-/* Whether a token file that was missing and made again has the text that the run began with; otherwise it is removed, and the
- * sentence names the file that has changed. */
+/* Whether a token file that was missing and made again has the text that the run began with; otherwise it is
+ * removed, and the sentence names the file that has changed. */
 struct qkv_same_text {
     const struct qkv_text_files *files, *now_files;
     const struct qkv_text_facts *facts, *now_facts;
@@ -357,7 +362,7 @@ enum qkv_status qkv_trainer_cut_log(struct qkv_trainer *trainer, int64_t step);
 enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
                                    double done, double total);
 
-/* ---- the state of the run (run_state.c) ------------------------------------------------------------------------------- */
+/* ---- the state of the run (run_state.c) ------------------------------------------------------------------------- */
 
 /* QKV_FILE where a living process trains in the folder, as far as can be known. */
 enum qkv_status qkv_state_refuse_living(struct qkv_context *ctx, const char *folder);
@@ -368,11 +373,12 @@ bool qkv_trainer_ended(const struct qkv_trainer *trainer);
 /* A trainer goes on; it has saved. */
 enum qkv_status qkv_state_begin(struct qkv_trainer *trainer);
 enum qkv_status qkv_state_saved(struct qkv_trainer *trainer);
-/* A step failed with `status` and the context's sentence, which stays whatever comes of writing it; the trainer ends. */
+/* A step failed with `status` and the context's sentence, which stays whatever comes of writing it; the trainer
+ * ends. */
 void qkv_state_failed(struct qkv_trainer *trainer, enum qkv_status status);
 void qkv_state_end(struct qkv_trainer *trainer);
 
-/* ---- loads of experts (expert_loads.c) ---------------------------------------------------------------------------------- */
+/* ---- loads of experts (expert_loads.c) -------------------------------------------------------------------------- */
 
 /* Room for those of the trainer's model, where it has experts. QKV_MEMORY */
 enum qkv_status qkv_loads_make(struct qkv_trainer *trainer);
@@ -382,20 +388,22 @@ void qkv_loads_take(struct qkv_trainer *trainer);
 enum qkv_status qkv_loads_print(const struct qkv_trainer *trainer, struct qkv_buffer *text);
 bool qkv_loads_read(struct qkv_trainer *trainer, const char *text, uint64_t unused);
 
-/* ---- checkpoint (checkpoint.c) ---------------------------------------------------------------------------------------- */
+/* ---- checkpoint (checkpoint.c) ---------------------------------------------------------------------------------- */
 
-/* Called by all ranks: rank 0 makes the file, and each writes what it owns. Where one fails all do, and the checkpoint before is whole. */
+/* Called by all ranks: rank 0 makes the file, and each writes what it owns. Where one fails all do, and the
+ * checkpoint before is whole. */
 enum qkv_status qkv_checkpoint_write(struct qkv_trainer *trainer);
 /* The same by rank 0 before others are there; their moments are those of the checkpoint at `from`, or 0 without one. */
 enum qkv_status qkv_checkpoint_write_alone(struct qkv_trainer *trainer, const char *from);
-/* What this rank owns, into the new file that rank 0 has begun, whose numbers begin at byte `data` (both known to rank 0 alone); when it
- * returns without a failure all ranks have written theirs (checkpoint_share.c). QKV_FILE; QKV_RANK */
+/* What this rank owns, into the new file that rank 0 has begun, whose numbers begin at byte `data` (both known to
+ * rank 0 alone); when it returns without a failure all ranks have written theirs (checkpoint_share.c). QKV_FILE;
+ * QKV_RANK */
 enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *trainer, const char *temporary, size_t data);
 /* All of it, as qkv_checkpoint_write_alone says. */
 enum qkv_status qkv_checkpoint_write_all(struct qkv_trainer *trainer, const char *temporary, size_t data,
                                          const char *from);
-/* The option keep (checkpoint_keep.c): before the checkpoint at `path` is replaced it is kept; after it earlier ones that are too many
- * are removed. QKV_FILE, QKV_MEMORY. */
+/* The option keep (checkpoint_keep.c): before the checkpoint at `path` is replaced it is kept; after it earlier ones
+ * that are too many are removed. QKV_FILE, QKV_MEMORY. */
 enum qkv_status qkv_checkpoint_keep(struct qkv_trainer *trainer, const char *path);
 enum qkv_status qkv_checkpoint_prune(struct qkv_trainer *trainer);
 /* Whether the step's evaluation wants a checkpoint that no other rule does; and the second name of that. */

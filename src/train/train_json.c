@@ -9,7 +9,7 @@
 
 #define VERSION 1
 
-/* ---- writing ------------------------------------------------------------------------------------------------------ */
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 /* A text, or NULL, that is an option's value or a file's name: `name` says which in a failure. */
 static void print_text(struct qkv_json *json, const char *name, const char *text) {
@@ -171,7 +171,7 @@ enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder
     return status;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status train_json_wrong(struct qkv_context *ctx, const char *path, const char *key,
                                         const char *expected) {
@@ -261,7 +261,8 @@ static bool read_file(const json_t *file, struct qkv_text_file *out) {
            read_hash(file, "hash", &out->hash);
 }
 
-/* The files of a text, of which together it has the bytes and tokens; a run of before that has one, which its option names. */
+/* The files of a text, of which together it has the bytes and tokens; a run of before that has one, which its option
+ * names. */
 static enum qkv_status read_files(struct qkv_context *ctx, const char *path, const json_t *text,
                                   const char *const *names, const struct qkv_text_facts *facts,
                                   struct qkv_text_files *files) {

@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "train/train.h"
 
-/* ---- the update -------------------------------------------------------------------------------------------------------- */
+/* ---- the update ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status fail_number(struct qkv_trainer *t, int64_t step, const char *what) {
     t->failed = true;
@@ -144,7 +144,7 @@ struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *t) {
     return report;
 }
 
-/* ---- what falls due ------------------------------------------------------------------------------------------------------ */
+/* ---- what falls due --------------------------------------------------------------------------------------------- */
 
 static bool falls_due(const struct qkv_trainer *t, int64_t every) {
     return t->report.step >= t->options.steps || qkv_trainer_ended(t) || (every > 0 && t->report.step % every == 0);
@@ -249,9 +249,9 @@ enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_r
     return status;
 }
 
-/* ---- notes --------------------------------------------------------------------------------------------------------------- */
+/* ---- notes ------------------------------------------------------------------------------------------------------ */
 
-/* ---- looking at it ----------------------------------------------------------------------------------------------------- */
+/* ---- looking at it ---------------------------------------------------------------------------------------------- */
 
 struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer) {
     if (!trainer) return NULL;

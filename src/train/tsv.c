@@ -1,4 +1,5 @@
-/* Files of two fields a line, read in place: every line is checked when it is reached, and a failure names file and line. */
+/* Files of two fields a line, read in place: every line is checked when it is reached, and a failure names file and
+ * line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,7 +173,7 @@ enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool 
     return QKV_OK;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------------------------------- */
+/* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
 void qkv_tsv_cut(struct qkv_tsv *tsv, size_t bytes, struct qkv_text_piece *piece) {
     const size_t begin = tsv->position;

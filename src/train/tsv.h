@@ -1,5 +1,5 @@
-/* tsv: files of one or two fields a line, for training and evaluation: pairs (source, tab, target) and labelled lines (label, tab,
- * text). */
+/* tsv: files of one or two fields a line, for training and evaluation: pairs (source, tab, target) and labelled
+ * lines (label, tab, text). */
 #ifndef QKV_TRAIN_TSV_H
 #define QKV_TRAIN_TSV_H
 
@@ -40,12 +40,13 @@ enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file 
                                   const char *second, struct qkv_tsv *tsv);
 /* The lines from here on, of about `bytes` bytes: whole lines, and whole sentences; goes over them. */
 void qkv_tsv_cut(struct qkv_tsv *tsv, size_t bytes, struct qkv_text_piece *piece);
-/* Reads them as they are read in the file at `path`: its names of fields and numbers of lines. The bytes stay the caller's. */
+/* Reads them as they are read in the file at `path`: its names of fields and numbers of lines. The bytes stay the
+ * caller's. */
 struct qkv_lines;
 void qkv_tsv_open_piece(struct qkv_context *ctx, const char *path, const struct qkv_lines *lines,
                         const struct qkv_text_piece *piece, struct qkv_tsv *tsv);
-/* The next line that is not blank, or the next sentence; *end when there is none. Lines end with LF or CR LF, the last one may end with the file.
- * A line without a tab, with two, or with nothing but spaces on a side fails. */
+/* The next line that is not blank, or the next sentence; *end when there is none. Lines end with LF or CR LF, the
+ * last one may end with the file. A line without a tab, with two, or with nothing but spaces on a side fails. */
 enum qkv_status qkv_tsv_next(struct qkv_tsv *tsv, struct qkv_tsv_row *row, bool *end);
 /* QKV_FORMAT and "FILE:LINE: …". */
 enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) QKV_PRINTF(3, 4);

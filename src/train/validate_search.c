@@ -1,7 +1,8 @@
-/* What greedy search finds for the first validation sources, against their references: the metrics exact and token_error.
+/* What greedy search finds for the first validation sources, against their references: the metrics exact and
+ * token_error.
  *
- * Examples with the same source are its references. exact is the share of sources whose target was found to the token;
- * token_error the edits to the closest reference over the tokens of those, all sources together. */
+ * Examples with the same source are its references. exact is the share of sources whose target was found to the
+ * token; token_error the edits to the closest reference over the tokens of those, all sources together. */
 #include <stdlib.h>
 #include <string.h>
 
