@@ -1,4 +1,5 @@
-/* Classes of the characters from U+0080 on, as tokenizers 0.23.3 has them. Made by scripts/make-unicode-ranges; do not edit. */
+/* Classes of the characters from U+0080 on, as in tokenizers 0.23.3.
+ * Made by scripts/make-unicode-ranges; do not edit. */
 #include "text/unicode_ranges.h"
 
 /* Mn, by BertNormalizer */
