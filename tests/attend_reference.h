@@ -341,7 +341,8 @@ static inline struct qkv_pairs attend_pairs(const struct qkv_attend *a, struct q
     return x;
 }
 
-/* Of each run of Tk, whether it is masked as a whole; of each key, whether it is masked for all; else by chance. */
+/* For each run of Tk: whether it is masked as a whole; for each key: whether it is masked for all queries; else
+ * random. */
 static inline bool attend_masked(struct qkv_random *random, const uint8_t *keys, bool row, size_t j, double density) {
     return row || keys[j] || !attend_chance(random, density);
 }

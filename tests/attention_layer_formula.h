@@ -139,7 +139,7 @@ static inline void layer_row_free(struct layer_row *row) {
     for (size_t i = 0; i < 4; i++) free(all[i]);
 }
 
-/* What number i of a row is multiplied by. */
+/* The factor of number i of a row. */
 static inline double layer_row_factor(const struct layer_formula *l, const struct layer_row *row, size_t i) {
     const double one = l->spec->attention.qk_norm.norm.kind == QKV_NORM_RMSNORM_PLUS_ONE ? 1 : 0;
     return row->w ? one + (double)row->w[row->own ? i : i % row->D] : 1;
@@ -181,7 +181,7 @@ static inline void layer_row_back(struct layer_formula *l, char part, struct lay
     }
 }
 
-/* All heads of one projection, normed, clipped and rotated where it is asked for. */
+/* All heads of one projection: normalised, clipped and rotated as the layer asks. */
 static inline void layer_heads(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
                                size_t D, double *out) {
     struct layer_row row = layer_row_start(l, part, H, D);

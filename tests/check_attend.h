@@ -62,7 +62,7 @@ static inline double attend_difference(const struct attend_case *c, size_t which
     return error / sqrt(norm + floor * floor * (double)(c->a.B * s.heads * s.T * s.channels) + 1e-30);
 }
 
-/* The same for the attention_bias's gradient; its gaps must hold NaN still. */
+/* The same for the gradient of attention_bias; its gaps must still be NaN. */
 static inline double attend_addend_difference(const struct attend_case *c, const double *expected, double floor) {
     double difference = 0, norm = 0, offset = c->g.accumulate ? 7 : 0;
     for (size_t e = 0; c->g.dattention_bias && e < c->addend_floats; e++) {
@@ -76,7 +76,7 @@ static inline double attend_addend_difference(const struct attend_case *c, const
     return sqrt(difference / (norm + floor * floor * (double)c->addend_floats + 1e-30));
 }
 
-/* The same of sums to which backward adds, and which held 7. */
+/* The same for sums to which backward adds, and which held 7 before. */
 static inline double attend_sums_difference(const float *got, const double *expected, size_t n, double floor) {
     double difference = 0, norm = 0;
     for (size_t e = 0; got && e < n; e++) {
@@ -110,8 +110,8 @@ static inline bool attend_gaps_whole(struct attend_case *c) {
     return true;
 }
 
-/* What errors may be. The gradients' floor counts in sizes of their terms; that of dk and of the attention_bias's
- * gradient, which are sums over rows, is floor_rows times as high. */
+/* The errors allowed. The floors of gradients are in sizes of their terms; those of dk and of the gradient of
+ * attention_bias, which are sums over rows, are floor_rows times as high. */
 struct attend_limits {
     double y, gradient, lse, floor, floor_rows;
 };
@@ -207,7 +207,7 @@ static inline float *attend_outputs(struct attend_case *c, size_t *floats) {
     return all;
 }
 
-/* The same numbers; a zero may have either sign. */
+/* Equal numbers; zeros may differ in sign. */
 static inline bool attend_same(const float *x, const float *y, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(x[i] == 0 && y[i] == 0)) return false;

@@ -384,7 +384,7 @@ static void check_bf16_memory(struct qkv_context *ctx, struct qkv_arena *scratch
     }
 }
 
-/* What is not finite in one row of A or one column of B stays in that row or column of C. */
+/* A number that is not finite in one row of A or one column of B stays in that row or column of C. */
 static void check_bf16_nan(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
     for (int round = 0; round < 20; round++) {
         struct bf16_case s = bf16_any(random, between(random, 2, 60), between(random, 2, 60), between(random, 1, 50));

@@ -75,7 +75,7 @@ static float chain(const struct gemm_data *d, bool fused, float start, size_t m,
     return d->shape.bias ? whole + d->bias[n] : whole;
 }
 
-/* All of C when it is small, else some elements of it. What lies between the rows of C must stay. */
+/* Checks all of C if it is small, else some elements. The gaps between rows of C must not change. */
 static void gemm_check(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random,
                        const struct gemm_case *s) {
     struct gemm_data d = gemm_data(random, s);

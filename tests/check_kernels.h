@@ -78,7 +78,7 @@ static void check_exp(Table k, struct qkv_random *random) {
 
 /* ---- activations ------------------------------------------------------------------------------------------------ */
 
-/* Of one kind, or of its gate; no formula: only what holds of any. */
+/* Checks an activation, or its gate, without a formula: properties of all kinds. */
 static void check_gated_kind(Table k, struct qkv_random *random, enum qkv_ffn_kind kind, float limit, size_t n) {
     float *gate = random_floats(random, n, 3), *up = random_floats(random, n, 1), *dy = random_floats(random, n, 1);
     const float special[] = {0, -0.0f, limit, -limit, nextafterf(limit, 0), nextafterf(limit, 1e9f), 30, -30};
@@ -112,7 +112,7 @@ static void check_gated_kind(Table k, struct qkv_random *random, enum qkv_ffn_ki
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "gate");
 }
 
-/* With the derivative over x: the same y and dx. */
+/* The call that also returns the derivative gives the same y and dx. */
 static void check_activation_slope(Table k, enum qkv_ffn_kind kind, const float *x, const float *dy, const float *y,
                                    const float *dx, size_t n) {
     float *slope = copied(x, n), *other = guarded_new(n), *sum = copied(x, n), *plain = copied(dy, n);
@@ -193,7 +193,7 @@ static struct norm_case reference_norm(bool center, const float *x, const float 
     return r;
 }
 
-/* What multiplies a normalised row: w, 1 + w or, of a bare norm, 1. */
+/* The factor of a normalised row: w, 1 + w or, for a norm without weights, 1. */
 static double norm_gain(enum qkv_norm_kind kind, bool bare, float w) {
     static const double offsets[] = {
 #define NORM_OFFSET(name, text, help, centered, offset) offset,

@@ -89,7 +89,7 @@ static struct qkv_tensor *build_softcap(struct fixture *f) {
     return qkv_op_softcap(&f->tape, &f->leaves[0], f->options);
 }
 
-/* With the numbers that come out against the formula. */
+/* Also compares the outputs with the formula. */
 static void check_softcap(void **state) {
     (void)state;
     static const struct qkv_softcap options[] = {{.scale = 0.3F, .cap = 2}, {.scale = -1.7F}, {.cap = 0.5F}};
@@ -120,7 +120,7 @@ static struct qkv_tensor *build_unfold(struct fixture *f) {
     return qkv_op_unfold(&f->tape, &f->leaves[0], &unfold_options, NULL);
 }
 
-/* With each number where it belongs. */
+/* Also checks the place of each number. */
 static void check_unfold(void **state) {
     (void)state;
     struct fixture f;

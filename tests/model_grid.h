@@ -81,7 +81,7 @@ static inline const char *random_ffn(struct qkv_random *r) {
 /* Specs of version 1 only, for tests that change the number of layers by hand. */
 static bool one_kind_only;
 
-/* As JSON; of keys and values together: of both or of neither. */
+/* As JSON; with `together`, keys and values both have a bias or neither has. */
 static inline const char *random_bias(struct qkv_random *r, bool together, char out[16]) {
     const char *kind;
     do {
@@ -114,7 +114,7 @@ static inline const char *random_latent(struct qkv_random *r, size_t turned, boo
     return out;
 }
 
-/* What becomes of q, k and v before they meet, and the right side of a window where a query sees one. */
+/* The processing of q, k and v before attention, and the right side of a window for queries that see later keys. */
 static inline const char *random_projections(struct qkv_random *r, bool causal, const char *latent, char out[300]) {
     char norm[160];
     snprintf(out, 300, ", \"qk_norm\": %s%s%s%s", latent ? "null" : random_qk_norm(r, norm), latent ? latent : "",
@@ -343,7 +343,7 @@ static inline void copy_weights(struct qkv_model *to, struct qkv_model *from) {
                qkv_array_elements(qkv_model_parameter(to, i)) * sizeof(float));
 }
 
-/* The same weights in a model of another spec. */
+/* A model of another spec with the same weights. */
 static inline struct qkv_model *model_like(struct sample *s, const struct qkv_spec *spec) {
     struct qkv_model *model;
     assert_int_equal(qkv_model_create(s->ctx, spec, 1, &model), QKV_OK);
@@ -389,7 +389,7 @@ static inline float *copy_output(struct qkv_pass *pass) {
     return copy;
 }
 
-/* All gradients, one parameter behind another. The caller frees them. */
+/* All gradients, one parameter after the other. The caller frees them. */
 static inline float *copy_gradients(struct qkv_model *model, size_t *count) {
     *count = 0;
     for (size_t p = 0; p < qkv_model_parameters(model); p++)
@@ -403,7 +403,7 @@ static inline float *copy_gradients(struct qkv_model *model, size_t *count) {
     return all;
 }
 
-/* The same, and the model's become zero. */
+/* The same, and clears the model's gradients. */
 static inline float *take_gradients(struct sample *s, size_t *count) {
     float *all = copy_gradients(s->model, count);
     qkv_model_clear_gradients(s->model);

@@ -13,7 +13,7 @@ struct run { /* what every rank is told */
     int64_t until; /* the step that it is left at; then it is resumed if `again` */
     bool again;
     bool ignore_digest; /* of contexts */
-    /* What a rank does otherwise: before it begins, and before each step; NULL: nothing. */
+    /* what makes a rank differ: called before it begins, and before each step; NULL: nothing */
     void (*differs)(struct run *own, int rank);
     void (*disturbs)(struct qkv_trainer *trainer, int64_t step, int rank);
 };

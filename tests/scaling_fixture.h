@@ -10,7 +10,7 @@ enum { PAIRS = 4, V = 23, P = 9, LONGEST = 24 };
 
 static struct qkv_context *ctx;
 
-/* Of one width, as all tests here have it: 8 rotated channels of 10. */
+/* For the width of all tests here: 8 rotated channels of 10. */
 static const char *const scalings[] = {
     [QKV_SCALING_LINEAR] = "{\"kind\": \"linear\", \"factor\": 3}",
     [QKV_SCALING_DYNAMIC] = "{\"kind\": \"dynamic\", \"factor\": 2.5, \"original_context\": 9}",

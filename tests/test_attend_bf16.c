@@ -187,7 +187,7 @@ static void test_single_keys(void **state) {
     }
 }
 
-/* That of the attention bias is 0 there too, which is made with products of fp32, where v is what bf16 holds. */
+/* The gradient of the attention bias is 0 there, too: fp32 products make it, with v as bf16 stores it. */
 static void test_single_keys_with_a_bias(void **state) {
     struct fixture f;
     struct qkv_context *ctx;

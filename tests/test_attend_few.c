@@ -158,7 +158,7 @@ static bool few_is_floats(struct attend_case *c) {
     return true;
 }
 
-/* What attend_work.h says of these calls. Without keys all is fp32. */
+/* The expectation by attend_work.h. A call without keys runs in fp32. */
 static void few_expect(const struct few_table *t, struct attend_case *c) {
     const struct qkv_attend *a = &c->a;
     const bool bf16 = t->ctx.precision == QKV_MIXED_BF16 && a->Tk;

@@ -172,7 +172,8 @@ static void what_is_not_finite_stays_with_the_rows_that_meet_it(void **state) {
 
 enum { EDGE_KEYS = 3 * PIECE, EDGE_CHANNELS = 32 };
 
-/* What one query of ones in the first channel gives for keys and values of that channel; the other channels are 0. */
+/* The output for a query of ones in the first channel, and keys and values in that channel; the other channels are
+ * 0. */
 static float edge(struct qkv_context *ctx, float q, const float *k, const float *v, int32_t lo, float *lse) {
     static float query[EDGE_CHANNELS], keys[EDGE_KEYS][EDGE_CHANNELS], values[EDGE_KEYS][EDGE_CHANNELS];
     float y[EDGE_CHANNELS];

@@ -277,7 +277,7 @@ static void packed_expect(struct qkv_context *ctx, struct attend_case *c, struct
     free(y), free(lse), free(x.data), free(k), free(v);
 }
 
-/* Whatever stands in places that nobody has, and in values that are no numbers. */
+/* Also with any content in unused positions of pages, and with values that are not finite. */
 static void packed_pages_have_the_bits_of_rows(void **state) {
     struct fixture f;
     struct qkv_context *ctx;

@@ -59,7 +59,7 @@ static void long_and_short_sequences_go_together(void **state) {
     }
 }
 
-/* What qkv_attend_weights shows of a sequence is what it shows of the sequence alone. */
+/* qkv_attend_weights gives the same weights for a sequence of the call as for the sequence alone. */
 static void weights_of_a_sequence_are_those_of_a_call_of_its_own(void **state) {
     struct qkv_context ctx;
     (void)state;

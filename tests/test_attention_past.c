@@ -40,7 +40,7 @@ static struct qkv_view split_view(struct packed *p, struct qkv_random *r, enum q
     return v;
 }
 
-/* Where key j of sequence b lies: element (h, d) of the view that it returns. */
+/* The place of key j of sequence b: element (h, d) of the view that is returned. */
 static const struct qkv_view *split_place(const struct split *s, const struct qkv_view *past,
                                           const struct qkv_view *now, size_t b, size_t j, size_t h, size_t d,
                                           size_t *element) {
@@ -140,14 +140,14 @@ static bool same_floats(const struct qkv_view *x, const struct qkv_view *y) {
     return same;
 }
 
-/* Of queries: y or dq. */
+/* For arrays of queries: y or dq. */
 static bool same_queries(const struct packed *p, const struct split *s, const struct qkv_view *whole,
                          const struct qkv_view *got) {
     const struct qkv_view expected = s->rectangular ? in_rows(p, *whole) : *whole;
     return same_floats(&expected, got);
 }
 
-/* Of keys: dk or dv. */
+/* For arrays of keys: dk or dv. */
 static bool same_keys(const struct packed *p, const struct split *s, const struct qkv_view *whole,
                       const struct qkv_view *past, const struct qkv_view *now) {
     for (size_t e = 0; e < formula_elements(whole); e++) {

@@ -28,7 +28,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* What the rows of a decoder are meant to be. */
+/* The expected contents of a decoder's rows. */
 struct twin {
     size_t rows, length, sources[ROWS];
     int32_t ids[ROWS][CONTEXT];
@@ -221,7 +221,8 @@ static void test_decoder_refusals(void **state) {
     assert_fails(ctx, qkv_decoder_create(other, e, NULL, 1, 0, &d), QKV_ARGUMENT, "by another model");
     assert_fails(ctx, qkv_decoder_create(seeing, NULL, NULL, 1, 0, &d), QKV_ARGUMENT, "causal");
     assert_fails(ctx, qkv_decoder_create(m, e, NULL, 0, 0, &d), QKV_ARGUMENT, "0 rows");
-    assert_fails(ctx, qkv_decoder_create(m, e, NULL, SIZE_MAX, 0, &d), QKV_ARGUMENT, "cannot have 18446744073709551615 rows");
+    assert_fails(ctx, qkv_decoder_create(m, e, NULL, SIZE_MAX, 0, &d), QKV_ARGUMENT,
+                 "cannot have 18446744073709551615 rows");
     assert_fails(ctx, qkv_decoder_create(m, e, NULL, 3, 0, &d), QKV_ARGUMENT, "row 2 is for source 2, but only 2");
     assert_fails(ctx, qkv_decoder_create(m, e, NULL, 1, CONTEXT + 1, &d), QKV_ARGUMENT,
                  "longer than the model's context of 24");

@@ -33,7 +33,7 @@ static struct qkv_spec spec_with(const char *embed, const char *attention, const
     return spec;
 }
 
-/* What a pass shows on its way. */
+/* The hook points of a pass, copied. */
 struct looked {
     float embedding[N], attention[N], ffn[N], stream[N], weights[T * T], dropped[T * T];
 };

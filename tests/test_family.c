@@ -177,7 +177,7 @@ static void every_folder(folder_check *check, void *user) {
     if (getenv("QKV_GOLDEN_HF")) assert_true(each_folder(getenv("QKV_GOLDEN_HF"), check, user) > 0);
 }
 
-/* Those of the tree with every table, others with the best. */
+/* Folders of the tree run on every kernel table, others on the best. */
 static void check_numbers(const char *folder, const char *name, void *user) {
     const bool every = strncmp(folder, TEST_SOURCE_DIR "/tests/", strlen(TEST_SOURCE_DIR "/tests/")) == 0;
     char old[600];
@@ -212,7 +212,7 @@ static void expect_same_model(const struct qkv_model *a, const struct qkv_model 
     }
 }
 
-/* As it came, and through a folder of ours, which knows no family: then one must be found. */
+/* The folder itself, and a copy in our format, which names no family: exporting the copy must find one. */
 static void check_both_ways(const char *folder, const char *name, void *user) {
     struct qkv_context *ctx;
     struct qkv_model *first, *again, *ours, *found;
@@ -322,7 +322,7 @@ static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_othe
     qkv_context_free(ctx);
 }
 
-/* Of weights that stand as ours do nothing is copied. */
+/* Weights stored as ours are not copied. */
 static void matrices_in_bf16_stay_in_their_file(void **state) {
     (void)state;
     struct qkv_context *ctx;

@@ -68,7 +68,7 @@ static void what_a_family_cannot_be_is_refused_by_its_key(void **state) {
     }
 }
 
-/* Other names of what is known: the same spec. */
+/* Alternative names of known keys give the same spec. */
 static void a_family_is_read_under_its_other_names(void **state) {
     (void)state;
     static const struct {
@@ -99,7 +99,7 @@ static void a_family_is_read_under_its_other_names(void **state) {
     }
 }
 
-/* What says which layers have experts is no list, or no number: the layers would all be of one kind. */
+/* The key that says which layers have experts is no list, or no number: all layers would be of one kind. */
 static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
     (void)state;
     static const struct {

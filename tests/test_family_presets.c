@@ -8,7 +8,7 @@
 
 enum { SETTINGS = 24 };
 
-/* What a preset needs that training knows from its data. */
+/* Settings that a preset needs and that training takes from its data. */
 static size_t data_settings(struct qkv_context *ctx, const char *name, const char **settings) {
     struct qkv_spec spec;
     size_t n = 0;

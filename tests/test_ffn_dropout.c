@@ -60,7 +60,7 @@ static double affine(const float *w, const float *bias, const double *x, size_t 
     return sum;
 }
 
-/* What the formula gives of one row, with that row of the mask. */
+/* The formula for one row, with the mask of that row. */
 static void formula(const struct sublayer *s, const double *x, const double *mask, double *y) {
     double hidden[C];
     for (size_t f = 0; f < C; f++) {

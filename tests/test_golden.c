@@ -265,7 +265,7 @@ static void test_golden(void **state) {
     }
 }
 
-/* What made a case is known: the metadata hold the command, whose generator is in the tree. */
+/* The metadata of a case have the command that made it; its generator is in the tree. */
 static void every_case_names_the_command_that_made_it(void **state) {
     (void)state;
     glob_t found;

@@ -137,7 +137,7 @@ static void the_default_is_gpt2_with_a_deviation_of_0_02(void **state) {
     qkv_context_free(ctx);
 }
 
-/* What a spec says of the start is written and read back, and no part of the digest that weights carry. */
+/* The initialisation of a spec is written and read back, and is not part of the digest of weights. */
 static void the_start_is_printed_where_it_is_said_and_in_no_digest(void **state) {
     (void)state;
     static const char *const settings[] = {"init.kind=torch", "init.std=0.5"};

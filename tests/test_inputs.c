@@ -237,7 +237,7 @@ static void parts_of_a_batch_change_no_bit(void **state) {
     }
 }
 
-/* What the features go through moves by more than all the rest. */
+/* The weights that the features pass through move more than all others. */
 static double mostly_the_input(const char *name, const void *user) {
     (void)user;
     return strstr(name, ".embed.") ? 1 : 0.3;

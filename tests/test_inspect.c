@@ -318,7 +318,7 @@ static void broken_numbers_are_found_where_they_begin(void **state) {
     qkv_context_free(ctx);
 }
 
-/* What the loss is of in the other kinds of models. */
+/* The target of the loss in the other kinds of models. */
 static void all_kinds_can_be_looked_into(void **state) {
     static const struct {
         const char *format, *text, *target, *about;

@@ -73,7 +73,7 @@ static void groups_leave_their_limit_less_what_no_file_holds(void **state) {
     assert_true(qkv_memory_physical(&files).bytes == 0);
 }
 
-/* Of v1 the controller "memory" counts; in a container its own group is the root of the mount. */
+/* In version 1, the controller "memory" counts; in a container its own group is the root of the mount. */
 static void groups_of_version_1_are_read_too(void **state) {
     (void)state;
     struct qkv_memory_files files = machine("v1", "4:cpu,cpuacct:/c\n7:memory:/docker/abc\n0::/\n");
@@ -235,7 +235,7 @@ static void a_model_that_needs_more_is_not_loaded(void **state) {
     qkv_context_free(ctx);
 }
 
-/* What a session or pass computes in is compared as well, with the weights that were made and not used yet. */
+/* The memory in which a session or pass computes counts, too, with weights that were made and not used yet. */
 static void passes_and_sessions_are_compared_with_what_is_left(void **state) {
     (void)state;
     struct qkv_memory_files files;

@@ -102,7 +102,7 @@ static struct qkv_tensor *build_join_heads(struct fixture *f) {
     return qkv_op_join_heads(&f->tape, &f->leaves[0], &f->leaves[1], *(const size_t *)f->options);
 }
 
-/* Of 3 heads, and of one; each number stands where it belongs. */
+/* 3 heads, and one; each number is at its place. */
 static void check_join_heads(void **state) {
     (void)state;
     static const size_t heads[] = {3, 1};

@@ -37,7 +37,7 @@ static float *gradients_of(struct fixture *f, size_t *count) {
     return all;
 }
 
-/* What the run before left in memory must not pass for a result. */
+/* Overwrites memory, so that results of the run before cannot pass as results of the next one. */
 static void spoil(struct fixture *f) {
     const size_t bytes = f->arena.peak;
     qkv_arena_release(&f->arena, 0);

@@ -49,7 +49,7 @@ static void world_start(struct world *w, struct qkv_page_shape shape) {
     w->next = 1;
 }
 
-/* What position j of a list is in a layer: every channel of keys and values has the same number there. */
+/* The content of position j of a list in a layer: every channel of keys and values has the same number. */
 static void world_cell(struct world *w, size_t list, size_t j, size_t layer, bool write, float number) {
     const struct qkv_page_pool *p = w->pool;
     const size_t row = (size_t)w->lists[list].pages[j / p->positions] * p->positions + j % p->positions;

@@ -10,7 +10,7 @@ static const struct qkv_context_options exact = {.precision = QKV_FP32};
 
 /* ---- near fp32 --------------------------------------------------------------------------------------------------- */
 
-/* What a training pass computes. */
+/* The results of a training pass. */
 enum { LOSS, OUTPUTS, GRADIENTS, RESULTS };
 
 struct results {
@@ -262,8 +262,8 @@ static void decoding_has_the_bits_of_a_pass_over_the_text(void **state) {
     latents_too = true;
 }
 
-/* What the tests of experts begin with: a model of `json`, and all numbers of the parameters whose names hold `part`
- * times `factor`. */
+/* The start of the tests of experts: a model of `json`, with the parameters whose names contain `part` multiplied by
+ * `factor`. */
 struct routed_model {
     struct qkv_context *ctx;
     struct qkv_model *model;

@@ -28,7 +28,7 @@ static void expect(const struct qkv_profile_report *report, const char *name, en
                  (unsigned long long)steps, (unsigned long long)calls, flops, bytes);
 }
 
-/* What a step of the fixture's model does, counted by hand. `runs`: how often each block goes forward. */
+/* The counts of a step of the fixture's model, made by hand. `runs`: how often each block runs forward. */
 static void expect_step(struct qkv_trainer *t, const struct qkv_profile_report *report, int runs) {
     const bool bf16 = !strcmp(qkv_trainer_options(t)->precision, "bf16");
     const double N = BATCH * LENGTH, C = WIDTH, F = HIDDEN, float_ = sizeof(float), L = LAYERS, r = runs;

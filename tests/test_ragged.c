@@ -148,7 +148,7 @@ static void a_batch_of_empty_rows_has_no_loss_and_no_gradient(void **state) {
     }
 }
 
-/* What the pass was made with is enough for all lengths: memory grows for none. */
+/* The memory of the pass is enough for all lengths: it never grows. */
 static void lengths_take_no_more_memory_than_full_rows(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 30; i++) {

@@ -41,7 +41,7 @@ static void strings_are_escaped(void **state) {
     free(json);
 }
 
-/* Whatever the bytes, a parser reads the string, and nothing in it can end an element. */
+/* A parser reads a string of any bytes, and nothing in it can end an element. */
 static void any_bytes_are_a_string(void **state) {
     struct qkv_random random = test_random(1);
     static const char favoured[] = "<>&\"\\/\n\xE2\x80\xA8script!-";

@@ -197,7 +197,7 @@ static const unsigned char *read_row(const unsigned char *at, size_t keys, doubl
     return at;
 }
 
-/* Of more than 100 tokens a row's 24 largest weights, whatever the heads, and the sum of the others. */
+/* For more than 100 tokens, a row has its 24 largest weights and the sum of the others, in all heads. */
 static void pages_of_long_texts_hold_the_largest_and_the_sum_of_others(void **state) {
     struct qkv_context *ctx = make_context();
     static const char *const stacks[] = {"\"encoder\":{\"layers\":5,\"attention\":{\"heads\":16}}",

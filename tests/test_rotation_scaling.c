@@ -264,7 +264,7 @@ static bool note_token(void *user, const struct qkv_made_token *token) {
     return true;
 }
 
-/* What a pass over everything so far, decided for `length`, finds likeliest. */
+/* The likeliest token of a pass over the whole sequence so far, with the tables for `length`. */
 static void expect_greedy(struct qkv_model *m, const int32_t *prompt, size_t n, const struct made *made, size_t which,
                           size_t length) {
     int32_t all[LONGEST];

@@ -71,7 +71,7 @@ static void losses_of_routers_have_their_gradients(void **state) {
     }
 }
 
-/* Of equal scores the lower index is chosen, in groups too, and each expert's rows are in order. */
+/* Of equal scores the lower index is chosen, in groups, too, and each expert's rows are in order. */
 static void of_equal_experts_the_lower_is_chosen(void **state) {
     (void)state;
     struct fixture f;

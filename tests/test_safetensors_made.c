@@ -149,7 +149,7 @@ static void refused_beginnings(void **state) {
     assert_message(&ctx, "its header would have 18446744073709551615 bytes");
 }
 
-/* What is wrong still stands in the sentence when a name fills it; and the cut respects characters. */
+/* The message still says what is wrong when a name fills it; and the cut respects characters. */
 static void long_names(void **state) {
     (void)state;
     char json[3000] = "{\"x";

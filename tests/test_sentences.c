@@ -159,7 +159,7 @@ static void the_model_may_be_in_a_folder_that_the_modules_name(void **state) {
     test_remove_tree(folder);
 }
 
-/* What the modules say goes with the model, into a folder of ours and into one of theirs. */
+/* The settings of the modules stay with the model, in a folder of ours and in one of theirs. */
 static void what_the_modules_say_is_kept(void **state) {
     (void)state;
     for (int kind = 0; kind < 3; kind++) {

@@ -26,7 +26,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* What a row is meant to be. */
+/* The expected contents of a row. */
 struct twin {
     size_t length, source;
     int32_t ids[CONTEXT];

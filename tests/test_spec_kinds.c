@@ -250,7 +250,8 @@ static void a_setting_that_no_kind_uses_is_refused(void **state) {
     unlink(path);
 }
 
-/* Of an object that only some kinds have, settings beside the kinds mean those: the others get no half of one. */
+/* A setting beside the kinds that is part of an object which only some kinds have changes those kinds; the others
+ * get no half object. */
 static void settings_reach_only_the_kinds_that_have_the_object(void **state) {
     (void)state;
     const char *json = "{" HEAD "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"d_ff\": 8}, "

@@ -169,7 +169,7 @@ static void test_bad_values_of_two_stacks(void **state) {
     refuse_all(SEQ2SEQ, refusals, TEST_COUNT(refusals));
 }
 
-/* What a key that means nothing here may hold in a file, it must not be set to. */
+/* A key without effect may be in a file, but must not be set. */
 static void settings_without_effect_are_refused(void **state) {
     (void)state;
     static const struct refusal refusals[] = {

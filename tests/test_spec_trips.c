@@ -4,7 +4,7 @@
 
 /* ---- random specs ----------------------------------------------------------------------------------------------- */
 
-/* Of a part: none of its own, off, or a number. */
+/* The rate of a part: none of its own, off, or a number. */
 static double random_rate(struct qkv_random *r) {
     return qkv_random_below(r, 2) ? 0 : qkv_random_below(r, 3) ? qkv_random_uniform(r) : -1;
 }
@@ -36,7 +36,7 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
     a->qk_norm.over = (enum qkv_norm_over)qkv_random_below(r, QKV_NORM_OVER_COUNT);
 }
 
-/* What the kind does not use is as it is read: the default, or nothing. */
+/* Fields that the kind does not use are as after reading: the default, or nothing. */
 static void random_scaling(struct qkv_random *r, size_t pairs, struct qkv_scaling_spec *s) {
     *s = qkv_scaling_defaults((enum qkv_scaling_kind)qkv_random_below(r, QKV_SCALING_COUNT));
     const bool listed = s->kind == QKV_SCALING_LONGROPE;
@@ -276,7 +276,7 @@ static void test_round_trips(void **state) {
 
 /* ---- damage ----------------------------------------------------------------------------------------------------- */
 
-/* What is accepted must hold what the check says; what is not must have a sentence. */
+/* An accepted spec must pass the check; a refused one must have a message. */
 static void read_damaged(const char *json, size_t size) {
     struct qkv_spec s, back;
     char *copy = malloc(size ? size : 1), *text; /* of exactly this size, for the sanitizer */

@@ -124,7 +124,7 @@ static bool write_nowhere(void *user, const char *text, size_t size) {
     return true;
 }
 
-/* Of the run before: loaded, evaluated, asked to go on, saved. */
+/* The run of the calls before: loaded, evaluated, resumed, saved. */
 static enum qkv_status use_model(struct qkv_context *ctx) {
     struct qkv_generate_options options = qkv_generate_defaults();
     struct qkv_evaluation evaluation;

@@ -156,7 +156,7 @@ static size_t random_text(struct qkv_random *r, char *text, size_t pieces) {
     return strlen(text);
 }
 
-/* How much of the text comes before the stop that is complete first. */
+/* The length of the text before the first complete stop text. */
 static size_t expected_size(const char *text, size_t size, const char *const *stops, size_t count, bool *stopped) {
     *stopped = false;
     for (size_t end = 1; end <= size; end++) {

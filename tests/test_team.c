@@ -92,7 +92,7 @@ static bool all_items_are_done(struct qkv_context *ctx, size_t count) {
 /* ---- threads that the system does not make ---------------------------------------------------------------------- */
 
 #ifndef TEST_SANITIZED
-/* How many more are made, below 0: no limit; and how many again after one that was not. */
+/* threads that may still be made, below 0: no limit; and the limit after a thread was refused */
 static int threads_left = -1, threads_limit;
 
 #pragma GCC visibility push(default)

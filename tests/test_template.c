@@ -272,7 +272,7 @@ static void prompts_have_the_template(void **state) {
     }
 }
 
-/* What the template placed is predicted, but it is no byte of the text. */
+/* Tokens of the template are predicted, but are no bytes of the text. */
 static void evaluating_counts_the_bytes_of_the_text_alone(void **state) {
     struct qkv_context *ctx = *state;
     const char *path = test_path("short.txt");

@@ -198,7 +198,8 @@ static void test_headway(void **state) {
     }
 }
 
-/* Of a long text with a built-in pattern only the end is looked at: so long that a cut begins in the middle. */
+/* In a long text with a built-in pattern, only the end is examined: the text is so long that this begins in its
+ * middle. */
 static void cuts_of_long_texts_are_looked_for_at_their_ends(void **state) {
     static const enum qkv_tokenizer_kind kinds[] = {QKV_TOKENIZER_WORDS, QKV_TOKENIZER_BPE, QKV_TOKENIZER_WHITESPACE};
     for (size_t k = 0; k < TEST_COUNT(kinds); k++) {

@@ -151,7 +151,7 @@ static void merges_of_a_tokenizer_made_here_give_its_ids(void **state) {
     qkv_tokenizer_free(t);
 }
 
-/* Of ../shared/data/tokenizers; NULL where it is not there. */
+/* A file of ../shared/data/tokenizers; NULL if it does not exist. */
 static json_t *shared(struct qkv_context *ctx, const char *name, struct qkv_tokenizer **t) {
     size_t size;
     char path[200];

@@ -18,7 +18,7 @@ static const char patches[] = "{\"kind\":\"patches\",\"channels\":1,\"height\":6
 static const char vectors[] = "{\"kind\":\"vectors\",\"channels\":5}";
 static const char frames[] = "{\"kind\":\"frames\",\"channels\":5}";
 
-/* What a file is made of; 0: as the model wants it. */
+/* The arrays of a file; 0: as the model needs it. */
 struct file {
     const char *input; /* the name of its array */
     size_t shape[4];
@@ -282,7 +282,7 @@ static void weights_that_are_no_numbers_have_no_score(void **state) {
     qkv_context_free(ctx);
 }
 
-/* What classify says of examples without targets is what evaluation counts. */
+/* The predictions of classify for examples without targets are those that evaluation counts. */
 static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
@@ -326,7 +326,7 @@ static bool shrink(void *user, const char *what, double done, double total) {
     return truncate(user, 1000) == 0;
 }
 
-/* Where the file was mapped, the process ended with SIGBUS. */
+/* A mapped file would end the process with SIGBUS. */
 static void a_file_that_shrinks_while_it_is_used_ends_in_a_sentence(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);

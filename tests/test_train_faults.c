@@ -159,7 +159,8 @@ static void a_full_disk_loses_nothing(void **state) {
 
 enum { KILL_STEPS = 40 };
 
-/* What the killed process runs, as `test_train_faults --train FOLDER DATA`: begins or resumes, and goes to the end. */
+/* The program that is killed, as `test_train_faults --train FOLDER DATA`: begins or resumes a run, and trains to the
+ * end. */
 static int train_to_the_end(const char *folder, const char *data) {
     struct qkv_train_options o = fixture_options_on(ctx, data);
     struct qkv_trainer *trainer;

@@ -30,7 +30,7 @@ static struct qkv_trainer *go_back(const char *folder, const char *checkpoint) {
     return trainer;
 }
 
-/* How many files of the folder begin with a name; none of them is half-written. */
+/* Counts the files of the folder whose names begin with `begin`; none of them is half-written. */
 static size_t count_files(const char *folder, const char *begin) {
     DIR *entries = opendir(folder);
     size_t count = 0;

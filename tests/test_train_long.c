@@ -15,7 +15,7 @@ static void long_word(struct qkv_random *random, char *word, size_t n) {
     word[n] = 0;
 }
 
-/* What is left of a word. */
+/* The rest of a word after the cut. */
 static const char *long_left(const char *word, size_t most, enum qkv_long kind, char left[32]) {
     const size_t n = strlen(word), kept = n < most ? n : most;
     snprintf(left, 32, "%.*s", (int)kept, word + (kind == QKV_LONG_KEEP_END ? n - kept : 0));

@@ -234,7 +234,7 @@ static void defaults_give_way_to_what_was_chosen(void **state) {
     qkv_texts_free(&notes);
 }
 
-/* What is in a train.json was accepted once. */
+/* The options in a train.json were accepted once. */
 static void recorded_options_need_no_effect(void **state) {
     (void)state;
     const char *folder = fixture_run("recorded");

@@ -136,7 +136,7 @@ static void divided_matrices_keep_the_bits_of_one_rank(void **state) {
     qkv_context_free(ctx);
 }
 
-/* Of all weights in turn, as one rank has them whole. */
+/* All weights in turn, as one rank has them. */
 static void another_number_of_ranks_goes_on(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);

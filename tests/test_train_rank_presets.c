@@ -54,7 +54,7 @@ static const struct small {
 /* ---- data ------------------------------------------------------------------------------------------------------- */
 
 enum data { TEXT, DOCUMENTS, PREFIX, MASKED, LINES, HIDDEN, EACH, PAIRS, SHARED, LABELS, WORDS, IDS, PIXELS, DATA };
-/* What a kind is called, the options that name its file and task, and a setting for the model's head. */
+/* The name of a kind, the options for its file and task, and a setting for the model's head. */
 static const struct data_kind {
     const char *name, *option, *more, *head;
 } kinds[DATA] = {

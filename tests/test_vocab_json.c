@@ -69,7 +69,7 @@ static void compare_keys(const struct qkv_vocab_json *got, json_t *vocab) {
     }
 }
 
-/* Of a file that only keys that come twice are wrong in: its vocabulary, if it was read. */
+/* For a file whose only fault is repeated keys: compares its vocabulary, if it was read. */
 static void compare_twice(const struct qkv_json_text *text) {
     struct qkv_vocab_json got;
     json_t *want = json_loadb(text->data, text->size, 0, NULL);

@@ -64,7 +64,7 @@ static inline struct qkv_train_options fixture_options_on(struct qkv_context *ct
     return options;
 }
 
-/* The same on text.txt, which is made where it is missing. */
+/* The same on text.txt, which is made if it does not exist. */
 static inline struct qkv_train_options fixture_options(struct qkv_context *ctx) {
     static char path[1024];
     snprintf(path, sizeof path, "%s", test_path("text.txt"));
