@@ -55,7 +55,8 @@ build: deps-command
 
 # Builds the command alone. A new build folder gets only the kernels of this machine.
 demo: deps-command
-	@$(CONFIGURE) $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DQKV_KERNELS=native) $(COMPILER) $(CMAKE_FLAGS)
+	@$(CONFIGURE) $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DQKV_KERNELS=native) \
+		$(COMPILER) $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(BUILD) $(JOBS) qkv
 	@QKV=$(QKV) scripts/demo
 
@@ -91,8 +92,8 @@ sanitize-threads: deps
 # A run starts from the inputs that earlier runs found, in $(FUZZ)/corpus/.
 fuzz: deps
 	@command -v clang >/dev/null || { echo "make fuzz needs the libFuzzer of clang; install clang"; exit 1; }
-	@$(CONFIGURE) $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar -DCMAKE_C_COMPILER=clang \
-		$(CMAKE_FLAGS)
+	@$(CONFIGURE) $(FUZZ) -DQKV_FUZZ=ON -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar \
+		-DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(FUZZ) $(JOBS) fuzz
 	@scripts/fuzz $(FUZZ) $(SECONDS)
 

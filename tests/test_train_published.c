@@ -150,8 +150,9 @@ static void every_family_learns_and_is_exported_as_it_was(void **state) {
 static void buffers_of_a_family_are_frozen_in_runs_from_it_too(void **state) {
     (void)state;
     static const struct {
-        const char *name, *type, *freeze, *ours, *buffer,
-            *frozen; /* which is frozen of ours by request, and both there */
+        /* freeze: the option; ours: the buffer's name in our model, which is frozen, too; buffer, frozen: parts of the
+         * names of what is frozen in the published model */
+        const char *name, *type, *freeze, *ours, *buffer, *frozen;
         size_t same, others;
     } cases[] = {
         {"bart", "bart", "encoder.layers.0.*", "head.bias", "final_logits_bias", "encoder.layers.0.", 17, 41},

@@ -76,8 +76,8 @@ static struct run form_run(struct qkv_context *ctx, size_t form, struct qkv_spec
 /* ---- what each rank has ----------------------------------------------------------------------------------------- */
 
 static struct {
-    size_t divided, own, whole, taken,
-        planned; /* numbers of divided weights, those of them that it owns, and those it has whole */
+    /* numbers of divided weights, those of them that the rank owns, and numbers of weights that it has whole */
+    size_t divided, own, whole, taken, planned;
 } held[RANKS_MOST];
 
 static void look_at_weights(struct qkv_trainer *t, int64_t step, int rank) {

@@ -31,8 +31,8 @@ static uint32_t events_checksum(const void *data, size_t size) {
 
 struct events {
     struct qkv_context *ctx;
-    struct qkv_buffer file, event, summary,
-        value; /* the file so far; the messages in progress, each inside the one before */
+    /* the file so far; the messages in progress, each inside the one before */
+    struct qkv_buffer file, event, summary, value;
     enum qkv_status status;
 };
 
