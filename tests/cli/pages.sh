@@ -47,7 +47,7 @@ refuse 2 'kind has no effect: files hold all kinds' "$QKV" attend decoder --prom
 refuse 1 'a.html would be written twice' "$QKV" attend decoder --prompt a -o a.html --json a.html
 refuse 1 'no cross attention' "$QKV" attend decoder --prompt a --kind cross
 refuse 1 'the prompt is empty' "$QKV" attend decoder --prompt ""
-refuse 1 'a decoder alone' "$QKV" attend decoder --prompt a --target b
+refuse 1 'has only a decoder' "$QKV" attend decoder --prompt a --target b
 refuse 1 'no layer 1: this model has layers 0 to 0' "$QKV" attend decoder --prompt ab --layer 1
 refuse 1 'no head 2: this model has heads 0 to 1' "$QKV" attend decoder --prompt ab --head 2 -o a.html
 refuse 1 'tokens, but the model.s context is 40; shorten it' "$QKV" attend decoder --prompt "$(printf '%060d' 0)"
