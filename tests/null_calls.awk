@@ -1,6 +1,7 @@
-# Reads the public headers and writes C: for every public function that takes a pointer a call with NULL for one of its pointers, or for all
-# of them, and objects of tests/test_null_calls.c for the others. A new function, struct of options or callback needs no line here; a new
-# opaque type needs a field of struct given there, without which the test does not compile.
+# Reads the public headers and writes C: for every public function that takes a pointer, calls with NULL for one of its
+# pointers, or for all of them; the other arguments are objects of tests/test_null_calls.c. A new function, struct of
+# options or callback needs no line here; a new opaque type needs a field of struct given there, or the test does not
+# compile.
 #     awk -f null_calls.awk include/qkv/*.h > null_calls.h
 function trim(s) {sub(/^ +/, "", s); sub(/ +$/, "", s); return s}
 function plain(type) {gsub(/const/, "", type); gsub(/ +/, " ", type); while (sub(/\* \*/, "**", type)) continue; return trim(type)}
@@ -17,7 +18,7 @@ function split_parameters(text,    i, c, depth, n, part) {
     if (trim(part) != "" && trim(part) != "void") parameter[++n] = trim(part)
     return n
 }
-# What stands for a pointer that is given.
+# The argument for a pointer that is not NULL.
 function given(type, name, at,    bare, struct) {
     bare = plain(type)
     if (type ~ /const \*$/ || type ~ /const\*$/) {
