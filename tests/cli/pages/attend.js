@@ -56,7 +56,7 @@ test.run(async () => {
     if (data.kept) {
         left[left.length - 1].focus();
         test.check("the sum of the others", /; the other [0-9,]+ have [0-9.]+ % together$/.test(test.one(".reading").textContent), test.one(".reading").textContent);
-        test.check("the page does not say what it keeps", test.one(".one .note").textContent.includes(`the ${data.kept} largest weights of each row, and the others as one sum`));
+        test.check("the page does not say what it keeps", test.one(".one .note").textContent.includes(`the ${data.kept} largest weights of each row, and the sum of the others`));
         left[0].focus();
     }
     /* The colours of the head end where nine rows in ten have their largest weight. */
