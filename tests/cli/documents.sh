@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The commands of the pages that measure (docs/flavours.md, norms.md, positions.md) run as they stand, on a small text and with few
-# steps, and the numbers that depend on shapes alone are those that the pages show.
+# The commands of the pages that measure (docs/flavours.md, norms.md, positions.md) run as they stand, on a small text
+# and with few steps, and the numbers that depend on shapes alone are those that the pages show.
 . "$(dirname "$0")/common.sh"
 . "$SOURCE/tests/cli/page_commands.sh"
 make_text 400 >small.txt
 export QKV_THREADS=1
 
 # page_program FILE: the commands of a page, which one after the other are a program for bash; its examples
-# are programs of examples/ (install.sh runs them). What is a matter of time becomes small: steps, seeds, rows, caches, prompts; a
-# warm-up that the steps have room for; the text.
+# are programs of examples/ (install.sh runs them). What is a matter of time becomes small: steps, seeds, rows, caches,
+# prompts; a warm-up that the steps have room for; the text.
 page_program() {
     page_commands "$1" |
-        sed -E 's|build/qkv|"$QKV"|g; s|--steps [0-9]+|--steps 2|; s|--seeds [0-9]+|--seeds 2|; s|--batch [0-9]+|--batch 2|
+        sed -E \
+            's|build/qkv|"$QKV"|g; s|--steps [0-9]+|--steps 2|; s|--seeds [0-9]+|--seeds 2|; s|--batch [0-9]+|--batch 2|
             / compare /{/--cache|[$]small|[$]deep/!s/$/ --cache 8/}; /^[a-z]+="--data/{/--cache/!s/"$/ --cache 8"/}; s|--cache [0-9,]+|--cache 8,16|; s|warmup=0,100|warmup=0,1|; s|^head -c [0-9]+|head -c 300|
             s|"\$\(scripts/get-data\)"|../small.txt|
             s!^examples/([a-z0-9]+).*!grep -qE "^PROGRAMS.* \1( |$)" "$SOURCE/examples/Makefile" || exit 3!'
@@ -29,14 +30,16 @@ page() {
     cd ..
 }
 
-# shown PAGE RESULTS VARIANT: a line of the page begins with the variant and has its parameters, and its bytes in the cache a token.
+# shown PAGE RESULTS VARIANT: a line of the page begins with the variant and has its parameters, and its bytes in the
+# cache a token.
 shown() {
     local page=$1 name=$3 line parameters bytes
     line=$(sed 's/{"name":/\n&/g' "$2" | grep -F "{\"name\":\"$name\",")
     parameters=$(grep -o '"parameters":[0-9]*' <<<"$line" | cut -d: -f2)
     bytes=$(grep -o '"cache_bytes_per_token":[0-9]*' <<<"$line" | cut -d: -f2)
     checks=$((checks + 1))
-    grep -F "| \`$name\` |" "$SOURCE/docs/$page.md" | grep -F "| $(commas "$parameters") |" | grep -qF "| $(commas "$bytes") B |" ||
+    grep -F "| \`$name\` |" "$SOURCE/docs/$page.md" | grep -F "| $(commas "$parameters") |" \
+        | grep -qF "| $(commas "$bytes") B |" ||
         fail "docs/$page.md: no line of $name with $(commas "$parameters") parameters and $(commas "$bytes") B a token"
 }
 commas() { sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta' <<<"$1"; }

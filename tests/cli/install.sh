@@ -6,7 +6,8 @@ root=$folder/usr
 try 0 cmake --install "$BINARY" --prefix "$root"
 libraries=$(dirname "$(find "$root" -name libqkv.a)")
 for file in include/qkv.h include/qkv/attention.h bin/qkv; do [ -f "$root/$file" ] || fail "install: no $file"; done
-for file in libqkv.so libqkv.so.0 libqkv.a pkgconfig/qkv.pc; do [ -e "$libraries/$file" ] || fail "install: no $file"; done
+for file in libqkv.so libqkv.so.0 libqkv.a pkgconfig/qkv.pc; do [ -e "$libraries/$file" ] \
+    || fail "install: no $file"; done
 # The manual pages and the completions of shells.
 for page in qkv $("$root/bin/qkv" help --format list | sed 's/^/qkv-/'); do
     [ -s "$root/share/man/man1/$page.1" ] || fail "install: no page $page.1"
@@ -14,7 +15,8 @@ done
 for file in bash-completion/completions/qkv zsh/site-functions/_qkv fish/vendor_completions.d/qkv.fish; do
     [ -s "$root/share/$file" ] || fail "install: no share/$file"
 done
-grep -q '/share/man/man1/qkv-train\.1$' "$BINARY/install_manifest.txt" || fail 'make uninstall would leave the manual pages'
+grep -q '/share/man/man1/qkv-train\.1$' "$BINARY/install_manifest.txt" \
+    || fail 'make uninstall would leave the manual pages'
 export PKG_CONFIG_PATH=$libraries/pkgconfig LD_LIBRARY_PATH=$libraries
 version=$("$root/bin/qkv" --version | cut -d' ' -f2)
 same "$(pkg-config --modversion qkv)" "$version" "the version that pkg-config gives"
@@ -26,12 +28,15 @@ has out 'SONAME.*libqkv\.so\.0'
 
 # ---- symbols: what the headers declare, and nothing else ----
 # The name before the first parenthesis of a declaration is the function.
-cat "$SOURCE/include/qkv.h" "$SOURCE"/include/qkv/*.h | tr '\n' ' ' | grep -oE 'QKV_API [^;{}]*;' | sed -E 's/\(.*//; s/.*[ *]//' | sort -u >declared
-nm -D --defined-only "$libraries/libqkv.so" | awk '{print $3}' | sed 's/@.*//' | grep -vE '^(__asan|__ubsan|__odr_asan)' | sort -u >exported
+cat "$SOURCE/include/qkv.h" "$SOURCE"/include/qkv/*.h | tr '\n' ' ' | grep -oE 'QKV_API [^;{}]*;' \
+    | sed -E 's/\(.*//; s/.*[ *]//' | sort -u >declared
+nm -D --defined-only "$libraries/libqkv.so" | awk '{print $3}' | sed 's/@.*//' \
+    | grep -vE '^(__asan|__ubsan|__odr_asan)' | sort -u >exported
 same "$(comm -13 declared exported | tr '\n' ' ')" "" "symbols that are exported but not in the header"
 same "$(comm -23 declared exported | tr '\n' ' ')" "" "functions of the header that the library does not have"
 [ "$(wc -l <declared)" -gt 50 ] || fail "found only $(wc -l <declared) functions in the header"
-nm -g --defined-only "$libraries/libqkv.a" 2>/dev/null | awk 'NF == 3 {print $3}' | grep -vE '^(qkv_|__odr_asan|__asan|DW\.ref)' | sort -u >foreign
+nm -g --defined-only "$libraries/libqkv.a" 2>/dev/null | awk 'NF == 3 {print $3}' \
+    | grep -vE '^(qkv_|__odr_asan|__asan|DW\.ref)' | sort -u >foreign
 same "$(tr '\n' ' ' <foreign)" "" "symbols of the static library that do not begin with qkv_"
 
 if [ "${SANITIZE:-0}" = 0 ]; then

@@ -293,8 +293,11 @@ for kind in qkv huggingface; do
         rm -rf mixed
         cp -r one mixed
         cp two/$file mixed/
-        [ $file != config.json ] || sed -i 's/"rms_norm_eps": *[0-9.e-]*/"rms_norm_eps": 0.01/; s/"eps": *[0-9.e-]*/"eps": 0.01/' mixed/config.json
-        refuse 1 'mixed/model.safetensors.* (was saved with another|belong to another spec)' "$QKV" generate mixed --prompt the -n 2
+        [ $file != config.json ] \
+            || sed -i 's/"rms_norm_eps": *[0-9.e-]*/"rms_norm_eps": 0.01/; s/"eps": *[0-9.e-]*/"eps": 0.01/' \
+            mixed/config.json
+        refuse 1 'mixed/model.safetensors.* (was saved with another|belong to another spec)' "$QKV" generate mixed \
+            --prompt the -n 2
         try 0 "$QKV" generate mixed --prompt the -n 2 --ignore-digest
     done
     # the current folder, and one through a link
