@@ -424,7 +424,8 @@ static int classify_run(const void *values, const char *const *words, size_t cou
                                 .input = a->input,
                                 .output = a->output,
                                 .long_lines = a->long_lines,
-                                .force = a->force};
+                                .force = a->force,
+                                .use = {.use = QKV_USE_CLASSIFY, .pairs = a->pairs}};
     if (!count) return cli_usage("classify: name a model folder: %s classify MODEL \"a line of text\"", cli_program);
     if (a->examples && count > 1)
         return cli_usage("classify: --examples reads a file in place of texts; leave \"%s\" out", words[1]);

@@ -399,6 +399,7 @@ struct cli_lines_job {
     const char *output;       /* NULL: standard output */
     const char *long_lines;   /* the name of a kind */
     bool force;
+    struct qkv_use_options use; /* what is done with the lines; cli_lines_open adds the lines */
     enum qkv_long long_kind;
     /* max_tokens: of a line, 0: the context. long_count: the number of longer lines. */
     size_t max_tokens, long_count;
@@ -406,9 +407,10 @@ struct cli_lines_job {
     struct qkv_model *model;
     struct cli_lines lines;
 };
-/* Opens the context, loads the model, calls `suits` if it is not NULL, and reads the lines: each text is a line;
- * without texts, the lines of `input` (a rule of the command refuses both). Returns CLI_DONE, or the exit code after
- * a message. Close the job in both cases. */
+/* Opens the context, reads the lines (each text is a line; without texts, the lines of `input`; a rule of the command
+ * refuses both), checks the memory of their use, loads the model, and calls `suits` if it is not NULL. Lines of standard
+ * input are read and checked after that. Returns CLI_DONE, or the exit code after a message. Close the job in both
+ * cases. */
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model));
 void cli_lines_close(struct cli_lines_job *job);
 /* Begins the job's output, as cli_output_begin does. */

@@ -312,7 +312,8 @@ static int embed_run(const void *values, const char *const *words, size_t count)
                                 .input = input,
                                 .output = a->output,
                                 .long_lines = a->long_lines ? a->long_lines : "error",
-                                .force = a->force};
+                                .force = a->force,
+                                .use = {.use = QKV_USE_EMBED}};
     struct qkv_embed_options how = {.pool = QKV_POOL_MEAN, .normalize = a->normalize};
     if (!count) return cli_usage("embed: name a model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = embed_check(a, count - 1);

@@ -300,6 +300,20 @@ static int eval_check(const struct arguments *a) {
     return CLI_DONE;
 }
 
+/* Whether the model and its largest batch fit into the memory, before the weights are read. */
+static int eval_check_memory(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
+    struct qkv_use_options use = {.batch = (size_t)a->batch,
+                                  .context = (size_t)a->context,
+                                  .width = (size_t)a->beam,
+                                  .max_tokens = (size_t)a->max_tokens};
+    use.use = a->data.count ? QKV_USE_EVALUATE_TEXT
+              : a->pairs    ? QKV_USE_EVALUATE_PAIRS
+              : a->labeled  ? QKV_USE_EVALUATE_LABELS
+                            : QKV_USE_EVALUATE_EXAMPLES;
+    use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
+    return qkv_use_check_memory(ctx, folder, &use) ? cli_broken(ctx) : CLI_DONE;
+}
+
 static int eval_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -313,6 +327,8 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     /* the result is one line, so progress lines would only disturb */
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT;
     code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_set_precision(&a->common, ctx, words[0]);
+    if (code == CLI_DONE) code = eval_check_memory(ctx, a, words[0]);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
     bool documents = false;
     if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);

@@ -65,6 +65,9 @@ static int export_run(const void *values, const char *const *words, size_t count
                          cli_choices_text(&options[0], names, sizeof names));
     if (!a->out) return cli_usage("export: name a folder to write: --out FOLDER");
     int code = cli_open(&a->common, &ctx);
+    const struct qkv_use_options use = {.use =
+                                            a->to && !strcmp(a->to, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
+    if (!code && qkv_use_check_memory(ctx, words[0], &use)) code = cli_broken(ctx);
     if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
     if (!code) code = export_write(ctx, a, model);
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));

@@ -61,12 +61,25 @@ int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *line
     return cli_failed("%s, %s", lines->name, sentence);
 }
 
+/* Reads the lines, and checks whether what is done with them fits into the memory. */
+static int lines_begin(struct cli_lines_job *job) {
+    int code = lines_read(job->words + 1, job->count - 1, job->input, &job->lines);
+    if (code != CLI_DONE) return code;
+    job->use.texts = (const char *const *)job->lines.items;
+    job->use.text_count = job->lines.count;
+    job->use.loaded = job->model != NULL;
+    return qkv_use_check_memory(job->ctx, job->words[0], &job->use) ? cli_broken(job->ctx) : CLI_DONE;
+}
+
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model)) {
+    const bool waits = job->count < 2 && (!job->input || !strcmp(job->input, "-"));
     int code = cli_open(job->common, &job->ctx);
     if (code == CLI_DONE) code = cli_read_long(job->ctx, job->long_lines, &job->long_kind);
+    if (code == CLI_DONE) code = cli_set_precision(job->common, job->ctx, job->words[0]);
+    if (code == CLI_DONE && !waits) code = lines_begin(job);
     if (code == CLI_DONE) code = cli_load(job->common, job->ctx, job->words[0], &job->model);
     if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);
-    return code == CLI_DONE ? lines_read(job->words + 1, job->count - 1, job->input, &job->lines) : code;
+    return code == CLI_DONE && waits ? lines_begin(job) : code;
 }
 
 void cli_lines_close(struct cli_lines_job *job) {
@@ -97,9 +110,10 @@ struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {
 }
 
 void cli_lines_say_long(const struct cli_lines_job *job) {
-    const size_t n = job->long_count;
+    const bool pairs = job->use.pairs;
+    const size_t n = job->long_count, all = job->lines.count / (pairs && !job->lines.name ? 2 : 1);
     if (n && job->long_kind != QKV_LONG_ERROR)
-        cli_say("%zu of %zu lines %s more tokens than %s of %zu and %s %s (--long %s)", n, job->lines.count,
+        cli_say("%zu of %zu %s %s more tokens than %s of %zu and %s %s (--long %s)", n, all, pairs ? "pairs" : "lines",
                 n == 1 ? "has" : "have", job->max_tokens ? "the most" : "the model's context",
                 job->max_tokens ? job->max_tokens : (size_t)qkv_model_spec(job->model)->context,
                 n == 1 ? "was" : "were", qkv_long_done(job->long_kind), job->long_lines);

@@ -224,7 +224,11 @@ static int translate_run(const void *values, const char *const *words, size_t co
                                 .input = a->input,
                                 .output = a->output,
                                 .long_lines = a->long_lines,
-                                .force = a->force};
+                                .force = a->force,
+                                .use = {.use = QKV_USE_TRANSLATE,
+                                        .batch = (size_t)a->batch,
+                                        .width = (size_t)(a->sample ? a->n_best : a->beam),
+                                        .max_tokens = (size_t)a->max_tokens}};
     struct cli_output output = {0};
     if (!count) return cli_usage("translate: name a model folder: %s translate MODEL \"a line of text\"", cli_program);
     int code = translate_check(a);

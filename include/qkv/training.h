@@ -503,6 +503,39 @@ struct qkv_use_costs {
  * is not planned is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs *costs);
 
+/* Experimental: what a model is to be used for. */
+enum qkv_use {
+    QKV_USE_EMBED,
+    QKV_USE_CLASSIFY,
+    QKV_USE_TRANSLATE,
+    QKV_USE_EVALUATE_TEXT,
+    QKV_USE_EVALUATE_PAIRS,
+    QKV_USE_EVALUATE_LABELS,
+    QKV_USE_EVALUATE_EXAMPLES,
+    QKV_USE_EXPORT, /* writing the model in another format */
+    QKV_USE_PUBLISH /* writing it as a folder of a published family */
+};
+struct qkv_use_options {
+    enum qkv_use use;
+    const char *const *texts; /* the lines to embed, classify or translate */
+    size_t text_count;
+    bool pairs;        /* two lines are read as one sequence */
+    const char *file;  /* pairs, labelled lines or examples to evaluate on; NULL: such files as long as the context */
+    size_t batch;      /* windows of a text, or sources of a search; 0: the default */
+    size_t context;    /* tokens of a window; 0: the spec's context */
+    size_t width;      /* hypotheses or samples of a source; 0: 1 */
+    size_t max_tokens; /* of a target; 0: as qkv_search_options has it */
+    bool loaded;       /* the weights are in memory already */
+};
+/* Experimental: embedding, with zeros and NULL for the rest. */
+QKV_API struct qkv_use_options qkv_use_defaults(void);
+/* Experimental: checks that the weights of the model in `folder`, the largest batch of a use and its results fit into
+ * the free memory, before any weight is read; the sentence says how much is needed, how much is left, and what needs
+ * less. A use that the model does not have, and a file that cannot be read, pass: the use itself reports them. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_use_check_memory(struct qkv_context *ctx, const char *folder,
+                                             const struct qkv_use_options *options);
+
 #ifdef __cplusplus
 }
 #endif

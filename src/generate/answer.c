@@ -38,8 +38,9 @@ static enum qkv_status answer_room(struct answerer *a, const struct qkv_line_bat
     if (B < batch->B) B = batch->B;
     qkv_pass_free(a->pass);
     a->B = a->T = 0;
-    enum qkv_status status =
-        qkv_pass_create(a->model, &(struct qkv_pass_options){.B = B, .T = T, .logits = true}, &a->pass);
+    enum qkv_status status = qkv_pass_create(
+        a->model, &(struct qkv_pass_options){.B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true},
+        &a->pass);
     if (!status) a->B = B, a->T = T;
     return status;
 }

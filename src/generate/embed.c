@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "generate/line_batches.h"
-#include "kernel/kernel.h"
 #include "model/decode.h"
 
 struct embedder {
@@ -63,73 +62,7 @@ size_t qkv_embed_width(const struct qkv_model *model) {
     return p->dense_count ? p->dense[p->dense_count - 1].out : embed_channels(model);
 }
 
-/* Normalises to length 1, unless the length is 0. Returns false if a number is not finite. */
-static bool embed_length(float *x, size_t C, bool normalize) {
-    double sum = 0;
-    for (size_t c = 0; c < C; c++) sum += (double)x[c] * (double)x[c];
-    if (!isfinite(sum)) return false;
-    for (size_t c = 0; c < C && normalize && sum > 0; c++) x[c] = (float)((double)x[c] / sqrt(sum));
-    return true;
-}
-
-/* ---- dense layers ----------------------------------------------------------------------------------------------- */
-
-struct embed_product {
-    struct qkv_context *ctx;
-    struct qkv_arena *arena;
-    const struct qkv_model_dense *dense;
-    const float *x, *weight, *bias;
-    float *y;
-    size_t rows;
-    bool accumulate;
-};
-
-static enum qkv_status embed_multiply(void *argument) {
-    const struct embed_product *p = argument;
-    const struct qkv_model_dense *d = p->dense;
-    return qkv_gemm(p->ctx, p->arena, p->y, d->out, (struct qkv_matrix){p->x, d->in, 1},
-                    (struct qkv_matrix){p->weight, 1, d->in}, p->rows, d->out, d->in,
-                    (struct qkv_gemm_options){.bias = p->bias, .accumulate = p->accumulate});
-}
-
-/* y (+)= x·Wᵀ (+ b), in fp32. */
-static enum qkv_status embed_product(struct embed_product p) {
-    struct qkv_arena measured = {0};
-    size_t bytes = 0;
-    p.arena = &measured;
-    enum qkv_status status = qkv_plan(p.ctx, &measured, "a dense layer", embed_multiply, &p, &bytes);
-    if (!status) status = qkv_workspace(p.ctx, bytes, &p.arena);
-    return status ? status : embed_multiply(&p);
-}
-
-/* Computes a layer's output for rows of x, into y. */
-static enum qkv_status embed_dense(struct qkv_context *ctx, const struct qkv_model_dense *d, float *x, size_t rows,
-                                   float *y) {
-    for (size_t i = 0; i < rows && d->normalize; i++) embed_length(x + i * d->in, d->in, true);
-    struct embed_product p = {
-        .ctx = ctx, .dense = d, .x = x, .weight = d->weight, .bias = d->bias, .rows = rows, .y = y};
-    enum qkv_status status = embed_product(p);
-    if (!status && d->activation >= 0)
-        ctx->kernels->activation_forward((enum qkv_ffn_kind)d->activation, y, y, rows * d->out);
-    for (size_t i = 0; i < rows * d->out && !status && d->residual && !d->shortcut; i++) y[i] += x[i];
-    p.weight = d->shortcut, p.bias = NULL, p.accumulate = true;
-    return status || !d->shortcut ? status : embed_product(p);
-}
-
-/* Passes the pooled rows through all dense layers; *x becomes the block of the result. */
-static enum qkv_status embed_dense_all(struct embedder *e, size_t rows, float **x) {
-    const struct qkv_model_pooling *p = &e->model->pooling;
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < p->dense_count && !status; i++) {
-        float *y = qkv_allocate(e->model->ctx, rows * p->dense[i].out, sizeof *y);
-        status = y ? embed_dense(e->model->ctx, &p->dense[i], *x, rows, y) : QKV_MEMORY;
-        free(*x);
-        *x = y;
-    }
-    return status;
-}
-
-/* ---- lines ------------------------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
     struct embedder *e = user;
@@ -144,15 +77,16 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
         const size_t T = (size_t)batch->lengths[b], from = e->skipped;
         if (from < T) pool_row(e->options->pool, hidden + (b * batch->T + from) * C, T - from, C, x + b * C);
     }
-    status = embed_dense_all(e, batch->B, &x);
+    status = qkv_model_dense_apply(ctx, &e->model->pooling, batch->B, &x);
     for (size_t b = 0; b < batch->B && !status; b++) {
         float *out = e->vectors + batch->lines[b] * width;
         memcpy(out, x + b * width, width * sizeof *out);
-        if (!embed_length(out, width, e->options->normalize))
-            status = qkv_fail(ctx, QKV_NUMBER,
-                              "the hidden states of line %zu are not finite: the model's weights are broken; use an "
-                              "earlier checkpoint",
-                              batch->lines[b] + 1);
+        if (!qkv_vector_normalize(out, width, e->options->normalize))
+            status =
+                qkv_fail(ctx, QKV_NUMBER,
+                         "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
+                         "those of an earlier checkpoint",
+                         batch->lines[b] + 1);
     }
     free(x);
     return status;

@@ -97,7 +97,8 @@ static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t cont
     size_t bytes = 0;
     enum qkv_status status = qkv_model_add_packed(plan, false);
     if (!status) status = qkv_session_measure(plan, context, &bytes);
-    return status ? status : qkv_memory_check(plan->ctx, qkv_model_bytes(plan) + bytes, "generating", NULL);
+    return status ? status
+                  : qkv_memory_check(plan->ctx, qkv_model_bytes(plan) + plan->file.memory + bytes, "generating", NULL);
 }
 
 enum qkv_status qkv_generate_check_memory(struct qkv_model *plan) {

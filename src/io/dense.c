@@ -50,7 +50,7 @@ static enum qkv_status dense_check_name(const struct qkv_pooling_file *f, const 
     return qkv_pooling_refuse(f, key, "\"sentence_embedding\"");
 }
 
-/* The numbers of a tensor of this shape; columns 0: a vector. */
+/* Checks the shape of a tensor, and reads its numbers unless `out` is NULL; columns 0: a vector. */
 static enum qkv_status dense_read_tensor(struct qkv_context *ctx, const struct qkv_tensors *tensors, const char *name,
                                          size_t rows, size_t columns, float **out) {
     const struct qkv_array *a = qkv_tensors_find(tensors, name);
@@ -62,11 +62,12 @@ static enum qkv_status dense_read_tensor(struct qkv_context *ctx, const struct q
         return qkv_fail(ctx, QKV_FORMAT, "%s: %s has the shape %s; config.json beside it asks for %s",
                         qkv_tensors_path(tensors), name, qkv_shape_text(a->shape, a->rank, have_text),
                         qkv_shape_text(want, rank, want_text));
+    if (!out) return QKV_OK;
     *out = qkv_allocate(ctx, qkv_array_elements(a), sizeof **out);
     return *out ? qkv_tensors_floats(tensors, a, *out) : QKV_MEMORY;
 }
 
-static enum qkv_status dense_read_weights(struct qkv_context *ctx, const char *path, bool bias,
+static enum qkv_status dense_read_weights(struct qkv_context *ctx, const char *path, bool planned,
                                           struct qkv_model_dense *d) {
     struct qkv_tensors *tensors;
     bool found = false;
@@ -75,11 +76,12 @@ static enum qkv_status dense_read_weights(struct qkv_context *ctx, const char *p
         status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names; other formats are not read", path);
     if (!status) status = qkv_tensors_open(ctx, path, &tensors);
     if (status) return status;
-    status = dense_read_tensor(ctx, tensors, "linear.weight", d->out, d->in, &d->weight);
-    if (!status && bias) status = dense_read_tensor(ctx, tensors, "linear.bias", d->out, 0, &d->bias);
-    if (!status && d->residual && d->in != d->out)
-        status = dense_read_tensor(ctx, tensors, "residual.weight", d->out, d->in, &d->shortcut);
-    const size_t names = (size_t)1 + (d->bias ? 1 : 0) + (d->shortcut ? 1 : 0);
+    status = dense_read_tensor(ctx, tensors, "linear.weight", d->out, d->in, planned ? NULL : &d->weight);
+    if (!status && d->has_bias)
+        status = dense_read_tensor(ctx, tensors, "linear.bias", d->out, 0, planned ? NULL : &d->bias);
+    if (!status && d->has_shortcut)
+        status = dense_read_tensor(ctx, tensors, "residual.weight", d->out, d->in, planned ? NULL : &d->shortcut);
+    const size_t names = (size_t)1 + (d->has_bias ? 1 : 0) + (d->has_shortcut ? 1 : 0);
     if (!status && qkv_tensors_count(tensors) != names)
         status = qkv_fail(ctx, QKV_FORMAT, "%s has %zu tensors; config.json beside it asks for %zu", path,
                           qkv_tensors_count(tensors), names);
@@ -87,10 +89,10 @@ static enum qkv_status dense_read_weights(struct qkv_context *ctx, const char *p
     return status;
 }
 
-enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path,
+enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path, bool planned,
                                struct qkv_model_dense *d) {
     struct qkv_pooling_file f = {.ctx = ctx};
-    bool bias = true;
+    d->has_bias = true;
     if (!path || !*path)
         return qkv_fail(ctx, QKV_FORMAT, "%s/" QKV_MODULES_FILE ": a module Dense has no path", folder);
     enum qkv_status status = qkv_pooling_open(&f, folder, path, QKV_CONFIG_FILE);
@@ -106,14 +108,15 @@ enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, cons
         status = qkv_pooling_refuse(&f, "out_features", "a whole number of at least 1");
     if (!status) d->out = (size_t)out;
     if (!status) status = dense_read_activation(&f, d);
-    if (!status) status = dense_read_flag(&f, "bias", &bias);
+    if (!status) status = dense_read_flag(&f, "bias", &d->has_bias);
     if (!status) status = dense_read_flag(&f, "use_residual", &d->residual);
     if (!status) status = dense_check_name(&f, "module_input_name");
     if (!status) status = dense_check_name(&f, "module_output_name");
     qkv_pooling_close(&f);
+    d->has_shortcut = d->residual && d->in != d->out;
     char *inner = status ? NULL : qkv_join_path(ctx, folder, path);
     char *weights = inner ? qkv_join_path(ctx, inner, QKV_WEIGHTS_FILE) : NULL;
-    if (!status) status = weights ? dense_read_weights(ctx, weights, bias, d) : QKV_MEMORY;
+    if (!status) status = weights ? dense_read_weights(ctx, weights, planned, d) : QKV_MEMORY;
     free(inner);
     free(weights);
     return status;

@@ -280,7 +280,8 @@ static enum qkv_status load_published(struct qkv_context *ctx, struct qkv_publis
     enum qkv_status status = qkv_published_match(published, spec);
     if (!status) status = qkv_published_generation(published, spec, &generation);
     if (!status)
-        status = qkv_pooling_read(ctx, place->modules ? place->modules : place->folder, place->folder, spec, &pooling);
+        status = qkv_pooling_read(ctx, place->modules ? place->modules : place->folder, place->folder, spec, planned,
+                                  &pooling);
     if (!status && !planned) status = qkv_published_room(published);
     if (!status) status = qkv_published_origin(published, &origin);
     if (status) {
@@ -312,7 +313,7 @@ static enum qkv_status read_texts(struct qkv_model *m, const char *folder, const
     enum qkv_status status = read_tokenizer(m, p->tokenizer, qkv_model_set_tokenizer);
     if (!status && m->tokenizer) status = qkv_tokenizer_read_roles(m->ctx, m->tokenizer, folder, QKV_ROLES_FILE);
     if (!status) status = qkv_generation_read(m->ctx, folder, &m->spec, NULL, &m->generation);
-    if (!status) status = qkv_pooling_read(m->ctx, folder, folder, &m->spec, &m->pooling);
+    if (!status) status = qkv_pooling_read(m->ctx, folder, folder, &m->spec, false, &m->pooling);
     if (!status) status = read_source_tokenizer(m, folder, p);
     return status ? status : qkv_labels_read(m, p->labels);
 }
@@ -338,6 +339,8 @@ static enum qkv_status folder_read(struct qkv_context *ctx, const char *path, bo
         if (!status) status = check_weights(ctx, place.folder, &p);
         if (!status) status = qkv_spec_read(ctx, spec, p.config, NULL, 0);
         if (!status) status = load_weights(ctx, spec, &p, path, planned, out);
+        if (!status && planned)
+            status = qkv_pooling_read(ctx, place.folder, place.folder, spec, true, &(*out)->pooling);
         if (!status && !planned) status = read_texts(*out, place.folder, &p);
     }
     qkv_model_place_free(&place);

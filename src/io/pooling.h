@@ -22,9 +22,10 @@ enum qkv_status qkv_pooling_refuse(const struct qkv_pooling_file *f, const char 
 /* Dense layers (dense.c), each in a folder inside the folder. */
 enum { QKV_DENSE_MAX = 4 };
 extern const char *const qkv_dense_folders[QKV_DENSE_MAX];
-/* Reads a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. The caller
- * frees the layer with qkv_model_pooling_free, also after a failure. */
-enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path,
+/* Reads a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. If `planned`, it
+ * checks the shapes and reads no numbers. The caller frees the layer with qkv_model_pooling_free, also after a
+ * failure. */
+enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path, bool planned,
                                struct qkv_model_dense *dense);
 enum qkv_status qkv_dense_write(struct qkv_context *ctx, const char *folder, const char *path,
                                 const struct qkv_model_dense *dense);
@@ -32,10 +33,10 @@ enum qkv_status qkv_dense_write(struct qkv_context *ctx, const char *folder, con
 enum qkv_status qkv_prompts_read(struct qkv_context *ctx, const char *folder, struct qkv_model_pooling *pooling);
 enum qkv_status qkv_prompts_write(struct qkv_context *ctx, const char *folder, const struct qkv_model_pooling *pooling);
 
-/* Reads modules.json of a folder, if there is one. `model` is the model's own folder, which may be inside `folder`.
- * Fails with the key that cannot be used. */
+/* Reads modules.json of a folder, if there is one. `model` is the model's own folder, which may be inside `folder`. If
+ * `planned`, the numbers of dense layers are not read. Fails with the key that cannot be used. */
 enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, const char *model,
-                                 const struct qkv_spec *spec, struct qkv_model_pooling *pooling);
+                                 const struct qkv_spec *spec, bool planned, struct qkv_model_pooling *pooling);
 /* The folder inside `folder` that modules.json names as the model's, "0_Transformer": a heap text; NULL: the folder
  * itself. */
 enum qkv_status qkv_pooling_model(struct qkv_context *ctx, const char *folder, char **model);

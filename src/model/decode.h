@@ -132,10 +132,14 @@ enum {
 size_t qkv_line_rows(size_t T);
 /* The maximum number of positions in a batch of B rows of at most T positions. */
 size_t qkv_line_positions(size_t B, size_t T);
-/* Bytes of the largest batches in which lines are embedded or classified, by dry runs. The model may be planned. */
-enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t *bytes);
-/* Bytes of a greedy search of a full batch of sources, sources and targets as long as the context, by dry runs. The
- * model may be planned. */
-enum qkv_status qkv_search_measure(struct qkv_model *model, size_t *bytes);
+/* Measures, by a dry run, the largest batch that lines of up to T tokens are embedded or classified in: its lines and its
+ * bytes. `count` is the number of all lines, 0: any. The model may be planned. */
+enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t count, size_t T, size_t *rows, size_t *bytes);
+/* Measures, by dry runs, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
+struct qkv_search_shape {
+    size_t sources, width; /* searched side by side; hypotheses of each */
+    size_t T, capacity;    /* the longest source; positions of a target */
+};
+enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_search_shape *shape, size_t *bytes);
 
 #endif

@@ -94,11 +94,13 @@ struct qkv_model_generation {
     size_t barred_count;
 };
 
-/* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. All heap, fp32. */
+/* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. Its numbers are heap memory in
+ * fp32; a planned model has none of them. */
 struct qkv_model_dense {
     size_t in, out;
-    bool normalize;                  /* x is scaled to length 1 first */
-    bool residual;                   /* `shortcut` NULL: x itself is added, and in equals out */
+    bool normalize; /* x is scaled to length 1 first */
+    bool residual;  /* without a shortcut x itself is added, and in equals out */
+    bool has_bias, has_shortcut;
     int activation;                  /* enum qkv_ffn_kind; −1: none */
     float *weight, *bias, *shortcut; /* W (out,in), b (out) or NULL, R (out,in) or NULL */
 };
@@ -122,6 +124,15 @@ struct qkv_model_pooling {
 };
 /* Frees and clears it (model_pooling.c). */
 void qkv_model_pooling_free(struct qkv_model_pooling *pooling);
+/* Bytes of the numbers of all dense layers. */
+size_t qkv_model_dense_bytes(const struct qkv_model_pooling *pooling);
+/* Applies all dense layers to *x, heap memory of (rows, width before them), which becomes (rows, width behind them).
+ * Fails with QKV_MEMORY. (model_dense.c) */
+enum qkv_status qkv_model_dense_apply(struct qkv_context *ctx, const struct qkv_model_pooling *pooling, size_t rows,
+                                      float **x);
+/* Divides C numbers by their length if `normalize` is true and the length is not 0. Returns false if a number is not
+ * finite. */
+bool qkv_vector_normalize(float *x, size_t C, bool normalize);
 
 struct qkv_model {
     struct qkv_context *ctx;
@@ -153,6 +164,9 @@ struct qkv_model {
 
 /* The token that targets begin with: the folder's setting, else the tokenizer's token; −1: neither has one. */
 int32_t qkv_model_target_begin(const struct qkv_model *model);
+/* Measures, by dry runs, the bytes that the dense layers take for so many rows besides their weights. The model may be
+ * planned. Fails with QKV_MEMORY. (model_dense.c) */
+enum qkv_status qkv_model_dense_measure(struct qkv_model *model, size_t rows, size_t *bytes);
 /* Lists all weights, takes their memory from model->arena (a measuring one makes a plan), and sets the stacks'
  * tensors. */
 enum qkv_status qkv_model_build_weights(struct qkv_model *model);

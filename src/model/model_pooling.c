@@ -20,6 +20,15 @@ void qkv_model_pooling_free(struct qkv_model_pooling *pooling) {
     *pooling = (struct qkv_model_pooling){0};
 }
 
+size_t qkv_model_dense_bytes(const struct qkv_model_pooling *pooling) {
+    size_t numbers = 0;
+    for (size_t i = 0; i < pooling->dense_count; i++) {
+        const struct qkv_model_dense *d = &pooling->dense[i];
+        numbers += d->out * d->in * (d->has_shortcut ? 2 : 1) + (d->has_bias ? d->out : 0);
+    }
+    return numbers * sizeof(float);
+}
+
 bool qkv_model_pooling(const struct qkv_model *model, enum qkv_pool *pool, bool *normalize, size_t *most) {
     if (!model) return false;
     if (pool) *pool = model->pooling.pool;

@@ -88,5 +88,5 @@ void qkv_model_drop_packed(struct qkv_model *m) {
 
 size_t qkv_model_bytes(const struct qkv_model *m) {
     return m->arena.peak - m->arena.discarded + m->learned.peak + m->gradients.peak + m->packed_arena.peak +
-           m->packed_back.peak;
+           m->packed_back.peak + qkv_model_dense_bytes(&m->pooling);
 }

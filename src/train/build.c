@@ -257,7 +257,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && !t->fresh)
         status = qkv_generation_read(t->ctx, t->folder, qkv_model_spec(t->model), NULL, &t->model->generation);
     if (!status && !t->fresh)
-        status = qkv_pooling_read(t->ctx, t->folder, t->folder, qkv_model_spec(t->model), &t->model->pooling);
+        status = qkv_pooling_read(t->ctx, t->folder, t->folder, qkv_model_spec(t->model), false, &t->model->pooling);
     if (!status) status = make_passes(t);
     if (!status) status = make_optimizer(t);
     if (!status) status = qkv_loads_make(t);

@@ -26,14 +26,15 @@ static void examples_close(struct examples *e) {
     qkv_example_rows_free(&e->rows);
 }
 
-enum qkv_status qkv_examples_measure(struct qkv_model *model, size_t *bytes) {
+enum qkv_status qkv_examples_measure(struct qkv_model *model, const struct qkv_example_files *files, size_t *bytes) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    const struct qkv_pass_options options = {.B = EXAMPLES_A_BATCH,
-                                             .T = (size_t)qkv_stack_context(spec, stack),
-                                             .source_T = both ? (size_t)qkv_stack_context(spec, &spec->encoder) : 0,
-                                             .logits = true};
+    struct qkv_pass_options options = {.B = EXAMPLES_A_BATCH,
+                                       .T = (size_t)qkv_stack_context(spec, stack),
+                                       .source_T = both ? (size_t)qkv_stack_context(spec, &spec->encoder) : 0,
+                                       .logits = true};
+    if (files) options.B = qkv_min(files->count, options.B), options.T = files->T, options.source_T = files->source.T;
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(model, &options, 0, &plan);
     *bytes = plan.bytes;

@@ -77,9 +77,19 @@ static struct qkv_pass_options pass_options(size_t rows, size_t T) {
     return (struct qkv_pass_options){.B = rows, .T = T, .source_T = T, .rows = positions, .source_rows = positions};
 }
 
-enum qkv_status qkv_pairs_loss_measure(struct qkv_model *model, size_t *bytes) {
-    const size_t T = (size_t)qkv_model_spec(model)->context;
-    const struct qkv_pass_options options = pass_options(rows_of(T / 2 + 1), T);
+/* The positions of a pass that takes rows of `longest`, and the rows that it takes of `count`. */
+static size_t pass_room(size_t context, size_t longest, size_t count, size_t *rows) {
+    size_t T = 16;
+    while (T < longest) T *= 2;
+    *rows = qkv_min(rows_of(T / 2 + 1), count);
+    return qkv_min(T, context);
+}
+
+enum qkv_status qkv_pairs_loss_measure(struct qkv_model *model, size_t count, size_t longest, size_t *bytes) {
+    const size_t context = (size_t)qkv_model_spec(model)->context;
+    size_t rows;
+    const size_t T = pass_room(context, qkv_min(longest, context), count ? count : SIZE_MAX, &rows);
+    const struct qkv_pass_options options = pass_options(rows, T);
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(model, &options, 0, &plan);
     *bytes = plan.bytes;
@@ -89,11 +99,8 @@ enum qkv_status qkv_pairs_loss_measure(struct qkv_model *model, size_t *bytes) {
 /* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
 static enum qkv_status make_room(struct run *r, size_t B, size_t longest) {
     if (B <= r->B && longest <= r->T) return QKV_OK;
-    size_t context = (size_t)qkv_model_spec(r->pairs->model)->context, T = 16, n;
-    while (T < longest) T *= 2;
-    size_t rows = rows_of(T / 2 + 1);
-    if (T > context) T = context;
-    if (rows > r->count) rows = r->count;
+    size_t rows, n;
+    const size_t T = pass_room((size_t)qkv_model_spec(r->pairs->model)->context, longest, r->count, &rows);
     if (rows < B) rows = B;
     if (!qkv_multiply(rows, T, &n)) return qkv_fail_memory(r->ctx, SIZE_MAX, "the ids of a batch");
     qkv_pass_free(r->pass);

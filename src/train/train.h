@@ -175,9 +175,10 @@ struct qkv_validation {
     const struct qkv_train_options *options;
     uint64_t seed; /* of the masks */
 };
-/* Bytes of the batches that a file of examples is evaluated in, sequences as long as the context, by a dry run; the
- * model may be planned. (evaluate_examples.c) */
-enum qkv_status qkv_examples_measure(struct qkv_model *model, size_t *bytes);
+struct qkv_example_files;
+/* Measures, by a dry run, the bytes of a batch of examples that files are evaluated in; NULL: a full batch of sequences
+ * as long as the context. The model may be planned. (evaluate_examples.c) */
+enum qkv_status qkv_examples_measure(struct qkv_model *model, const struct qkv_example_files *files, size_t *bytes);
 enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
                              void *user, double *loss);
 

@@ -5,40 +5,125 @@
 #include "model/decode.h"
 #include "model/spec.h"
 #include "train/evaluate_pairs.h"
+#include "train/example_files.h"
 #include "train/train.h"
+#include "train/use.h"
 
 static bool use_has_head(const struct qkv_spec *spec, enum qkv_head_kind kind) {
     return spec->head.kind == kind;
 }
 
-/* Of a text, which the next token is predicted in: windows side by side. */
-static enum qkv_status use_measure_text(struct qkv_model *m, size_t *bytes) {
-    const struct qkv_pass_options options = {.B = QKV_EVALUATE_WINDOWS, .T = (size_t)m->spec.context};
+static bool use_classifies(const struct qkv_spec *spec) {
+    return use_has_head(spec, QKV_HEAD_CLASSIFY) || use_has_head(spec, QKV_HEAD_CLASSIFY_TOKENS);
+}
+
+/* Whether the model reads texts; frames are read from examples. */
+static bool use_reads_texts(const struct qkv_spec *spec) {
+    const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
+    return qkv_spec_has_tokens(spec) && (!both || qkv_stack_reads_tokens(&spec->encoder));
+}
+
+static bool use_translates(const struct qkv_spec *spec) {
+    return use_reads_texts(spec) && use_has_head(spec, QKV_HEAD_LM) && qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
+}
+
+static bool use_predicts_text(const struct qkv_spec *spec) {
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    return use_reads_texts(spec) && use_has_head(spec, QKV_HEAD_LM) && qkv_spec_topology(spec) != QKV_ENCODER_DECODER &&
+           !qkv_stack_find_causal(stack, false);
+}
+
+/* ---- each use --------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_use_options *o, size_t *bytes) {
+    const size_t context = (size_t)m->spec.context;
+    const struct qkv_pass_options options = {.B = o->batch ? o->batch : QKV_EVALUATE_WINDOWS,
+                                             .T = o->context && o->context < context ? o->context : context};
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &plan);
     *bytes = plan.bytes;
     return status;
 }
 
-/* The parts of each use beside the weights. */
-static enum qkv_status use_measure(struct qkv_model *m, struct qkv_use_costs *costs) {
-    const struct qkv_spec *spec = &m->spec;
-    const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
-    const bool classifies = use_has_head(spec, QKV_HEAD_CLASSIFY) || use_has_head(spec, QKV_HEAD_CLASSIFY_TOKENS);
-    const bool writes = use_has_head(spec, QKV_HEAD_LM);
+/* Batches of many short lines and of few long ones. */
+static enum qkv_status use_measure_lines(struct qkv_model *m, bool embeds, const struct qkv_use_sizes *sizes,
+                                         size_t *bytes) {
+    const size_t lengths[] = {qkv_min(sizes->longest, QKV_LINE_TOKENS / QKV_LINE_ROWS), sizes->longest};
     enum qkv_status status = QKV_OK;
-    const bool features = both && !qkv_stack_reads_tokens(&spec->encoder); /* which only examples hold */
-    if (!qkv_spec_has_tokens(spec) || features)
-        return use_has_head(spec, QKV_HEAD_NONE) ? QKV_OK : qkv_examples_measure(m, &costs->evaluate_bytes);
-    status = qkv_lines_measure(m, &costs->lines_bytes);
-    if (!status && classifies) costs->evaluate_bytes = costs->lines_bytes;
-    if (!status && writes && both) status = qkv_search_measure(m, &costs->search_bytes);
-    if (!status && writes && both) status = qkv_pairs_loss_measure(m, &costs->evaluate_bytes);
-    costs->evaluate_bytes = qkv_max(costs->evaluate_bytes, costs->search_bytes);
-    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    if (!status && writes && !both && !qkv_stack_find_causal(stack, false))
-        status = use_measure_text(m, &costs->evaluate_bytes);
+    *bytes = 0;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths && !status; i++) {
+        size_t rows = 0, batch = 0, dense = 0;
+        status = qkv_lines_measure(m, sizes->count, lengths[i], &rows, &batch);
+        if (!status && embeds) status = qkv_model_dense_measure(m, rows, &dense);
+        *bytes = qkv_max(*bytes, batch + dense);
+    }
     return status;
+}
+
+static enum qkv_status use_measure_search(struct qkv_model *m, const struct qkv_use_options *o,
+                                          const struct qkv_use_sizes *sizes, size_t *bytes) {
+    const size_t batch = o->batch ? o->batch : QKV_SEARCH_BATCH, T = qkv_min(sizes->longest, (size_t)m->spec.context);
+    const size_t target = o->max_tokens ? qkv_min(o->max_tokens, (size_t)m->spec.context) : 3 * T + 50;
+    const struct qkv_search_shape shape = {.sources = sizes->count ? qkv_min(batch, sizes->count) : batch,
+                                           .width = o->width ? o->width : 1,
+                                           .T = T,
+                                           .capacity = target + 1};
+    return qkv_search_measure(m, &shape, bytes);
+}
+
+/* The loss and the search take turns. */
+static enum qkv_status use_measure_pairs(struct qkv_model *m, const struct qkv_use_options *o,
+                                         const struct qkv_use_sizes *sizes, size_t *bytes) {
+    size_t loss = 0, search = 0;
+    enum qkv_status status = qkv_pairs_loss_measure(m, sizes->count, sizes->longest, &loss);
+    if (!status) status = use_measure_search(m, o, sizes, &search);
+    *bytes = qkv_max(loss, search);
+    return status;
+}
+
+static enum qkv_status use_measure_examples(struct qkv_model *m, const struct qkv_use_options *o, size_t *bytes) {
+    struct qkv_example_files files = {0};
+    enum qkv_status status = o->file ? qkv_example_files_add(m->ctx, &m->spec, o->file, &files) : QKV_OK;
+    if (!status) status = qkv_examples_measure(m, o->file ? &files : NULL, bytes);
+    qkv_example_files_close(&files);
+    return status;
+}
+
+enum qkv_status qkv_use_measure(struct qkv_model *m, const struct qkv_use_options *o, const struct qkv_use_sizes *sizes,
+                                size_t *bytes) {
+    const struct qkv_spec *spec = &m->spec;
+    *bytes = 0;
+    switch (o->use) {
+    case QKV_USE_EMBED:
+        return use_reads_texts(spec) ? use_measure_lines(m, true, sizes, bytes) : QKV_OK;
+    case QKV_USE_CLASSIFY:
+    case QKV_USE_EVALUATE_LABELS:
+        return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
+    case QKV_USE_TRANSLATE:
+        return use_translates(spec) ? use_measure_search(m, o, sizes, bytes) : QKV_OK;
+    case QKV_USE_EVALUATE_PAIRS:
+        return use_translates(spec) ? use_measure_pairs(m, o, sizes, bytes) : QKV_OK;
+    case QKV_USE_EVALUATE_TEXT:
+        return use_predicts_text(spec) ? use_measure_text(m, o, bytes) : QKV_OK;
+    case QKV_USE_EVALUATE_EXAMPLES:
+        return use_has_head(spec, QKV_HEAD_NONE) ? QKV_OK : use_measure_examples(m, o, bytes);
+    case QKV_USE_PUBLISH:
+        *bytes = qkv_export_bytes(m);
+        return QKV_OK;
+    case QKV_USE_EXPORT:
+        break;
+    }
+    return QKV_OK;
+}
+
+/* ---- all uses of a model, for texts as long as the context ---------------------------------------- */
+
+/* The way to evaluate a model that fits what it is for. */
+static enum qkv_use use_evaluation(const struct qkv_spec *spec) {
+    return !use_reads_texts(spec) ? QKV_USE_EVALUATE_EXAMPLES
+           : use_classifies(spec) ? QKV_USE_EVALUATE_LABELS
+           : use_translates(spec) ? QKV_USE_EVALUATE_PAIRS
+                                  : QKV_USE_EVALUATE_TEXT;
 }
 
 enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs *costs) {
@@ -49,12 +134,20 @@ enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs
     if (!plan->planned) return qkv_fail(plan->ctx, QKV_ARGUMENT, "costs are measured by a planned model");
     const size_t beside = plan->gradients.peak + plan->packed_arena.peak + plan->packed_back.peak; /* planned before */
     const size_t plain = qkv_weights_stored_bytes(&plan->weights) + qkv_model_bytes(plan) - beside;
+    const struct qkv_use_sizes sizes = {.longest = SIZE_MAX};
     enum qkv_status status = qkv_model_add_packed(plan, false);
-    if (!status) status = use_measure(plan, costs);
-    if (status) return status;
-    size_t *uses[] = {&costs->lines_bytes, &costs->search_bytes, &costs->evaluate_bytes};
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) *uses[i] += *uses[i] ? plain + plan->packed_arena.peak : 0;
+    const struct {
+        enum qkv_use use;
+        size_t *bytes;
+    } uses[] = {{use_classifies(&plan->spec) ? QKV_USE_CLASSIFY : QKV_USE_EMBED, &costs->lines_bytes},
+                {QKV_USE_TRANSLATE, &costs->search_bytes},
+                {use_evaluation(&plan->spec), &costs->evaluate_bytes}};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses && !status; i++) {
+        const struct qkv_use_options options = {.use = uses[i].use};
+        status = qkv_use_measure(plan, &options, &sizes, uses[i].bytes);
+        *uses[i].bytes += *uses[i].bytes ? plain + plan->packed_arena.peak : 0;
+    }
     costs->export_bytes = plain;
     costs->publish_bytes = plain + qkv_export_bytes(plan);
-    return QKV_OK;
+    return status;
 }

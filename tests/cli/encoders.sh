@@ -92,7 +92,7 @@ refuse 1 '^qkv: long\.tsv:2: pair 2 has [0-9]+ tokens, but the model.s context i
     --pairs --input long.tsv
 try 0 "$QKV" classify classifier --pairs --input long.tsv --long keep-start
 same "$(wc -l <out)" 2 "pairs that are cut"
-has err '1 of 2 lines has more tokens .* cut to the first tokens'
+has err '1 of 2 pairs has more tokens .* cut to the first tokens'
 cp -r "$SOURCE/tests/golden/hf/camembert_classify" score
 awk 'BEGIN {
     printf "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"post_processor\": null, "

@@ -37,6 +37,48 @@ fi
 try 0 train run 5 --quiet --set position.kind=alibi
 try 0 "$QKV" generate run -n 5 -q --threads 1
 
+# ---- embedding, classifying, translating, evaluating, exporting: checked before weights are read ----
+if [ "${SANITIZE:-0}" != 1 ]; then
+    # refuses WHAT WAYS LIMIT COMMAND...: needs more than LIMIT KiB; the sentence names what needs less.
+    refuses() {
+        refuse 1 "^qkv: $1: [0-9.]+ [MG]iB are needed, but only [0-9.]+ MiB are left by the limit of addresses \(ulimit -v\); choose $2.*--ignore-memory\$" \
+            within "${@:3}" --threads 1
+    }
+    new() { try 0 "$QKV" new "$@" --quiet; }
+    make_lines() { awk -v n="$1" 'BEGIN {for (i = 0; i < 64; i++) {s = i; while (length(s) < n) s = s " abc"; print s}}'; }
+    new --preset gpt2-small --set vocab=4096 --set decoder.layers=2 --out lm
+    new --preset tiny-seq2seq --set context=2048 --out seq2seq
+    new --preset text-classifier --set head.classes=3 --set context=1024 --set d_model=512 --set encoder.ffn.d_ff=4096 --out classifier
+    make_lines 1000 >lines.txt
+    sed 's/^/0\t/' lines.txt >labels.tsv
+    sed 's/.*/&\t&/' lines.txt >pairs.tsv
+    refuses embedding 'shorter lines \(.*, or a smaller model' 160000 "$QKV" embed lm --input lines.txt -o vectors
+    refuses embedding 'fewer lines at once \(.*, or a smaller model' 160000 "$QKV" embed lm --input <(yes a | head -30000) -o vectors
+    refuses evaluating 'a smaller --batch \(.*, a smaller --context \(.*, or a smaller model' 200000 "$QKV" eval lm --data lines.txt
+    refuses translating '--beam 1 \(.*, a smaller --max-tokens \(' 120000 "$QKV" translate seq2seq abc --beam 4000
+    refuses translating 'a smaller --batch \(' 120000 "$QKV" translate seq2seq --input lines.txt --batch 64
+    refuses evaluating 'a smaller --batch \(' 120000 "$QKV" eval seq2seq --pairs pairs.tsv --batch 64
+    refuses classifying 'shorter lines \(.*, --precision bf16 \(' 170000 "$QKV" classify classifier --input lines.txt
+    refuses evaluating 'shorter lines \(.*, --precision bf16 \(' 170000 "$QKV" eval classifier --labeled labels.tsv
+    export_within() { (ulimit -d 60000 && exec "$QKV" export lm --dtype bf16 --out small "$@"); } # the file is mapped besides
+    refuse 1 '^qkv: exporting: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data' export_within
+    refuse 1 '^qkv: exporting: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data' export_within --to huggingface
+    [ ! -e small ] && [ ! -e vectors ] || fail "a command that is refused leaves something"
+    # lines of standard input are checked when they are there; what fits is not refused
+    within 160000 "$QKV" embed lm -o vectors --threads 1 <lines.txt >out 2>err
+    last="embed lm <lines.txt"
+    has err '^qkv: embedding: [0-9.]+ MiB are needed'
+    try 0 within 160000 "$QKV" embed lm abc -o vectors --threads 1
+    try 0 within 200000 "$QKV" eval lm --data text.txt --batch 1 --context 64 --threads 1
+    try 0 within 120000 "$QKV" translate seq2seq abc --max-tokens 5 --threads 1
+    # a line has fewer tokens than bytes: it is refused only where its tokens are too many
+    for i in 1 2 3 4 5 6 7 8; do printf 'word%0900d ' $i; done >words.txt
+    try 0 "$QKV" train --preset tiny-lm --set context=8192 --set decoder.ffn.d_ff=16384 --lines words.txt --valid words.txt --tokenizer whitespace --out words \
+        --steps 1 --batch 1 --warmup 0 --threads 1 --quiet
+    try 0 within 100000 "$QKV" embed words --input words.txt -o vectors --force --threads 1
+    rm -r lm seq2seq classifier words vectors
+fi
+
 # ---- specs changed by hand ----
 sed 's/"context": 32/"context": 1000000/' run/config.json >longer && cp longer run/config.json
 refuse 1 'model\.safetensors: these weights belong to another spec than config\.json .*--ignore-digest$' \

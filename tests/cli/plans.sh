@@ -82,6 +82,18 @@ evaluates_images() { # of vit-tiny: 64 of them fill a batch; all are black, and 
     takes eval "$1" --examples images.safetensors -q
     compares "eval $1 --examples" "$(plan "$1" evaluate_bytes)" "$taken"
 }
+# A folder of sentence-transformers whose dense layers, of zeros, hold nearly all of its weights: from 16 to $1 and back.
+make_dense() {
+    cp -r "$SOURCE/tests/golden/hf/embeddings" dense
+    local bytes=$((64 * $1)) header in=16 out=$1 layer
+    for layer in 2_Dense 3_Dense; do
+        printf '{"in_features": %d, "out_features": %d, "bias": false}' $in $out >dense/$layer/config.json
+        printf -v header '{"linear.weight":{"dtype":"F32","shape":[%d,%d],"data_offsets":[0,%d]}}' $out $in $bytes
+        printf -v header '%-176s' "$header" # which is less than 256 bytes, so one byte says its length
+        { printf '\260\0\0\0\0\0\0\0%s' "$header" && head -c $bytes /dev/zero; } >dense/$layer/model.safetensors
+        in=$1 out=16
+    done
+}
 # trains OPTIONS...: the plan is what it says before its first step.
 trains() {
     rm -rf trained
@@ -180,6 +192,10 @@ classifies classifier
 try 0 "$QKV" new --preset vit-tiny --set head.classes=10 --out vit --quiet
 evaluates_images vit
 embeds classifier
+make_dense 200000
+embeds dense
+exports dense again --dtype f32
+rm -r dense again
 
 # ---- training: of a text, of lines, of pairs with two tokenizers, of labels; its checkpoint ----
 make_text 20000 >text.txt
