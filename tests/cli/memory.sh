@@ -60,9 +60,11 @@ if [ "${SANITIZE:-0}" != 1 ]; then
     refuses evaluating 'a smaller --batch \(' 120000 "$QKV" eval seq2seq --pairs pairs.tsv --batch 64
     refuses classifying 'shorter lines \(.*, --precision bf16 \(' 170000 "$QKV" classify classifier --input lines.txt
     refuses evaluating 'shorter lines \(.*, --precision bf16 \(' 170000 "$QKV" eval classifier --labeled labels.tsv
-    export_within() { (ulimit -d 60000 && exec "$QKV" export lm --dtype bf16 --out small "$@"); } # the file is mapped besides
-    refuse 1 '^qkv: exporting: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data' export_within
-    refuse 1 '^qkv: exporting: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data' export_within --to huggingface
+    # The file is mapped besides, so addresses are not limited.
+    export_within() { (ulimit -d 60000 && exec "$QKV" export lm --dtype bf16 --out small "$@"); }
+    sentence='^qkv: exporting: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data'
+    refuse 1 "$sentence" export_within
+    refuse 1 "$sentence" export_within --to huggingface
     [ ! -e small ] && [ ! -e vectors ] || fail "a command that is refused leaves something"
     # lines of standard input are checked when they are there; what fits is not refused
     within 160000 "$QKV" embed lm -o vectors --threads 1 <lines.txt >out 2>err
@@ -73,8 +75,8 @@ if [ "${SANITIZE:-0}" != 1 ]; then
     try 0 within 120000 "$QKV" translate seq2seq abc --max-tokens 5 --threads 1
     # a line has fewer tokens than bytes: it is refused only where its tokens are too many
     for i in 1 2 3 4 5 6 7 8; do printf 'word%0900d ' $i; done >words.txt
-    try 0 "$QKV" train --preset tiny-lm --set context=8192 --set decoder.ffn.d_ff=16384 --lines words.txt --valid words.txt --tokenizer whitespace --out words \
-        --steps 1 --batch 1 --warmup 0 --threads 1 --quiet
+    try 0 "$QKV" train --preset tiny-lm --set context=8192 --set decoder.ffn.d_ff=16384 --lines words.txt \
+        --valid words.txt --tokenizer whitespace --out words --steps 1 --batch 1 --warmup 0 --threads 1 --quiet
     try 0 within 100000 "$QKV" embed words --input words.txt -o vectors --force --threads 1
     rm -r lm seq2seq classifier words vectors
 fi

@@ -82,7 +82,7 @@ evaluates_images() { # of vit-tiny: 64 of them fill a batch; all are black, and 
     takes eval "$1" --examples images.safetensors -q
     compares "eval $1 --examples" "$(plan "$1" evaluate_bytes)" "$taken"
 }
-# A folder of sentence-transformers whose dense layers, of zeros, hold nearly all of its weights: from 16 to $1 and back.
+# A folder of sentence-transformers; nearly all of its weights are two dense layers of zeros, from 16 to $1 and back.
 make_dense() {
     cp -r "$SOURCE/tests/golden/hf/embeddings" dense
     local bytes=$((64 * $1)) header in=16 out=$1 layer

@@ -189,7 +189,8 @@ try 0 "$QKV" export "$squad" --dtype f32 -o answers
 try 0 "$QKV" classify answers --pairs --input pairs.tsv --precision fp32
 has out '^text of three kings.0\.2985$'
 long="the king $(seq -s ' ' 60)" # nothing is cut without a word
-refuse 1 '^qkv: pair 1 has [0-9]+ tokens, but the model.s context is 48;' "$QKV" classify "$squad" --pairs "who reads" "$long"
+refuse 1 '^qkv: pair 1 has [0-9]+ tokens, but the model.s context is 48;' \
+    "$QKV" classify "$squad" --pairs "who reads" "$long"
 try 0 "$QKV" classify "$squad" --pairs "who reads" "$long" --long keep-start
 has err '^qkv: 1 of 1 pairs has more tokens than the model.s context of 48 and was cut to the first tokens'
 refuse 1 'only the best answer is printed' "$QKV" classify "$squad" --pairs --input pairs.tsv --top 2
