@@ -41,20 +41,25 @@ try 0 "$QKV" generate run -n 5 -q --threads 1
 if [ "${SANITIZE:-0}" != 1 ]; then
     # refuses WHAT WAYS LIMIT COMMAND...: needs more than LIMIT KiB; the sentence names what needs less.
     refuses() {
-        refuse 1 "^qkv: $1: [0-9.]+ [MG]iB are needed, but only [0-9.]+ MiB are left by the limit of addresses \(ulimit -v\); choose $2.*--ignore-memory\$" \
-            within "${@:3}" --threads 1
+        local left="but only [0-9.]+ MiB are left by the limit of addresses \(ulimit -v\)"
+        refuse 1 "^qkv: $1: [0-9.]+ [MG]iB are needed, $left; choose $2.*--ignore-memory\$" within "${@:3}" --threads 1
     }
     new() { try 0 "$QKV" new "$@" --quiet; }
-    make_lines() { awk -v n="$1" 'BEGIN {for (i = 0; i < 64; i++) {s = i; while (length(s) < n) s = s " abc"; print s}}'; }
+    make_lines() { # make_lines LENGTH
+        awk -v n="$1" 'BEGIN {for (i = 0; i < 64; i++) {s = i; while (length(s) < n) s = s " abc"; print s}}'
+    }
     new --preset gpt2-small --set vocab=4096 --set decoder.layers=2 --out lm
     new --preset tiny-seq2seq --set context=2048 --out seq2seq
-    new --preset text-classifier --set head.classes=3 --set context=1024 --set d_model=512 --set encoder.ffn.d_ff=4096 --out classifier
+    new --preset text-classifier --set head.classes=3 --set context=1024 \
+        --set d_model=512 --set encoder.ffn.d_ff=4096 --out classifier
     make_lines 1000 >lines.txt
     sed 's/^/0\t/' lines.txt >labels.tsv
     sed 's/.*/&\t&/' lines.txt >pairs.tsv
     refuses embedding 'shorter lines \(.*, or a smaller model' 160000 "$QKV" embed lm --input lines.txt -o vectors
-    refuses embedding 'fewer lines at once \(.*, or a smaller model' 160000 "$QKV" embed lm --input <(yes a | head -30000) -o vectors
-    refuses evaluating 'a smaller --batch \(.*, a smaller --context \(.*, or a smaller model' 200000 "$QKV" eval lm --data lines.txt
+    refuses embedding 'fewer lines at once \(.*, or a smaller model' 160000 \
+        "$QKV" embed lm --input <(yes a | head -30000) -o vectors
+    refuses evaluating 'a smaller --batch \(.*, a smaller --context \(.*, or a smaller model' 200000 \
+        "$QKV" eval lm --data lines.txt
     refuses translating '--beam 1 \(.*, a smaller --max-tokens \(' 120000 "$QKV" translate seq2seq abc --beam 4000
     refuses translating 'a smaller --batch \(' 120000 "$QKV" translate seq2seq --input lines.txt --batch 64
     refuses evaluating 'a smaller --batch \(' 120000 "$QKV" eval seq2seq --pairs pairs.tsv --batch 64
