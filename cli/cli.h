@@ -408,9 +408,9 @@ struct cli_lines_job {
     struct cli_lines lines;
 };
 /* Opens the context, reads the lines (each text is a line; without texts, the lines of `input`; a rule of the command
- * refuses both), checks the memory of their use, loads the model, and calls `suits` if it is not NULL. Lines of standard
- * input are read and checked after that. Returns CLI_DONE, or the exit code after a message. Close the job in both
- * cases. */
+ * refuses both), checks the memory of their use, loads the model, and calls `suits` if it is not NULL. Lines of
+ * standard input are read and checked after that. Returns CLI_DONE, or the exit code after a message. Close the job in
+ * both cases. */
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model));
 void cli_lines_close(struct cli_lines_job *job);
 /* Begins the job's output, as cli_output_begin does. */

@@ -208,7 +208,7 @@ static int report_json(const struct runs *runs, char *const *names) {
     return cli_json_end(&out);
 }
 
-/* ---- the page -------------------------------------------------------------------------------------------------------------- */
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 /* Counts the steps of all runs; *ended: none is in training any more. */
 static size_t all_steps(const struct runs *runs, bool *ended) {

@@ -1,6 +1,6 @@
 # Makes the manual pages and the completions of shells from the help tables of the command:
 #     cmake -D "QKV=COMMAND" -D OUTPUT=FOLDER -P make-pages.cmake
-# QKV may be a list, an emulator and the command. A page is in FOLDER/man1, completions are in FOLDER/bash, zsh and fish.
+# QKV may be a list, an emulator and the command. Pages are in FOLDER/man1, completions in FOLDER/bash, zsh and fish.
 function(make_page file)
     execute_process(COMMAND ${QKV} help --format ${ARGN} OUTPUT_FILE ${OUTPUT}/${file} RESULT_VARIABLE code)
     if(NOT code EQUAL 0)

@@ -1,11 +1,11 @@
-/* layer: an attention layer by itself: its parameters, their gradients and its position tables, in one arena. What it computes
- * is in sublayer.c, a call of it in layer_run.c. */
+/* layer: an attention layer by itself: its parameters, their gradients and its position tables, in one arena. What it
+ * computes is in sublayer.c, a call of it in layer_run.c. */
 #include "attention/layer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- storage ------------------------------------------------------------------------------------------------------ */
+/* ---- storage ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status take_weights(struct qkv_attention_layer *l) {
     const struct qkv_attention_layer_spec *s = &l->spec;
@@ -48,11 +48,11 @@ static enum qkv_status make_storage(struct qkv_attention_layer *l) {
     static const char what[] = "an attention layer";
     size_t bytes = 0;
     enum qkv_status status = qkv_plan(l->ctx, &l->storage, what, take_storage, l, &bytes);
-    if (status == QKV_OK) status = qkv_arena_create(l->ctx, &l->storage, bytes, what);
+    if (!status) status = qkv_arena_create(l->ctx, &l->storage, bytes, what);
     return status ? status : take_storage(l);
 }
 
-/* ---- making and freeing ---------------------------------------------------------------------------------------------- */
+/* ---- making and freeing ------------------------------------------------------------------------------------------ */
 
 struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void) {
     return (struct qkv_attention_layer_spec){0};
@@ -67,16 +67,15 @@ enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct
     QKV_NEED(ctx, spec);
     struct qkv_attention_layer_spec whole = *spec;
     enum qkv_status status = qkv_attention_layer_complete(ctx, &whole);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     struct qkv_attention_layer *l = qkv_allocate(ctx, 1, sizeof *l);
     if (!l) return QKV_MEMORY;
     l->ctx = ctx;
     l->spec = whole;
     l->owners = 1;
     status = make_storage(l);
-    if (status == QKV_OK)
-        status = qkv_arena_create(ctx, &l->graph_arena, (size_t)64 << 10, "records of an attention layer");
-    if (status != QKV_OK) {
+    if (!status) status = qkv_arena_create(ctx, &l->graph_arena, (size_t)64 << 10, "records of an attention layer");
+    if (status) {
         qkv_attention_layer_free(l);
         return status;
     }
@@ -124,7 +123,7 @@ void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *l) {
     qkv_weights_clear_gradients(&l->weights);
 }
 
-/* ---- caches ------------------------------------------------------------------------------------------------------------ */
+/* ---- caches ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status check_cache(const struct qkv_attention_layer *l, size_t B, size_t capacity) {
     const size_t most = (size_t)INT32_MAX;
@@ -152,7 +151,7 @@ static enum qkv_status take_cache(struct qkv_attention_cache *c) {
                         "attention cache: %zu rows of %zu positions are more than this machine can address", c->B,
                         c->capacity);
     enum qkv_status status = qkv_arena_create(c->layer->ctx, &c->storage, bytes, "an attention cache");
-    if (status != QKV_OK) return status;
+    if (status) return status;
     c->rows = (struct qkv_key_values){.dtype = QKV_F32, .rows = rows};
     c->rows.k = qkv_arena_take(&c->storage, k, 1);
     c->rows.v = qkv_arena_take(&c->storage, v, 1);
@@ -173,7 +172,7 @@ enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t
     *out = NULL;
     QKV_NEED(qkv_call, l);
     enum qkv_status status = check_cache(l, B, capacity);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     struct qkv_attention_cache *c = qkv_allocate(l->ctx, 1, sizeof *c);
     if (!c) return QKV_MEMORY;
     c->layer = l;
@@ -181,7 +180,7 @@ enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t
     c->capacity = capacity;
     l->owners++;
     status = take_cache(c);
-    if (status == QKV_OK)
+    if (!status)
         *out = c;
     else
         qkv_attention_cache_free(c);

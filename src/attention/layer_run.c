@@ -1,12 +1,12 @@
 /* One call of an attention layer: forward, backward and looking at it.
  *
- * Every call is planned first, by running it on an arena that only counts; memory is taken where it is more than calls before
- * needed. Nothing is given back before the next call, so what was computed can be looked at. */
+ * Every call is planned first, by running it on an arena that only counts; memory is taken where it is more than calls
+ * before needed. Nothing is given back before the next call, so what was computed can be looked at. */
 #include "attention/layer.h"
 
 #include <string.h>
 
-/* ---- checks ---------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 /* Keys that the queries of a call meet, the new ones included, and the mask over them. */
 struct keys {
@@ -118,16 +118,16 @@ static enum qkv_status find_keys(const struct qkv_attention_layer *l, const stru
                                  struct keys *keys, struct qkv_attend *a) {
     *keys = (struct keys){0};
     enum qkv_status status = check_batch(l, in);
-    if (status == QKV_OK) status = check_cache(l, in);
-    if (status == QKV_OK) status = l->spec.cross ? find_cross(l, in, keys) : find_self(l, in, keys);
-    if (status == QKV_OK) status = find_mask(l, in, keys);
+    if (!status) status = check_cache(l, in);
+    if (!status) status = l->spec.cross ? find_cross(l, in, keys) : find_self(l, in, keys);
+    if (!status) status = find_mask(l, in, keys);
     if (status) return status;
     *a = qkv_attend_start(&l->spec.attention, l->spec.cross ? NULL : &l->tables, l->spec.dropout);
     a->B = in->B, a->Tq = in->T, a->Tk = keys->count;
     return qkv_attend_set_pairs(l->ctx, a, in->dense, &in->dense_shape, in->bias, &in->bias_shape, in->dbias != NULL);
 }
 
-/* ---- the call ---------------------------------------------------------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static bool all_finite(const float *x, size_t n) {
     float sum = 0;
@@ -135,8 +135,8 @@ static bool all_finite(const float *x, size_t n) {
     return sum == 0;
 }
 
-/* Padding may hold anything, but gradients of weights are products with all of an input: where its rows before the starts or at and
- * past the lengths, `past` of which lie in a cache, are not finite, they are read as zeros. */
+/* Padding may hold anything, but gradients of weights are products with all of an input: where its rows before the
+ * starts or at and past the lengths, `past` of which lie in a cache, are not finite, they are read as zeros. */
 static const float *without_padding(struct qkv_attention_layer *l, const float *data, const struct qkv_mask *mask,
                                     size_t T, size_t past, size_t columns) {
     if (!data || (!mask->lengths && !mask->starts)) return data;
@@ -182,7 +182,7 @@ static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct
         memory = without_padding(l, memory, &keys->mask, keys->count, 0, (size_t)l->spec.kv_in);
     else
         x = without_padding(l, x, &keys->mask, in->T, keys->past, (size_t)l->spec.in);
-    if (l->tape.status != QKV_OK) return l->tape.status;
+    if (l->tape.status) return l->tape.status;
     l->x = input_tensor(l, x, in->B * in->T, l->spec.in, in->train);
     l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
     struct qkv_attend a = *call;
@@ -237,9 +237,9 @@ static enum qkv_status plan_call(void *argument) {
     const struct layer_plan *plan = argument;
     struct qkv_attention_layer *l = plan->layer;
     enum qkv_status status = layer_run_all(l, plan->in, plan->keys, plan->attend);
-    if (status == QKV_OK) status = plan_look(l);
-    if (status == QKV_OK && plan->in->train) status = run_backward(l, l->y->data);
-    if (status == QKV_OK && plan->in->train) status = plan_look(l);
+    if (!status) status = plan_look(l);
+    if (!status && plan->in->train) status = run_backward(l, l->y->data);
+    if (!status && plan->in->train) status = plan_look(l);
     l->kept = NULL;
     return status;
 }
@@ -253,7 +253,7 @@ static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv
     return status ? status : qkv_arena_room(l->ctx, &l->arena, bytes, what);
 }
 
-/* ---- the interface ------------------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 /* A call with no queries or no keys: every y is the output's bias. */
 static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention_input *in, const struct keys *keys,
@@ -296,17 +296,17 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
     l->kept = NULL;
     QKV_NEED_ALL(qkv_call, input->B && input->T, y);
     enum qkv_status status = find_keys(l, input, &keys, &a);
-    if (status == QKV_OK) status = qkv_aligned(l->ctx, "y", y, sizeof(float));
-    if (status == QKV_OK && (!input->B || !input->T || !keys.count)) {
+    if (!status) status = qkv_aligned(l->ctx, "y", y, sizeof(float));
+    if (!status && (!input->B || !input->T || !keys.count)) {
         run_hollow(l, input, &keys, y);
         return QKV_OK;
     }
-    if (status == QKV_OK) status = make_room(l, input, &keys, &a);
-    if (status != QKV_OK) return status;
+    if (!status) status = make_room(l, input, &keys, &a);
+    if (status) return status;
     bool stores = input->cache && (input->memory || !l->spec.cross);
     if (stores) input->cache->length = keys.past; /* what lies behind is being replaced */
     status = layer_run_all(l, input, &keys, &a);
-    if (status != QKV_OK) {
+    if (status) {
         l->kept = NULL;
         return status;
     }
@@ -344,8 +344,8 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
     l->x->requires_grad = dx != NULL;
     if (l->memory) l->memory->requires_grad = dmemory != NULL;
     enum qkv_status status = run_backward(l, dy);
-    if (status == QKV_OK && dx) give_out(dx, l->x);
-    if (status == QKV_OK && dmemory) give_out(dmemory, l->memory);
+    if (!status && dx) give_out(dx, l->x);
+    if (!status && dmemory) give_out(dmemory, l->memory);
     return status;
 }
 

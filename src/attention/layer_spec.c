@@ -1,5 +1,5 @@
-/* The spec of an attention layer: what is left out filled in, then every number in its range, by name. The ranges are those of
- * the attention of models. */
+/* The spec of an attention layer: what is left out filled in, then every number in its range, by name. The ranges are
+ * those of the attention of models. */
 #include "attention/layer.h"
 
 #include <float.h>
@@ -90,7 +90,7 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
     struct qkv_attention_spec *a = &s->attention;
     const struct whole heads = {"attention.heads", a->heads, 1, DIMENSION};
     enum qkv_status status = check_whole(ctx, &heads, 1);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (a->latent.given)
         return qkv_fail(
             ctx, QKV_SPEC,
@@ -109,7 +109,7 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
                                    {"attention.window", a->window, 0, INT_MAX},
                                    {"attention.window_right", a->window_right, 0, INT_MAX}};
     status = check_whole(ctx, fields, 5);
-    if (status != QKV_OK) return status;
+    if (status) return status;
     if (a->heads % a->kv_heads)
         return qkv_fail(ctx, QKV_SPEC, "attention layer: attention.kv_heads is %d, which does not divide heads, %d",
                         a->kv_heads, a->heads);
@@ -165,10 +165,10 @@ static enum qkv_status complete_position(struct qkv_context *ctx, struct qkv_att
 
 enum qkv_status qkv_attention_layer_complete(struct qkv_context *ctx, struct qkv_attention_layer_spec *s) {
     enum qkv_status status = complete_widths(ctx, s);
-    if (status == QKV_OK) status = complete_heads(ctx, s);
-    if (status == QKV_OK) status = complete_position(ctx, s);
-    if (status == QKV_OK) status = check_reals(ctx, s);
+    if (!status) status = complete_heads(ctx, s);
+    if (!status) status = complete_position(ctx, s);
+    if (!status) status = check_reals(ctx, s);
     const struct qkv_position_spec *p = &s->attention.position;
-    if (status != QKV_OK || p->kind != QKV_POSITION_ROPE) return status;
+    if (status || p->kind != QKV_POSITION_ROPE) return status;
     return qkv_rotation_check(ctx, "attention layer", "attention.", p, "attention.head_dim", s->attention.head_dim);
 }

@@ -121,8 +121,7 @@ static void team_wake(struct qkv_team *team, size_t items) {
     if (missing > 0) atomic_fetch_sub(&team->sleeping, futex_wake(&team->state, missing < 2 ? missing : 2));
 }
 
-/* ---- a thread of the team
- * ------------------------------------------------------------------------------------------ */
+/* ---- a thread of the team ---------------------------------------------------------------------------------------- */
 
 static unsigned turn_of(unsigned state) {
     return state & ~(unsigned)(TURN - 1);
@@ -210,8 +209,7 @@ static void *thread_run(void *argument) {
     return NULL;
 }
 
-/* ---- the caller
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the caller -------------------------------------------------------------------------------------------------- */
 
 /* Waits until all threads have left the turn. */
 static void team_join(struct qkv_team *team) {

@@ -62,7 +62,7 @@ size_t qkv_embed_width(const struct qkv_model *model) {
     return p->dense_count ? p->dense[p->dense_count - 1].out : embed_channels(model);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch) {
     struct embedder *e = user;

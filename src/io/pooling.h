@@ -22,8 +22,8 @@ enum qkv_status qkv_pooling_refuse(const struct qkv_pooling_file *f, const char 
 /* Dense layers (dense.c), each in a folder inside the folder. */
 enum { QKV_DENSE_MAX = 4 };
 extern const char *const qkv_dense_folders[QKV_DENSE_MAX];
-/* Reads a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. If `planned`, it
- * checks the shapes and reads no numbers. The caller frees the layer with qkv_model_pooling_free, also after a
+/* Reads a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. If `planned`,
+ * it checks the shapes and reads no numbers. The caller frees the layer with qkv_model_pooling_free, also after a
  * failure. */
 enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path, bool planned,
                                struct qkv_model_dense *dense);

@@ -79,7 +79,7 @@ double qkv_measure_bandwidth(struct qkv_context *ctx) {
     size_t bytes = READ_TIMES * qkv_cache_bytes(0);
     if (bytes < READ_MIN) bytes = READ_MIN;
     if (bytes > READ_MAX) bytes = READ_MAX;
-    if (qkv_arena_create(ctx, &arena, bytes, "buffer to measure the memory") != QKV_OK) return 0;
+    if (qkv_arena_create(ctx, &arena, bytes, "buffer to measure the memory")) return 0;
     struct reading reading = {ctx->kernels, qkv_arena_take(&arena, bytes, 1)};
     const size_t count = bytes / sizeof(float);
     double best = 0;

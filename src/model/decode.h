@@ -132,8 +132,8 @@ enum {
 size_t qkv_line_rows(size_t T);
 /* The maximum number of positions in a batch of B rows of at most T positions. */
 size_t qkv_line_positions(size_t B, size_t T);
-/* Measures, by a dry run, the largest batch that lines of up to T tokens are embedded or classified in: its lines and its
- * bytes. `count` is the number of all lines, 0: any. The model may be planned. */
+/* Measures, by a dry run, the largest batch that lines of up to T tokens are embedded or classified in: its lines and
+ * its bytes. `count` is the number of all lines, 0: any. The model may be planned. */
 enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t count, size_t T, size_t *rows, size_t *bytes);
 /* Measures, by dry runs, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 struct qkv_search_shape {

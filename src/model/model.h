@@ -94,8 +94,8 @@ struct qkv_model_generation {
     size_t barred_count;
 };
 
-/* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. Its numbers are heap memory in
- * fp32; a planned model has none of them. */
+/* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. Its numbers are heap memory
+ * in fp32; a planned model has none of them. */
 struct qkv_model_dense {
     size_t in, out;
     bool normalize; /* x is scaled to length 1 first */

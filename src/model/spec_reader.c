@@ -1,4 +1,5 @@
-/* What reading a spec is made of: sentences about keys and where they are written, names that are no keys, values of each type. */
+/* What reading a spec is made of: sentences about keys and where they are written, names that are no keys, values of
+ * each type. */
 #include "model/spec_reader.h"
 
 #include <limits.h>

@@ -45,20 +45,21 @@ void qkv_spec_reader_cut(char out[QKV_SPEC_NAME], const char *text);
 size_t qkv_spec_reader_setting(const struct qkv_spec_reader *r, const char *path);
 /* The value at a path in a tree; NULL where there is none. */
 const json_t *qkv_spec_reader_at(const json_t *tree, const char *path);
-/* Where a key is written: in its kind, or where that says nothing, beside the kinds; in what a stack has of its own, or where that
- * says nothing, in what both have in common. Whether it is the latter, and others may have it too. */
+/* Where a key is written: in its kind, or where that says nothing, beside the kinds; in what a stack has of its own, or
+ * where that says nothing, in what both have in common. Whether it is the latter, and others may have it too. */
 bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_place *place, const char *name,
                           char path[QKV_SPEC_PATH]);
 
 /* ---- spec_kinds.c ---- */
 
-/* Reads the pattern of a stack, by the table of its keys, after its `layers`: names and numbers of kinds. Without a pattern there
- * is one kind without a name. */
+/* Reads the pattern of a stack, by the table of its keys, after its `layers`: names and numbers of kinds. Without a
+ * pattern there is one kind without a name. */
 enum qkv_status qkv_spec_reader_pattern(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                         const struct qkv_place *place, const json_t *stack);
 /* What a kind says, and what stands beside the kinds, as one object to be freed; NULL without memory. */
 json_t *qkv_spec_reader_kind(const struct qkv_key *kinds, const json_t *stack, const char *name);
-/* What `own` says, or what `common` says where that says nothing; either may be NULL. To be freed; NULL without memory. */
+/* What `own` says, or what `common` says where that says nothing; either may be NULL. To be freed; NULL without memory.
+ */
 json_t *qkv_spec_reader_over(const json_t *common, const json_t *own);
 /* A setting of what kinds have in common has no effect where every kind has its own, or none a use for it. */
 enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, const struct qkv_key *parts,
@@ -66,8 +67,8 @@ enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, co
 
 /* ---- spec_settings.c ---- */
 
-/* Puts the settings into a tree. One that a later one replaces has no effect. Those in the words of version 1 take the place of
- * what a file of version 2 says of the same in its own. */
+/* Puts the settings into a tree. One that a later one replaces has no effect. Those in the words of version 1 take the
+ * place of what a file of version 2 says of the same in its own. */
 enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root);
 /* Whether a setting is of the key at `path`, or of an object that holds it. (spec_reader.c) */
 bool qkv_setting_covers(const char *setting, const char *path);

@@ -149,8 +149,7 @@ enum qkv_status qkv_text_frame(struct qkv_text_stream *stream, const struct qkv_
     return QKV_OK;
 }
 
-/* ---- tokens with their bytes
- * ------------------------------------------------------------------------------------------ */
+/* ---- tokens with their bytes ------------------------------------------------------------------------------------- */
 
 void qkv_text_tokens_free(struct qkv_text_tokens *tokens) {
     qkv_free(tokens->ids);

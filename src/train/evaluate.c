@@ -271,7 +271,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
             ctx, QKV_ARGUMENT,
             "this model sees a prefix in both directions, which is of a whole window: its documents are not "
             "apart; leave documents out");
-    if (documents && (status = qkv_documents_check(ctx, e->tokenizer)) != QKV_OK) return status;
+    if (documents && (status = qkv_documents_check(ctx, e->tokenizer))) return status;
     if (spec->prefix || documents) {
         e->targets = qkv_allocate(ctx, n - 1, sizeof *e->targets);
         if (!e->targets) return QKV_MEMORY;

@@ -19,8 +19,8 @@ struct qkv_pair_file { /* a file of pairs in memory; start it with model and pat
 };
 /* Teacher-forced loss over all pairs, in nats a token; fails at a pair longer than the context, with its line. */
 enum qkv_status qkv_pairs_loss(const struct qkv_pair_file *pairs, qkv_progress *progress, void *user, double *loss);
-/* Measures, by a dry run, the bytes of its largest batch: of `count` pairs (0: any number), sources and targets of up to
- * `longest` tokens. The model may be planned. */
+/* Measures, by a dry run, the bytes of its largest batch: of `count` pairs (0: any number), sources and targets of up
+ * to `longest` tokens. The model may be planned. */
 enum qkv_status qkv_pairs_loss_measure(struct qkv_model *model, size_t count, size_t longest, size_t *bytes);
 
 #endif

@@ -236,8 +236,7 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
                   : check_made(ctx, "data to validate on", &text, check_files(ctx, &t->facts.valid_files, &text));
 }
 
-/* ---- an evaluation
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- an evaluation ----------------------------------------------------------------------------------------------- */
 
 /* Of each weight the first and the last numbers: those of another training differ everywhere. */
 static uint64_t check_weights(const struct qkv_model *model) {
