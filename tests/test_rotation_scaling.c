@@ -148,7 +148,7 @@ static void documents_and_given_positions_count_as_they_stand(void **state) {
         memcpy(long_alone, qkv_pass_output(pass).data, (size_t)5 * V * sizeof *alone);
         assert_memory_equal(alone, long_alone, (size_t)5 * V * sizeof *alone);
         assert_fails(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = 6, .ids = ids, .length = 25}),
-                     QKV_ARGUMENT, "a length of 25, more than the model's context of 24");
+                     QKV_ARGUMENT, "the length for rotations is 25, more than the model's context of 24");
         qkv_pass_free(pass);
         qkv_model_free(m);
     }
@@ -246,7 +246,7 @@ static void sessions_and_their_forks_keep_what_was_decided(void **state) {
     struct qkv_model *m = scaled_model(scalings[0], false, 1);
     struct qkv_session *s;
     assert_fails(ctx, qkv_session_create_with(m, &(struct qkv_session_options){.length = 25}, &s), QKV_ARGUMENT,
-                 "decided for a length of 25");
+                 "the length for the rotations of row 0 is 25");
     qkv_model_free(m);
 }
 

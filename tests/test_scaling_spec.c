@@ -29,7 +29,7 @@ static void modules_go_by_the_same_lengths(void **state) {
         }
         in.length = 25;
         assert_fails(ctx, qkv_module_forward(module, &in, (struct qkv_vectors){y, 2, 16, V}), QKV_ARGUMENT,
-                     "a length of 25");
+                     "the length for rotations is 25");
         qkv_module_free(module);
         qkv_model_free(m);
     }

@@ -237,7 +237,7 @@ static void test_scores_behind_any_tokens_are_those_of_steps(void **state) {
         expect_scores(m, &t, scored[i] + 1, NULL, 0, qkv_session_logits(s) + i * V);
     assert_fails(ctx, qkv_session_score(s, t.ids, 3, (const size_t[]){3}, 1), QKV_ARGUMENT, "token 3 of 3");
     assert_fails(ctx, qkv_session_score(s, t.ids, 3, (const size_t[]){1, 1}, 2), QKV_ARGUMENT, "each once, in order");
-    assert_fails(ctx, qkv_session_score(s, t.ids, 3, NULL, 0), QKV_ARGUMENT, "say which");
+    assert_fails(ctx, qkv_session_score(s, t.ids, 3, NULL, 0), QKV_ARGUMENT, "name the tokens");
     assert_int_equal(qkv_session_length(s), 600);
     qkv_session_free(s);
     qkv_model_free(m);

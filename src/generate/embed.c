@@ -82,11 +82,10 @@ static enum qkv_status embed_run(void *user, const struct qkv_line_batch *batch)
         float *out = e->vectors + batch->lines[b] * width;
         memcpy(out, x + b * width, width * sizeof *out);
         if (!qkv_vector_normalize(out, width, e->options->normalize))
-            status =
-                qkv_fail(ctx, QKV_NUMBER,
-                         "the hidden states of line %zu are no finite numbers: the model's weights are broken; take "
-                         "those of an earlier checkpoint",
-                         batch->lines[b] + 1);
+            status = qkv_fail(ctx, QKV_NUMBER,
+                              "the hidden states of line %zu are not finite: the model's weights are broken; take "
+                              "those of an earlier checkpoint",
+                              batch->lines[b] + 1);
     }
     free(x);
     return status;

@@ -189,11 +189,10 @@ enum qkv_status qkv_classify_examples(struct qkv_model *model, const char *path,
         const float *scores = status ? NULL : qkv_pass_output(e.pass).data;
         for (size_t b = 0; b < batch.B && !status; b++)
             if (!qkv_scores_take(scores + b * classes, classes, all + (at + b) * classes))
-                status =
-                    qkv_fail(ctx, QKV_NUMBER,
-                             "the scores of example %zu are no finite numbers: the model's weights are broken; take "
-                             "those of an earlier checkpoint",
-                             at + b);
+                status = qkv_fail(ctx, QKV_NUMBER,
+                                  "the scores of example %zu are not finite: the model's weights are broken; take "
+                                  "those of an earlier checkpoint",
+                                  at + b);
     }
     if (!status) *count = e.files.count;
     if (!status) *probabilities = all;
