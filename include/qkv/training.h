@@ -21,7 +21,7 @@ extern "C" {
     X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")
 /* The learning rate after a run gets a new end; r is the rate of the last step done. The rate never jumps. */
 #define QKV_EXTEND_LIST(X)                                                                                             \
-    X(DECAY, "decay", "the schedule goes on from r down to min_rate at the new end (at most r; a warm-up ends first)") \
+    X(DECAY, "decay", "the schedule falls from r to min_rate at the new end; a warm-up that is not over ends first")   \
     X(FLAT, "flat", "always r")                                                                                        \
     X(REWARM, "rewarm", "a warm-up from r to rate again, then the schedule over the steps that are left")
 #define QKV_OPTIMIZER_ENUM(name, text, help) QKV_OPTIMIZER_##name,
@@ -73,91 +73,101 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * The field long_lines is the option "long"; `long` is a keyword of C. */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
-    X(FILES, data, NULL, "data", "text file to train on, or a folder of them; several are one text after the other")   \
-    X(FILES, pairs, NULL, "data", "file of pairs to train on: a source, a tab, a target in each line")                 \
-    X(FILES, lines, NULL, "data", "file of lines to train on: each is a sequence of its own, between <s> and </s>")    \
+    X(FILES, data, NULL, "data",                                                                                       \
+      "text file to train on, or a folder of text files; several are read as one text, one after the other")           \
+    X(FILES, pairs, NULL, "data", "file of pairs to train on: each line has a source, a tab and a target")             \
+    X(FILES, lines, NULL, "data",                                                                                      \
+      "file of lines to train on: each line is a sequence of its own, between <s> and </s>")                           \
     X(FILES, labeled, NULL, "data",                                                                                    \
-      "file of labelled lines to train on: a label, a tab, a text in each line; for a head of tokens a word, a "       \
-      "tab, its label")                                                                                                \
+      "file of labelled lines to train on: each line has a label, a tab and a text; for a head of tokens, a "          \
+      "word, a tab and its label")                                                                                     \
     X(FILES, examples, NULL, "data",                                                                                   \
-      "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model reads, "   \
-      "and in.targets; for an encoder beside a decoder what the encoder reads (in.source where that is ids), and "     \
-      "in.ids and in.targets")                                                                                         \
+      "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model "          \
+      "reads them, and in.targets; for an encoder-decoder, the input of the encoder (in.source for ids), in.ids "      \
+      "and in.targets")                                                                                                \
     X(FLAG, in_order, false, "data",                                                                                   \
-      "examples: as they stand in the files, epoch after epoch, instead of shuffled anew")                             \
+      "examples: read them in the order of the files in every epoch; without this option each epoch shuffles "         \
+      "them")                                                                                                          \
     X(FILES, valid, NULL, "data",                                                                                      \
-      "file to validate on, of the same kind (default: the last part of the one to train on)")                         \
-    X(REAL, valid_fraction, 0.1, "data", "part of the data kept for validation when there is no validation file")      \
+      "file to validate on, of the same kind as the training data (default: the last part of the training data)")      \
+    X(REAL, valid_fraction, 0.1, "data",                                                                               \
+      "share of the training data that is used to validate, if there is no validation file")                           \
     X(TEXT, task, NULL, "task",                                                                                        \
-      "what to learn from a text or lines: text (the next token) or mlm (masked tokens) (default: text); from "        \
-      "labelled lines or examples: classify or classify_tokens (default: what the head does)")                         \
+      "task of a text or of lines: text (predict the next token) or mlm (predict masked tokens) (default: text); "     \
+      "of labelled lines or examples: classify or classify_tokens (default: as the head)")                             \
     X(FLAG, documents, false, "task",                                                                                  \
-      "text: a row's documents, each ended by the tokenizer's end token, do not see one another, and positions "       \
-      "begin again with each")                                                                                         \
+      "text: documents end with the end token of the tokenizer; attention stays inside of a document, and "            \
+      "positions begin again with each one")                                                                           \
     X(TEXT, prefix, NULL, "task",                                                                                      \
-      "text: a number of tokens, or random, of the beginning of a row that see one another in both directions; "       \
-      "what follows is learnt (prefix-LM) (default: none)")                                                            \
-    X(REAL, mask_probability, 0.15, "task", "mlm: share of the tokens that are to be predicted")                       \
+      "text: a number of tokens, or random, at the beginning of each row attend to each other in both "                \
+      "directions, and only the tokens after them have a loss (prefix-LM) (default: none)")                            \
+    X(REAL, mask_probability, 0.15, "task", "mlm: share of the tokens that are masked and predicted")                  \
     X(FLAG, mask_each, false, "task",                                                                                  \
-      "mlm, lines: a line is one example for each of its tokens, which is hidden there")                               \
+      "mlm, lines: each token of a line makes one example, in which that token is masked")                             \
     X(TEXT, tokenizer, NULL, "tokenizer",                                                                              \
-      "bytes, chars, chars+bytes, words, whitespace, bpe, one of these and :SIZE, or a tokenizer.json (default: "      \
-      "the preset's, else chars)")                                                                                     \
+      "bytes, chars, chars+bytes, words, whitespace or bpe, also as KIND:SIZE, or a tokenizer.json (default: the "     \
+      "one of the preset, else chars)")                                                                                \
     X(TEXT, source_tokenizer, NULL, "tokenizer",                                                                       \
-      "tokenizer of the sources of pairs; shared: one tokenizer learns from both sides (default: as tokenizer)")       \
+      "tokenizer of the sources of pairs; shared: one tokenizer, trained on both sides (default: as tokenizer)")       \
     X(TEXT, from, NULL, "trained model",                                                                               \
-      "model folder to begin with: its weights, spec, tokenizers and labels; optimizer and schedule are new")          \
-    X(FLAG, new_head, false, "trained model", "with from: begin with a new head, for another task or other labels")    \
+      "model folder to begin with: its weights, spec, tokenizers and labels are used; optimizer and schedule are "     \
+      "new")                                                                                                           \
+    X(FLAG, new_head, false, "trained model",                                                                          \
+      "with from: a new head replaces the old one, for another task or other labels")                                  \
     X(PATTERNS, freeze, NULL, "trained model",                                                                         \
-      "weights that do not learn, by a pattern of their names in model.safetensors: \"decoder.layers.0.*\"")           \
+      "weights that are not trained, by a pattern of their names in model.safetensors: \"decoder.layers.0.*\"")        \
     X(PATTERNS, rates, NULL, "trained model",                                                                          \
-      "times how much of the rate weights learn with, by a pattern of their names, such as \"*embed*=0.1\"; of "       \
-      "several that name a weight the last one counts")                                                                \
-    X(COUNT, steps, 2000, "length", "optimizer steps")                                                                 \
+      "factor of the learning rate for weights, by a pattern of their names: \"*embed*=0.1\"; if several patterns "    \
+      "match a weight, the last one counts")                                                                           \
+    X(COUNT, steps, 2000, "length", "number of optimizer steps")                                                       \
     X(REAL, epochs, -1, "length",                                                                                      \
-      "passes over the data to train on, which set the number of steps; fractions are allowed (-1: steps sets it)")    \
-    X(COUNT, batch, 12, "batches", "sequences a step (0 with batch_tokens: no limit)")                                 \
+      "number of passes over the training data, in place of steps; fractions are allowed (-1: steps counts)")          \
+    X(COUNT, batch, 12, "batches", "sequences in a step (0 with batch_tokens: no limit)")                              \
     X(COUNT, batch_tokens, 0, "batches",                                                                               \
-      "limit of rows times longest row of a step, for pairs and labelled lines (0: none)")                             \
-    X(COUNT, accumulate, 1, "batches", "parts that a batch is cut into, to save memory; same gradient")                \
+      "pairs, labelled lines: limit of rows times the length of the longest row in a step (0: none)")                  \
+    X(COUNT, accumulate, 1, "batches",                                                                                 \
+      "number of parts of a batch that are computed one after the other, to need less memory; the gradient is "        \
+      "the same")                                                                                                      \
     X(TEXT, long_lines, "error", "data",                                                                               \
-      "pairs, labelled lines: what becomes of lines of more tokens than the context: error, skip, keep-start or "      \
-      "keep-end; how many there were is said")                                                                         \
+      "pairs, labelled lines: treatment of lines with more tokens than the context: error, skip, keep-start or "       \
+      "keep-end; the run says how many there are")                                                                     \
     X(COUNT, groups, 0, "batches",                                                                                     \
-      "groups of rows that sums over a batch are made in: accumulate and padding then change no bit; 1: no groups "    \
-      "(0: 8 for a new run, or as many as a batch has rows)")                                                          \
+      "groups of rows whose sums are added in a fixed order, so that accumulate, padding and ranks change no "         \
+      "bit; 1: one group (0: 8 for a new run, at most the rows of a batch)")                                           \
     X(TEXT, precision, "auto", "precision",                                                                            \
-      "fp32, bf16 (products and what is kept for backward in bf16), or auto: $QKV_PRECISION, else what the CPU has")   \
+      "fp32, bf16 (products and saved activations in bf16), or auto: $QKV_PRECISION, else as the CPU is faster")       \
     X(TEXT, gradients, "fp32", "precision",                                                                            \
-      "how sums of gradients travel between ranks: fp32, or bf16 (half the bytes; the numbers then depend on how "     \
-      "many ranks there are)")                                                                                         \
+      "format in which ranks exchange sums of gradients: fp32, or bf16 (half the bytes; the sums then depend on "      \
+      "the number of ranks)")                                                                                          \
     X(FLAG, checkpoint_activations, false, "precision",                                                                \
-      "keep only each block's input for backward and run the block again; same losses, less memory")                   \
-    X(COUNT, context, 0, "model", "positions a sequence (0: the spec's)")                                              \
-    X(TEXT, optimizer, "adamw", "optimizer", "adamw, adam or sgd")                                                     \
+      "save only the input of each block for backward, and compute the block again there: the same losses, less "      \
+      "memory")                                                                                                        \
+    X(COUNT, context, 0, "model", "positions of a sequence (0: as the spec)")                                          \
+    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam or sgd")                                          \
     X(REAL, rate, 1e-3, "optimizer", "learning rate")                                                                  \
     X(REAL, min_rate, -1, "optimizer", "learning rate at the end of the schedule (-1: a tenth of rate)")               \
-    X(COUNT, warmup, 100, "optimizer", "steps over which the rate rises from 0")                                       \
-    X(TEXT, schedule, "cosine", "optimizer", "cosine, linear, constant or inverse_sqrt")                               \
+    X(COUNT, warmup, 100, "optimizer", "steps in which the learning rate rises from 0")                                \
+    X(TEXT, schedule, "cosine", "optimizer", "learning rate over the steps: cosine, linear, constant or inverse_sqrt") \
     X(REAL, beta1, 0.9, "optimizer", "decay of the first moment")                                                      \
     X(REAL, beta2, 0.99, "optimizer", "decay of the second moment")                                                    \
-    X(REAL, eps, 1e-8, "optimizer", "added to the root of the second moment")                                          \
+    X(REAL, eps, 1e-8, "optimizer", "number that is added to the root of the second moment")                           \
     X(REAL, momentum, 0.9, "optimizer", "momentum of sgd")                                                             \
     X(REAL, weight_decay, 0.1, "optimizer", "weight decay of matrices")                                                \
     X(REAL, clip, 1.0, "optimizer", "limit of the global gradient norm (0: none)")                                     \
-    X(REAL, dropout, -1, "model", "dropout (-1: the spec's)")                                                          \
+    X(REAL, dropout, -1, "model", "dropout (-1: as the spec)")                                                         \
     X(REAL, label_smoothing, 0.0, "optimizer",                                                                         \
-      "part of the loss that all tokens or classes share (Szegedy et al. 2016)")                                       \
-    X(COUNT, seed, 1337, "batches", "names the initial weights, the batches and the dropout")                          \
-    X(COUNT, eval_every, 250, "evaluation", "steps between evaluations (0: only at the end)")                          \
-    X(COUNT, eval_batches, 20, "evaluation", "batches an evaluation (0: all that is kept for validation)")             \
+      "share of the target that is spread over all tokens or classes (Szegedy et al. 2016)")                           \
+    X(COUNT, seed, 1337, "batches", "seed of the initial weights, the batches and the dropout")                        \
+    X(COUNT, eval_every, 250, "evaluation", "steps between two evaluations (0: only at the end)")                      \
+    X(COUNT, eval_batches, 20, "evaluation", "batches of an evaluation (0: all validation data)")                      \
     X(TEXT, metric, "loss", "evaluation",                                                                              \
-      "what is best: loss, accuracy (labelled lines, examples), exact or token_error (pairs: of 500 sources)")         \
-    X(COUNT, patience, 0, "length", "evaluations without a better metric that end the training (0: never)")            \
-    X(COUNT, save_every, 250, "saving", "steps between checkpoints (0: only at the end)")                              \
+      "metric that decides which checkpoint is best: loss, accuracy (labelled lines, examples), exact or "             \
+      "token_error (pairs: of 500 sources)")                                                                           \
+    X(COUNT, patience, 0, "length", "evaluations without an improvement after which the run ends (0: never)")          \
+    X(COUNT, save_every, 250, "saving", "steps between two checkpoints (0: only at the end)")                          \
     X(COUNT, keep, 1, "saving",                                                                                        \
-      "checkpoints to keep: the latest, those before it as checkpoint-STEP.safetensors, and besides the one of the "   \
-      "best evaluation as checkpoint-best.safetensors; RUN/FILE goes on from one (--resume), or is it as a model")
+      "number of latest checkpoints to keep: earlier ones as checkpoint-STEP.safetensors; more than 1 also keeps "     \
+      "the best one as checkpoint-best.safetensors; RUN/FILE names one to resume, or as a model")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;
