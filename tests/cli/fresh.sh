@@ -158,7 +158,7 @@ for command in inspect attend; do
     refuse 2 "$command: name a model folder, or a model with --preset or --spec" "$QKV" $command --prompt a
     refuse 2 'a model folder and --preset exclude each other' "$QKV" $command new --preset nano-gpt --prompt a
     refuse 2 '--preset and --spec exclude each other' "$QKV" $command --preset nano-gpt --spec spec.json --prompt a
-    refuse 2 '"nanogpt" is not a preset; presets are' "$QKV" $command --preset nanogpt --prompt a
+    refuse 2 '"nanogpt", and there is no such preset; did you mean nano-gpt' "$QKV" $command --preset nanogpt --prompt a
     refuse 2 '--set has no effect: a folder has its own model' "$QKV" $command new --set d_model=8 --prompt a
     refuse 2 '--seed has no effect: a folder has its own model' "$QKV" $command new --seed 3 --prompt a
     refuse 2 '--ignore-digest has no effect: a fresh model' "$QKV" $command --preset nano-gpt --ignore-digest --prompt a
