@@ -233,7 +233,7 @@ refuse 2 'need each other' "$QKV" embed encoder --nearest London
 refuse 2 'need each other' "$QKV" embed encoder --among lines.txt --text
 refuse 2 'reads no other lines' "$QKV" embed encoder --nearest London --among lines.txt Paris
 refuse 2 'not blank' "$QKV" embed encoder --nearest " " --among lines.txt
-refuse 2 '--pool is "worst"; it must be mean, first, last or max' "$QKV" embed encoder London --text --pool worst
+refuse 2 '--pool is "worst"; it must be first, mean, last or max' "$QKV" embed encoder London --text --pool worst
 refuse 1 'cannot read missing' "$QKV" embed encoder --nearest London --among missing
 if [ -w /dev/full ]; then
     "$QKV" embed encoder London --text >/dev/full 2>err

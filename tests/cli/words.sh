@@ -85,7 +85,7 @@ refuse 2 'task classify_tokens learns from labelled lines \(labeled\) or example
     --from masks --new-head --task classify_tokens --data plain.txt --out none
 refuse 2 'task mlm learns from a text \(data\) or lines, not from labelled lines' "$QKV" train --from masks --new-head \
     --task mlm --labeled train.conll --out none
-refuse 2 'task is "tags"; it must be text or mlm \(of a text or lines\), or classify or classify_tokens' "$QKV" train \
+refuse 2 '--task is "tags"; it must be text, mlm, classify or classify_tokens' "$QKV" train \
     --from masks --new-head --task tags --labeled train.conll --out none
 refuse 2 \
     'task classify_tokens needs head.kind classify_tokens, but head.kind is classify; set head.kind=classify_tokens' \
