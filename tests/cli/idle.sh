@@ -24,10 +24,10 @@ for name in dropout=0.2 context=16; do
 done
 
 # ---- messages: numbers as they were written, marks, permissions, one path once ----
-refuse 2 'decoder\.layers is 1e3; it must be a whole number from 1 to 1000$' "$QKV" info --preset nano-gpt \
+refuse 2 'decoder\.layers is 1e3; it must be a whole number from 1 to 1000; "[^"]* help spec decoder\.layers" explains it$' "$QKV" info --preset nano-gpt \
     --set decoder.layers=1e3
 refuse 2 ': dropout is 1\.0000; it must be' "$QKV" info --preset nano-gpt --set dropout=1.0000
-refuse 2 'softcap is 1e-40; it must be a number from 2\.94e-39 to 3\.4e38, or 0 for none$' \
+refuse 2 'softcap is 1e-40; it must be a number from 2\.94e-39 to 3\.4e38, or 0 for none; "[^"]* help spec [a-z.]*softcap" explains it$' \
     "$QKV" info --preset nano-gpt --set decoder.attention.softcap=1e-40
 make_spec
 try 0 train run 2 --quiet --warmup 0 --rate 1e-5

@@ -5,11 +5,23 @@
 # One line an option: "--name ARG text of the help", of those with a value.
 options() { # options COMMAND
     "$QKV" help "$1" | awk '
-        /^options:/ { on = 1; next }
-        !on { next }
-        /^ +(-., )?--[a-z]/ { if (line != "") print line; sub(/^ +(-., )?/, ""); line = $0; next }
-        /^$|^  -h|^[a-z]/ { if (line != "") print line; exit }
-        { sub(/^ +/, " "); line = line $0 }' | grep -E '^--[a-z0-9-]+ [A-Z0-9]'
+        function flush() { if (line != "") print line; line = "" }
+        /^examples:/ { exit }
+        /^ +(-., )?--[a-z]/ { flush(); sub(/^ +(-., )?/, ""); line = $0; next }
+        /^$|^  -h|^[a-z]/ { flush(); next }
+        line != "" { sub(/^ +/, " "); line = line $0 }
+        END { flush() }' | grep -E '^--[a-z0-9-]+ [A-Z0-9]'
+}
+
+# A value that the option takes: 1, or the first of its choices.
+value_of() { # value_of COMMAND OPTION
+    local said
+    said=$("$QKV" "$1" "$2=1" "$2=1" 2>&1)
+    case $said in
+    *'no such preset'*) echo nano-gpt ;;
+    *"$2 is \"1\"; it must be "*) sed -E 's/.*; it must be ([^ ,]+).*/\1/' <<<"$said" ;;
+    *) echo 1 ;;
+    esac
 }
 
 commands=$("$QKV" help | sed -n '/^train:/,/^first steps:/s/^  \([a-z]*\) .*/\1/p')
@@ -19,7 +31,8 @@ for command in $commands; do
     while read -r name argument help; do
         count=$((count + 1))
         case $help in *"(may be repeated)"*) continue ;; esac
-        refuse 2 "^qkv: $name takes one value, but it is given more than once" "$QKV" $command $name 1 $name=1
+        value=$(value_of $command $name)
+        refuse 2 "^qkv: $name takes one value, but it is given more than once" "$QKV" $command $name $value $name=$value
     done < <(options $command)
     [ $count -gt 0 ] || [ $command = tokenize ] || fail "no option of $command was found in its help"
 done

@@ -120,7 +120,9 @@ for command in $commands; do
             continue
         fi
         mapfile -t words < <(without "$option" "$letter" $(line_of "$command"))
-        bad "$QKV" "$command" "${words[@]}" "$option"
+        # [FILE]: the value may be left out
+        [[ $argument == \[* ]] || bad "$QKV" "$command" "${words[@]}" "$option"
+        argument=${argument//[][]/}
         kind_of "$option" "$argument"
         case $kind in
         number)
