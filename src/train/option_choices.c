@@ -29,9 +29,8 @@ static const char *const *choices_of(const char *option) {
     return NULL;
 }
 
-const char *qkv_train_option_choice(size_t i, size_t k) {
-    const struct qkv_train_option *option = qkv_train_option(i);
-    const char *const *names = option ? choices_of(option->name) : NULL;
+const char *qkv_train_choice_at(const char *option, size_t k) {
+    const char *const *names = choices_of(option);
     for (size_t n = 0; names && names[n]; n++)
         if (n == k) return names[n];
     return NULL;

@@ -50,6 +50,11 @@ bool qkv_train_option_at(size_t i, const char **name, const char **value, const 
     return true;
 }
 
+const char *qkv_train_option_choice(size_t i, size_t k) {
+    const struct qkv_train_option *option = qkv_train_option(i);
+    return option ? qkv_train_choice_at(option->name, k) : NULL;
+}
+
 const char *qkv_train_option_subject(size_t i) {
     return i < OPTION_COUNT ? table[i].subject : NULL;
 }

@@ -45,6 +45,8 @@ struct qkv_train_option {
 };
 /* The i-th option, NULL past the last. */
 const struct qkv_train_option *qkv_train_option(size_t i);
+/* The k-th name that an option may have as its value; NULL past the last (option_choices.c). */
+const char *qkv_train_choice_at(const char *option, size_t k);
 /* The place of a name among the values of an option (qkv_train_option_choice); -1 of another one (option_choices.c). */
 int qkv_train_choice(const char *option, const char *name);
 /* Fails with QKV_ARGUMENT where `value` is none of an option's values. */
