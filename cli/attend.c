@@ -19,26 +19,27 @@ static const struct arguments defaults = {.layer = -1, .head = -1, .prefix = -1,
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
-     .help = "what the model reads; an encoder-decoder translates it", .subject = "input"},
+     .help = "text that the model reads; an encoder-decoder translates it", .subject = "input"},
     {CLI_READ, 0, "file", "FILE", offsetof(struct arguments, file),
-     .help = "file with the prompt, of at most 64 MiB; - is standard input", .subject = "input"},
+     .help = "file with the prompt, at most 64 MiB; - is standard input", .subject = "input"},
     CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
-     .help = "encoder-decoders: what the decoder reads, in place of what greedy search finds", .subject = "input"},
+     .help = "encoder-decoders: text that the decoder reads, instead of the result of greedy search",
+     .subject = "input"},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
-     .help = "the prompt, and the target, are token ids: 1 3 4 5 2", .subject = "input"},
-    {CLI_COUNT, 0, "layer", "N", offsetof(struct arguments, layer), .help = "only this layer, counted from 0",
-     .high = INT32_MAX, .before = "all; in the terminal the last", .subject = "selection"},
-    {CLI_COUNT, 0, "head", "N", offsetof(struct arguments, head), .help = "only this head, counted from 0",
-     .high = INT32_MAX, .before = "all; in the terminal their mean", .subject = "selection"},
+     .help = "read the prompt and the target as token ids: 1 3 4 5 2", .subject = "input"},
+    {CLI_COUNT, 0, "layer", "N", offsetof(struct arguments, layer), .help = "show only this layer, counted from 0",
+     .high = INT32_MAX, .before = "all; in the terminal, the last one", .subject = "selection"},
+    {CLI_COUNT, 0, "head", "N", offsetof(struct arguments, head), .help = "show only this head, counted from 0",
+     .high = INT32_MAX, .before = "all; in the terminal, their mean", .subject = "selection"},
     {CLI_TEXT, 0, "kind", "NAME", offsetof(struct arguments, kind), .choice = cli_choose_attention,
-     .help = "which attention the terminal shows: encoder, decoder or cross", .before = "cross where there is one",
+     .help = "attention that the terminal shows: encoder, decoder or cross", .before = "cross if the model has it",
      .subject = "selection"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write a page (HTML, one file)",
      .subject = "output"},
     CLI_JSON_FILE(struct arguments, "all weights"),
     CLI_FORCE(struct arguments),
-    CLI_PREFIX(struct arguments, "the whole text, of a model with a prefix; else 0"),
+    CLI_PREFIX(struct arguments, "the whole text for a model that was trained with prefixes, else 0"),
     CLI_FRESH(struct arguments),
     CLI_MODEL(struct arguments),
 };
@@ -226,22 +227,23 @@ const struct cli_command *cli_attend(void) {
     static const struct cli_command command = {
         .name = "attend",
         .words = CLI_WORD_MODEL,
-        .summary = "show where a model looks: attention weights as a page or picture",
+        .summary = "show attention weights, as a page or in the terminal",
         .usage = "MODEL --prompt TEXT [-o FILE] [options]\nMODEL --file FILE [-o FILE] [options]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"
                  "--spec FILE [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]",
         .description =
             "Runs the model over a text and shows what each token attends to. With -o it writes a page, one HTML file "
-            "that loads nothing from anywhere: every head of every layer as a small picture, and of each the tokens "
-            "joined by lines and the matrix of weights. Without, it draws one head, or the mean of a layer's heads, "
-            "in the terminal, and lists the heads.\n"
-            "entropy: of the weights of a token in bits, the mean over the tokens; 2^entropy is how many tokens it "
-            "looks at. distance: how many tokens away what it looks at is, in the mean.\n"
-            "An encoder-decoder translates the text by greedy search, unless --target says what the decoder reads; "
-            "the page has the attention of the encoder, of the decoder, and from the decoder to the encoder.\n"
-            "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
-            "ids in place of texts, which needs no tokenizer. A model that reads images, frames or vectors takes an "
-            "example of a file (--examples); the patches of an image are called by their row and column.",
+            "that loads nothing else: every head of every layer as a small picture, and for each head the tokens "
+            "joined by lines and the matrix of weights. Without -o it draws one head, or the mean of a layer's heads, "
+            "in the terminal, and lists the heads.\n\n"
+            "entropy: the entropy of a token's weights in bits, as a mean over the tokens; 2^entropy is the number of "
+            "tokens that a token attends to. distance: the mean distance in tokens between a token and those that it "
+            "attends to, with the weights of the attention.\n\n"
+            "An encoder-decoder translates the text by greedy search, unless --target gives the text that the decoder "
+            "reads. The page has the attention of the encoder, of the decoder, and from the decoder to the encoder.\n\n"
+            "--preset and --spec use a model with the fresh weights that training begins with. --ids takes token ids "
+            "instead of texts, which needs no tokenizer. A model that reads images, frames or vectors takes an example "
+            "from a file (--examples). Patches of an image are named by row and column.",
         .examples = "qkv attend run/ --prompt \"To be, or not to be\" -o attention.html\n"
                     "qkv attend run/ --prompt \"To be, or not to be\" --layer 3 --head 2\n"
                     "qkv attend g2p/ --prompt \"hello\" --kind cross\n"

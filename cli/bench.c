@@ -22,24 +22,23 @@ static const struct arguments defaults = {.seconds = 0.4, .rounds = 5};
 
 static const struct cli_option options[] = {
     {CLI_TEXTS, 'f', "filter", "TEXT", offsetof(struct arguments, filter),
-     .help = "only rows with TEXT in their label: a group, a shape, a form, a precision"},
+     .help = "measure only rows with TEXT in their label: a group, a shape, a form or a precision"},
     {CLI_FLAG, 0, "full", NULL, offsetof(struct arguments, full),
-     .help = "the big rows too, which take long or much memory; a filter that names one includes it as well"},
+     .help = "measure the big rows too, which need much time or memory; a filter that names one also includes it"},
     {CLI_FLAG, 0, "list", NULL, offsetof(struct arguments, list),
-     .help = "show the labels of all rows, or of those of --filter and --precision; measure nothing"},
-    {CLI_ABOVE, 0, "seconds", "X", offsetof(struct arguments, seconds), .help = "how long a row is worked on, about",
+     .help = "show the labels of all rows, or of the rows of --filter and --precision, and measure nothing"},
+    {CLI_ABOVE, 0, "seconds", "X", offsetof(struct arguments, seconds), .help = "approximate time to measure a row",
      .high = 1000000},
     {CLI_COUNT, 0, "rounds", "N", offsetof(struct arguments, rounds),
-     .help = "cut the time of a row into N rounds, of which the median counts", .low = 1, .high = 101},
+     .help = "number of rounds in the time of a row; the median round is the result", .low = 1, .high = 101},
     {CLI_TEXT, 0, "precision", "NAME", offsetof(struct arguments, precision), .choice = cli_choose_storage,
-     .help = "only rows of this precision, fp32 or bf16, emulated or not",
-     .before = "those that this machine has instructions for"},
+     .help = "measure only rows of this precision, fp32 or bf16, emulated or not",
+     .before = "the precisions that this machine has instructions for"},
     CLI_JSON_FILE(struct arguments, "the results"),
-    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force),
-     .help = "replace the file of --json if there is one"},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), .help = "replace the file of --json if it exists"},
     {CLI_READ, 0, "text", "FILE", offsetof(struct arguments, text),
-     .help = "text for the recipe of nano-gpt, a big row (--full or --filter recipe): 2,000 steps of training"},
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "no progress"},
+     .help = "text for the recipe of nano-gpt, a big row (--full or --filter recipe) with 2,000 steps of training"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress"},
     CLI_COMMON(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
 };
@@ -256,19 +255,16 @@ static int bench_run(const void *values, const char *const *words, size_t count)
 const struct cli_command *cli_bench(void) {
     static const struct cli_command command = {
         .name = "bench",
-        .summary = "measure this machine: its peaks, kernels, training, generation",
+        .summary = "measure this machine: peaks, kernels, training and generation",
         .usage = "[--filter TEXT] [--full] [--json FILE] [options]",
         .description =
             "Measures the peaks of this machine first: fused multiply-adds in registers, and bytes read from memory. "
-            "Then "
-            "each row: the median time of several rounds, its FLOPs or bytes a second, and their share of the peak "
-            "that "
-            "bounds it. Without options it takes one to two minutes; other work on the machine makes all numbers "
-            "smaller. "
-            "\"make bench\" runs the same with OpenBLAS and oneDNN beside it, where they are installed. Ctrl-C ends it "
-            "with what was measured. Under mpirun the rows of reduce measure messages between rank 0 and rank 1, else "
-            "between two "
-            "threads; all other rows are measured by rank 0 alone.",
+            "Then it measures the rows. A row has the median time of several rounds, its FLOPs or bytes a second, and "
+            "their share of the peak that limits it. Without options this takes one to two minutes. Other work on the "
+            "machine makes all rows slower. \"make bench\" also measures OpenBLAS and oneDNN, if they are "
+            "installed. Ctrl-C ends the measurement and leaves the results so far.\n\n"
+            "Under mpirun the rows of the group reduce measure messages between rank 0 and rank 1; without mpirun, "
+            "between two threads. Rank 0 alone measures all other rows.",
         .examples = "qkv bench\n"
                     "qkv bench --filter products --json bench.json\n"
                     "qkv bench --filter \"gpt2-small 4x512\" --seconds 10\n"

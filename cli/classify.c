@@ -17,27 +17,26 @@ static const struct arguments defaults = {.long_lines = "error"};
 
 static const struct cli_option options[] = {
     {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
-     .help = "read the lines from a file of at most 1 GiB; - is standard input", .subject = "input"},
+     .help = "file of lines to read, at most 1 GiB; - is standard input", .subject = "input"},
     {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
-     .help = "read examples from a safetensors file in place of texts: in.pixels, in.features, in.vectors or in.ids",
+     .help = "safetensors file of examples to read instead of texts: in.pixels, in.features, in.vectors or in.ids",
      .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
-     .help = "write to a file, once all lines are done", .subject = "output"},
+     .help = "file to write when all lines are done", .subject = "output"},
     CLI_FORCE(struct arguments),
-    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "how many classes to show, likeliest first",
-     .low = 1, .high = 1 << 20, .before = "3; of words the likeliest, without its probability", .subject = "output"},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "number of classes to print, likeliest first",
+     .low = 1, .high = 1 << 20, .before = "3; for words the likeliest one, without its probability",
+     .subject = "output"},
     {CLI_FLAG, 0, "words", NULL, offsetof(struct arguments, words),
-     .help = "a model of words: each line is a word, and what follows a tab is not read; an empty line ends a sentence",
+     .help =
+         "models that label words: read one word a line, and ignore what follows a tab; an empty line ends a sentence",
      .subject = "input"},
     {CLI_FLAG, 0, "pairs", NULL, offsetof(struct arguments, pairs),
-     .help = "each line is two texts, a tab between them, which the model reads as a pair; texts of the command line "
-             "two by "
-             "two",
+     .help = "read each line as a pair of texts, separated by a tab; on the command line every two texts are a pair",
      .subject = "input"},
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json),
-     .help = "a line of JSON for each text, pair or example, with the probabilities of the --top likeliest classes; of "
-             "words "
-             "for each sentence",
+     .help = "print a line of JSON for each text, pair or example, with the probabilities of the --top likeliest "
+             "classes; for words, a line for each sentence",
      .subject = "output"},
     CLI_LONG(struct arguments, "lines"),
     CLI_MODEL(struct arguments),
@@ -457,20 +456,19 @@ const struct cli_command *cli_classify(void) {
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]\n"
                  "MODEL --examples FILE [--output FILE] [options]",
         .description =
-            "Writes a line for each text, each line of the file or of standard input: the likeliest class, a tab, its "
-            "probability, then the next ones. A blank line, or one that --long skips, gives a blank line. What is said "
-            "of a line does not depend "
-            "on the others, in bf16 but for rounding. A model of one class, as a reranker or a regression, gives its "
-            "score, as it comes from the head. With --pairs each line is two texts, a question and an answer, which "
-            "the "
-            "model reads as one, joined as its tokenizer says; of a pair that is too long the longer text is cut.\n\n"
-            "With --pairs a model that answers questions reads a question and a text, and writes the words of the text "
-            "that "
-            "answer it, at most 15 tokens, a tab and their score: the probability of their beginning times that of "
-            "their end.\n\n"
-            "A model whose head classifies tokens says it of words: each text or line is a sentence, whose words white "
-            "space parts, or, with --words, each line a word and an empty line ends a sentence. It writes a line for "
-            "each word, the word, a tab and its label, and an empty line after each sentence.",
+            "Writes a line for each text of the command line, or for each line of a file or of standard input: the "
+            "likeliest class, a tab and its probability, then the next classes in the same way. A blank line gives a "
+            "blank line, and so does a line that --long skips. The result of a line does not depend on the other "
+            "lines; in bf16 it can differ by rounding. A model with one class, such as a reranker or a regression, "
+            "gives a score, which is the output of the head.\n\n"
+            "With --pairs each line has two texts, such as a question and an answer. The template of the tokenizer "
+            "joins them into one sequence. If a pair is longer than the context, its longer text is cut.\n\n"
+            "A model that answers questions reads pairs of a question and a text. It writes the words of the text that "
+            "answer the question (at most 15 tokens), a tab and a score: the probability that the answer begins there, "
+            "times the probability that it ends there.\n\n"
+            "A model whose head classifies tokens labels words. Each text or line is a sentence, and white space "
+            "separates its words. With --words each line is a word, and an empty line ends a sentence. The output has "
+            "a line for each word, with the word, a tab and its label, and an empty line after each sentence.",
         .examples = "qkv classify topic/ \"What is the capital of Peru ?\"\n"
                     "qkv classify topic/ --input questions.txt --output answers.tsv --top 1\n"
                     "qkv classify tagger/ --input test.conll --words --json\n"

@@ -223,15 +223,14 @@ struct cli_common {
     CLI_COMMON_ROW(CLI_COUNT, type, threads, "N", .help = "CPU threads (0: all that this process may use)",            \
                    .high = 4096),                                                                                      \
         CLI_COMMON_ROW(CLI_TEXT, type, isa, "NAME", .help = "kernels: {}", .choice = cli_choose_isa,                   \
-                       .before = "$QKV_ISA, else the best here")
+                       .before = "$QKV_ISA, else the best of this CPU")
 /* Also for commands that run a model; training has an option of its own. */
 #define CLI_PRECISION(type)                                                                                            \
     CLI_COMMON_ROW(CLI_TEXT, type, precision, "NAME", .choice = cli_choose_precision, .help = CLI_PRECISION_HELP,      \
                    .before = "auto")
 #define CLI_PRECISION_HELP                                                                                             \
-    "fp32, bf16 (products of rounded numbers; emulated where the CPU has none), or auto: the one that the run "        \
-    "records, "                                                                                                        \
-    "fp32 for a model without a record"
+    "fp32, bf16 (matrix products of rounded numbers; emulated on a CPU without bf16 instructions), or auto: the "      \
+    "precision that the run records, fp32 for a model without a record"
 /* For commands that allocate memory for a model. */
 #define CLI_IGNORE_MEMORY(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, .help = "continue even if more memory is needed than there is")
@@ -253,7 +252,7 @@ struct cli_common {
     {                                                                                                                  \
         CLI_TEXT, 0, "long", "NAME", offsetof(type, long_lines),                                                       \
             .subject = "input", .choice = cli_choose_long,                                                             \
-            .help = "rule for " what " with more tokens than the model's context: {} (which tokens are kept)"          \
+            .help = "rule for " what " with more tokens than the model's context: {} (the part that is kept)"          \
     }
 /* Finds the kind by its name. Returns CLI_DONE, or the exit code after a message. */
 int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
@@ -443,7 +442,7 @@ int cli_output_end(struct cli_output *output, int code);
 #define CLI_JSON_FILE(type, what)                                                                                      \
     {                                                                                                                  \
         CLI_WRITE, 0, "json", "[FILE]", offsetof(type, json),                                                          \
-            .subject = "output", .help = "write " what " as JSON, to FILE or, where none follows, to standard output"  \
+            .subject = "output", .help = "write " what " as JSON to FILE, or to standard output if no FILE is given"   \
     }
 const char *cli_json_file(const char *json);
 /* A row for the option table of a command whose struct has `bool force`. */
@@ -502,7 +501,7 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
     {                                                                                                                  \
         CLI_COUNT, 0, "prefix", "N", offsetof(type, prefix),                                                           \
             .subject = "input",                                                                                        \
-            .help = "the first N tokens see one another in both directions, as prompts of models with a prefix do",    \
+            .help = "number of tokens at the beginning that attend to each other in both directions (prefix-LM)",      \
             .high = INT32_MAX, .before = default_                                                                      \
     }
 /* Prints a message if a model was trained with prefixes and gets none. */

@@ -23,8 +23,8 @@ struct cli_reading {
      "FILE",                                                                                                           \
      offsetof(type, examples),                                                                                         \
      .subject = "input",                                                                                               \
-     .help = "in place of a text an example of this safetensors file, as training takes them: images, frames, "        \
-             "vectors, ids"},                                                                                          \
+     .help = "safetensors file of examples to read instead of a text, as in training: images, frames, vectors or "     \
+             "ids"},                                                                                                   \
     {                                                                                                                  \
         CLI_COUNT, 0, "example", "N", offsetof(type, example),                                                         \
             .subject = "input", .help = "number of the example, counted from 0", .high = INT32_MAX, .before = "0"      \

@@ -25,11 +25,11 @@ const char *cli_group_at(size_t i) {
 
 const char *cli_variable_at(size_t i, int part) {
     static const char *const variables[][2] = {
-        {"QKV_ISA", "the kernels to use, as --isa names them"},
-        {"QKV_THREADS", "CPU threads, where --threads is not given"},
-        {"QKV_PRECISION", "the precision of new runs: fp32, bf16 or auto"},
-        {"QKV_RANK_SECONDS", "seconds after which a rank that is silent counts as hung"},
-        {"QKV_MPI", "the module that joins ranks, where it is not beside the library"},
+        {"QKV_ISA", "kernels to use, a name of --isa"},
+        {"QKV_THREADS", "CPU threads, if --threads is not given"},
+        {"QKV_PRECISION", "precision of new runs: fp32, bf16 or auto"},
+        {"QKV_RANK_SECONDS", "seconds after which a silent rank counts as hung"},
+        {"QKV_MPI", "path of the module that connects ranks, if it is not next to the library"},
         {"NO_COLOR", "no colours on a terminal, if it is set and not empty"},
     };
     return i < CLI_COUNT_OF(variables) ? variables[i][part] : NULL;
@@ -59,7 +59,7 @@ void cli_print_overview(void) {
     printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
            "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n"
            "  qkv help spec      describes the keys of a model; qkv help files, its files\n"
-           "  qkv help --format bash|zsh|fish|man   prints completions of a shell, a page\n",
+           "  qkv help --format bash|zsh|fish|man   prints completions or a manual page\n",
            qkv_version());
     for (size_t i = 0; (command = cli_command_at(i)); i++) {
         if (commands[i].group)

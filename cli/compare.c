@@ -25,29 +25,30 @@ static const struct arguments defaults = {.seeds = 1};
 
 static const struct cli_option own_options[] = {
     {CLI_TEXTS, 0, "axis", "NAME=A,B", offsetof(struct arguments, axis),
-     .help = "what varies; with several axes every value of each goes with every one of the others",
+     .help = "setting to vary, and its values; several axes give all combinations of their values",
      .subject = "comparison"},
     {CLI_READS, 0, "specs", "FILE...", offsetof(struct arguments, specs),
-     .help = "compare these models (JSON, as config.json), in place of a preset", .subject = "model"},
+     .help = "models to compare (JSON, as config.json), instead of variants of one model", .subject = "model"},
     {CLI_FOLDER, 0, "out", "FOLDER", offsetof(struct arguments, out),
-     .help = "the folder for the runs and the results; the same command again goes on with it", .subject = "saving"},
+     .help = "folder for the runs and the results; the same command again continues in it", .subject = "saving"},
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), .choice = cli_choose_preset,
-     .help = "the model that is varied", .before = "nano-gpt", .subject = "model"},
-    {CLI_READ, 0, "spec", "FILE", offsetof(struct arguments, spec), .help = "the same from a file", .subject = "model"},
-    {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set), .help = "changes the model of all variants",
+     .help = "model to vary", .before = "nano-gpt", .subject = "model"},
+    {CLI_READ, 0, "spec", "FILE", offsetof(struct arguments, spec),
+     .help = "model to vary, described as JSON (config.json)", .subject = "model"},
+    {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set), .help = "setting of the model of all variants",
      .subject = "model"},
     {CLI_COUNT, 0, "seeds", "N", offsetof(struct arguments, seeds),
-     .help = "train every variant with N seeds, from --seed on, and show mean and deviation", .low = 1, .high = 100,
-     .subject = "comparison"},
+     .help = "number of seeds, from --seed on, to train every variant with; the results are mean and deviation",
+     .low = 1, .high = 100, .subject = "comparison"},
     {CLI_TEXT, 0, "cache", "N,N", offsetof(struct arguments, cache),
      .help = "lengths of the key-value cache at which decoding is measured", .before = "64,256,1024,4096",
      .subject = "comparison"},
     {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force),
-     .help = "replace files in FOLDER that have the names of those that are written", .subject = "saving"},
-    CLI_JSON(struct arguments, "results.json in place of the table"),
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "no progress", .subject = "output"},
-    {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain), .help = "plain lines instead of a progress bar",
-     .subject = "output"},
+     .help = "replace files in FOLDER that have the names of the results", .subject = "saving"},
+    CLI_JSON(struct arguments, "results.json, instead of the table,"),
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
+    {CLI_FLAG, 0, "plain", NULL, offsetof(struct arguments, plain),
+     .help = "show plain lines instead of a progress bar", .subject = "output"},
     CLI_COMMON(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
@@ -299,29 +300,29 @@ static int compare_run(const void *values, const char *const *words, size_t coun
 /* Writes the description of the command, with the axes of the library. */
 static void compare_describe(char *text, size_t size) {
     static const char before[] =
-        "Every variant is trained on the same text, with the same batches and seeds, in a run of its own below "
-        "FOLDER, which train --resume, eval, info, report and inspect take like any other. Then it measures: the "
-        "loss over the whole validation part (what eval gives for FOLDER/valid.txt), the speed of training, of a "
-        "prompt and of decoding at some lengths of the cache, the cache a token and the memory to train (what info "
-        "gives). Speeds are medians; those of prompts and of decoding are measured in turns, with random weights "
-        "and a context long enough.\n\n";
+        "Trains every variant on the same text, with the same batches and seeds, in a run of its own in FOLDER. train "
+        "--resume, eval, info, report and inspect read these runs like any other. Then it measures each variant: the "
+        "loss over the whole validation part (as eval prints it for FOLDER/valid.txt), the speed of training, of "
+        "reading a prompt and of decoding at several lengths of the cache, the cache of a token and the memory to "
+        "train (as info prints them). Speeds are medians. The variants take turns in the measurement of prompts and "
+        "decoding, with random weights and a context that is long enough.\n\n";
     static const char after[] =
-        "A table goes to standard output; FOLDER gets results.json, results.csv and index.html, a page that loads "
-        "nothing from anywhere. A variant that cannot be built or trained is marked, and the others go on; only "
-        "when all fail is the exit code 1. Ctrl-C finishes the step and saves; the same command goes on, and "
-        "another one is refused in the same folder. Under mpirun the runs are divided among the ranks, each of which "
-        "trains "
-        "some as one process would; rank 0 measures the speeds.";
+        "The table is printed on standard output. FOLDER gets results.json, results.csv and index.html, a page that "
+        "loads nothing else. A variant that cannot be built or trained is marked in the table, and the others "
+        "continue; the exit code is 1 only if all fail. Ctrl-C finishes the step and saves; the same command "
+        "continues, and a different command is refused in the same folder. Under mpirun the ranks share the runs: one "
+        "rank trains a run as one process does, and rank 0 measures the speeds.";
     const char *name, *values, *help;
-    size_t n = (size_t)snprintf(text, size, "%sAxes.", before);
+    size_t n = (size_t)snprintf(text, size, "%s--axis varies one of these.", before);
     for (size_t i = 0; qkv_axis_at(i, &name, &values, &help) && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, " %s: %s (%s).", name, values, help);
+        n += (size_t)snprintf(text + n, size - n, "\n%s: %s (%s).", name, values, help);
     if (n < size)
-        snprintf(
-            text + n, size - n,
-            " Besides: options of training (warmup=0,100, rate=1e-3,3e-4, precision=fp32,bf16, optimizer, schedule, "
-            "dropout, and so on), and keys of the spec with a dot (decoder.layers=2,4).\n\n%s",
-            after);
+        snprintf(text + n, size - n,
+                 "\n"
+                 "An option of training is an axis too (warmup=0,100, rate=1e-3,3e-4, precision=fp32,bf16, optimizer, "
+                 "schedule, dropout, and others), and so is a key of the spec with a dot (decoder.layers=2,4).\n\n"
+                 "%s",
+                 after);
 }
 
 const struct cli_command *cli_compare(void) {

@@ -20,7 +20,7 @@ struct arguments {
 static const struct arguments defaults = {0};
 
 static const struct cli_option options[] = {
-    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print JSON"},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON"},
     CLI_COMMON(struct arguments),
 };
 
@@ -217,13 +217,12 @@ static int doctor_run(const void *values, const char *const *words, size_t count
 const struct cli_command *cli_doctor(void) {
     static const struct cli_command command = {
         .name = "doctor",
-        .summary = "print what runs here and why: kernels, precision, threads, memory",
+        .summary = "print what this machine can run, and why",
         .usage = "[--json] [options]",
-        .description =
-            "Prints the processor, the kernels and the precision that new runs get, threads, the memory that is left "
-            "and what limits it, the libraries, and the module that ranks need; each with the reason. A list of what "
-            "could be better follows, with what to do. A value that the system does not tell is printed as unknown. "
-            "The exit code is 0 whatever is found.",
+        .description = "Prints the processor, the kernels and the precision of new runs, the threads, the free memory "
+                       "and what limits it, the libraries, and the module that ranks need, each with the reason. A "
+                       "list of possible improvements follows, with instructions. A value that the system does not "
+                       "report is printed as unknown. The exit code is 0 whatever is found.",
         .examples = "qkv doctor\nqkv doctor --json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

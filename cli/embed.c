@@ -21,40 +21,39 @@ static const struct arguments defaults = {.top = 5};
 
 static const struct cli_option options[] = {
     {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
-     .help = "read the lines from a file of at most 1 GiB; - is standard input", .subject = "input"},
+     .help = "file of lines to read, at most 1 GiB; - is standard input", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
-     .help = "write the vectors as a NumPy file (.npy, float32, a row a line); with --text, as text",
+     .help = "NumPy file of the vectors to write (.npy, float32, a row for each line); with --text, a text file",
      .subject = "output"},
     CLI_FORCE(struct arguments),
     CLI_JSON(struct arguments, "a line for each text, with its vector, or the nearest lines,"),
     {CLI_FLAG, 0, "text", NULL, offsetof(struct arguments, text),
-     .help = "write them as text, tabs between the numbers", .subject = "output"},
+     .help = "write the vectors as text, with tabs between the numbers", .subject = "output"},
     {CLI_TEXT, 0, "pool", "NAME", offsetof(struct arguments, pool), .choice = cli_choose_pool,
-     .help = "mean of a line's tokens, the first or last one, or max: the largest number of each channel",
-     .before = "what modules.json in the model's folder says; else mean, and of a decoder alone last",
+     .help = "mean of a line's tokens, its first or last token, or max: the largest number of each channel",
+     .before =
+         "the pooling of modules.json in the model's folder; else last for a model without an encoder, mean for others",
      .subject = "vectors"},
     {CLI_TEXT, 0, "prompt-name", "NAME", offsetof(struct arguments, prompt_name),
-     .help = "put the prompt of that name, of config_sentence_transformers.json in the model's folder, before each "
-             "line; \"\" "
-             "is "
-             "none",
+     .help = "name of a prompt in config_sentence_transformers.json in the model's folder, which is put before each "
+             "line; \"\" is no prompt",
      .before =
-         "the file's default_prompt_name; of lines of --among document, passage or corpus, where it has one of these",
+         "default_prompt_name of that file; for lines of --among the first of document, passage and corpus that it has",
      .subject = "vectors"},
     {CLI_TEXT, 0, "query-prompt-name", "NAME", offsetof(struct arguments, query_prompt_name),
-     .help = "likewise before the text of --nearest",
-     .before = "query, where the file has it, else its default_prompt_name", .subject = "vectors"},
-    {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), .help = "make vectors of length 1",
+     .help = "name of a prompt in the same file, which is put before the text of --nearest",
+     .before = "query if the file has it, else its default_prompt_name", .subject = "vectors"},
+    {CLI_FLAG, 0, "normalize", NULL, offsetof(struct arguments, normalize), .help = "scale the vectors to length 1",
      .subject = "vectors"},
-    {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), .help = "find the lines nearest to this one",
+    {CLI_TEXT, 0, "nearest", "TEXT", offsetof(struct arguments, nearest), .help = "text to find the nearest lines of",
      .subject = "nearest lines"},
     {CLI_READ, 0, "among", "FILE", offsetof(struct arguments, among),
-     .help = "the lines to find them among, at most 1 GiB; - is standard input", .subject = "nearest lines"},
-    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "how many nearest lines to show", .low = 1,
+     .help = "file of the lines to search, at most 1 GiB; - is standard input", .subject = "nearest lines"},
+    {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top), .help = "number of nearest lines to print", .low = 1,
      .high = INT32_MAX, .subject = "nearest lines"},
     {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines), .choice = cli_choose_long,
-     .help = "rule for lines with more tokens than the model's context: {} (which tokens are kept)",
-     .before = "error, or where there is a modules.json keep-start", .subject = "input"},
+     .help = "rule for lines with more tokens than the model's context: {} (the part that is kept)",
+     .before = "error; keep-start if the model has a modules.json", .subject = "input"},
     CLI_MODEL(struct arguments),
 };
 
@@ -335,17 +334,15 @@ const struct cli_command *cli_embed(void) {
     static const struct cli_command command = {
         .name = "embed",
         .words = CLI_WORD_MODEL,
-        .summary = "print vectors of lines of text, or the nearest lines",
+        .summary = "compute vectors of lines of text, or find the nearest lines",
         .usage = "MODEL TEXT… -o FILE [options]\nMODEL [--input FILE] -o FILE [options]\n"
                  "MODEL --nearest TEXT --among FILE [options]",
-        .description =
-            "The hidden states of the encoder, or of a decoder alone, pooled over the tokens of each text, each "
-            "line of the file "
-            "or of standard "
-            "input: a vector of d_model numbers a line, zeros for one that is blank, or that --long skips. "
-            "With --nearest: the lines "
-            "whose vectors have "
-            "the largest cosine with the text's, each after its cosine and its number, with tabs between.",
+        .description = "Computes a vector for each text of the command line, or for each line of a file or of standard "
+                       "input: the hidden states of the encoder, or of the decoder of a model without an encoder, "
+                       "pooled over the tokens. A vector has d_model numbers, or as many as the last dense layer of "
+                       "modules.json. A blank line gives a vector of zeros, and so does a line that --long skips. With "
+                       "--nearest it prints the lines whose vectors have the largest cosine with the vector of the "
+                       "text: the cosine, the line number and the line, separated by tabs.",
         .examples = "qkv embed enc/ --input lines.txt -o vectors.npy --normalize\n"
                     "qkv embed enc/ \"one line\" \"another\" --text --pool first\n"
                     "qkv embed embeddinggemma/ --input lines.txt -o lines.npy --prompt-name document\n"

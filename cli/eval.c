@@ -18,43 +18,44 @@ static const struct arguments defaults = {.beam = 1, .length_penalty = 0.6};
 
 static const struct cli_option options[] = {
     {CLI_READS, 0, "data", "FILE", offsetof(struct arguments, data),
-     .help = "a text, to predict token by token, or a folder of texts; several are one text, as in training",
+     .help = "text to predict token by token, or a folder of texts; several are read as one text, as in training",
      .subject = "data"},
     {CLI_READ, 0, "pairs", "FILE", offsetof(struct arguments, pairs),
-     .help = "pairs: a source, a tab, a target in each line", .subject = "data"},
+     .help = "file of pairs: each line has a source, a tab and a target", .subject = "data"},
     {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
-     .help =
-         "examples: a safetensors file of in.pixels, in.features, in.vectors or in.ids, and in.targets; for an encoder "
-         "beside "
-         "a decoder of what the encoder reads (in.source where that is ids), and in.ids and in.targets",
+     .help = "safetensors file of examples: in.pixels, in.features, in.vectors or in.ids, and in.targets; for an "
+             "encoder-decoder, the input of the encoder (in.source for ids), in.ids and in.targets",
      .subject = "data"},
     {CLI_READ, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
-     .help =
-         "labelled lines: a label, a tab, a text in each line; for a head that classifies tokens a word, a tab and its "
-         "label, with an empty line between sentences",
+     .help = "file of labelled lines: each line has a label, a tab and a text; for a head that classifies tokens, a "
+             "word, a tab and its label, with an empty line between sentences",
      .subject = "data"},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
-     .help = "text: windows at a time; pairs: sources searched at a time", .high = 1 << 20, .before = "8; 32",
-     .subject = "windows"},
-    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), .help = "text: tokens a window",
+     .help = "text: number of windows in a batch; pairs: number of sources that are searched together", .high = 1 << 20,
+     .before = "8; 32", .subject = "windows"},
+    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), .help = "text: tokens in a window",
      .high = 1 << 24, .before = "the model's", .subject = "windows"},
     {CLI_FLAG, 0, "documents", NULL, offsetof(struct arguments, documents),
-     .help =
-         "text: documents, each ended by the end token, do not see one another; a run that was trained so is judged so "
-         "without it",
+     .help = "text: documents end with the end token, and attention stays inside of a document; a run that was trained "
+             "with --documents is evaluated so by default",
      .subject = "windows"},
     {CLI_FLAG, 0, "no-documents", NULL, offsetof(struct arguments, no_documents),
-     .help = "text: such a run too reads all of a window as one text", .subject = "windows"},
-    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), .help = "pairs: hypotheses kept; 1 is greedy",
-     .low = 1, .high = 1 << 16, .subject = "search"},
+     .help = "text: evaluate a run that was trained with --documents without them, each window as one text",
+     .subject = "windows"},
+    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam),
+     .help = "pairs: number of hypotheses of the beam search (1: greedy)", .low = 1, .high = 1 << 16,
+     .subject = "search"},
     {CLI_REAL, 0, "length-penalty", "X", offsetof(struct arguments, length_penalty),
-     .help = "pairs: scores are divided by ((5 + length)/6)^X; 0 is off", .subject = "search"},
-    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens), .help = "pairs: longest target",
-     .high = 1 << 24, .before = "as the context allows, at most 3 x source + 50", .subject = "search"},
+     .help = "pairs: exponent of the length penalty: scores are divided by ((5 + length)/6)^X (0: off)",
+     .subject = "search"},
+    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens),
+     .help = "pairs: maximum length of a target in tokens", .high = 1 << 24,
+     .before = "what the context allows, at most 3 times the source + 50", .subject = "search"},
     {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat),
-     .help = "pairs: no N tokens come twice (0: off)", .high = 1 << 24, .subject = "search"},
-    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print JSON", .subject = "output"},
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "no progress", .subject = "output"},
+     .help = "pairs: no sequence of N tokens occurs twice in a target (0: off)", .high = 1 << 24, .subject = "search"},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON",
+     .subject = "output"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
     CLI_MODEL(struct arguments),
 };
 
@@ -349,20 +350,17 @@ const struct cli_command *cli_eval(void) {
         .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]\n"
                  "RUN --examples FILE [options]",
         .description =
-            "A text is cut into windows side by side and every token but the first predicted once: loss (nats a "
-            "token), "
-            "perplexity, and bits per byte, which compare models with different tokenizers. A run that was trained "
-            "with "
-            "documents apart is judged so: the first token of each is not predicted.\n\n"
-            "Pairs: the loss of their targets; then the best target of each source is searched for: the share that is "
-            "exactly a reference, the edits to the closest reference over its tokens (words where targets have spaces, "
-            "else characters), BLEU and chrF2 as sacreBLEU computes them. Lines with the same source are its "
-            "references.\n\n"
-            "Labelled lines and examples: the loss, the share of right classes, F1 averaged over the classes that "
-            "occur, and what "
-            "was "
-            "taken for what.\n\n"
-            "Under mpirun, batches are divided among the ranks; the numbers are those of one, bit for bit.",
+            "A text is cut into adjacent windows, and every token except the first is predicted once. The results are "
+            "the loss (nats a token), the perplexity and the bits per byte. Bits per byte compare models with "
+            "different tokenizers. A run that was trained with --documents is evaluated in the same way: the first "
+            "token of each document is not predicted.\n\n"
+            "Pairs have two kinds of results: the loss of their targets, and the quality of a search for the best "
+            "target of each source. The quality is the share of sources whose target is exactly a reference, the edits "
+            "to the closest reference divided by its tokens (words if targets have spaces, else characters), and BLEU "
+            "and chrF2 as sacreBLEU computes them. Lines with the same source are its references.\n\n"
+            "Labelled lines and examples have a loss, an accuracy, F1 averaged over the classes that occur, and a "
+            "confusion matrix (for many classes, the most frequent confusions).\n\n"
+            "Under mpirun the ranks share the batches. The numbers are those of one process, bit for bit.",
         .examples = "qkv eval run/ --data other.txt\n"
                     "qkv eval g2p/ --pairs test.tsv --beam 5\n"
                     "qkv eval topic/ --labeled test.tsv --json",

@@ -14,14 +14,14 @@ static const struct arguments defaults = {.common = {.threads = 1, .precision = 
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), .choice = cli_choose_format,
-     .help = "number format of the matrices: {}; biases and norms stay as they are"},
+     .help = "number format of the matrices: {}; biases and norms keep their format"},
     {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to), .choice = cli_choose_export,
-     .help = "what kind of folder: qkv, or huggingface, which transformers opens", .before = "qkv"},
+     .help = "kind of folder: qkv, or huggingface, which transformers opens", .before = "qkv"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
-     .help = "with --to huggingface: the model_type to write, \"llama\"",
-     .before = "the one that the model came from, else the first that has all of it"},
+     .help = "with --to huggingface: model_type to write, such as llama",
+     .before = "the family that the model came from, else the first that can express it"},
     {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out), .help = "model folder to write"},
-    {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "an older name of --out"},
+    {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "older name of --out"},
     CLI_JSON(struct arguments, "what was written"),
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
@@ -91,15 +91,14 @@ const struct cli_command *cli_export(void) {
                  "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
-            "with all "
-            "matrices rounded to another number format. What reads such a folder maps the file and converts pieces "
-            "of it where they are multiplied, so it needs half the memory; the results are, bit for bit, those of the "
-            "rounded numbers in fp32. Training from it (train --from) begins with copies in fp32. With --to "
-            "huggingface "
-            "the folder is one that transformers opens: the configuration and tensors of a published family, all "
-            "numbers in the format. Where a family has more than the model, a bias, it is written as zeros. A model "
-            "that "
-            "no family has exactly is refused, with each setting (--set) by which a new one would be of the nearest.",
+            "with all matrices rounded to another number format. Commands that run this model map the file into memory "
+            "and convert parts of a matrix when they multiply it, so f16 and bf16 need half the memory. The results "
+            "are, bit for bit, those of the rounded numbers in fp32. Training from the folder (train --from) begins "
+            "with copies in fp32.\n\n"
+            "With --to huggingface the folder is one that transformers opens: it has the configuration and the tensors "
+            "of a published family, with all numbers in the format of --dtype. If the family has a bias that the model "
+            "does not have, the bias is written as zeros. A model that no family can express is refused, with the "
+            "settings (--set) that make a new model one of the nearest family.",
         .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"
                     "qkv export run/ --to huggingface --dtype bf16 --out run-hf/",

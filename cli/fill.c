@@ -16,7 +16,7 @@ static const struct arguments defaults = {.long_lines = "error", .top = 5};
 
 static const struct cli_option options[] = {
     {CLI_COUNT, 0, "top", "N", offsetof(struct arguments, top),
-     .help = "how many tokens to show for a mask, likeliest first", .low = 1, .high = 1 << 30},
+     .help = "number of tokens to print for each mask, likeliest first", .low = 1, .high = 1 << 30},
     CLI_JSON(struct arguments, "the masks and their tokens"),
     CLI_LONG(struct arguments, "a text"),
     CLI_MODEL(struct arguments),
@@ -137,14 +137,11 @@ const struct cli_command *cli_fill(void) {
         .words = CLI_WORD_MODEL,
         .summary = "print the likeliest tokens for each mask of a text",
         .usage = "MODEL TEXT [options]",
-        .description =
-            "Each <mask> in the text hides one token of a model that was trained with --task mlm; a mask may also be "
-            "written as the model's tokenizer does, [MASK]. Writes lines of four "
-            "fields with tabs between them: which mask (from 1), the probability, the token in quotes, and the text "
-            "with "
-            "this mask filled. Where tokens bring their leading space along, the space before a mask is part of what "
-            "it "
-            "hides.",
+        .description = "Predicts the tokens that <mask> hides in the text, with a model that was trained with --task "
+                       "mlm. The mask token of the model's own tokenizer, such as [MASK], means the same. A line of "
+                       "the output has four fields, separated by tabs: the number of the mask (from 1), the "
+                       "probability, the token in quotes, and the text with this mask filled. If the tokens of words "
+                       "include the space before the word, the space before a mask belongs to the hidden token.",
         .examples = "qkv fill enc/ \"the <mask> of England\"\n"
                     "qkv fill enc/ \"to be or <mask> to <mask>\" --top 3",
         .options = options,

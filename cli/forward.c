@@ -23,25 +23,25 @@ static const struct arguments defaults = {
 
 static const struct cli_option options[] = {
     {CLI_READ, 'i', "inputs", "FILE", offsetof(struct arguments, inputs),
-     .help = "safetensors file with in.ids and more", .subject = "input"},
+     .help = "safetensors file to read, with in.ids and the other inputs", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "safetensors file to write",
      .subject = "output"},
     CLI_FORCE(struct arguments),
     CLI_JSON(struct arguments, "the loss, and the names and shapes of the arrays,"),
-    {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients), .help = "also write grad.PARAMETER",
-     .subject = "output"},
+    {CLI_FLAG, 0, "gradients", NULL, offsetof(struct arguments, gradients),
+     .help = "also write the gradients, grad.PARAMETER", .subject = "output"},
     {CLI_TEXT, 0, "names", "WHOSE", offsetof(struct arguments, names), .choice = cli_choose_names,
-     .help = "of gradients: \"family\" for those of the published model's own files, with their shapes",
+     .help = "names of the gradients: qkv, or family for the names and shapes of the published model's own files",
      .before = "qkv", .subject = "output"},
     {CLI_FLAG, 0, "weights", NULL, offsetof(struct arguments, weights),
-     .help = "also write out.weights.ATTENTION (B,H,Tq,Tk)", .subject = "output"},
+     .help = "also write the attention weights, out.weights.ATTENTION (B,H,Tq,Tk)", .subject = "output"},
     {CLI_COUNT, 0, "dropout-seed", "N", offsetof(struct arguments, dropout_seed),
-     .help = "dropout is on, as in training, but for --adamw; N names its masks. With --weights also write "
-             "out.dropped.ATTENTION, the weights after it",
+     .help = "seed of dropout masks, which turns dropout on as in training, but not in the steps of --adamw; with "
+             "--weights also write the weights after dropout, out.dropped.ATTENTION",
      .high = 9000000000000000000, .before = "dropout is off", .subject = "output"},
     {CLI_TEXT, 0, "adamw", "STEPS,RATE,BETA1,BETA2,EPS,DECAY", offsetof(struct arguments, adamw),
-     .help = "also take AdamW steps on this batch; writes out.adamw_losses (before each step and after the last) and "
-             "out.adamw_logits (after the last)",
+     .help = "also make AdamW steps on this batch, and write out.adamw_losses (before each step and after the last) "
+             "and out.adamw_logits (after the last)",
      .subject = "output"},
     CLI_PREFIX(struct arguments, "none"),
     CLI_FRESH(struct arguments),
@@ -429,26 +429,23 @@ const struct cli_command *cli_forward(void) {
     static const struct cli_command command = {
         .name = "forward",
         .words = CLI_WORD_MODEL,
-        .summary = "run a model on given arrays and write all that comes out",
+        .summary = "run a model on given arrays and write its results as arrays",
         .usage = "RUN --inputs FILE -o FILE [--gradients] [--weights] [--adamw STEPS,RATE,BETA1,BETA2,EPS,DECAY]\n"
                  "--preset NAME [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]\n"
                  "--spec FILE [--set KEY=VALUE] [--seed N] --inputs FILE -o FILE [options]",
         .description =
-            "For whoever compares with another implementation. Reads, from a safetensors file, in.ids (B,T) and, where "
-            "given, in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 does not count), "
-            "in.token_types (B,T) (models whose embedding has types), in.source, in.source_lengths and "
-            "in.source_token_types (encoder-decoders), in.output_gradient (B,T,C) (models without a head); integers "
-            "are "
-            "I32 or "
-            "I64. Writes out.logits or out.hidden, with targets out.loss, and what the options add. Positions past "
-            "a length are computed too, and rotations that depend on the length of a sequence (scaling dynamic, "
-            "longrope) are "
-            "decided for T, and those of sources for theirs, whatever the lengths. Dropout is off, unless "
-            "--dropout-seed is given. Of a published model (a Hugging Face folder) out.hidden and, beside a decoder, "
-            "out.encoder_hidden are written too, and --names family names gradients as its files do. --preset and "
-            "--spec run a "
-            "model with the weights that training "
-            "would begin with.",
+            "Runs a model on arrays, to compare it with another implementation. The input file is a safetensors file "
+            "with in.ids (B,T) (in.pixels, in.features or in.vectors for a stack that reads numbers), and optionally "
+            "in.lengths (B), in.targets ((B,T), or (B) for a classifier; -100 is ignored), in.token_types (B,T) "
+            "(models whose embedding has types), in.source, in.source_lengths and in.source_token_types "
+            "(encoder-decoders), and in.output_gradient (B,T,C) (models without a head). Integers are I32 or I64.\n\n"
+            "The output file has out.logits or out.hidden, out.loss if there are targets, and the arrays of the "
+            "options. Positions past a length are computed too. Rotations that depend on the length of a sequence "
+            "(scaling dynamic, longrope) use T, or the T of the sources, whatever the lengths are. Dropout is off "
+            "unless --dropout-seed is given.\n\n"
+            "For a published model (a Hugging Face folder) the output file also has out.hidden and, for an "
+            "encoder-decoder, out.encoder_hidden, and --names family names gradients as the files of the model do. "
+            "--preset and --spec use a model with the fresh weights that training begins with.",
         .examples = "qkv forward run/ --inputs case.safetensors -o out.safetensors --gradients --weights\n"
                     "qkv forward run/ --inputs case.safetensors -o out.safetensors --adamw 3,0.01,0.9,0.95,1e-8,0.1",
         .options = options,

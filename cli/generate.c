@@ -28,67 +28,64 @@ static const struct arguments defaults = {.long_lines = "error",
                                           .repeat_penalty = -1,
                                           .repeat_last = -1};
 
-#define FOLDER_SAYS "what the model's generation_config.json says"
+#define FOLDER_VALUE ", or the value of the model's generation_config.json"
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
-     .help = "text to continue; \"\" means no prompt", .before = "standard input where that is a pipe or a file",
+     .help = "text to continue; \"\" means no prompt", .before = "standard input if it is a pipe or a file",
      .subject = "input"},
     {CLI_READ, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
-     .help = "read the text to continue from a file of at most 64 MiB, without the line end at its end; - is standard "
-             "input",
+     .help = "file with the text to continue, at most 64 MiB, whose last line end is left out; - is standard input",
      .subject = "input"},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
-     .help = "the prompt is token ids, apart by spaces or commas, and ids are written, as \"qkv tokenize\" does",
+     .help = "read the prompt as token ids, separated by spaces or commas, and write ids, as \"qkv tokenize\" does",
      .subject = "input"},
     CLI_LONG(struct arguments, "a prompt"),
-    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "how many tokens to make at most",
+    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "maximum number of tokens to generate",
      .high = INT64_MAX, .subject = "length"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context),
-     .help = "hold at most N positions; rotations that depend on the length of a text (scaling dynamic, longrope) are "
-             "decided "
-             "for N",
-     .low = 1, .high = 1 << 24, .before = "the model's, decided for the tokens of the prompt and -n",
+     .help = "maximum number of positions; rotations that depend on the length of a text (scaling dynamic, longrope) "
+             "use N as the length",
+     .low = 1, .high = 1 << 24, .before = "the model's; rotations use the tokens of the prompt and -n",
      .subject = "input"},
     {CLI_COUNT, 0, "samples", "N", offsetof(struct arguments, samples),
-     .help = "write N continuations of the prompt, which is run and stored once; number I has the seed plus I - 1",
+     .help = "number of continuations of the prompt, which is computed and stored once; continuation I has the seed "
+             "plus I - 1",
      .low = 1, .high = 1 << 20, .subject = "length"},
-    {CLI_COUNT, 0, "count", "N", offsetof(struct arguments, count), .help = "the older name of --samples", .low = 1,
+    {CLI_COUNT, 0, "count", "N", offsetof(struct arguments, count), .help = "older name of --samples", .low = 1,
      .high = 1 << 20, .before = "1", .subject = "length"},
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json),
-     .help =
-         "write one JSON document when all is made: of each sample its text, and of each token id, text and natural "
-         "log-probability",
+     .help = "write one JSON document at the end: the text of each sample, and the id, the text and the natural "
+             "log-probability of each token",
      .subject = "output"},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     .help = "temperature: 0 takes the likeliest token, 1 is the model's own distribution", .high = CLI_ENDLESS,
-     .before = "0.8; " FOLDER_SAYS ", else 0 for a published model", .subject = "sampling"},
+     .help = "temperature; 0 takes the likeliest token, 1 is the model's own distribution", .high = CLI_ENDLESS,
+     .before = "0.8" FOLDER_VALUE "; 0 for a published model without it", .subject = "sampling"},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
-     .help = "choose among the N likeliest tokens (0: all)", .high = INT32_MAX, .before = "0; " FOLDER_SAYS,
+     .help = "number of likeliest tokens to choose among (0: all)", .high = INT32_MAX, .before = "0" FOLDER_VALUE,
      .subject = "sampling"},
     {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
-     .help = "choose among the fewest likeliest tokens that hold this probability (1: all)", .high = 1,
-     .before = "1; " FOLDER_SAYS, .subject = "sampling"},
+     .help = "choose among the fewest likeliest tokens with a total probability of at least X (1: all)", .high = 1,
+     .before = "1" FOLDER_VALUE, .subject = "sampling"},
     {CLI_REAL, 0, "min-p", "X", offsetof(struct arguments, min_p),
-     .help = "leave out tokens below X times the likeliest one's probability", .high = 1, .before = "0; " FOLDER_SAYS,
-     .subject = "sampling"},
+     .help = "leave out tokens that are less than X times as probable as the likeliest one", .high = 1,
+     .before = "0" FOLDER_VALUE, .subject = "sampling"},
     {CLI_ABOVE, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
-     .help = "make recent tokens less likely (1: off)", .high = CLI_ENDLESS, .before = "1; " FOLDER_SAYS,
+     .help = "make recent tokens less likely (1: off)", .high = CLI_ENDLESS, .before = "1" FOLDER_VALUE,
      .subject = "sampling"},
     {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
-     .help = "with --repeat-penalty: how many tokens are recent to it (0: all)", .high = INT32_MAX,
-     .before = "64; 0 with the penalty of a model's folder", .subject = "sampling"},
+     .help = "with --repeat-penalty: number of recent tokens that it applies to (0: all)", .high = INT32_MAX,
+     .before = "64; 0 if the penalty comes from generation_config.json", .subject = "sampling"},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "seed of the random choices",
      .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
-    {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop), .help = "end before this text",
-     .subject = "length"},
-    {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), .help = "end at this special token",
-     .before = "those that the model's folder names; else <|endoftext|> if the tokenizer has it, or </s> where texts "
-               "begin with "
-               "<s>",
+    {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop),
+     .help = "text that ends the continuation; it is not written", .subject = "length"},
+    {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), .help = "special token that ends the continuation",
+     .before = "the end tokens that the model's folder names; else <|endoftext|> if the tokenizer has it, or </s> if "
+               "texts begin with <s>",
      .subject = "length"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
-     .help = "only the continuation: no prompt, no statistics", .subject = "output"},
+     .help = "write only the continuation: no prompt, no statistics", .subject = "output"},
     CLI_MODEL(struct arguments),
 };
 
@@ -361,23 +358,26 @@ const struct cli_command *cli_generate(void) {
         .summary = "continue a text",
         .usage = "RUN [--prompt TEXT] [options]",
         .description =
-            "Writes the prompt and its continuation to standard output as it comes, then the speed to standard error. "
-            "Without a prompt, or with an empty one, it begins at the start of a line. When the context is full the "
-            "older half of the text is forgotten. Tokens are chosen after the repeat penalty, the temperature, top-k, "
-            "top-p and min-p, in that order; the same seed gives the same text. With --samples each continuation comes "
-            "when all are made, after a line that says its number and its seed; it is what that seed gives alone, and "
-            "as many run side by side as memory allows. --temp 0 and --top-k 1 leave nothing to choose: the other "
-            "options of choosing, but for the repeat penalty, are errors beside them. A model that was published, or "
-            "came of one, takes the likeliest token where its "
-            "generation_config.json does not say do_sample and no option of choosing is given.\n"
-            "With --ids nothing is placed around the prompt, and no text is written; the end token is not among the "
-            "ids. With --json nothing is written before all is made: {\"prompt\", \"prompt_tokens\", \"samples\": "
-            "[{\"seed\", \"text\", \"ended_by\": length, stop, end or interrupted, \"logprob\": the sum, \"tokens\": "
-            "[{\"id\", \"text\", \"logprob\"}]}]}. Log-probabilities are the model's own, before the penalty, the "
-            "temperature and the filters. The text of a token that begins or ends inside a character has U+FFFD for "
-            "the bytes that are none, and the token has \"bytes\" besides; an end token is the last of tokens and no "
-            "part of the text. A prompt that --long cuts is not written before its continuation; one that it skips "
-            "has none.",
+            "Writes the prompt and its continuation to standard output while tokens are generated, then the speed to "
+            "standard error. Without a prompt, or with an empty one, the text begins at the start of a line. When the "
+            "context is full, the older half of the text is dropped. A token is chosen after the repeat penalty, the "
+            "temperature, top-k, top-p and min-p, in that order. The same seed gives the same text.\n\n"
+            "--samples N writes all continuations at the end, each after a line with its number and its seed. Each is "
+            "the text that its seed gives alone. As many of them run together as memory allows.\n\n"
+            "--temp 0 or --top-k 1 always takes the likeliest token. Then --samples and the other sampling options are "
+            "errors, except --repeat-penalty and --repeat-last. A published model, or a model that was trained or "
+            "exported from one, takes the likeliest token by default, unless its generation_config.json has do_sample "
+            "or a sampling option is given.\n\n"
+            "With --ids the template of the tokenizer is not added to the prompt, and ids are written instead of text, "
+            "without the end token.\n\n"
+            "With --json everything is written at the end: {\"prompt\" (with --ids \"prompt_ids\"), \"prompt_tokens\", "
+            "\"samples\": [{\"seed\", \"text\", \"ended_by\": length, stop, end or interrupted, \"logprob\": the sum "
+            "over the tokens, \"tokens\": [{\"id\", \"text\", \"logprob\"}]}]}. Log-probabilities are those of the "
+            "model, before the penalty, the temperature and the filters. If a token begins or ends inside a character, "
+            "U+FFFD replaces those bytes in its text, and the key \"bytes\" holds all its bytes. An end token is the "
+            "last of the tokens and is not in the text.\n\n"
+            "A prompt that --long cuts is not written before its continuation. A prompt that --long skips has no "
+            "continuation.",
         .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
                     "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"
                     "echo \"Once upon a time\" | qkv generate run/ --samples 3\n"

@@ -20,33 +20,35 @@ static const struct arguments defaults = {.groups = 8, .network = 10};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct arguments, preset), .choice = cli_choose_preset,
-     .help = "a named model", .subject = "model"},
-    {CLI_READ, 0, "spec", "FILE", offsetof(struct arguments, spec), .help = "a model described as JSON (config.json)",
+     .help = "named model", .subject = "model"},
+    {CLI_READ, 0, "spec", "FILE", offsetof(struct arguments, spec), .help = "model described as JSON (config.json)",
      .subject = "model"},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct arguments, set),
-     .help = "changes the model: decoder.attention.kv_heads=2", .subject = "model"},
-    {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch), .help = "sequences a step, for the memory to train",
-     .low = 1, .high = 1 << 20, .before = "1; with --ranks as training has it", .subject = "costs"},
-    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context), .help = "positions a sequence, for the costs",
-     .high = 1 << 24, .before = "the model's", .subject = "costs"},
+     .help = "setting of the model: decoder.attention.kv_heads=2", .subject = "model"},
+    {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
+     .help = "sequences in a step, for the memory to train", .low = 1, .high = 1 << 20,
+     .before = "1; with --ranks, the batch of training", .subject = "costs"},
+    {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context),
+     .help = "positions of a sequence, for the costs", .high = 1 << 24, .before = "the model's", .subject = "costs"},
     {CLI_COUNT, 0, "continuations", "N", offsetof(struct arguments, continuations),
-     .help = "count the pages of N sequences that go on from one prefix", .high = 1 << 20, .before = "none",
-     .subject = "costs"},
+     .help = "number of sequences that continue one prefix, for the pages of the cache", .high = 1 << 20,
+     .before = "none", .subject = "costs"},
     {CLI_COUNT, 0, "prefix", "N", offsetof(struct arguments, prefix),
-     .help = "with --continuations: positions of the prefix, which are stored once", .high = 1 << 24,
+     .help = "with --continuations: positions of the prefix, which is stored once", .high = 1 << 24,
      .subject = "costs"},
     {CLI_COUNT, 0, "ranks", "N", offsetof(struct arguments, ranks),
-     .help = "plan the memory and the traffic of N ranks that train the model together (mpirun)",
+     .help = "number of ranks that train the model together (mpirun), for their memory and traffic",
      .high = QKV_RANKS_MOST, .before = "none", .subject = "ranks"},
     {CLI_COUNT, 0, "groups", "N", offsetof(struct arguments, groups),
-     .help = "with --ranks: groups of rows of a batch, which ranks share out, as train has them", .low = 1, .high = 64,
+     .help = "with --ranks: groups of rows in a batch, which the ranks share (--groups of train)", .low = 1, .high = 64,
      .subject = "ranks"},
     {CLI_ABOVE, 0, "network", "GBIT", offsetof(struct arguments, network),
-     .help = "with --ranks: gigabits a second that a rank sends and receives, for the seconds of a step",
-     .high = 1000000, .subject = "ranks"},
+     .help = "with --ranks: gigabits a second that a rank sends and receives, for the time of a step", .high = 1000000,
+     .subject = "ranks"},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
-    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print JSON", .subject = "output"},
+    {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON",
+     .subject = "output"},
 };
 
 CLI_CONDITION(has_one_rank, struct arguments, !a->ranks)
@@ -456,19 +458,17 @@ const struct cli_command *cli_info(void) {
     static const struct cli_command command = {
         .name = "info",
         .words = CLI_WORD_MODEL,
-        .summary = "print the parts of a model, and what it costs to train and to run",
+        .summary = "print the parts of a model and its costs in training and use",
         .usage = "RUN\n--preset NAME [--set KEY=VALUE]\n--spec FILE [--set KEY=VALUE]",
         .description =
-            "Shows the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs for a token "
-            "and the bytes that a token adds to the key-value cache, with the pages that hold it. Nothing of that size "
-            "is allocated: the "
-            "memory is found by a dry run, for the threads and kernels that a run here would have, or those that "
-            "--threads and --isa say.\n\n--ranks N plans each rank of a training under mpirun: the groups of a batch "
-            "that "
-            "it makes the gradients of, its memory, and the bytes that it sends and receives in a step; and the "
-            "seconds "
-            "that these bytes take on a network of --network gigabits a second, beside those of its FLOPs at the peak "
-            "that is measured here, which no training reaches.",
+            "Prints the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs of a "
+            "token, the bytes that a token adds to the key-value cache, and the pages of the cache. A dry run finds "
+            "the memory without allocating it, for the threads and kernels that a run on this machine would have, or "
+            "for those of --threads and --isa.\n\n"
+            "--ranks N plans each rank of a training run under mpirun: the groups of a batch whose gradients it "
+            "computes, its memory, and the bytes that it sends and receives in a step. It also prints the seconds that "
+            "these bytes take on a network of --network gigabits a second, and the seconds that the FLOPs of a step "
+            "take at the peak measured on this machine, which no training reaches.",
         .examples = "qkv info run/\n"
                     "qkv info --preset gpt2-small --batch 8 --threads 8\n"
                     "qkv info --preset llama-style --set decoder.attention.kv_heads=1\n"

@@ -18,16 +18,17 @@ struct arguments {
 static const struct arguments defaults = {.prefix = -1, .fresh = CLI_FRESH_DEFAULTS};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), .help = "what the model reads",
+    {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt), .help = "text that the model reads",
      .subject = "input"},
     {CLI_READ, 0, "file", "FILE", offsetof(struct arguments, file),
-     .help = "file with the prompt, of at most 64 MiB; - is standard input", .subject = "input"},
+     .help = "file with the prompt, at most 64 MiB; - is standard input", .subject = "input"},
     CLI_EXAMPLE(struct arguments),
     {CLI_TEXT, 0, "target", "TEXT", offsetof(struct arguments, target),
-     .help = "what the loss is of: an encoder-decoder's target, a classifier's class, the prompt with its masks filled",
-     .before = "what greedy search finds; the likeliest class; every token itself", .subject = "input"},
+     .help = "target of the loss: the target of an encoder-decoder, the class of a classifier, or the prompt with its "
+             "masks filled",
+     .before = "the result of greedy search; the likeliest class; each token itself", .subject = "input"},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
-     .help = "the prompt, and a target that is no class, are token ids: 1 3 4 5 2", .subject = "input"},
+     .help = "read the prompt, and a target that is not a class, as token ids: 1 3 4 5 2", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write a page (HTML, one file)",
      .subject = "output"},
     CLI_JSON_FILE(struct arguments, "the numbers"),
@@ -248,21 +249,19 @@ const struct cli_command *cli_inspect(void) {
                  "--preset NAME [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]\n"
                  "--spec FILE [--set KEY=VALUE] [--seed N] --prompt TEXT [-o FILE] [options]",
         .description =
-            "Runs the model over a text, forward and backward, and shows for every block the mean, deviation and "
-            "extremes of what each sublayer adds and of the residual stream behind it, the share of numbers that are "
-            "not finite, and the norm of the gradients of its weights; of a layer with experts how many rows went "
-            "through "
-            "each of them, and its load: those of the busiest over the mean. Several models are shown side by side: "
-            "one "
-            "with the norm before its sublayers beside one with the norm behind them, or the same before and after "
-            "training. With -o it writes a page, one HTML file that loads nothing from anywhere.\n"
-            "The loss is that of the text's next tokens; of an encoder-decoder's target, of a classifier's class, or "
-            "of an encoder's masked tokens, which --target gives. There is no dropout. With --prefix the loss is of "
-            "what "
-            "follows it, as in training.\n"
-            "--preset and --spec look at a model with the weights that training would begin with; --ids gives token "
-            "ids in place of texts, which needs no tokenizer. A model that reads images, frames or vectors takes an "
-            "example of a file (--examples); the patches of an image are called by their row and column.",
+            "Runs the model over a text, forward and backward, and shows statistics of every block: the mean, the "
+            "standard deviation and the extremes of the output of each sublayer and of the residual stream after it; "
+            "the share of numbers that are not finite; and the norm of the gradients of its weights. For a layer with "
+            "experts it shows how many rows each expert computes, and the load: the rows of the busiest expert divided "
+            "by the mean. Several models are shown side by side, for example a pre-norm and a post-norm model, or one "
+            "model before and after training. With -o it writes a page, one HTML file that loads nothing else.\n\n"
+            "The loss is that of the next tokens of the text, of the target of an encoder-decoder, of the class of a "
+            "classifier, or of the masked tokens of an encoder. --target gives this target, this class or the text "
+            "without masks. Dropout is off. With --prefix the loss covers the tokens after the prefix, as in "
+            "training.\n\n"
+            "--preset and --spec use a model with the fresh weights that training begins with. --ids takes token ids "
+            "instead of texts, which needs no tokenizer. A model that reads images, frames or vectors takes an example "
+            "from a file (--examples). Patches of an image are named by row and column.",
         .examples = "qkv inspect run/ --prompt \"To be, or not to be\"\n"
                     "qkv inspect pre/ post/ --file text.txt -o inside.html\n"
                     "qkv inspect --preset bert-tiny --set encoder.norm.placement=pre --prompt \"To be, or not to be\"\n"

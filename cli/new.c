@@ -18,9 +18,9 @@ static const struct arguments defaults = {.fresh = CLI_FRESH_DEFAULTS, .common =
 
 static const struct cli_option options[] = {
     {CLI_FOLDER, 0, "out", "FOLDER", offsetof(struct arguments, out),
-     .help = "the folder to make; one that is there must be empty"},
+     .help = "folder to write; an existing folder must be empty"},
     CLI_FRESH(struct arguments),
-    CLI_JSON(struct arguments, "the number of parameters, the seed and the tokens of the tokenizer"),
+    CLI_JSON(struct arguments, "the number of parameters, the seed and the number of tokens"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show errors only"},
     CLI_IGNORE_MEMORY(struct arguments),
 };
@@ -119,15 +119,14 @@ const struct cli_command *cli_new(void) {
         .name = "new",
         .words = CLI_WORDS_FILES,
         .writes = files,
-        .summary = "make a model folder with the weights that training would begin with",
+        .summary = "make a model folder with the weights that training begins with",
         .usage = "SPEC --out FOLDER [--set KEY=VALUE] [--seed N]\n"
                  "--preset NAME --out FOLDER [--set KEY=VALUE] [--seed N]",
-        .description =
-            "Writes config.json, model.safetensors and, where the vocabulary has room for one, tokenizer.json: a "
-            "model folder that every command opens. Its weights are those that training with the same seed and "
-            "vocabulary begins with. Without --tokenizer the vocabulary is the 256 bytes and the special tokens that "
-            "the model needs (<s> and </s>, or <mask>), or what the spec says. An existing folder is used only if it "
-            "is empty. Training begins with the folder by train --from.",
+        .description = "Writes a model folder that every command opens: config.json, model.safetensors and, if the "
+                       "vocabulary has room for it, tokenizer.json. The weights are those that training with the same "
+                       "seed and vocabulary begins with. Without --tokenizer the vocabulary is the one of the spec, or "
+                       "the 256 bytes and the special tokens that the model needs (<s> and </s>, or <mask>). An "
+                       "existing folder must be empty. train --from FOLDER trains the model.",
         .examples = "qkv new --preset nano-gpt --out fresh/\n"
                     "qkv new --preset nano-gpt --set decoder.norm.placement=post --seed 7 --out post/\n"
                     "qkv new my.json --tokenizer tokenizer.json --out fresh/\n"

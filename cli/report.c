@@ -22,15 +22,15 @@ static const struct arguments defaults = {.every = 5, .common = {.threads = 1}};
 static const struct cli_option options[] = {
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write a page (HTML, one file)"},
     {CLI_WRITE, 0, "csv", "FILE", offsetof(struct arguments, csv),
-     .help = "write the steps as a table of comma-separated values (-: on standard output)"},
+     .help = "write the steps as a table of comma-separated values (-: to standard output)"},
     {CLI_FOLDER, 0, "tensorboard", "FOLDER", offsetof(struct arguments, tensorboard),
      .help = "write the steps as event files of TensorBoard, FOLDER/RUN/events.out.tfevents.0.qkv"},
     {CLI_FLAG, 0, "follow", NULL, offsetof(struct arguments, follow),
-     .help = "with -o: write it again as the runs go on, until they end; it loads itself again"},
-    {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every), .help = "with --follow: how often", .low = 1,
-     .high = 86400},
+     .help = "with -o: write the page again while the runs train, until they end; the page reloads itself"},
+    {CLI_COUNT, 0, "every", "SECONDS", offsetof(struct arguments, every),
+     .help = "with --follow: seconds between two updates", .low = 1, .high = 86400},
     CLI_JSON(struct arguments, "the last numbers of each run"),
-    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), .help = "replace a file that exists"},
+    {CLI_FLAG, 0, "force", NULL, offsetof(struct arguments, force), .help = "replace files that exist"},
 };
 
 CLI_CONDITION(writes_page, struct arguments, a->output || a->csv || a->tensorboard)
@@ -326,15 +326,14 @@ const struct cli_command *cli_report(void) {
         .summary = "show training runs as a page of curves, also while they train",
         .usage = "RUN… [-o FILE] [options]",
         .description =
-            "Reads what training has logged in each folder: loss and validation loss, learning rate, gradient norm and "
-            "speed over steps and over time, the samples written along the way (train --sample N), options, spec and "
-            "machine. With -o it writes a page, one HTML file that loads nothing from anywhere; several runs share "
-            "its axes. Without, a few lines in the terminal.\n"
-            "With --follow the page is written again as the runs go on, and loads itself again in the browser, until "
-            "none is being trained any more: done, failed, interrupted or killed; Ctrl-C ends it before.\n"
-            "For other programs: --csv writes a line a step, --tensorboard the files that TensorBoard reads "
-            "(tensorboard "
-            "--logdir FOLDER), a folder for each run.",
+            "Reads the log of each run: the loss and the validation loss, the learning rate, the gradient norm and the "
+            "speed over steps and over time, the samples (train --sample N), the options, the spec and the machine. "
+            "With -o it writes a page, one HTML file that loads nothing else; several runs share its axes. Without -o "
+            "it prints a few lines.\n\n"
+            "With --follow the page is written again while the runs train, and reloads itself in the browser. It ends "
+            "when no run is being trained: each is done, failed, interrupted or killed. Ctrl-C ends it earlier.\n\n"
+            "For other programs, --csv writes a line for each step, and --tensorboard writes the files that "
+            "TensorBoard reads (tensorboard --logdir FOLDER), in a folder for each run.",
         .examples = "qkv report run/ -o report.html\n"
                     "qkv report run/ other/ -o report.html --force\n"
                     "qkv report run/ -o report.html --follow\n"

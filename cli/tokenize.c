@@ -16,33 +16,31 @@ static const struct arguments defaults = {.common = {.threads = 1}};
 
 static const struct cli_option options[] = {
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
-     .help = "the other way: ids, apart by spaces or commas, to text"},
+     .help = "turn ids, separated by spaces or commas, into text"},
     {CLI_FLAG, 0, "pieces", NULL, offsetof(struct arguments, pieces),
-     .help = "a line for each token: its id and its text"},
+     .help = "print a line for each token: its id and its text"},
     {CLI_FLAG, 0, "offsets", NULL, offsetof(struct arguments, offsets),
-     .help = "a line for each token: its id, the bytes of the text that it stands for (first, and first behind), and "
-             "its text"},
+     .help = "print a line for each token: its id, its range in the bytes of the text (the first byte, and the byte "
+             "after the last), and its text"},
     {CLI_FLAG, 0, "skip-specials", NULL, offsetof(struct arguments, skip),
-     .help = "with --ids: leave special tokens out of the text, which the file's own decoder makes"},
+     .help = "with --ids: leave special tokens out of the text, which the decoder of the tokenizer's file makes"},
     {CLI_FLAG, 0, "specials", NULL, offsetof(struct arguments, specials),
-     .help = "special tokens written in the text, as <|endoftext|>, become their id, and those that the tokenizer's "
-             "template "
-             "places "
-             "around a text are added: the ids of encode() in Hugging Face tokenizers"},
+     .help = "encode as encode() of Hugging Face tokenizers does: special tokens in the text, such as <|endoftext|>, "
+             "become their ids, and the special tokens of the tokenizer's template are added"},
     {CLI_READS, 0, "train", "FILE", offsetof(struct arguments, train),
-     .help = "make a tokenizer from this text, or the files of a folder; more of them are one text after the other"},
+     .help = "text to make a tokenizer from, or a folder of texts; several are read as one text, one after the other"},
     {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind), .choice = cli_choose_tokenizer, .open = true,
-     .help = "with --train: bytes, chars, chars+bytes, words, whitespace or bpe; with a size as in bpe:4096",
+     .help = "with --train: bytes, chars, chars+bytes, words, whitespace or bpe, also with a size: bpe:4096",
      .before = "chars"},
     {CLI_TEXTS, 0, "special", "TEXT", offsetof(struct arguments, special),
-     .help = "with --train: a text that is one token wherever it stands, as <mask>; bpe without any has <|endoftext|>"},
+     .help = "with --train: text that is always one token, such as <mask>; bpe has <|endoftext|> if no other is given"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
-     .help = "with --train: the tokenizer.json to write"},
+     .help = "with --train: tokenizer.json to write"},
     CLI_JSON(struct arguments,
-             "{\"ids\"}, with --pieces or --offsets {\"tokens\"}, with --ids {\"text\"}, of --train the result,"),
+             "{\"ids\"} (with --pieces or --offsets {\"tokens\"}, with --ids {\"text\"}), or the result of --train,"),
     CLI_FORCE(struct arguments),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
-     .help = "with --train: no progress and no result"},
+     .help = "with --train: show no progress and no result"},
 };
 
 CLI_CONDITION(reads_ids, struct arguments, a->ids)
@@ -286,13 +284,11 @@ const struct cli_command *cli_tokenize(void) {
         .words = CLI_WORD_MODEL,
         .summary = "turn text into token ids, or ids into text; train a tokenizer",
         .usage = "RUN [TEXT]\nRUN --ids [IDS]\n--train FILE [--tokenizer KIND] -o tokenizer.json",
-        .description =
-            "RUN is a model folder or a tokenizer.json, one made here or a published one. Without TEXT or IDS they are "
-            "read from standard input (ids: at "
-            "most 1 GiB). Where every byte has a token, as with all kinds but chars and whitespace, every text, valid "
-            "UTF-8 or not, comes back from its ids byte for byte (with --specials, with the template's tokens). "
-            "--train "
-            "writes a tokenizer.json that Hugging Face tokenizers reads too, and that train --tokenizer takes.",
+        .description = "RUN is a model folder or a tokenizer.json, written by qkv or published. Without TEXT or IDS, "
+                       "standard input is read (ids: at most 1 GiB). If every byte has a token, as in all kinds except "
+                       "chars and whitespace, the ids of a text give back its bytes exactly, valid UTF-8 or not. The "
+                       "ids of --specials also give back the tokens of the template. --train writes a tokenizer.json, "
+                       "which Hugging Face tokenizers and train --tokenizer read.",
         .examples = "qkv tokenize run/ \"To be, or not to be\"\n"
                     "qkv tokenize run/ --pieces \"To be\"\n"
                     "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt\n"

@@ -9,41 +9,39 @@
 
 static const struct cli_option own_options[] = {
     {CLI_TEXT, 0, "preset", "NAME", offsetof(struct cli_train_arguments, preset), .choice = cli_choose_preset,
-     .help = "named model, which brings options to train it", .subject = "model"},
+     .help = "named model, with its own defaults for the options of training", .subject = "model"},
     {CLI_READ, 0, "spec", "FILE", offsetof(struct cli_train_arguments, spec),
      .help = "model described as JSON (config.json)", .subject = "model"},
     {CLI_TEXTS, 0, "set", "KEY=VALUE", offsetof(struct cli_train_arguments, set),
      .help = "setting of the model: decoder.attention.kv_heads=2, position.kind=rope", .subject = "model"},
     {CLI_READ, 0, "config", "FILE", offsetof(struct cli_train_arguments, config),
-     .help = "options from a JSON file: an object of them by name, or the train.json of a run; those of the command "
-             "line win",
+     .help = "JSON file with options: an object of options by name, or the train.json of a run; options of the command "
+             "line override it",
      .subject = "model"},
-    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out), .help = "folder to make for the run",
-     .subject = "saving"},
+    {CLI_FOLDER, 0, "out", "RUN", offsetof(struct cli_train_arguments, out),
+     .help = "folder of the run, which training makes", .subject = "saving"},
     {CLI_MODEL_READ, 0, "resume", "RUN", offsetof(struct cli_train_arguments, resume),
-     .help = "go on from the checkpoint in this folder, or from RUN/checkpoint-STEP.safetensors; --steps or --epochs "
-             "may set a "
+     .help = "continue the run in this folder, or from RUN/checkpoint-STEP.safetensors; --steps or --epochs may set a "
              "new end",
      .subject = "saving"},
     {CLI_TEXT, 0, "extend", "HOW", offsetof(struct cli_train_arguments, extend), .choice = cli_choose_extend,
-     .help =
-         "with --resume and --steps or --epochs, the rate up to the new end, from the rate reached: decay (falls on to "
-         "min-rate), flat "
-         "(stays), rewarm (rises to rate again, then the schedule)",
+     .help = "learning rate from the one reached to the new end, for --resume with --steps or --epochs: decay (falls "
+             "to min-rate), flat (stays), rewarm (rises to rate again, then follows the schedule)",
      .before = "decay", .subject = "saving"},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct cli_train_arguments, sample),
-     .help = "tokens of a sample, or of some targets, to show after each evaluation and to keep in samples.jsonl",
+     .help = "number of tokens of a sample text to show after each evaluation and to save in samples.jsonl; for pairs, "
+             "the targets of a few sources are shown",
      .high = 1000000, .subject = "output"},
     {CLI_COUNT, 0, "log-every", "N", offsetof(struct cli_train_arguments, log_every),
-     .help = "show a line every N steps, in place of the bar (log.jsonl has each step)", .low = 1, .high = INT64_MAX,
-     .before = "none", .subject = "output"},
+     .help = "show a line every N steps instead of the progress bar (log.jsonl has each step)", .low = 1,
+     .high = INT64_MAX, .before = "none", .subject = "output"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct cli_train_arguments, quiet), .help = "show errors only",
      .subject = "output"},
     {CLI_FLAG, 0, "plain", NULL, offsetof(struct cli_train_arguments, plain),
-     .help = "plain lines instead of a progress bar", .subject = "output"},
+     .help = "show plain lines instead of a progress bar", .subject = "output"},
     {CLI_FLAG, 0, "profile", NULL, offsetof(struct cli_train_arguments, profile),
-     .help = "at the end, show where the time of the steps went, by operator", .subject = "output"},
-    CLI_JSON(struct cli_train_arguments, "what the run came to, at its end,"),
+     .help = "show at the end the time that the steps spent in each operator", .subject = "output"},
+    CLI_JSON(struct cli_train_arguments, "the result of the run, at its end,"),
     CLI_COMMON(struct cli_train_arguments),
     CLI_IGNORE_MEMORY(struct cli_train_arguments),
     CLI_IGNORE_DIGEST(struct cli_train_arguments),

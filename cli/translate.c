@@ -25,41 +25,44 @@ static const struct arguments defaults = {.long_lines = "error",
                                           .top_p = 1};
 
 static const struct cli_option options[] = {
-    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam), .help = "hypotheses kept side by side (1: greedy)",
-     .low = 1, .high = 65536, .subject = "search"},
+    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam),
+     .help = "number of hypotheses of the beam search (1: greedy)", .low = 1, .high = 65536, .subject = "search"},
     {CLI_COUNT, 0, "n-best", "N", offsetof(struct arguments, n_best),
-     .help = "how many to write for each line, best first: its number, rank, score and text, tabs between", .low = 1,
-     .high = 65536, .subject = "search"},
+     .help =
+         "number of results to write for each line, best first: line number, rank, score and text, separated by tabs",
+     .low = 1, .high = 65536, .subject = "search"},
     {CLI_REAL, 0, "length-penalty", "A", offsetof(struct arguments, length_penalty),
-     .help = "scores are log-probability / ((5 + length)/6)^A (0: off)", .subject = "search"},
+     .help = "exponent of the length penalty: a score is log-probability / ((5 + length)/6)^A (0: off)",
+     .subject = "search"},
     {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens),
-     .help = "longest result in tokens (0: as the model's context allows, at most 3 times the line's + 50)",
+     .help = "maximum length of a result in tokens (0: what the model's context allows, at most 3 times the line's "
+             "tokens + 50)",
      .high = INT64_MAX, .subject = "search"},
     {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat),
-     .help = "no N tokens in a row come twice in a result (0: off)", .high = INT32_MAX, .subject = "search"},
-    {CLI_FLAG, 0, "sample", NULL, offsetof(struct arguments, sample), .help = "draw at random instead of searching",
-     .subject = "sampling"},
+     .help = "no sequence of N tokens occurs twice in a result (0: off)", .high = INT32_MAX, .subject = "search"},
+    {CLI_FLAG, 0, "sample", NULL, offsetof(struct arguments, sample),
+     .help = "draw tokens at random instead of searching", .subject = "sampling"},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     .help = "sampling: temperature, 1 is the model's own distribution", .high = CLI_ENDLESS, .subject = "sampling"},
+     .help = "sampling: temperature; 1 is the model's own distribution", .high = CLI_ENDLESS, .subject = "sampling"},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
-     .help = "sampling: choose among the N likeliest tokens (0: all)", .high = INT32_MAX, .subject = "sampling"},
+     .help = "sampling: number of likeliest tokens to choose among (0: all)", .high = INT32_MAX, .subject = "sampling"},
     {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
-     .help = "sampling: choose among the fewest likeliest tokens that hold this probability (1: all)", .high = 1,
-     .subject = "sampling"},
+     .help = "sampling: choose among the fewest likeliest tokens with a total probability of at least X (1: all)",
+     .high = 1, .subject = "sampling"},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "sampling: seed of the random choices",
      .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores),
-     .help = "write each line's score and a tab before it", .subject = "output"},
+     .help = "write the score of each line and a tab before the line", .subject = "output"},
     {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
-     .help = "read the lines from a file of at most 1 GiB; - is standard input", .subject = "input"},
-    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output), .help = "write to a file, once all is done",
-     .subject = "output"},
+     .help = "file of lines to read, at most 1 GiB; - is standard input", .subject = "input"},
+    {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
+     .help = "file to write when all lines are done", .subject = "output"},
     CLI_JSON(struct arguments, "a line for each text, with its translations and their scores,"),
     CLI_FORCE(struct arguments),
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
-     .help = "lines side by side; the results do not depend on it (0: 32)", .high = 65536, .subject = "input"},
+     .help = "number of lines in a batch; the results do not depend on it (0: 32)", .high = 65536, .subject = "input"},
     CLI_LONG(struct arguments, "lines"),
-    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "no progress, no statistics",
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress and no statistics",
      .subject = "output"},
     CLI_MODEL(struct arguments),
 };
@@ -247,15 +250,15 @@ const struct cli_command *cli_translate(void) {
     static const struct cli_command command = {
         .name = "translate",
         .words = CLI_WORD_MODEL,
-        .summary = "turn lines into lines with an encoder-decoder",
+        .summary = "translate lines of text with an encoder-decoder",
         .usage = "MODEL TEXT… [options]\nMODEL [--input FILE] [--output FILE] [options]",
         .description =
-            "Finds the likeliest target of each text, each line of the file or of standard input, and writes a line "
-            "for each, in their order; a blank line stays blank, and so does one that --long skips. What a line gives "
-            "does not depend on its "
-            "neighbours, in bf16 but for rounding.\n"
-            "With --n-best N there are up to N lines for each that is not blank: its number, the rank, the score and "
-            "the text, with tabs between. At the end the speed is told on standard error.",
+            "Finds the likeliest target of each text of the command line, or of each line of a file or of standard "
+            "input, and writes one line for each, in the same order. A blank line gives a blank line, and so does a "
+            "line that --long skips. The result of a line does not depend on the other lines; in bf16 it can differ by "
+            "rounding.\n\n"
+            "With --n-best N each line that is not blank gives up to N lines: the number of the line, the rank, the "
+            "score and the text, separated by tabs. At the end the speed is printed on standard error.",
         .examples = "qkv translate g2p/ \"hello\" --beam 5 --n-best 3\n"
                     "qkv translate g2p/ --beam 5 --input words.txt --output sounds.txt\n"
                     "sort words.txt | qkv translate g2p/ -q | less\n"
