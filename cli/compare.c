@@ -313,16 +313,20 @@ static void compare_describe(char *text, size_t size) {
         "continues, and a different command is refused in the same folder. Under mpirun the ranks share the runs: one "
         "rank trains a run as one process does, and rank 0 measures the speeds.";
     const char *name, *values, *help;
-    size_t n = (size_t)snprintf(text, size, "%s--axis varies one of these.", before);
+    size_t n = (size_t)snprintf(text, size, "%s--axis NAME=A,B varies one of these:", before);
     for (size_t i = 0; qkv_axis_at(i, &name, &values, &help) && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "\n%s: %s (%s).", name, values, help);
+        n += (size_t)snprintf(text + n, size - n, "\n%s (%s): %s.", name, help, values);
     if (n < size)
-        snprintf(text + n, size - n,
-                 "\n"
-                 "An option of training is an axis too (warmup=0,100, rate=1e-3,3e-4, precision=fp32,bf16, optimizer, "
-                 "schedule, dropout, and others), and so is a key of the spec with a dot (decoder.layers=2,4).\n\n"
-                 "%s",
-                 after);
+        snprintf(
+            text + n, size - n,
+            "\n\nBetween gated feed-forwards and others, d_ff changes by the factor 2/3 or 3/2, so that the number of "
+            "parameters is about the same. Experts are gated (swiglu, or the gated kind of the model). An expert "
+            "has 1/(k + S) of the d_ff of one feed-forward, so that the FLOPs of a token are about the same. The "
+            "weights of the k chosen experts sum to k.\n\n"
+            "An option of training is an axis too (warmup=0,100, rate=1e-3,3e-4, precision=fp32,bf16, optimizer, "
+            "schedule, dropout, and others), and so is a key of the spec with a dot (decoder.layers=2,4).\n\n"
+            "%s",
+            after);
 }
 
 const struct cli_command *cli_compare(void) {

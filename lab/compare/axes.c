@@ -14,24 +14,18 @@
 #define FIRST_NORM(name, text, help, file, final, norms, whole)      ", " text "-layer, " text "-rms"
 
 static const char ffn_values[] =
-    QKV_FFN_LIST(FIRST_FFN) ", moe:E:k, moe:E:k:S (a token goes through k of E experts, of which k is at most E, and "
-                            "through S more that all tokens have)";
+    QKV_FFN_LIST(FIRST_FFN) ", moe:E:k, moe:E:k:S (a token uses k of E experts, and S shared ones that all tokens use)";
 static const char position_values[] =
-    QKV_POSITION_LIST(FIRST_POSITION) ", rope:half, rope:interleaved, rope:X (the part X of a head is rotated)";
+    QKV_POSITION_LIST(FIRST_POSITION) ", rope:half, rope:interleaved, rope:X (rotates the share X of a head)";
 static const char norm_values[] = QKV_PLACEMENT_LIST(FIRST_PLACEMENT) QKV_PLACEMENT_LIST(FIRST_NORM);
 static const struct known {
     const char *name, *values, *help;
 } known[] = {
-    {"kv", "mha, gqa:N (N key-value heads), mqa, mla, mla:R (all from a latent, R wide)",
-     "how many heads share keys and values, or the latent that they are made of"},
-    {"position", position_values + 2, "how positions are told apart"},
-    {"norm", norm_values + 2, "norms around sublayers, and sublayers side by side; LayerNorm or RMSNorm"},
-    {"ffn", ffn_values + 2,
-     "the feed-forward sublayer; between gated and others d_ff changes by 2/3, so that parameters are about the same; "
-     "experts are gated (swiglu, or the kind there is), each with 1/(k + S) of the d_ff that one feed-forward of their "
-     "kind would have, so that the FLOPs of a token are about the same; the weights of those chosen sum to k (scale), "
-     "as "
-     "a feed-forward is the sum of its parts"},
+    {"kv", "mha, gqa:N (N key-value heads), mqa, mla, mla:R (a latent of width R)",
+     "key-value heads, or a latent for keys and values"},
+    {"position", position_values + 2, "encoding of positions"},
+    {"norm", norm_values + 2, "place of the norms, LayerNorm or RMSNorm, parallel sublayers"},
+    {"ffn", ffn_values + 2, "feed-forward sublayer"},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 

@@ -80,8 +80,8 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "mla-tiny",
-     .summary = "latent attention, whose cache keeps 80 numbers of each position in place of the 320 of its keys and "
-                "values: 4 layers, 4 heads, d_model 128, context 64 (after DeepSeek-V2, 2024)",
+     .summary = "latent attention, whose cache has 80 numbers for each position instead of 320 for keys and values: 4 "
+                "layers, 4 heads, d_model 128, context 64 (after DeepSeek-V2, 2024)",
      .json = START_2 "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
                      " \"attention\": {\"heads\": 4, \"head_dim\": 48, \"value_dim\": 32, \"bias\": false,"
                      " \"latent\": {\"rank\": 64, \"query_rank\": 96, \"rope_dim\": 16},"
@@ -90,11 +90,9 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
                       "beta2=0.99", "eval_every=250", "eval_batches=20")},
     {.name = "deepseek-style",
-     .summary =
-         "latent attention and a mixture of experts: of 32 experts in 4 groups 4 are chosen by sigmoids and kept "
-         "balanced "
-         "by corrections, beside a shared one, behind a dense layer; queries have a latent too: 8 layers, 8 heads, "
-         "d_model 512, context 1024 (after DeepSeek-V3, 2024)",
+     .summary = "latent attention, also for queries, and a mixture of experts after one dense layer: sigmoids choose 4 "
+                "of 32 experts in 4 groups, corrections balance their loads, and one more expert is shared: 8 layers, "
+                "8 heads, d_model 512, context 1024 (after DeepSeek-V3, 2024)",
      .json = START_2
      "\"d_model\": 512, \"context\": 1024, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
      " \"attention\": {\"heads\": 8, \"head_dim\": 96, \"value_dim\": 64, \"bias\": false,"
@@ -109,7 +107,7 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "moe-tiny",
-     .summary = "a mixture of experts, of which each token goes through 2 of 8, for the FLOPs of nano-gpt: 4 layers, 4 "
+     .summary = "a mixture of experts with the FLOPs of nano-gpt, in which each token uses 2 of 8 experts: 4 layers, 4 "
                 "heads, d_model 128, context 64 (after Mixtral, 2024)",
      .json = START_2 "\"d_model\": 128, \"context\": 64, \"decoder\": {\"layers\": 4,"
                      " \"attention\": {\"heads\": 4, \"bias\": false}, \"norm\": {\"bias\": false},"
@@ -118,10 +116,9 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=chars", "batch=12", "steps=2000", "rate=1e-3", "min_rate=1e-4", "warmup=100",
                       "beta2=0.99", "eval_every=250", "eval_batches=20")},
     {.name = "gemma-style",
-     .summary = "sandwich norms times 1 + w, capped scores of attention and of the head, layers that see 128 "
-                "positions, and every "
-                "sixth one all of them, with slower rotations: 12 layers, 8 heads, 2 kv heads, d_model 512, context "
-                "1024 (after Gemma 2 and 3, 2024 and 2025)",
+     .summary = "sandwich norms with weights 1 + w, capped scores of attention and head, windows of 128 positions, and "
+                "full attention with slower rotations in every sixth layer: 12 layers, 8 heads, 2 kv heads, d_model "
+                "512, context 1024 (after Gemma 2 and 3, 2024 and 2025)",
      .json = START_2
      "\"d_model\": 512, \"context\": 1024, \"embed\": {\"scale\": 22.627416998}, \"head\": {\"softcap\": 30.0},"
      " \"decoder\": {\"layers\": 12,"
@@ -135,17 +132,16 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "neox-style",
-     .summary = "attention and feed-forward side by side, a quarter of each head rotated, a head of its own: 8 layers, "
-                "8 heads, "
-                "d_model 512, context 512 (after GPT-NeoX and Pythia, 2022 and 2023)",
+     .summary = "attention and feed-forward in parallel, rotations of a quarter of each head, a head that is not tied: "
+                "8 layers, 8 heads, d_model 512, context 512 (after GPT-NeoX and Pythia, 2022 and 2023)",
      .json = START_2 "\"d_model\": 512, \"context\": 512, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
                      " \"attention\": {\"heads\": 8, \"position\": {\"kind\": \"rope\", \"fraction\": 0.25}},"
                      " \"norm\": {\"placement\": \"parallel_two\"}, \"ffn\": {\"kind\": \"gelu\"}}}",
      .recipe = RECIPE("tokenizer=bpe:4096", "batch=16", "accumulate=4", "steps=10000", "rate=6e-4", "min_rate=6e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "qwen3-style",
-     .summary = "queries and keys with norms of each head, wide heads, slow rotations: 12 layers, 8 heads of 128, 4 kv "
-                "heads, d_model 512, context 1024 (after Qwen3, 2025)",
+     .summary = "norms of the queries and keys of each head, wide heads, slow rotations: 12 layers, 8 heads of 128, 4 "
+                "kv heads, d_model 512, context 1024 (after Qwen3, 2025)",
      .json = START_2 "\"d_model\": 512, \"context\": 1024, \"decoder\": {\"layers\": 12,"
                      " \"attention\": {\"heads\": 8, \"kv_heads\": 4, \"head_dim\": 128, \"bias\": false,"
                      " \"qk_norm\": {\"kind\": \"rmsnorm\", \"eps\": 1e-6, \"over\": \"head\"},"
@@ -155,8 +151,8 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "mixtral-style",
-     .summary = "each token goes through the best 2 of 8 experts, whose weights are made to sum to 1: 8 layers, 8 "
-                "heads, 2 kv heads, d_model 512, context 1024 (after Mixtral, 2024)",
+     .summary = "a mixture of experts, in which each token uses the best 2 of 8 experts with weights that sum to 1: 8 "
+                "layers, 8 heads, 2 kv heads, d_model 512, context 1024 (after Mixtral, 2024)",
      .json = START_2 "\"d_model\": 512, \"context\": 1024, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
                      " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"bias\": false,"
                      " \"position\": {\"kind\": \"rope\", \"theta\": 1000000.0}},"
@@ -166,9 +162,9 @@ static const struct preset presets[] = {
      .recipe = RECIPE("tokenizer=bpe:8192", "batch=16", "accumulate=4", "steps=10000", "rate=5e-4", "min_rate=5e-5",
                       "warmup=500", "beta2=0.95", "eval_every=500", "save_every=500")},
     {.name = "gpt-oss-style",
-     .summary = "4 of 16 experts with biases and clamped gates, weighed among the chosen; a sink in each head, and "
-                "every other layer sees 128 positions: 8 layers, 8 heads, 2 kv heads, d_model 512, context 1024 (after "
-                "gpt-oss, 2025)",
+     .summary = "a mixture of experts with biases and clamped gates, in which each token uses 4 of 16 experts with a "
+                "softmax over these 4; a sink in each attention head, and windows of 128 positions in every other "
+                "layer: 8 layers, 8 heads, 2 kv heads, d_model 512, context 1024 (after gpt-oss, 2025)",
      .json = START_2 "\"d_model\": 512, \"context\": 1024, \"tie\": \"none\", \"decoder\": {\"layers\": 8,"
                      " \"attention\": {\"heads\": 8, \"kv_heads\": 2, \"sinks\": true,"
                      " \"position\": {\"kind\": \"rope\", \"theta\": 150000.0}},"
@@ -193,9 +189,8 @@ static const struct preset presets[] = {
                       "schedule=inverse_sqrt", "rate=7e-4", "warmup=4000", "beta2=0.98", "eps=1e-9", "weight_decay=0",
                       "clip=0", "label_smoothing=0.1", "eval_every=1000", "eval_batches=0", "save_every=1000")},
     {.name = "t5-style",
-     .summary = "an encoder-decoder without biases: RMSNorm, GeGLU, scores not scaled, a learned bias for each bucket "
-                "of distances: "
-                "6+6 layers, 8 heads, d_model 512 (after Raffel et al. 2020)",
+     .summary = "an encoder-decoder without biases: RMSNorm, GeGLU, unscaled scores, a learned bias for each bucket of "
+                "distances: 6+6 layers, 8 heads, d_model 512 (after Raffel et al. 2020)",
      .json =
          START "\"d_model\": 512, \"context\": 512, \"position\": {\"kind\": \"buckets\"}, \"tie\": \"all\","
                " \"dropout\": 0.1,"
@@ -216,7 +211,7 @@ static const struct preset presets[] = {
                       "rate=2e-3", "min_rate=2e-5", "warmup=300", "beta2=0.98", "weight_decay=0.01",
                       "label_smoothing=0.1", "eval_every=500", "eval_batches=0", "save_every=500")},
     {.name = "tiny-seq2seq",
-     .summary = "an encoder-decoder for trying things out: 2+2 layers, 4 heads, d_model 64, context 64, characters",
+     .summary = "a small encoder-decoder for experiments: 2+2 layers, 4 heads, d_model 64, context 64, characters",
      .json = START "\"d_model\": 64, \"context\": 64, \"encoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}},"
                    " \"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}}}",
      .recipe = RECIPE("tokenizer=chars", "batch=64", "steps=2000", "rate=2e-3", "warmup=100", "beta2=0.98",
