@@ -85,11 +85,7 @@ static void print_row(const char *label, const char *value, const char *remark) 
 }
 
 static const char *type_name(const struct qkv_array *array) {
-    static const char *const names[QKV_DTYPE_COUNT] = {
-        [QKV_F32] = "fp32", [QKV_F16] = "f16", [QKV_BF16] = "bf16", [QKV_F64] = "f64",        [QKV_I8] = "i8",
-        [QKV_U8] = "u8",    [QKV_I16] = "i16", [QKV_U16] = "u16",   [QKV_I32] = "i32",        [QKV_U32] = "u32",
-        [QKV_I64] = "i64",  [QKV_U64] = "u64", [QKV_BOOL] = "bool", [QKV_F8_E4M3] = "f8_e4m3"};
-    return names[array->dtype];
+    return array->dtype == QKV_F32 ? "fp32" : qkv_type_name(array->dtype);
 }
 
 /* "in fp32", "in bf16, vectors in fp32", "in bf16 and fp32". */

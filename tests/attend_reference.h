@@ -64,7 +64,7 @@ static inline bool attend_chance(struct qkv_random *random, double p) {
 
 static inline void *attend_place(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t d) {
     size_t at = b * x->batch_stride + i * x->row_stride + h * x->head_stride + d;
-    return (char *)x->data + at * (x->dtype == QKV_F32 ? sizeof(float) : qkv_dtype_size(x->dtype));
+    return (char *)x->data + at * (x->dtype == QKV_F32 ? sizeof(float) : qkv_type_size(x->dtype));
 }
 
 static inline float attend_get(const struct qkv_heads *x, size_t b, size_t i, size_t h, size_t d) {
@@ -274,12 +274,12 @@ static inline void attend_view(struct attend_case *c, struct qkv_random *random,
     struct qkv_heads x = {.dtype = dtype};
     float nothing = NAN;
     c->elements[which] = B * s.T * s.heads * wide + (layout == 3 ? B * s.T * 7 : 0);
-    x.data = c->buffer[which] = attend_memory(c->elements[which], qkv_dtype_size(dtype));
+    x.data = c->buffer[which] = attend_memory(c->elements[which], qkv_type_size(dtype));
     x.row_stride = layout == 1 ? wide : s.heads * wide + (layout == 3 ? 7 : 0);
     x.head_stride = layout == 1 ? s.T * wide : wide;
     x.batch_stride = s.T * s.heads * wide + (layout == 3 ? s.T * 7 : 0);
     for (size_t i = 0; i < c->elements[which]; i++)
-        qkv_from_float((char *)x.data + i * qkv_dtype_size(dtype), &nothing, dtype, 1);
+        qkv_from_float((char *)x.data + i * qkv_type_size(dtype), &nothing, dtype, 1);
     for (size_t r = 0; r < B * s.T * s.heads; r++)
         for (size_t d = 0; d < s.channels; d++)
             attend_set(&x, r / s.heads / s.T, r / s.heads % s.T, r % s.heads, d,

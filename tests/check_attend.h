@@ -93,7 +93,7 @@ static inline bool attend_gaps_whole(struct attend_case *c) {
         const struct qkv_heads *x = attend_tensor(c, which);
         struct attend_shape s = attend_shape_of(&c->a, which);
         unsigned char *inside = attend_memory(c->elements[which], 1), *start = c->buffer[which];
-        size_t size = qkv_dtype_size(x->dtype);
+        size_t size = qkv_type_size(x->dtype);
         for (size_t r = 0; r < c->a.B * s.T * s.heads; r++) {
             unsigned char *at = attend_place(x, r / s.heads / s.T, r / s.heads % s.T, r % s.heads, 0);
             memset(inside + (size_t)(at - start) / size, 1, s.channels);
@@ -287,7 +287,7 @@ static inline bool attend_check_rows(struct qkv_context *ctx, struct attend_case
     a->y = (struct qkv_heads){attend_memory(rows * a->H * a->Dv, 4), 0, a->H * a->Dv, a->Dv, c->a.y.dtype};
     bool good = attend_run(ctx, &part, false);
     for (size_t r = 0; good && r < rows * a->H; r++) {
-        size_t i = r / a->H, h = r % a->H, bytes = a->Dv * qkv_dtype_size(a->y.dtype);
+        size_t i = r / a->H, h = r % a->H, bytes = a->Dv * qkv_type_size(a->y.dtype);
         if (memcmp(attend_place(&a->y, 0, i, h, 0), attend_place(&c->a.y, b, first + i, h, 0), bytes) ||
             memcmp(&a->lse[h * rows + i], &c->lse[(b * a->H + h) * c->a.Tq + first + i], sizeof(float))) {
             printf("%s: %s: row %zu of batch row %zu, head %zu, has other bits in rows [%zu, %zu) with %zu more keys, "

@@ -47,7 +47,7 @@ static inline void attend_round_inputs(struct attend_case *c) {
     for (size_t which = ATTEND_Q; which < ATTEND_Y; which++) {
         const struct qkv_heads *x = attend_tensor(c, which);
         for (size_t i = 0; i < c->elements[which]; i++) {
-            void *at = (char *)c->buffer[which] + i * qkv_dtype_size(x->dtype);
+            void *at = (char *)c->buffer[which] + i * qkv_type_size(x->dtype);
             uint16_t half;
             float number;
             qkv_to_float(&number, at, x->dtype, 1);

@@ -32,7 +32,7 @@ static inline void ragged_pack(struct ragged_case *r, struct attend_case *c, siz
     const int32_t *start = ragged_of_queries(which) ? r->q_start : r->k_start;
     const size_t row = s.heads * s.channels;
     struct qkv_heads x = {NULL, SIZE_MAX / 64, row, s.channels, from->dtype};
-    x.data = r->packed.buffer[which] = attend_memory((size_t)start[c->a.B] * row, qkv_dtype_size(x.dtype));
+    x.data = r->packed.buffer[which] = attend_memory((size_t)start[c->a.B] * row, qkv_type_size(x.dtype));
     for (size_t b = 0; b < c->a.B; b++)
         for (size_t i = 0; i < (size_t)(start[b + 1] - start[b]); i++)
             for (size_t e = 0; e < row; e++)
@@ -114,7 +114,7 @@ static inline void ragged_alone(const struct ragged_case *r, size_t b, struct at
             x->data = attend_place(x, 0, (size_t)start[b], 0, 0);
             continue;
         }
-        x->data = alone->buffer[which] = attend_memory(s.T * s.heads * s.channels, qkv_dtype_size(x->dtype));
+        x->data = alone->buffer[which] = attend_memory(s.T * s.heads * s.channels, qkv_type_size(x->dtype));
         for (size_t e = 0; e < s.T * s.heads * s.channels; e++)
             attend_set(x, 0, e / s.channels / s.heads, e / s.channels % s.heads, e % s.channels, 7);
     }
@@ -142,7 +142,7 @@ static inline bool ragged_equal(struct ragged_case *r, size_t b, struct attend_c
                                *expected = attend_tensor(alone, outputs[o]);
         const struct attend_shape s = attend_shape_of(&alone->a, outputs[o]);
         const int32_t *start = ragged_of_queries(outputs[o]) ? r->q_start : r->k_start;
-        const size_t bytes = s.T * s.heads * s.channels * qkv_dtype_size(got->dtype);
+        const size_t bytes = s.T * s.heads * s.channels * qkv_type_size(got->dtype);
         if (memcmp(attend_place(got, 0, (size_t)start[b], 0, 0), expected->data, bytes)) {
             printf("tensor %zu of sequence %zu, (%zu,%zu), differs from a call of its own\n", outputs[o], b,
                    alone->a.Tq, alone->a.Tk);

@@ -198,7 +198,7 @@ static void check_bf16_rows(struct qkv_context *ctx, struct qkv_arena *scratch, 
         const size_t cell = s.c_half ? sizeof(uint16_t) : sizeof(float), skipped = first * s.ldc * cell;
         struct bf16_data alone = d;
         alone.shape.M = rows;
-        alone.a.data = (const char *)d.a.data + first * s.K * qkv_dtype_size(d.a.dtype);
+        alone.a.data = (const char *)d.a.data + first * s.K * qkv_type_size(d.a.dtype);
         CHECK(bf16_run(ctx, scratch, &alone, (float *)(void *)((char *)part + skipped)) == QKV_OK, "%s",
               qkv_message(ctx));
         for (size_t m = 0; m < rows; m++) {

@@ -295,6 +295,27 @@ struct sample {
     struct qkv_batch batch;
 };
 
+/* A random batch, ragged in both stacks. */
+static inline void fill_batch(struct sample *s) {
+    for (size_t n = 0; n < (size_t)B * T; n++) {
+        s->ids[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
+        s->source[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
+        s->targets[n] = qkv_random_below(&s->random, 5) ? (int32_t)qkv_random_below(&s->random, VOCAB) : QKV_IGNORE;
+    }
+    for (size_t b = 0; b < B; b++) {
+        s->lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
+        s->source_lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
+    }
+    s->batch = (struct qkv_batch){.B = B,
+                                  .T = T,
+                                  .ids = s->ids,
+                                  .lengths = s->lengths,
+                                  .targets = s->targets,
+                                  .source_T = T,
+                                  .source = s->source,
+                                  .source_lengths = s->source_lengths};
+}
+
 static inline void start(struct sample *s, uint64_t stream, enum topology topology,
                          const struct qkv_context_options *options) {
     memset(s, 0, sizeof *s);
@@ -313,23 +334,7 @@ static inline void start(struct sample *s, uint64_t stream, enum topology topolo
             w[k] += 0.2F * (float)qkv_random_normal(&s->random);
         }
     }
-    for (size_t n = 0; n < (size_t)B * T; n++) {
-        s->ids[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
-        s->source[n] = (int32_t)qkv_random_below(&s->random, VOCAB);
-        s->targets[n] = qkv_random_below(&s->random, 5) ? (int32_t)qkv_random_below(&s->random, VOCAB) : QKV_IGNORE;
-    }
-    for (size_t b = 0; b < B; b++) {
-        s->lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
-        s->source_lengths[b] = b == 0 ? T : (int32_t)test_between(&s->random, 0, T);
-    }
-    s->batch = (struct qkv_batch){.B = B,
-                                  .T = T,
-                                  .ids = s->ids,
-                                  .lengths = s->lengths,
-                                  .targets = s->targets,
-                                  .source_T = T,
-                                  .source = s->source,
-                                  .source_lengths = s->source_lengths};
+    fill_batch(s);
 }
 
 static inline void finish(struct sample *s) {

@@ -63,7 +63,7 @@ typedef struct qkv_tensor *build(struct fixture *f);
  * output has made its own loss (check_cross_entropy). */
 static inline float cell(const struct qkv_tensor *x, size_t i) {
     float y;
-    qkv_to_float(&y, (const char *)x->data + i * qkv_dtype_size(x->dtype), x->dtype, 1);
+    qkv_to_float(&y, (const char *)x->data + i * qkv_type_size(x->dtype), x->dtype, 1);
     return y;
 }
 

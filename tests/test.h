@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "type/type.h"
 #include "sanitizers.h"
 
 #define TEST_KIND(name, text, help) +1

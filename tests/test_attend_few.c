@@ -98,8 +98,8 @@ static struct few_images few_take(struct attend_case *c) {
         size_t numbers;
         enum qkv_dtype dtype;
         const char *x = few_output(c, o, &numbers, &dtype);
-        images.x[o] = attend_memory(numbers, qkv_dtype_size(dtype));
-        memcpy(images.x[o], x, numbers * qkv_dtype_size(dtype));
+        images.x[o] = attend_memory(numbers, qkv_type_size(dtype));
+        memcpy(images.x[o], x, numbers * qkv_type_size(dtype));
     }
     return images;
 }
@@ -109,7 +109,7 @@ static void few_give(struct attend_case *c, const struct few_images *images) {
         size_t numbers;
         enum qkv_dtype dtype;
         char *x = few_output(c, o, &numbers, &dtype);
-        memcpy(x, images->x[o], numbers * qkv_dtype_size(dtype));
+        memcpy(x, images->x[o], numbers * qkv_type_size(dtype));
     }
 }
 
@@ -124,7 +124,7 @@ static void few_compare(const struct few_table *t, struct attend_case *c, const 
         size_t numbers;
         enum qkv_dtype dtype;
         const char *passes = few_output(c, o, &numbers, &dtype);
-        const size_t size = qkv_dtype_size(dtype);
+        const size_t size = qkv_type_size(dtype);
         for (size_t e = 0; e < numbers; e++) {
             float got, expected;
             qkv_to_float(&got, few->x[o] + e * size, dtype, 1);
@@ -146,7 +146,7 @@ static void few_split(struct attend_case *c, size_t past) {
     for (size_t i = 0; i < TEST_COUNT(now); i++) {
         *before[i] = *now[i];
         if (now[i]->data)
-            now[i]->data = (char *)now[i]->data + past * now[i]->row_stride * qkv_dtype_size(now[i]->dtype);
+            now[i]->data = (char *)now[i]->data + past * now[i]->row_stride * qkv_type_size(now[i]->dtype);
     }
     a->past = past;
 }
@@ -229,7 +229,7 @@ static void few_spoil_case(struct attend_case *c, struct qkv_random *random) {
         struct qkv_heads *x = attend_tensor(c, inputs[n]);
         const bool tiny = attend_chance(random, 0.2);
         for (size_t e = 0; tiny && e < c->elements[inputs[n]]; e++) {
-            char *at = (char *)x->data + e * qkv_dtype_size(x->dtype);
+            char *at = (char *)x->data + e * qkv_type_size(x->dtype);
             float number;
             qkv_to_float(&number, at, x->dtype, 1);
             number *= 1e-30f;

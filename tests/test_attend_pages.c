@@ -20,9 +20,9 @@ static struct qkv_heads paged_heads(const struct attend_case *c, const struct pa
     struct qkv_heads x = {.row_stride = a->Hkv * columns + 3, .head_stride = columns, .dtype = from->dtype};
     x.batch_stride = p->a.pages.positions * x.row_stride;
     const float nothing = NAN;
-    x.data = *data = attend_memory(rows * x.row_stride, qkv_dtype_size(x.dtype));
+    x.data = *data = attend_memory(rows * x.row_stride, qkv_type_size(x.dtype));
     for (size_t i = 0; i < rows * x.row_stride; i++)
-        qkv_from_float((char *)x.data + i * qkv_dtype_size(x.dtype), &nothing, x.dtype, 1);
+        qkv_from_float((char *)x.data + i * qkv_type_size(x.dtype), &nothing, x.dtype, 1);
     for (size_t b = 0; b < a->B; b++)
         for (size_t j = 0; j < (size_t)p->pasts[b]; j++)
             for (size_t n = 0; n < a->Hkv; n++)
@@ -73,7 +73,7 @@ static struct qkv_attend alone_call(const struct attend_case *c, const struct pa
     struct qkv_heads *moved[] = {&a.q, &a.k, &a.v, &a.past_k, &a.past_v, &a.y};
     for (size_t i = 0; i < TEST_COUNT(moved); i++)
         if (moved[i]->data)
-            moved[i]->data = (char *)moved[i]->data + b * moved[i]->batch_stride * qkv_dtype_size(moved[i]->dtype);
+            moved[i]->data = (char *)moved[i]->data + b * moved[i]->batch_stride * qkv_type_size(moved[i]->dtype);
     struct qkv_pairs *pairs[] = {&a.mask_strides, &a.attention_bias_strides}; /* which end where they end */
     const size_t whole = a.Tk;
     a.B = 1;
@@ -92,7 +92,7 @@ static struct qkv_attend alone_call(const struct attend_case *c, const struct pa
 
 static void expect_same(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p) {
     const struct qkv_attend *a = &c->a;
-    const size_t bytes = c->elements[ATTEND_Y] * qkv_dtype_size(a->y.dtype), rows = a->B * a->H * a->Tq;
+    const size_t bytes = c->elements[ATTEND_Y] * qkv_type_size(a->y.dtype), rows = a->B * a->H * a->Tq;
     void *y = malloc(bytes + 1);
     float *lse = malloc(rows * sizeof *lse + 1);
     struct qkv_arena scratch;
@@ -237,10 +237,10 @@ static void packed_fill(struct packed *x, size_t page, size_t n, struct qkv_rand
  * compiler chose. */
 static void *one_nan(void *data, size_t n, enum qkv_dtype dtype) {
     for (size_t i = 0; i < n; i++) {
-        char *at = (char *)data + i * qkv_dtype_size(dtype);
+        char *at = (char *)data + i * qkv_type_size(dtype);
         float value;
         qkv_to_float(&value, at, dtype, 1);
-        if (isnan(value)) memset(at, 0xff, qkv_dtype_size(dtype));
+        if (isnan(value)) memset(at, 0xff, qkv_type_size(dtype));
     }
     return data;
 }
@@ -248,7 +248,7 @@ static void *one_nan(void *data, size_t n, enum qkv_dtype dtype) {
 static void packed_expect(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p,
                           struct qkv_random *random) {
     const struct qkv_attend *a = &p->a;
-    const size_t bytes = c->elements[ATTEND_Y] * qkv_dtype_size(a->y.dtype), rows = a->B * a->H * a->Tq;
+    const size_t bytes = c->elements[ATTEND_Y] * qkv_type_size(a->y.dtype), rows = a->B * a->H * a->Tq;
     struct packed x = {ctx, p, NULL, qkv_attend_page_bytes(ctx, a->D, a->Dv, a->pages.positions)};
     uint16_t *k = packed_rows(p, &p->a.past_k, a->D, random), *v = packed_rows(p, &p->a.past_v, a->Dv, random);
     void *y = malloc(bytes + 1);

@@ -7,10 +7,12 @@
 
 static void dtype_sizes(void **state) {
     (void)state;
-    static const size_t expected[QKV_DTYPE_COUNT] = {4, 2, 2, 8, 1, 1, 2, 2, 4, 4, 8, 8, 1, 1};
-    for (int d = 0; d < QKV_DTYPE_COUNT; d++) assert_int_equal(qkv_dtype_size((enum qkv_dtype)d), expected[d]);
-    assert_int_equal(qkv_dtype_size(QKV_DTYPE_COUNT), 0);
-    assert_int_equal(qkv_dtype_size((enum qkv_dtype) - 1), 0);
+    static const size_t expected[QKV_DTYPE_COUNT] = {
+        [QKV_F32] = 4, [QKV_F16] = 2, [QKV_BF16] = 2, [QKV_F64] = 8, [QKV_I8] = 1,  [QKV_U8] = 1,   [QKV_I16] = 2,
+        [QKV_U16] = 2, [QKV_I32] = 4, [QKV_U32] = 4,  [QKV_I64] = 8, [QKV_U64] = 8, [QKV_BOOL] = 1, [QKV_F8_E4M3] = 1};
+    for (int d = 0; d < QKV_DTYPE_COUNT; d++) assert_int_equal(qkv_type_size((enum qkv_dtype)d), expected[d]);
+    assert_int_equal(qkv_type_size(QKV_DTYPE_COUNT), 0);
+    assert_int_equal(qkv_type_size((enum qkv_dtype) - 1), 0);
 }
 
 /* The value of a 16-bit float with so many mantissa bits and that bias, by the definition of IEEE 754. */
@@ -143,25 +145,26 @@ static void f8_e4m3(void **state) {
     assert_int_equal(encode_byte(FLT_TRUE_MIN), 0);
 }
 
-/* Long arrays, where the loops are vectors, give what single elements give. */
+/* Long arrays, where the loops are vectors, give what single blocks give. */
 static void arrays_are_elements(void **state) {
     (void)state;
     struct qkv_random random = test_random(1);
-    static unsigned char stored[8 * 1001 + 1], again[8 * 1001 + 1];
-    static float x[1001], one;
+    enum { COUNT = 4 * QKV_TYPE_BLOCK_MAX };
+    static unsigned char stored[8 * COUNT + 1], again[8 * COUNT + 1];
+    static float x[COUNT], one[QKV_TYPE_BLOCK_MAX];
     for (int d = 0; d < QKV_DTYPE_COUNT; d++) {
         enum qkv_dtype dtype = (enum qkv_dtype)d;
-        size_t size = qkv_dtype_size(dtype);
+        const size_t block = qkv_types[dtype]->block, n = block == 1 ? 1001 : COUNT;
         for (size_t i = 0; i < sizeof stored; i++) stored[i] = (unsigned char)qkv_random_bits(&random);
-        qkv_to_float(x, stored + 1, dtype, 1001);
-        for (size_t i = 0; i < 1001; i++) {
-            qkv_to_float(&one, stored + 1 + i * size, dtype, 1);
-            assert_memory_equal(&one, &x[i], sizeof one);
+        qkv_to_float(x, stored + 1, dtype, n);
+        for (size_t i = 0; i < n; i += block) {
+            qkv_to_float(one, stored + 1 + qkv_type_span(dtype, i), dtype, block);
+            assert_memory_equal(one, &x[i], block * sizeof *one);
         }
-        test_fill(&random, x, 1001, 300);
-        qkv_from_float(stored + 1, x, dtype, 1001);
-        for (size_t i = 0; i < 1001; i++) qkv_from_float(again + 1 + i * size, &x[i], dtype, 1);
-        assert_memory_equal(stored + 1, again + 1, 1001 * size);
+        test_fill(&random, x, n, 300);
+        qkv_from_float(stored + 1, x, dtype, n);
+        for (size_t i = 0; i < n; i += block) qkv_from_float(again + 1 + qkv_type_span(dtype, i), &x[i], dtype, block);
+        assert_memory_equal(stored + 1, again + 1, qkv_type_span(dtype, n));
         qkv_to_float(NULL, NULL, dtype, 0);
         qkv_from_float(NULL, NULL, dtype, 0);
     }
@@ -234,16 +237,50 @@ static void doubles_and_truths(void **state) {
     assert_true(truths[0] == 0 && truths[1] == 1 && truths[2] == 1 && truths[3] == 1);
 }
 
+/* By the definition of the standard: (−1)^s · 2^(e − 1) · (1 + m/2), or m/2 where e is 0, times 2^(exponent − 127). */
+static void mxfp4_blocks(void **state) {
+    (void)state;
+    unsigned char block[18], back[17];
+    float x[32];
+    for (unsigned exponent = 0; exponent < 256; exponent++)
+        for (unsigned shift = 0; shift < 16; shift++) {
+            block[1] = (unsigned char)exponent; /* unaligned */
+            for (size_t k = 0; k < 16; k++)
+                block[2 + k] = (unsigned char)((k + shift) % 16 | (k * 7 + 3 * shift) % 16 << 4);
+            qkv_to_float(x, block + 1, QKV_MXFP4, 32);
+            for (size_t k = 0; k < 32; k++) {
+                const unsigned bits = k < 16 ? block[2 + k] & 15 : block[2 + k - 16] >> 4;
+                const int e = (int)(bits >> 1 & 3), m = (int)(bits & 1);
+                const double value = ldexp(e ? ldexp(1 + m / 2.0, e - 1) : m / 2.0, (int)exponent - 127);
+                const double expected = exponent == 255 ? (double)NAN : bits & 8 ? -value : value;
+                if (isnan(expected) ? !isnan(x[k])
+                                    : (double)x[k] != expected && !(fabs(expected) > (double)FLT_MAX && isinf(x[k])))
+                    fail_msg("%u, %u: %g, not %g", exponent, bits, (double)x[k], expected);
+            }
+            if (exponent > 251 || exponent < 1) continue;
+            qkv_from_float(back, x, QKV_MXFP4, 32);
+            float again[32];
+            qkv_to_float(again, back, QKV_MXFP4, 32);
+            assert_memory_equal(again, x, sizeof x); /* numbers that are there already stay */
+        }
+    const float numbers[32] = {1, -1.25f, 1.75f, 2.5f, 3.5f, 5, -5.1f, 0.25f, 0.26f, 0.75f, 7, -7.9f};
+    const float expected[32] = {1, -1, 2, 2, 4, 4, -6, 0, 0.5f, 1, 6, -6};
+    qkv_from_float(back, numbers, QKV_MXFP4, 32);
+    qkv_to_float(x, back, QKV_MXFP4, 32);
+    for (size_t k = 0; k < 32; k++) assert_true(x[k] == expected[k]);
+    float odd[32] = {[7] = NAN};
+    qkv_from_float(back, odd, QKV_MXFP4, 32);
+    qkv_to_float(x, back, QKV_MXFP4, 32);
+    assert_true(isnan(x[0]) && isnan(x[31]));
+}
+
 int main(void) {
     test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtype_sizes),
-        cmocka_unit_test(f16),
-        cmocka_unit_test(bf16),
-        cmocka_unit_test(f8_e4m3),
-        cmocka_unit_test(arrays_are_elements),
-        cmocka_unit_test(integers),
-        cmocka_unit_test(doubles_and_truths),
+        cmocka_unit_test(dtype_sizes), cmocka_unit_test(mxfp4_blocks),
+        cmocka_unit_test(f16),         cmocka_unit_test(bf16),
+        cmocka_unit_test(f8_e4m3),     cmocka_unit_test(arrays_are_elements),
+        cmocka_unit_test(integers),    cmocka_unit_test(doubles_and_truths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-/* Number formats of stored weights: conversions against the definition of IEEE 754 in double arithmetic, and model
+/* Types of stored weights: conversions against the definition of IEEE 754 in double arithmetic, and model
  * folders against the same numbers in fp32, bit for bit. test_stored_products.c tests the products alone. */
-#include "model_grid.h"
+#include "stored_fixture.h"
 
-#include "format/format.h"
+#include "type/type.h"
 #include "io/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
@@ -24,9 +24,9 @@ static double value_of(uint16_t bits, int fraction_bits) {
 }
 
 static const struct {
-    const struct qkv_format *format;
+    const struct qkv_type *format;
     int fraction_bits;
-} halves[] = {{&qkv_format_f16, 10}, {&qkv_format_bf16, 7}};
+} halves[] = {{&qkv_type_f16, 10}, {&qkv_type_bf16, 7}};
 
 static bool same_number(double a, double b) {
     return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
@@ -42,13 +42,13 @@ static void every_pattern_of_16_bits_reads_as_its_definition_says(void **state) 
         for (uint32_t i = 0; i < 65536; i++)
             if (!same_number((double)out[i], value_of((uint16_t)i, halves[h].fraction_bits)))
                 fail_msg("%s %04x is %g", halves[h].format->name, i, (double)out[i]);
-        const int format = qkv_format_of_name(halves[h].format->name);
+        const int type = qkv_type_of_name(halves[h].format->name);
         const struct qkv_kernels *kernels;
         for (size_t t = 0; (kernels = qkv_kernels_at(t)); t++) {
-            if (!kernels->formats[format].to_float) continue;
+            if (!kernels->types[type].to_float) continue;
             for (size_t skip = 0; skip < 19; skip++) { /* ragged lengths */
                 memset(own, 0, sizeof own);
-                kernels->formats[format].to_float(own, bytes + 1 + 2 * skip, 65536 - 2 * skip);
+                kernels->types[type].to_float(own, bytes + 1 + 2 * skip, 65536 - 2 * skip);
                 for (size_t i = 0; i < 65536 - 2 * skip; i++)
                     if (!same_number((double)own[i], (double)out[i + skip]))
                         fail_msg("%s, %s: number %zu is %g, not %g", kernels->isa, halves[h].format->name, i,
@@ -59,7 +59,7 @@ static void every_pattern_of_16_bits_reads_as_its_definition_says(void **state) 
     }
 }
 
-static uint16_t written(const struct qkv_format *format, double x) {
+static uint16_t written(const struct qkv_type *format, double x) {
     const float in = (float)x;
     unsigned char out[3];
     uint16_t bits;
@@ -72,7 +72,7 @@ static uint16_t written(const struct qkv_format *format, double x) {
 static void writing_rounds_to_nearest_even(void **state) {
     (void)state;
     for (size_t h = 0; h < TEST_COUNT(halves); h++) {
-        const struct qkv_format *f = halves[h].format;
+        const struct qkv_type *f = halves[h].format;
         const int bits = halves[h].fraction_bits;
         const uint16_t infinite = (uint16_t)(0x8000 - (1 << bits));
         for (uint32_t i = 0; i < infinite; i++) {
@@ -101,27 +101,46 @@ static void writing_rounds_to_nearest_even(void **state) {
     }
 }
 
-static void formats_are_found_by_name_and_element_type(void **state) {
+static void types_are_found_by_their_names(void **state) {
     (void)state;
     const char *name, *help;
-    for (size_t i = 0; i < QKV_FORMAT_COUNT; i++) {
-        const struct qkv_format *f = qkv_formats[i];
-        assert_true(qkv_format_at(i, &name, &help) && !strcmp(name, f->name) && *help);
-        assert_int_equal(qkv_format_of_name(f->name), i);
-        assert_int_equal(qkv_format_of_dtype(f->dtype), i);
-        assert_true(f->block >= 1 && f->block <= QKV_FORMAT_BLOCK_MAX);
+    size_t weights = 0;
+    for (size_t i = 0; i < QKV_DTYPE_COUNT; i++) {
+        const struct qkv_type *f = qkv_types[i];
+        assert_true(*f->help);
+        assert_int_equal(qkv_type_of_name(f->name), i);
+        assert_string_equal(qkv_type_name((enum qkv_dtype)i), f->name);
+        if (f->safetensors) assert_int_equal(qkv_type_of_safetensors(f->safetensors), i);
+        for (size_t k = 0; k < i; k++) assert_true(f->gguf < 0 || f->gguf != qkv_types[k]->gguf);
+        if (qkv_type_is_written(f))
+            assert_true(qkv_format_at(weights++, &name, &help) && name == f->name && help == f->help);
+        assert_true(f->block >= 1 && f->block <= QKV_TYPE_BLOCK_MAX && (f->block & (f->block - 1)) == 0);
+        assert_true(f->kind == QKV_CLASS_BLOCKS || f->block == 1);
+        assert_int_equal(qkv_type_size((enum qkv_dtype)i), f->block == 1 ? f->bytes : 0);
         size_t bytes;
-        assert_true(qkv_format_bytes(f, 3, 5 * f->block, &bytes) && bytes == 15 * f->bytes);
-        assert_false(qkv_format_bytes(f, SIZE_MAX / 2, 4 * f->block, &bytes));
+        assert_true(qkv_type_bytes(f, 3, 5 * f->block, &bytes) && bytes == 15 * f->bytes);
+        assert_int_equal(qkv_type_span((enum qkv_dtype)i, 15 * f->block), bytes);
+        assert_false(qkv_type_bytes(f, SIZE_MAX / f->bytes, 4 * f->block, &bytes));
+        if (f->block > 1) assert_false(qkv_type_bytes(f, 1, f->block + 1, &bytes));
     }
-    assert_false(qkv_format_at(QKV_FORMAT_COUNT, &name, &help));
-    assert_int_equal(qkv_format_of_name("f8"), -1);
+    assert_true(weights >= 3 && !qkv_format_at(weights, &name, &help));
+    assert_int_equal(qkv_type_of_name("f8"), -1);
+    assert_int_equal(qkv_type_of_safetensors("f8"), -1);
+    assert_null(qkv_type_name(QKV_DTYPE_COUNT));
 }
 
 /* ---- model folders ---------------------------------------------------------------------------------------------- */
 
-/* Writes the sample's weights into two folders: each rounded to a random format (matrices and vectors), as fp32 and
- * in the format. The order of the tensors is reversed. */
+/* A random type of weights, of those whose blocks rows of so many columns are made of. */
+static enum qkv_dtype weight_type(struct qkv_random *r, size_t columns) {
+    enum qkv_dtype dtype;
+    do dtype = (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT);
+    while (!qkv_types[dtype]->weights || !qkv_types[dtype]->safetensors || columns % qkv_types[dtype]->block);
+    return dtype;
+}
+
+/* Writes the sample's weights into two folders: each rounded to a random type (matrices and vectors), as fp32 and in
+ * the type. The order of the tensors is reversed. */
 static void write_folders(struct sample *s, const char *plain, const char *stored) {
     const size_t count = qkv_model_parameters(s->model);
     struct qkv_array *arrays = calloc(2 * count, sizeof *arrays);
@@ -129,20 +148,21 @@ static void write_folders(struct sample *s, const char *plain, const char *store
     assert_ok(s->ctx, qkv_model_save(s->model, plain));
     assert_ok(s->ctx, qkv_model_save(s->model, stored));
     const bool mixed = qkv_random_below(&s->random, 2);
-    const int all = (int)qkv_random_below(&s->random, 2) + QKV_FORMAT_f16;
+    const enum qkv_dtype all = qkv_random_below(&s->random, 2) ? QKV_BF16 : QKV_F16;
     for (size_t i = 0; i < count; i++) {
         const struct qkv_array *from = qkv_model_parameter(s->model, count - 1 - i);
-        const struct qkv_format *f = qkv_formats[mixed ? (int)qkv_random_below(&s->random, QKV_FORMAT_COUNT) : all];
-        const size_t n = qkv_array_elements(from);
-        void *bytes = malloc(n * f->bytes);
+        const size_t n = qkv_array_elements(from), columns = from->rank ? from->shape[from->rank - 1] : 1;
+        const enum qkv_dtype dtype = mixed ? weight_type(&s->random, columns) : all;
+        const struct qkv_type *f = qkv_types[dtype];
+        void *bytes = malloc(qkv_type_span(dtype, n));
         float *floats = malloc(n * sizeof *floats);
         f->from_float(bytes, from->data, n);
         f->to_float(floats, bytes, n);
         arrays[i] = arrays[count + i] = *from;
         arrays[i].data = floats;
         arrays[count + i].data = bytes;
-        arrays[count + i].dtype = f->dtype;
-        arrays[count + i].bytes = n * f->bytes;
+        arrays[count + i].dtype = dtype;
+        arrays[count + i].bytes = qkv_type_span(dtype, n);
     }
     for (size_t k = 0; k < 2; k++) {
         snprintf(path, sizeof path, "%s/model.safetensors", k ? stored : plain);
@@ -155,34 +175,6 @@ static void write_folders(struct sample *s, const char *plain, const char *store
 static void load_folder(struct sample *s, const char *folder) {
     qkv_model_free(s->model);
     assert_ok(s->ctx, qkv_model_load(s->ctx, folder, &s->model));
-}
-
-/* Logits, loss and gradients of a training pass, appended. */
-static void run_pass(struct sample *s, struct qkv_buffer *out) {
-    struct qkv_pass *pass = make_pass(s, true);
-    qkv_model_clear_gradients(s->model);
-    assert_ok(s->ctx, qkv_pass_forward(pass, &s->batch));
-    assert_ok(s->ctx, qkv_pass_backward(pass));
-    const struct qkv_array logits = qkv_pass_output(pass);
-    const double numbers[] = {qkv_pass_loss(pass, NULL), qkv_model_gradient_norm(s->model)};
-    assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)logits.data, logits.bytes));
-    assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)numbers, sizeof numbers));
-    for (size_t i = 0; i < qkv_model_parameters(s->model); i++)
-        assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)qkv_model_gradient(s->model, i),
-                                            sizeof(float) * qkv_array_elements(qkv_model_parameter(s->model, i))));
-    qkv_pass_free(pass);
-}
-
-static void run_session(struct sample *s, struct qkv_buffer *out) {
-    struct qkv_session *session;
-    assert_ok(s->ctx, qkv_session_create(s->model, 0, &session));
-    assert_ok(s->ctx, qkv_session_append(session, s->ids, 5));
-    for (size_t i = 5; i < T; i++) {
-        assert_ok(s->ctx,
-                  qkv_buffer_append(s->ctx, out, (const char *)qkv_session_logits(session), VOCAB * sizeof(float)));
-        assert_ok(s->ctx, qkv_session_append(session, s->ids + i, 1));
-    }
-    qkv_session_free(session);
 }
 
 static void compute(struct sample *s, enum topology topology, struct qkv_buffer *out) {
@@ -237,7 +229,7 @@ static void matrices_in_bf16_take_no_memory_of_the_model(void **state) {
         const struct qkv_weight *w = &s.model->weights.list[i];
         /* Norms of each head and sinks are no operands of products, and do not decay. */
         assert_true(w->stored == (w->array.rank == 2 && w->decays));
-        assert_ptr_equal(w->format, w->stored ? &qkv_format_bf16 : &qkv_format_f32);
+        assert_int_equal(w->array.dtype, w->stored ? QKV_BF16 : QKV_F32);
         assert_true((qkv_model_weights(s.model, i) == NULL) == w->stored);
         if (w->stored) stored += 2 * w->rows * w->columns;
     }
@@ -387,7 +379,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern_of_16_bits_reads_as_its_definition_says),
         cmocka_unit_test(writing_rounds_to_nearest_even),
-        cmocka_unit_test(formats_are_found_by_name_and_element_type),
+        cmocka_unit_test(types_are_found_by_their_names),
         cmocka_unit_test(a_folder_in_other_formats_gives_the_bits_of_one_in_fp32),
         cmocka_unit_test(matrices_in_bf16_take_no_memory_of_the_model),
         cmocka_unit_test(decoding_from_bf16_takes_the_memory_of_the_plan),

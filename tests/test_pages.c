@@ -54,7 +54,7 @@ static void world_cell(struct world *w, size_t list, size_t j, size_t layer, boo
     const struct qkv_page_pool *p = w->pool;
     const size_t row = (size_t)w->lists[list].pages[j / p->positions] * p->positions + j % p->positions;
     for (int side = 0; side < 2; side++) {
-        const size_t width = side ? p->v_width[layer] : p->k_width[layer], size = qkv_dtype_size(p->dtype);
+        const size_t width = side ? p->v_width[layer] : p->k_width[layer], size = qkv_type_size(p->dtype);
         char *at = (char *)(side ? p->attention[layer].v : p->attention[layer].k) + row * width * size;
         for (size_t c = 0; c < width; c++) {
             float have;

@@ -214,7 +214,7 @@ static bool open_damaged(const char *path, const char *bytes, size_t size) {
         const struct qkv_array *a = qkv_tensors_at(t, i);
         float x[64];
         assert_true(qkv_array_elements(a) <= 64);
-        assert_int_equal(qkv_array_elements(a) * qkv_dtype_size(a->dtype), a->bytes);
+        assert_int_equal(qkv_array_elements(a) * qkv_type_size(a->dtype), a->bytes);
         if (a->bytes) assert_memory_equal(a->data, bytes + 8 + header + total, a->bytes);
         qkv_array_floats(a, x);
         assert_ptr_equal(qkv_tensors_find(t, a->name), a);

@@ -1,11 +1,11 @@
-/* Products with stored weights, with the formats' own kernels and by converting pieces, against products with the
+/* Products with stored weights, with the types' own kernels and by converting pieces, against products with the
  * same numbers in fp32, bit for bit. test_gemm tests fp32 products. */
 #include "test.h"
 
-#include "format/format.h"
+#include "type/type.h"
 #include "kernel/kernel.h"
 
-/* (rows, columns) in parts of random formats, unaligned, and the same numbers in fp32. */
+/* (rows, columns) in parts of random types, unaligned, and the same numbers in fp32. */
 struct matrix {
     struct qkv_stored_part parts[3];
     struct qkv_stored stored;
@@ -18,14 +18,16 @@ static struct matrix random_matrix(struct qkv_random *r, size_t rows, size_t col
     m.stored = (struct qkv_stored){.parts = m.parts, .count = 0, .columns = columns};
     for (size_t done = 0; done < rows; m.stored.count++) {
         const size_t i = m.stored.count, some = i == 2 ? rows - done : test_between(r, 1, rows - done);
-        const int format = (int)qkv_random_below(r, QKV_FORMAT_COUNT);
-        const struct qkv_format *f = qkv_formats[format];
+        enum qkv_dtype dtype = (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT);
+        while (!qkv_types[dtype]->weights || columns % qkv_types[dtype]->block)
+            dtype = (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT);
+        const struct qkv_type *f = qkv_types[dtype];
         float *floats = m.floats + done * columns;
         test_fill(r, floats, some * columns, 1);
         m.bytes[i] = malloc(some * columns * f->bytes + 1);
         f->from_float(m.bytes[i] + 1, floats, some * columns);
         f->to_float(floats, m.bytes[i] + 1, some * columns);
-        m.parts[i] = (struct qkv_stored_part){.format = format, .data = m.bytes[i] + 1, .rows = some};
+        m.parts[i] = (struct qkv_stored_part){.dtype = dtype, .data = m.bytes[i] + 1, .rows = some};
         done += some;
     }
     return m;
@@ -36,13 +38,13 @@ static void matrix_free(struct matrix *m) {
     free(m->floats);
 }
 
-/* A table in which no format has a product of its own. */
+/* A table in which no type has a product of its own. */
 static struct qkv_kernels without_products(const struct qkv_kernels *table) {
-    static struct qkv_format_kernels formats[QKV_FORMAT_COUNT];
+    static struct qkv_type_kernels types[QKV_DTYPE_COUNT];
     struct qkv_kernels without = *table;
-    for (int i = 0; i < QKV_FORMAT_COUNT; i++)
-        formats[i] = (struct qkv_format_kernels){.to_float = table->formats[i].to_float};
-    without.formats = formats;
+    for (int i = 0; i < QKV_DTYPE_COUNT; i++)
+        types[i] = (struct qkv_type_kernels){.to_float = table->types[i].to_float};
+    without.types = types;
     return without;
 }
 

@@ -6,8 +6,8 @@
  *
  * - Matrices in bf16 and f16 that the folder stores in the order of a model are mapped; a fused matrix is split without
  *   a copy. Matrices in another order are copied to fp32.
- * - Matrices in 8 bits with a scale for each block (DeepSeek V3) and experts in MXFP4 (gpt-oss) are converted to
- *   floats.
+ * - Matrices in 8 bits with a scale for each block (DeepSeek V3) are converted to floats. Experts in MXFP4 (gpt-oss)
+ *   stay in MXFP4: loading joins their numbers and exponents in blocks (QKV_MXFP4).
  * - Dropout concerns training only and is not taken over.
  * - Weights that are not parameters in the published model, such as the final_logits_bias of BART and the corrections
  *   of DeepSeek V3, which balancing has moved, are frozen (qkv_model_set_trainable). They stay frozen in a run that

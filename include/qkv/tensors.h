@@ -8,24 +8,29 @@
 extern "C" {
 #endif
 
-/* Types of the elements of stored tensors, with the names of safetensors. */
-enum qkv_dtype {
-    QKV_F32,
-    QKV_F16,
-    QKV_BF16,
-    QKV_F64,
-    QKV_I8,
-    QKV_U8,
-    QKV_I16,
-    QKV_U16,
-    QKV_I32,
-    QKV_U32,
-    QKV_I64,
-    QKV_U64,
-    QKV_BOOL,
-    QKV_F8_E4M3, /* 1 bit of sign, 4 of exponent, 3 of mantissa, no infinities */
-    QKV_DTYPE_COUNT
-};
+/* Types: how numbers are stored. X(NUMBER, name): a type is a line here, at the end, and a file, src/type/type_NAME.c,
+ * which has its sizes, its names in files and its conversions. */
+#define QKV_TYPE_LIST(X)                                                                                               \
+    X(F32, f32)                                                                                                        \
+    X(F16, f16)                                                                                                        \
+    X(BF16, bf16)                                                                                                      \
+    X(F64, f64)                                                                                                        \
+    X(I8, i8)                                                                                                          \
+    X(U8, u8)                                                                                                          \
+    X(I16, i16)                                                                                                        \
+    X(U16, u16)                                                                                                        \
+    X(I32, i32)                                                                                                        \
+    X(U32, u32)                                                                                                        \
+    X(I64, i64)                                                                                                        \
+    X(U64, u64)                                                                                                        \
+    X(BOOL, bool)                                                                                                      \
+    X(F8_E4M3, f8_e4m3)                                                                                                \
+    X(MXFP4, mxfp4)
+#define QKV_TYPE_NUMBER(number, name) QKV_##number,
+enum qkv_dtype { QKV_TYPE_LIST(QKV_TYPE_NUMBER) QKV_DTYPE_COUNT };
+#undef QKV_TYPE_NUMBER
+/* The name of a type, "bf16"; NULL: there is no such type. */
+QKV_API const char *qkv_type_name(enum qkv_dtype dtype);
 
 /* ---- tensor files: safetensors -------------------------------------------------------------------------------------
  * A file is an 8-byte little-endian length of the header, a JSON header (name -> dtype, shape, data_offsets;

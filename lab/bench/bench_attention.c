@@ -146,7 +146,7 @@ static enum qkv_status bench_attention_backward(void *argument, size_t turn) {
 
 /* Returns random elements of this type from the arena; NULL without memory. */
 static void *bench_attention_elements(struct work *w, enum qkv_dtype dtype, size_t n) {
-    void *data = qkv_arena_take(&w->memory, n, qkv_dtype_size(dtype));
+    void *data = qkv_arena_take(&w->memory, n, qkv_type_size(dtype));
     if (data) qkv_bench_fill(w->ctx, data, dtype, n);
     return data;
 }
@@ -183,7 +183,7 @@ static bool bench_attention_pages(struct work *w, const struct shape *s, size_t 
  * head after the other. */
 static bool bench_attention_place(struct work *w, const struct shape *s, enum qkv_dtype dtype, struct qkv_heads *q,
                                   struct qkv_heads *k, struct qkv_heads *v) {
-    const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_dtype_size(dtype);
+    const size_t C = s->H * s->D, Ckv = s->Hkv * s->D, row = s->decode ? C : C + 2 * Ckv, size = qkv_type_size(dtype);
     char *x = bench_attention_elements(w, dtype, s->B * s->Tq * row);
     if (!x) return false;
     *q = (struct qkv_heads){x, s->Tq * row, row, s->D, dtype};
@@ -247,7 +247,7 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
     const enum qkv_dtype dtype = b->precision->dtype;
     struct work w = {.ctx = b->ctx};
     const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cached = s.Hkv * (s.D + (s.shared ? 0 : s.Dv)),
-                 cache = s.Tk * cached * qkv_dtype_size(dtype);
+                 cache = s.Tk * cached * qkv_type_size(dtype);
     row->flops = 2.0 * (double)(s.H * (s.D + s.Dv)) * bench_attention_pairs(&s) * (s.backward ? 2.5 : 1.0);
     if (s.decode) {
         row->bytes = (double)cache;

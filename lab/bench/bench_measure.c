@@ -2,6 +2,8 @@
  * operands. */
 #include "lab/bench/bench_room.h"
 
+#include "type/type.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -129,7 +131,7 @@ static void fill_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     enum { BLOCK = 256 };
     const struct filling *f = argument;
-    size_t size = qkv_dtype_size(f->dtype);
+    size_t size = qkv_type_size(f->dtype);
     float block[BLOCK];
     for (size_t i = begin; i < end; i += BLOCK) {
         size_t n = end - i < BLOCK ? end - i : BLOCK;

@@ -81,7 +81,7 @@ static struct qkv_bench_product make_product(const struct shape *s, enum form fo
 /* Makes random operands: one A; B and C once for each turn, or once and shared. */
 static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, bool many_c) {
     struct qkv_bench_product *p = &w->product;
-    const size_t size = qkv_dtype_size(dtype);
+    const size_t size = qkv_type_size(dtype);
     w->b = qkv_arena_take(&w->memory, p->count, sizeof *w->b);
     w->c = qkv_arena_take(&w->memory, p->count, sizeof *w->c);
     w->panels = qkv_arena_take(&w->memory, p->count, sizeof *w->panels);
@@ -155,7 +155,7 @@ enum qkv_status qkv_bench_products(struct qkv_bench *b, size_t i, struct qkv_ben
     const enum qkv_dtype dtype = b->precision->dtype;
     struct work w = {.ctx = b->ctx, .product = make_product(s, form)};
     struct qkv_bench_product *p = &w.product;
-    const size_t size = qkv_dtype_size(dtype), ws = s->N * s->K, few = s->M < FEW_TOKENS;
+    const size_t size = qkv_type_size(dtype), ws = s->N * s->K, few = s->M < FEW_TOKENS;
     const size_t ws_bytes = ws * (form == GRADIENT_W ? sizeof(float) : size);
     p->bf16 = dtype == QKV_BF16;
     p->threads = b->ctx->threads;

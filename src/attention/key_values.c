@@ -20,7 +20,7 @@ struct append {
 /* Rounds once, if the cache is bf16 and the rows are not. */
 static void append_cells(void *to, enum qkv_dtype dtype, const char *from, enum qkv_dtype from_dtype, size_t width) {
     if (dtype == from_dtype)
-        memcpy(to, from, width * qkv_dtype_size(dtype));
+        memcpy(to, from, width * qkv_type_size(dtype));
     else if (dtype == QKV_F32)
         qkv_to_float(to, from, from_dtype, width);
     else
@@ -49,7 +49,7 @@ static void append_row(void *argument, size_t n, int thread) {
     if (t >= part.count) return;
     const size_t at = part.at + t;
     const size_t row = (size_t)pages->lists[b][at / pages->positions] * pages->positions + at % pages->positions;
-    const size_t size = qkv_dtype_size(a->dtype), out = qkv_dtype_size(a->cache->dtype);
+    const size_t size = qkv_type_size(a->dtype), out = qkv_type_size(a->cache->dtype);
     const char *k = (const char *)a->rows + ((part.row + t) * a->columns + a->k_column) * size;
     append_cells((char *)a->cache->k + row * a->k_width * out, a->cache->dtype, k, a->dtype, a->k_width);
     append_cells((char *)a->cache->v + row * a->v_width * out, a->cache->dtype, k + a->k_width * size, a->dtype,

@@ -21,7 +21,7 @@ struct overlap_view {
 };
 
 static struct overlap_view overlap_view(const char *name, const struct qkv_view *v) {
-    const size_t size = qkv_dtype_size(v->dtype);
+    const size_t size = qkv_type_size(v->dtype);
     return (struct overlap_view){
         .name = name,
         .begin = (uintptr_t)v->data,

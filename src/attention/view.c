@@ -24,7 +24,7 @@ struct qkv_view qkv_view_bthd(void *data, enum qkv_dtype dtype, size_t B, size_t
 }
 
 static struct qkv_view view_moved(struct qkv_view view, size_t elements) {
-    if (view.data) view.data = (unsigned char *)view.data + elements * qkv_dtype_size(view.dtype);
+    if (view.data) view.data = (unsigned char *)view.data + elements * qkv_type_size(view.dtype);
     return view;
 }
 

@@ -404,12 +404,4 @@ uint64_t qkv_hash(uint64_t hash, const void *data, size_t n);
  * modified. */
 enum qkv_status qkv_hash_lines(struct qkv_context *ctx, const char *head, char *text, uint64_t *hash);
 
-/* ---- element types (dtype.c) ----------------------------------------------------------------------------------- */
-size_t qkv_dtype_size(enum qkv_dtype dtype); /* bytes an element, 0 for an invalid type */
-/* Converts n elements; the source may be unaligned. Integers are rounded to the nearest float. Floats are rounded to
- * bf16, f16 and integers to nearest even; a NaN stays a NaN, or becomes the integer 0; integers are clamped to their
- * range. Every float but 0 is true. */
-void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n);
-void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n);
-
 #endif

@@ -26,10 +26,6 @@ static enum qkv_status wrong_shape(struct qkv_model *m, const char *path, const 
                     qkv_shape_text(have->shape, have->rank, found), qkv_shape_text(want->shape, want->rank, asked));
 }
 
-static bool is_float(enum qkv_dtype dtype) {
-    return dtype == QKV_F32 || dtype == QKV_F16 || dtype == QKV_BF16 || dtype == QKV_F64;
-}
-
 static enum qkv_status read_parameter(struct qkv_model *m, const struct qkv_tensors *file, const char *path, size_t i) {
     const struct qkv_weight *weight = &m->weights.list[i];
     const struct qkv_array *want = &weight->array, *have = qkv_tensors_find(file, want->name);
@@ -39,7 +35,7 @@ static enum qkv_status read_parameter(struct qkv_model *m, const struct qkv_tens
         same = have->shape[d] == want->shape[d];
     }
     if (!same) return wrong_shape(m, path, want, have);
-    if (!is_float(have->dtype))
+    if (!qkv_type_is_real(have->dtype))
         return qkv_fail(m->ctx, QKV_FORMAT, "%s: %s holds integers; weights are floats", path, want->name);
     return weight->stored ? QKV_OK : qkv_tensors_floats(file, have, weight->data);
 }
@@ -382,10 +378,10 @@ enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder,
 /* format: the format to convert matrices to; NULL: all weights keep theirs. All other files of the folder are
  * complete. */
 static enum qkv_status write_weights(struct qkv_model *m, const char *folder, const char *path,
-                                     const struct qkv_format *format) {
+                                     const struct qkv_type *format) {
     const size_t count = m->weights.count;
     struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
-    const struct qkv_format **formats = qkv_allocate(m->ctx, count, sizeof *formats);
+    const struct qkv_type **formats = qkv_allocate(m->ctx, count, sizeof *formats);
     char digest[QKV_DIGEST_TEXT];
     struct qkv_ties ties;
     const char *metadata[4 + 2 * QKV_TIES] = {"format", "qkv", QKV_DIGEST_KEY, digest};
@@ -393,7 +389,8 @@ static enum qkv_status write_weights(struct qkv_model *m, const char *folder, co
     for (size_t i = 0; i < count && !status; i++) {
         arrays[i] = m->weights.list[i].array;
         const struct qkv_weight *weight = &m->weights.list[i];
-        formats[i] = qkv_weight_has_formats(weight) && weight->format != format ? format : NULL;
+        formats[i] = qkv_weight_has_formats(weight) && qkv_types[weight->array.dtype] != format ? format : NULL;
+        if (!formats[i] && !qkv_types[weight->array.dtype]->safetensors) formats[i] = &qkv_type_f32;
     }
     if (!status) status = qkv_spec_digest(m->ctx, &m->spec, digest);
     if (!status) status = qkv_ties_make(m->ctx, folder, &ties);
@@ -420,7 +417,7 @@ enum qkv_status qkv_folder_write_texts(struct qkv_model *m, const char *folder) 
     return status ? status : qkv_pooling_write(m->ctx, &m->pooling, &m->spec, folder);
 }
 
-static enum qkv_status write_folder(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
+static enum qkv_status write_folder(struct qkv_model *m, const char *folder, const struct qkv_type *format) {
     struct paths p;
     char *json = NULL;
     enum qkv_status status = make_paths(m->ctx, folder, &p);
@@ -440,7 +437,7 @@ enum qkv_status qkv_folder_write(struct qkv_model *m, const char *folder) {
 }
 
 /* Writes a new folder and then replaces the old one by it. */
-static enum qkv_status write_whole(struct qkv_model *m, const char *folder, const struct qkv_format *format) {
+static enum qkv_status write_whole(struct qkv_model *m, const char *folder, const struct qkv_type *format) {
     struct qkv_replace_folder replace;
     enum qkv_status status = qkv_replace_folder_begin(m->ctx, folder, &replace);
     if (status) return status;
@@ -486,15 +483,16 @@ enum qkv_status qkv_folder_check_left(struct qkv_model *m, bool published, const
     return status;
 }
 
-enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format) {
+enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_type **type) {
     char names[128] = "";
-    const int found = name ? qkv_format_of_name(name) : -1;
-    for (size_t i = 0, n = 0; i < QKV_FORMAT_COUNT && n < sizeof names - 32; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", qkv_formats[i]->name);
-    if (found < 0)
+    const char *each;
+    const int found = name ? qkv_type_of_name(name) : -1;
+    for (size_t i = 0, n = 0; qkv_format_at(i, &each, NULL) && n < sizeof names - 32; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", each);
+    if (found < 0 || !qkv_type_is_written(qkv_types[found]))
         return qkv_fail(ctx, QKV_ARGUMENT, "\"%.40s\" is not a number format; the formats are %s", name ? name : "",
                         names);
-    *format = qkv_formats[found];
+    *type = qkv_types[found];
     return QKV_OK;
 }
 
@@ -503,7 +501,7 @@ enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const 
     QKV_NEED(qkv_call, m);
     QKV_NEED(qkv_call, format);
     QKV_NEED(qkv_call, folder);
-    const struct qkv_format *numbers;
+    const struct qkv_type *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status) status = qkv_folder_check_left(m, false, folder);
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");

@@ -6,7 +6,7 @@
 #define QKV_IO_H
 
 #include "base/base.h"
-#include "format/format.h"
+#include "type/type.h"
 
 /* "format" in the metadata of a checkpoint, whose spec is "spec" there */
 #define QKV_CHECKPOINT_FORMAT    "qkv-checkpoint"
@@ -41,8 +41,9 @@ enum qkv_status qkv_ties_make(struct qkv_context *ctx, const char *folder, struc
  * context ignores digests. */
 enum qkv_status qkv_ties_check(struct qkv_context *ctx, const struct qkv_tensors *weights);
 
-/* The number format of that name. Fails with QKV_ARGUMENT if there is none. */
-enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_format **format);
+/* The type of that name, of those that weights are written in (qkv_format_at). Fails with QKV_ARGUMENT if there is
+ * none. */
+enum qkv_status qkv_format_find(struct qkv_context *ctx, const char *name, const struct qkv_type **type);
 /* Fails with QKV_FILE if the folder has files of an older model that would be taken for this model's. */
 struct qkv_model;
 enum qkv_status qkv_folder_check_left(struct qkv_model *model, bool published, const char *folder);
@@ -55,10 +56,6 @@ enum qkv_status qkv_folder_write(struct qkv_model *model, const char *folder);
 /* Writes everything but the spec, the weights and the labels: tokenizers, the files of generation and of pooling. */
 enum qkv_status qkv_folder_write_texts(struct qkv_model *model, const char *folder);
 
-/* "F32", "BF16", …: the name of an element type in safetensors, NULL for an invalid one. */
-const char *qkv_dtype_name(enum qkv_dtype dtype);
-/* The type with that name; false if there is none. */
-bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype);
 /* Writes "(2, 3)" for a shape of two dimensions, "()" for a scalar; returns `text`. */
 #define QKV_SHAPE_TEXT 192 /* room for any shape */
 const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TEXT]);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/format.h"
+#include "type/type.h"
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/pooling.h"
@@ -224,7 +224,7 @@ size_t qkv_export_bytes(const struct qkv_model *m) {
 
 /* Writes the weights. All other files of the folder are complete. */
 static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_family_config *config,
-                                     const struct qkv_format *format, const char *folder, const char *path) {
+                                     const struct qkv_type *format, const char *folder, const char *path) {
     char digest[QKV_DIGEST_TEXT];
     const char *metadata[4 + 2 * QKV_TIES] = {"format", "pt", QKV_DIGEST_KEY, digest};
     struct qkv_ties ties;
@@ -233,7 +233,7 @@ static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_famil
     const struct qkv_tensors_source source = {.make = tensor_make, .drop = tensor_drop, .user = &list};
     const size_t all = list.count + config->kept_count;
     struct qkv_array *arrays = qkv_allocate(m->ctx, all, sizeof *arrays);
-    const struct qkv_format **formats = qkv_allocate(m->ctx, all, sizeof *formats);
+    const struct qkv_type **formats = qkv_allocate(m->ctx, all, sizeof *formats);
     if (!status && !(arrays && formats)) status = QKV_MEMORY;
     if (!status) status = qkv_ties_make(m->ctx, folder, &ties);
     if (!status) status = digest_config(m->ctx, folder, &(struct written_names){&list, config}, digest);
@@ -241,7 +241,7 @@ static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_famil
     for (size_t i = 0; i < all && !status; i++) {
         const bool kept = i >= list.count;
         arrays[i] = kept ? config->kept[i - list.count] : list.list[i].array;
-        formats[i] = arrays[i].dtype == format->dtype || (kept && arrays[i].dtype != QKV_F32) ? NULL : format;
+        formats[i] = qkv_types[arrays[i].dtype] == format || (kept && arrays[i].dtype != QKV_F32) ? NULL : format;
     }
     if (!status) status = qkv_tensors_write_as(m->ctx, path, arrays, formats, all, &source, metadata, 2 + ties.count);
     free(arrays);
@@ -251,8 +251,8 @@ static enum qkv_status write_tensors(struct qkv_model *m, const struct qkv_famil
 }
 
 static enum qkv_status write_published(struct qkv_model *m, const struct qkv_family_config *config,
-                                       const struct qkv_format *format, const char *folder) {
-    const char *dtype = format->dtype == QKV_BF16 ? "bfloat16" : format->dtype == QKV_F16 ? "float16" : "float32";
+                                       const struct qkv_type *format, const char *folder) {
+    const char *dtype = format == &qkv_type_bf16 ? "bfloat16" : format == &qkv_type_f16 ? "float16" : "float32";
     char *text = qkv_family_text(m->ctx, config, dtype);
     char *json = qkv_join_path(m->ctx, folder, QKV_CONFIG_FILE);
     char *weights = qkv_join_path(m->ctx, folder, QKV_WEIGHTS_FILE);
@@ -341,7 +341,7 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
     QKV_NEED(qkv_call, format);
     QKV_NEED(qkv_call, folder);
     struct qkv_family_config config = {0};
-    const struct qkv_format *numbers;
+    const struct qkv_type *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
     if (!status) status = qkv_folder_check_left(m, true, folder);

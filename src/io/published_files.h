@@ -15,7 +15,7 @@ struct qkv_published_entry {
     size_t file;
     const struct qkv_array *scales; /* of a format with few bits; NULL: none */
     size_t scales_file;
-    bool packed; /* theirs is in blocks of MXFP4 */
+    bool packed; /* theirs is in blocks of MXFP4, ours is QKV_MXFP4 */
     struct qkv_family_view view;
     bool direct;
     bool repacked; /* this model has a copy, in the file's format, with rows in the order of ours */
@@ -45,6 +45,9 @@ bool qkv_published_must_repack(const struct qkv_published_entry *entry, const st
 /* Finds the tensors of an entry whose view is set, and checks their shapes and types (published_packed.c). */
 enum qkv_status qkv_published_locate(const struct qkv_published *published, const struct qkv_array *want,
                                      struct qkv_published_entry *entry);
+/* Copies the rows of one of our matrices, as QKV_MXFP4, from a tensor of blocks and a tensor of their exponents. */
+void qkv_published_join(const struct qkv_published *published, const struct qkv_published_entry *entry, size_t rows,
+                        void *ours);
 /* The numbers of theirs as floats, or, of a tensor that stacks experts, those of the entry's expert; in theirs'
  * order. */
 enum qkv_status qkv_published_floats(const struct qkv_published *published, const struct qkv_published_entry *entry,

@@ -4,7 +4,6 @@
  * columns; the last blocks may be cut.
  * MXFP4 (OCP 2023, gpt-oss): the experts (E, in, out) of NAME are NAME_blocks (E, out, in/32, 16), two numbers of 4 bits
  * per byte, the low half first, and NAME_scales (E, out, in/32), exponents of two. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +11,7 @@
 #include "io/published_files.h"
 #include "io/safetensors.h"
 
-enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2 };
-
-static bool is_float(enum qkv_dtype dtype) {
-    return dtype == QKV_F32 || dtype == QKV_F16 || dtype == QKV_BF16 || dtype == QKV_F64;
-}
+enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2 }; /* numbers of a block of MXFP4, and the bytes of the numbers alone */
 
 static enum qkv_status check_shape(const struct qkv_published *p, size_t file, const struct qkv_array *got,
                                    const struct qkv_array *want) {
@@ -32,7 +27,7 @@ static enum qkv_status check_type(const struct qkv_published *p, size_t file, co
                                   const char *what) {
     if (fits) return QKV_OK;
     return qkv_fail(p->ctx, QKV_FORMAT, "%s: %s is of type %s; %s", p->files[file].path, got->name,
-                    qkv_dtype_name(got->dtype), what);
+                    qkv_types[got->dtype]->safetensors, what);
 }
 
 static enum qkv_status find_beside(const struct qkv_published *p, const char *name, const char *end, size_t *file,
@@ -55,7 +50,7 @@ static enum qkv_status locate_scales(const struct qkv_published *p, struct qkv_p
     enum qkv_status status = find_beside(p, e->theirs->name, "_scale_inv", &e->scales_file, &e->scales);
     if (status) return status;
     for (size_t d = 0; d < 2; d++) want.shape[d] = (e->theirs->shape[d] + block[d] - 1) / block[d];
-    status = check_type(p, e->scales_file, e->scales, is_float(e->scales->dtype), "scales are floats");
+    status = check_type(p, e->scales_file, e->scales, qkv_type_is_real(e->scales->dtype), "scales are floats");
     return status ? status : check_shape(p, e->scales_file, e->scales, &want);
 }
 
@@ -88,7 +83,8 @@ enum qkv_status qkv_published_locate(const struct qkv_published *p, const struct
     enum qkv_status status = e->theirs ? QKV_OK : find_beside(p, e->view.name, "", &e->file, &e->theirs);
     if (!status) status = check_shape(p, e->file, e->theirs, want);
     if (!status && e->theirs->dtype == QKV_F8_E4M3) return locate_scales(p, e);
-    return status ? status : check_type(p, e->file, e->theirs, is_float(e->theirs->dtype), "weights are floats");
+    return status ? status
+                  : check_type(p, e->file, e->theirs, qkv_type_is_real(e->theirs->dtype), "weights are floats");
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
@@ -110,38 +106,58 @@ static void scale_blocks(const struct qkv_array *matrix, const size_t block[2], 
         for (size_t c = 0; c < columns; c++) x[r * columns + c] *= scales[r / block[0] * across + c / block[1]];
 }
 
-/* Converts bytes of blocks (out, in/2) and exponents (out, in/32), each given as a float, to numbers (in, out). */
-static void unpack_blocks(const float *bytes, const float *exponents, size_t in, size_t out, float *x) {
-    static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    for (size_t r = 0; r < out; r++)
-        for (size_t c = 0; c < in; c += 2) {
-            const unsigned byte = (unsigned)bytes[r * (in / 2) + c / 2];
-            const float exponent = exponents[r * (in / BLOCK) + c / BLOCK];
-            const float scale = exponent == 255 ? NAN : ldexpf(1, (int)exponent - 127);
-            x[c * out + r] = values[byte & 15] * scale;
-            x[(c + 1) * out + r] = values[byte >> 4] * scale;
-        }
-}
-
 enum qkv_status qkv_published_floats(const struct qkv_published *p, const struct qkv_published_entry *e, float **out) {
     const size_t slices = e->view.flags & QKV_FAMILY_STACKED ? e->view.slices : 1;
     float *numbers = NULL, *scales = NULL;
     *out = NULL;
     enum qkv_status status = read_slice(p, e->file, e->theirs, e->view.slice, slices, &numbers);
-    if (!status && e->scales)
-        status =
-            read_slice(p, e->scales_file, e->scales, e->packed ? e->view.slice : 0, e->packed ? slices : 1, &scales);
-    if (!status && e->packed) {
-        const size_t rows = e->theirs->shape[1], columns = e->theirs->shape[2] * BLOCK;
-        *out = qkv_allocate(p->ctx, rows * columns, sizeof **out);
-        if (*out) unpack_blocks(numbers, scales, columns, rows, *out);
-        if (!*out) status = QKV_MEMORY;
-    } else if (!status) {
-        if (scales) scale_blocks(e->theirs, p->config.block, scales, numbers);
+    if (!status && e->scales) status = read_slice(p, e->scales_file, e->scales, 0, 1, &scales);
+    if (!status && scales) scale_blocks(e->theirs, p->config.block, scales, numbers);
+    if (!status) {
         *out = numbers;
         numbers = NULL;
     }
     free(numbers);
     free(scales);
     return status;
+}
+
+/* ---- MXFP4 ------------------------------------------------------------------------------------------------------- */
+
+struct join {
+    const struct qkv_family_view *view;
+    const unsigned char *numbers, *exponents; /* of the entry's expert: (out, in/2) and (out, in/32) */
+    unsigned char *ours;
+    size_t blocks; /* of a row */
+};
+
+static unsigned join_number(const unsigned char *bytes, size_t k) {
+    return k % 2 ? bytes[k / 2] >> 4 : bytes[k / 2] & 15;
+}
+
+/* A byte of the file holds the numbers 2k and 2k + 1 of a block, a byte of QKV_MXFP4 the numbers k and k + 16. */
+static void join_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct join *j = argument;
+    for (size_t r = begin; r < end; r++) {
+        const size_t first = qkv_family_row(j->view, r) * j->blocks;
+        for (size_t i = 0; i < j->blocks; i++) {
+            const unsigned char *bytes = j->numbers + (first + i) * BLOCK_BYTES;
+            unsigned char *out = j->ours + (r * j->blocks + i) * (1 + BLOCK_BYTES);
+            *out++ = j->exponents[first + i];
+            for (size_t k = 0; k < BLOCK_BYTES; k++)
+                out[k] = (unsigned char)(join_number(bytes, k) | join_number(bytes, k + BLOCK / 2) << 4);
+        }
+    }
+}
+
+void qkv_published_join(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows, void *ours) {
+    enum { ROWS_A_PIECE = 64 };
+    struct qkv_array numbers = *e->theirs, exponents = *e->scales;
+    numbers.bytes /= e->view.slices, exponents.bytes /= e->view.slices;
+    numbers.data = (const char *)numbers.data + e->view.slice * numbers.bytes;
+    exponents.data = (const char *)exponents.data + e->view.slice * exponents.bytes;
+    struct join j = {&e->view, numbers.data, exponents.data, ours, e->theirs->shape[2]};
+    qkv_parallel_range(p->ctx, rows, ROWS_A_PIECE, join_rows, &j);
+    qkv_tensors_forget(p->files[e->file].tensors, &numbers);
 }

@@ -95,6 +95,7 @@ void qkv_published_repack(struct qkv_context *ctx, const struct qkv_family_view 
 bool qkv_published_must_repack(const struct qkv_published_entry *entry, const struct qkv_weight *weight) {
     const enum qkv_dtype dtype = entry->theirs->dtype;
     const size_t numbers = entry->view.total * entry->view.slices * weight->columns; /* of theirs, if shapes agree */
+    if (entry->packed) return qkv_weight_has_formats(weight);
     return !entry->direct && qkv_weight_has_formats(weight) && (dtype == QKV_F16 || dtype == QKV_BF16) &&
            entry->theirs->bytes == 2 * numbers;
 }

@@ -37,8 +37,8 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     p->entry_count++;
     e->direct = e->view.order == QKV_FAMILY_PARTS && !(e->view.flags & QKV_FAMILY_TRANSPOSED) && !e->scales;
     const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
-    e->array.dtype = e->theirs->dtype;
-    e->array.bytes = row * ours->shape[0];
+    e->array.dtype = e->packed ? QKV_MXFP4 : e->theirs->dtype;
+    e->array.bytes = e->packed ? qkv_type_span(QKV_MXFP4, weight->rows * weight->columns) : row * ours->shape[0];
     e->repacked = qkv_published_must_repack(e, weight);
     if (e->repacked) p->repacked_bytes += (e->array.bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
     e->array.data = (const char *)e->theirs->data + (e->view.slice * e->view.total + e->view.before) * row;
@@ -159,7 +159,9 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
 /* Repacks a weight that keeps its format, into the published model's memory. */
 static void repack_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
-    if (e->repacked) repack_tensor(p, e, weight->rows, weight->columns, 2, (void *)(uintptr_t)e->array.data);
+    void *ours = (void *)(uintptr_t)e->array.data;
+    if (e->packed) qkv_published_join(p, e, weight->rows, ours);
+    if (e->repacked && !e->packed) repack_tensor(p, e, weight->rows, weight->columns, 2, ours);
 }
 
 static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {

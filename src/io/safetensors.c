@@ -36,26 +36,6 @@ struct qkv_tensors {
 
 /* ---- element types ----------------------------------------------------------------------------------------------- */
 
-static const char *const dtype_names[QKV_DTYPE_COUNT] = {
-    [QKV_F32] = "F32", [QKV_F16] = "F16", [QKV_BF16] = "BF16", [QKV_F64] = "F64",         [QKV_I8] = "I8",
-    [QKV_U8] = "U8",   [QKV_I16] = "I16", [QKV_U16] = "U16",   [QKV_I32] = "I32",         [QKV_U32] = "U32",
-    [QKV_I64] = "I64", [QKV_U64] = "U64", [QKV_BOOL] = "BOOL", [QKV_F8_E4M3] = "F8_E4M3",
-};
-
-const char *qkv_dtype_name(enum qkv_dtype dtype) {
-    return (size_t)dtype < QKV_DTYPE_COUNT ? dtype_names[dtype] : NULL;
-}
-
-bool qkv_dtype_parse(const char *name, enum qkv_dtype *dtype) {
-    for (int d = 0; d < QKV_DTYPE_COUNT; d++) {
-        if (strcmp(name, dtype_names[d]) == 0) {
-            *dtype = (enum qkv_dtype)d;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether the format defines this name of a type that the library cannot read. */
 static bool is_foreign_dtype(const char *name) {
     static const char *const names[] = {"F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
@@ -78,15 +58,15 @@ const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TE
 }
 
 bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes) {
-    size_t positive = 1, elements = 1, ignored;
+    size_t positive = 1, rows = 1, ignored;
     for (int i = 0; i < array->rank; i++) {
-        size_t n = array->shape[i];
+        const size_t n = array->shape[i];
         if (!qkv_multiply(positive, n ? n : 1, &positive)) return false;
-        elements *= n;
+        if (i + 1 < array->rank) rows *= n;
     }
-    if (!qkv_multiply(positive, qkv_dtype_size(array->dtype), &ignored)) return false;
-    *bytes = elements * qkv_dtype_size(array->dtype);
-    return true;
+    const struct qkv_type *type = qkv_types[array->dtype];
+    const size_t columns = array->rank ? array->shape[array->rank - 1] : 1;
+    return qkv_multiply(positive, type->bytes, &ignored) && qkv_type_bytes(type, rows, columns, bytes);
 }
 
 int qkv_shown_length(const char *name) {
@@ -170,7 +150,9 @@ static enum qkv_status read_dtype(struct qkv_context *ctx, const struct qkv_tens
                                   const json_t *value) {
     const char *name = json_string_value(value);
     if (!name) return FAIL_TENSOR(ctx, t, array->name, "%s", "dtype is missing or not a text");
-    if (qkv_dtype_parse(name, &array->dtype)) return QKV_OK;
+    const int type = qkv_type_of_safetensors(name);
+    if (type >= 0) array->dtype = (enum qkv_dtype)type;
+    if (type >= 0) return QKV_OK;
     if (is_foreign_dtype(name))
         return FAIL_TENSOR(ctx, t, array->name, "dtype %s is not supported; convert it to F32, F16 or BF16 first",
                            name);
@@ -212,8 +194,8 @@ static enum qkv_status read_offsets(struct qkv_context *ctx, const struct qkv_te
     char text[QKV_SHAPE_TEXT];
     if (end - begin != array->bytes)
         return FAIL_TENSOR(ctx, t, array->name, "%s of shape %s takes %zu bytes, but its data_offsets hold %zu",
-                           qkv_dtype_name(array->dtype), qkv_shape_text(array->shape, array->rank, text), array->bytes,
-                           end - begin);
+                           qkv_types[array->dtype]->safetensors, qkv_shape_text(array->shape, array->rank, text),
+                           array->bytes, end - begin);
     array->data = data + begin;
     return QKV_OK;
 }
@@ -333,8 +315,7 @@ void qkv_tensors_close(struct qkv_tensors *tensors) {
 enum qkv_status qkv_tensors_read(const struct qkv_tensors *t, const struct qkv_array *array, size_t first, size_t n,
                                  void *out) {
     const size_t begin = (size_t)((const unsigned char *)array->data - t->map.data);
-    const size_t width = qkv_dtype_size(array->dtype);
-    return qkv_file_read(&t->file, begin + first * width, out, n * width);
+    return qkv_file_read(&t->file, begin + qkv_type_span(array->dtype, first), out, qkv_type_span(array->dtype, n));
 }
 
 enum qkv_status qkv_tensors_part(const struct qkv_tensors *t, const struct qkv_array *array, size_t first, size_t n,
@@ -342,7 +323,8 @@ enum qkv_status qkv_tensors_part(const struct qkv_tensors *t, const struct qkv_a
     enum { PIECE = 1 << 13 }; /* bytes */
     if (array->dtype == QKV_F32) return qkv_tensors_read(t, array, first, n, out);
     unsigned char bytes[PIECE];
-    const size_t max = PIECE / qkv_dtype_size(array->dtype);
+    const struct qkv_type *type = qkv_types[array->dtype];
+    const size_t max = PIECE / type->bytes * type->block;
     enum qkv_status status = QKV_OK;
     for (size_t done = 0, part; done < n && !status; done += part) {
         part = qkv_min(n - done, max);

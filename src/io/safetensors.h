@@ -3,7 +3,7 @@
 #define QKV_SAFETENSORS_H
 
 #include "base/base.h"
-#include "format/format.h"
+#include "type/type.h"
 
 #define QKV_TENSORS_METADATA    "__metadata__"
 #define QKV_TENSORS_HEADER_MOST 100000000u /* the format's own limit */
@@ -33,11 +33,11 @@ struct qkv_tensors_source {
     void (*drop)(void *user, size_t i); /* array i is written */
     void *user;
 };
-/* Writes arrays as qkv_tensors_write does, each converted piece by piece to formats[i] (QKV_FORMAT_LIST); NULL: not
+/* Writes arrays as qkv_tensors_write does, each converted piece by piece to the type formats[i]; NULL: not
  * converted. source NULL: all arrays have their numbers. Fails with QKV_NUMBER where a finite number becomes
  * infinite. */
 enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
-                                     const struct qkv_format *const *formats, size_t count,
+                                     const struct qkv_type *const *formats, size_t count,
                                      const struct qkv_tensors_source *source, const char *const *metadata,
                                      size_t metadata_count);
 

@@ -16,15 +16,15 @@
 #define DATA_ALIGNMENT 64
 
 struct entry {
-    const struct qkv_array *array;   /* as it is written */
-    const struct qkv_array *from;    /* as it is given */
-    const struct qkv_format *format; /* to convert to; NULL: not converted */
-    size_t position;                 /* among the arrays given */
+    const struct qkv_array *array; /* as it is written */
+    const struct qkv_array *from;  /* as it is given */
+    const struct qkv_type *format; /* to convert to; NULL: not converted */
+    size_t position;               /* among the arrays given */
 };
 
 static int compare_order(const void *a, const void *b) {
     const struct entry *x = a, *y = b;
-    size_t p = qkv_dtype_size(x->array->dtype), q = qkv_dtype_size(y->array->dtype);
+    size_t p = qkv_type_size(x->array->dtype), q = qkv_type_size(y->array->dtype);
     if (p != q) return p > q ? -1 : 1;
     return x->position < y->position ? -1 : x->position > y->position;
 }
@@ -50,7 +50,7 @@ static enum qkv_status check_array(struct qkv_context *ctx, const char *path, co
     size_t bytes = 0;
     if (strcmp(array->name, QKV_TENSORS_METADATA) == 0) {
         problem = "that name is reserved by the format";
-    } else if (!qkv_dtype_name(array->dtype)) {
+    } else if ((size_t)array->dtype >= QKV_DTYPE_COUNT || !qkv_types[array->dtype]->safetensors) {
         problem = "its dtype is invalid";
     } else if (array->rank < 0 || array->rank > QKV_RANK_MAX) {
         problem = "its rank is invalid";
@@ -115,7 +115,7 @@ static void append_tensor(struct qkv_json *header, const char *path, const struc
                           size_t end) {
     qkv_json_key(header, header_text(header, path, array->name));
     qkv_json_begin(header, '{');
-    qkv_json_put_text(header, "dtype", qkv_dtype_name(array->dtype));
+    qkv_json_put_text(header, "dtype", qkv_types[array->dtype]->safetensors);
     qkv_json_key(header, "shape");
     qkv_json_begin(header, '[');
     for (int i = 0; i < array->rank; i++) qkv_json_count(header, array->shape[i]);
@@ -158,7 +158,7 @@ static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_json *js
 /* ---- file -------------------------------------------------------------------------------------------------------- */
 
 /* Whether conversion keeps all finite numbers finite. */
-static bool safetensors_write_fits(const struct qkv_format *format, const void *bytes, const float *floats, float *back,
+static bool safetensors_write_fits(const struct qkv_type *format, const void *bytes, const float *floats, float *back,
                                    size_t n) {
     format->to_float(back, bytes, n);
     for (size_t i = 0; i < n; i++)
@@ -168,15 +168,14 @@ static bool safetensors_write_fits(const struct qkv_format *format, const void *
 
 static enum qkv_status write_converted(struct qkv_context *ctx, const struct entry *e, const void *data,
                                        struct qkv_replace *replace) {
-    enum { PIECE = 8 * QKV_FORMAT_BLOCK_MAX };
+    enum { PIECE = 8 * QKV_TYPE_BLOCK_MAX };
     float floats[PIECE], back[PIECE];
-    const size_t count = qkv_array_elements(e->from), width = qkv_dtype_size(e->from->dtype);
-    const size_t piece = PIECE / e->format->block * e->format->block;
+    const size_t count = qkv_array_elements(e->from), piece = PIECE; /* whole blocks of every type */
     unsigned char *bytes = qkv_allocate(ctx, piece / e->format->block, e->format->bytes);
     enum qkv_status status = bytes ? QKV_OK : QKV_MEMORY;
     for (size_t done = 0, n; done < count && !status; done += n) {
         n = count - done < piece ? count - done : piece;
-        qkv_to_float(floats, (const unsigned char *)data + done * width, e->from->dtype, n);
+        qkv_to_float(floats, (const unsigned char *)data + qkv_type_span(e->from->dtype, done), e->from->dtype, n);
         e->format->from_float(bytes, floats, n);
         if (!safetensors_write_fits(e->format, bytes, floats, back, n))
             status =
@@ -242,16 +241,16 @@ enum qkv_status qkv_tensors_write(struct qkv_context *ctx, const char *path, con
 }
 
 /* The array as it is after conversion. Returns false where its rows are not whole blocks of the format. */
-static bool array_in_format(const struct qkv_array *from, const struct qkv_format *format, struct qkv_array *out) {
+static bool array_in_format(const struct qkv_array *from, const struct qkv_type *format, struct qkv_array *out) {
     *out = *from;
     if (!format) return true;
     const size_t columns = from->rank ? from->shape[from->rank - 1] : 1, all = qkv_array_elements(from);
-    out->dtype = format->dtype;
-    return qkv_format_bytes(format, columns ? all / columns : 0, columns, &out->bytes);
+    out->dtype = qkv_type_number(format);
+    return qkv_type_bytes(format, columns ? all / columns : 0, columns, &out->bytes);
 }
 
 enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, const struct qkv_array *arrays,
-                                     const struct qkv_format *const *formats, size_t count,
+                                     const struct qkv_type *const *formats, size_t count,
                                      const struct qkv_tensors_source *source, const char *const *metadata,
                                      size_t metadata_count) {
     struct qkv_array *out = qkv_allocate(ctx, count, sizeof *out);
@@ -259,8 +258,11 @@ enum qkv_status qkv_tensors_write_as(struct qkv_context *ctx, const char *path, 
     enum qkv_status status = out && entries ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         if (!array_in_format(&arrays[i], formats[i], &out[i]))
-            status = qkv_fail(ctx, QKV_SHAPE, "%s: rows of %s cannot be cut into blocks of %s", path, arrays[i].name,
-                              formats[i]->name);
+            status = qkv_fail(ctx, QKV_SHAPE,
+                              "%s: rows of %s have %zu numbers, which cannot be cut into blocks of %zu (%s); choose "
+                              "another format",
+                              path, arrays[i].name, arrays[i].rank ? arrays[i].shape[arrays[i].rank - 1] : 1,
+                              formats[i]->block, formats[i]->name);
         entries[i] = (struct entry){&out[i], &arrays[i], formats[i], i};
     }
     if (!status) status = check_names(ctx, path, out, count, metadata, metadata_count, !source);

@@ -7,6 +7,7 @@
  * run and the number of runs, not with K. Runs are cut by K alone, so no bit depends on the other cuts, nor on the
  * number of threads. */
 #include <assert.h>
+#include <string.h>
 
 #include "kernel/epilogue.h"
 #include "kernel/isa/gemm.h"
@@ -23,9 +24,7 @@ enum {
     ITEM_CYCLES = 8000,          /* minimum of an item's work: a few times the cost of waking a thread */
     ITEMS_A_THREAD = 4,          /* so that the wait for the last thread is short */
     PACKED_FLOATS = 1024 * 1024, /* maximum of floats of B packed at a time */
-    STORED_TERMS = 64,           /* terms of stored weights converted at a time for a panel of B */
-    STORED_COLUMNS = 16,         /* columns of stored weights converted at a time for a run of K, without packing */
-    PANEL_MAX = 64               /* maximum of columns of a panel */
+    STORED_COLUMNS = 16          /* columns of stored weights converted at a time for a run of K, without packing */
 };
 
 struct product {
@@ -37,6 +36,7 @@ struct product {
     size_t M, N, K;
     struct qkv_gemm_options options;
     size_t kc;                        /* terms a run */
+    size_t stored_block;              /* numbers in the largest block of stored weights; 1 without them */
     size_t row_panels, column_panels; /* numbers of panels of `height` rows, and of nr columns */
     size_t height;                    /* rows of a panel of A */
     size_t row_blocks, column_blocks; /* the items */
@@ -80,7 +80,7 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     p->height = qkv_pieces(p->M, p->row_panels);
     p->row_panels = qkv_pieces(p->M, p->height);
     p->column_panels = qkv_pieces(p->N, nr);
-    p->shared = p->row_panels > ONE_BLOCK_PANELS;
+    p->shared = p->row_panels > ONE_BLOCK_PANELS || p->stored_block > 1; /* blocks span items */
     if (p->shared) {
         size_t blocks = qkv_max(qkv_pieces(p->row_panels, max_panels), qkv_min(items, p->row_panels / 4));
         p->row_blocks = items > 1 ? qkv_min(qkv_round_up(blocks, threads), p->row_panels) : blocks;
@@ -106,8 +106,10 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     p->part_terms = qkv_max(p->K, 1);
     const size_t terms = qkv_max(p->kc, 1);
     if (p->shared) {
-        p->part_columns = qkv_min(p->part_columns, PACKED_FLOATS / terms / nr * nr);
-        p->part_terms = qkv_min(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
+        const bool along_terms = p->stored_block > 1 && p->options.stored.transposed;
+        const size_t unit = along_terms ? nr : qkv_max(nr, p->stored_block), deep = along_terms ? p->K : terms;
+        p->part_columns = qkv_min(p->part_columns, qkv_max(PACKED_FLOATS / deep / unit * unit, unit));
+        if (!along_terms) p->part_terms = qkv_min(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
         p->b_floats = qkv_min(p->part_terms, p->K) * p->part_columns;
     } else {
         p->b_floats = p->kc * qkv_pieces(p->column_panels, p->column_blocks) * nr;
@@ -132,46 +134,63 @@ static struct qkv_matrix gemm_at(struct qkv_matrix m, size_t row, size_t column)
     return m;
 }
 
-/* Packs terms [k, k + terms) of columns [n, n + columns) of stored weights into panels. */
-static void pack_stored(const struct product *p, float *out, size_t k, size_t n, size_t terms, size_t columns) {
-    const size_t nr = p->kernels->nr;
-    float floats[STORED_TERMS * PANEL_MAX];
-    for (size_t j = 0; j < columns; j += nr, out += nr * terms) {
-        const size_t width = qkv_min(nr, columns - j);
-        for (size_t t = 0; t < terms; t += STORED_TERMS) {
-            const size_t count = qkv_min(STORED_TERMS, terms - t);
-            struct qkv_matrix piece = {.data = floats, .row_stride = width, .column_stride = 1};
-            if (p->options.stored.transposed) {
-                piece.row_stride = 1;
-                piece.column_stride = count;
-                for (size_t i = 0; i < width; i++)
-                    qkv_stored_floats(p->table, p->options.stored.weights, n + j + i, k + t, count, floats + i * count);
-            } else {
-                for (size_t i = 0; i < count; i++)
-                    qkv_stored_floats(p->table, p->options.stored.weights, k + t + i, n + j, width, floats + i * width);
-            }
-            p->kernels->pack_b(out + t * nr, piece, count, width);
-        }
-    }
+/* Where pieces of stored weights are packed: runs from `k` on, panels from `n` on, `width` columns in all. */
+struct stored_panels {
+    const struct product *p;
+    float *out;
+    size_t k, k_end, n, width;
+};
+
+static void pack_piece(void *user, const struct qkv_stored_piece *piece) {
+    const struct stored_panels *to = user;
+    const struct product *p = to->p;
+    const size_t run = piece->k / p->kc * p->kc, terms = qkv_min(p->kc, to->k_end - run);
+    float *out = to->out + (run - to->k) * to->width + (piece->n - to->n) * terms;
+    p->kernels->pack_b(out + (piece->k - run) * p->kernels->nr, piece->data, piece->terms, piece->columns);
 }
 
+/* Terms [k, k + terms) of columns [n, n + columns) of B, of one run, into panels. */
 static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n, size_t terms, size_t columns) {
+    const struct qkv_stored_cut cut = {k, terms, n, columns, p->kc, p->kernels->nr};
+    struct stored_panels to = {p, out, k, k + terms, n, qkv_round_up(columns, p->kernels->nr)};
     if (p->options.stored.weights)
-        pack_stored(p, out, k, n, terms, columns);
+        qkv_stored_pieces(p->table, p->options.stored, &cut, pack_piece, &to);
     else
         p->kernels->pack_b(out, gemm_at(p->b, k, n), terms, columns);
 }
 
-/* Packs a few panels of B over one run of K. The part is stored run by run, panel by panel. */
+/* Columns that an item packs: some panels, and whole blocks where blocks lie along the columns. */
+static size_t pack_columns(const struct product *p) {
+    const size_t panels = PACK_PANELS * p->kernels->nr;
+    return p->options.stored.transposed ? panels : qkv_max(panels, p->stored_block);
+}
+
+/* Packs a few panels of B over one run of K. The part is laid out run by run, panel by panel. */
 static void pack_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
-    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr);
-    const size_t groups = qkv_pieces(width / nr, PACK_PANELS);
-    const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * PACK_PANELS * nr;
+    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr), columns = pack_columns(p);
+    const size_t groups = qkv_pieces(p->n_end - p->n_begin, columns);
+    const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * columns;
     const size_t terms = qkv_min(p->kc, p->k_end - k);
     gemm_pack_b(p, p->packed_b + (k - p->k_begin) * width + n * terms, k, p->n_begin + n, terms,
-                qkv_min(PACK_PANELS * nr, p->n_end - p->n_begin - n));
+                qkv_min(columns, p->n_end - p->n_begin - n));
+}
+
+/* The same over all runs of the part, for blocks that lie in two runs. */
+static void pack_blocks_item(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct product *p = argument;
+    const size_t columns = pack_columns(p), n = p->n_begin + item * columns;
+    const struct qkv_stored_cut cut = {.k = p->k_begin,
+                                       .terms = p->k_end - p->k_begin,
+                                       .n = n,
+                                       .columns = qkv_min(columns, p->n_end - n),
+                                       .run = p->kc,
+                                       .nr = p->kernels->nr};
+    struct stored_panels to = {p,        p->packed_b, p->k_begin,
+                               p->k_end, p->n_begin,  qkv_round_up(p->n_end - p->n_begin, p->kernels->nr)};
+    qkv_stored_pieces(p->table, p->options.stored, &cut, pack_piece, &to);
 }
 
 /* Multiplies one block of C by the whole part of B. */
@@ -239,20 +258,28 @@ static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end)
                                  .bias = p->options.bias ? p->options.bias + n : NULL};
 }
 
-/* Columns of stored weights: converts one run at a time into the first cache. */
+/* Columns of stored weights: converts one run at a time into the first cache. If a block continues in the next run, its
+ * rest is kept behind the run. */
 static void few_converted(const struct product *p, size_t n, size_t end) {
-    float floats[STORED_COLUMNS * KC];
+    float floats[STORED_COLUMNS * (KC + QKV_TYPE_BLOCK_MAX)];
+    const size_t block = p->stored_block, stride = p->kc + block;
     for (; n < end; n += STORED_COLUMNS) {
         const size_t columns = qkv_min(STORED_COLUMNS, end - n);
+        size_t have = 0; /* terms that are converted */
         for (size_t k = 0; k < p->K; k += p->kc) {
-            const size_t terms = qkv_min(p->kc, p->K - k);
-            for (size_t i = 0; i < columns; i++)
-                qkv_stored_floats(p->table, p->options.stored.weights, n + i, k, terms, floats + i * terms);
+            const size_t terms = qkv_min(p->kc, p->K - k), want = qkv_min(qkv_round_up(k + terms, block), p->K);
+            for (size_t i = 0; i < columns; i++) {
+                float *row = floats + i * stride;
+                if (have > k) memmove(row, row + p->kc, (have - k) * sizeof *row);
+                if (want > have)
+                    qkv_stored_floats(p->table, p->options.stored.weights, n + i, have, want - have, row + (have - k));
+            }
+            have = want;
             struct qkv_gemm_few few = few_of(p, n, n + columns);
             few.K = terms;
             few.a = gemm_at(p->a, 0, k);
             few.b = floats;
-            few.b_stride = terms;
+            few.b_stride = stride;
             few.accumulate = p->options.accumulate || k > 0;
             if (k + terms < p->K) few.bias = NULL;
             p->kernels->few(&few);
@@ -260,21 +287,20 @@ static void few_converted(const struct product *p, size_t n, size_t end) {
     }
 }
 
-/* Columns of stored weights, one part after the other: by the format's own product, if it has one. */
+/* Columns of stored weights, part by part: by the type's own product, where it has one. */
 static void few_stored(const struct product *p, size_t n, size_t end) {
     const struct qkv_stored *weights = p->options.stored.weights;
-    const struct qkv_stored_part *part = weights->parts;
-    for (size_t first = 0, stop; n < end; n = stop) {
-        while (n >= first + part->rows) first += part++->rows;
-        stop = qkv_min(end, first + part->rows);
-        const struct qkv_format *format = qkv_formats[part->format];
-        void (*own)(const struct qkv_gemm_few *few) = p->table->formats[part->format].few;
+    for (size_t stop; n < end; n = stop) {
+        size_t row = n;
+        const struct qkv_stored_part *part = qkv_stored_part_of(weights, &row);
+        stop = qkv_min(end, n + part->rows - row);
+        void (*own)(const struct qkv_gemm_few *few) = p->table->types[part->dtype].few;
         if (!own) {
             few_converted(p, n, stop);
             continue;
         }
         struct qkv_gemm_few few = few_of(p, n, stop);
-        few.b = (const char *)part->data + (n - first) * (weights->columns / format->block * format->bytes);
+        few.b = (const char *)part->data + row * qkv_type_span(part->dtype, weights->columns);
         few.b_stride = weights->columns;
         own(&few);
     }
@@ -321,9 +347,12 @@ static void gemm_run(struct qkv_context *ctx, struct product *p) {
         do {
             p->k_end = qkv_min(p->K, p->k_begin + p->part_terms);
             if (p->shared && !p->across) {
-                size_t runs = p->kc ? qkv_pieces(p->k_end - p->k_begin, p->kc) : 0;
-                size_t groups = qkv_pieces(qkv_pieces(p->n_end - p->n_begin, p->kernels->nr), PACK_PANELS);
-                qkv_parallel(ctx, runs * groups, pack_item, p);
+                const size_t runs = p->kc ? qkv_pieces(p->k_end - p->k_begin, p->kc) : 0;
+                const size_t groups = qkv_pieces(p->n_end - p->n_begin, pack_columns(p));
+                if (p->stored_block > 1)
+                    qkv_parallel(ctx, groups, pack_blocks_item, p);
+                else
+                    qkv_parallel(ctx, runs * groups, pack_item, p);
             }
             qkv_parallel(ctx, p->row_blocks * p->column_blocks, block_item, p);
             p->k_begin = p->k_end;
@@ -350,7 +379,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
                         .N = N,
                         .K = K};
     p.options = options;
-    assert(p.kernels->nr <= PANEL_MAX);
+    p.stored_block = options.stored.weights ? qkv_stored_block(options.stored.weights) : 1;
     if (M <= QKV_FEW_ROWS && a.column_stride == 1 &&
         (options.stored.weights ? options.stored.transposed : b.row_stride == 1)) {
         run_few(ctx, &p);

@@ -21,11 +21,8 @@ enum {
     FEW_SUMS = 8192,   /* maximum of sums of such an item: those of one run stay in the first cache until the next */
     ROWS_MIN = 96,     /* minimum of rows of a block: unpacking and reading B is paid once for them */
     ROWS_MAX = 512,
-    PART_TERMS = 2048,          /* terms at a time if C can hold the sums in between */
-    PACKED_WORDS = 1024 * 1024, /* maximum of words of B packed at a time */
-    /* terms of stored weights converted at a time for a panel of B: a multiple of every table's step */
-    STORED_TERMS = 64,
-    PANEL_MAX = 64 /* maximum of columns of a panel */
+    PART_TERMS = 2048,         /* terms at a time if C can hold the sums in between */
+    PACKED_WORDS = 1024 * 1024 /* maximum of words of B packed at a time */
 };
 #define ITEM_FLOPS 2e5 /* minimum of an item's work */
 
@@ -38,6 +35,7 @@ struct product {
     size_t M, N, K;
     struct qkv_bf16_options options;
     size_t run, transposed_run;      /* terms a run of B, and of Bᵀ */
+    size_t stored_block;             /* numbers in the largest block of stored weights; 1 without them */
     size_t rows, row_blocks;         /* rows of a block: a multiple of the kernels' group */
     size_t columns, column_blocks;   /* columns of a block of the part: a multiple of a panel */
     size_t part_columns, part_terms; /* B packed at a time */
@@ -71,27 +69,14 @@ static size_t pairs_of(const struct qkv_bf16_kernels *kernels, size_t terms) {
 
 /* ---- B packed ahead --------------------------------------------------------------------------------------------- */
 
-/* Packs terms [k, k + terms) of columns [n, n + columns) of stored weights into panels. */
-static void pack_stored(const struct product *p, uint32_t *out, size_t k, size_t n, size_t terms, size_t columns) {
-    const size_t nr = p->kernels->nr;
-    float floats[STORED_TERMS * PANEL_MAX];
-    for (size_t j = 0; j < columns; j += nr, out += nr * pairs_of(p->kernels, terms)) {
-        const size_t width = qkv_min(nr, columns - j);
-        for (size_t t = 0; t < terms; t += STORED_TERMS) {
-            const size_t count = qkv_min(STORED_TERMS, terms - t);
-            struct qkv_operand piece = {.data = floats, .dtype = QKV_F32, .row_stride = width, .column_stride = 1};
-            if (p->options.stored.transposed) {
-                piece.row_stride = 1;
-                piece.column_stride = count;
-                for (size_t i = 0; i < width; i++)
-                    qkv_stored_floats(p->table, p->options.stored.weights, n + j + i, k + t, count, floats + i * count);
-            } else {
-                for (size_t i = 0; i < count; i++)
-                    qkv_stored_floats(p->table, p->options.stored.weights, k + t + i, n + j, width, floats + i * width);
-            }
-            p->kernels->pack_b(out + t / 2 * nr, piece, count, width);
-        }
-    }
+static void pack_piece(void *user, const struct qkv_stored_piece *piece) {
+    const struct product *p = user;
+    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr);
+    const size_t run = piece->k / p->run * p->run, terms = qkv_min(p->run, p->k_end - run);
+    uint32_t *out =
+        p->packed_b + words_before(run - p->k_begin, width) + (piece->n - p->n_begin) * pairs_of(p->kernels, terms);
+    const struct qkv_operand data = {piece->data.data, QKV_F32, piece->data.row_stride, piece->data.column_stride};
+    p->kernels->pack_b(out + (piece->k - run) / 2 * nr, data, piece->terms, piece->columns);
 }
 
 /* Packs the panel of columns n … from Bᵀ that is packed ahead. A word there holds two terms of a column of Bᵀ, which
@@ -120,33 +105,38 @@ static void transpose_panel(const struct product *p, uint32_t *out, size_t k, si
     }
 }
 
-/* Packs a few panels of the part over one run. */
+/* Columns that an item packs: some panels, and whole blocks where blocks of stored weights lie along the columns. */
+static size_t pack_columns(const struct product *p) {
+    const size_t panels = 4 * p->kernels->nr;
+    return p->options.stored.transposed ? panels : qkv_max(panels, p->stored_block);
+}
+
+/* Packs a few panels of the part over one run; of blocks, which may lie in two runs, over all of them. */
 static void pack_b_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
-    enum { PANELS = 4 };
-    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr),
-                 groups = qkv_pieces(width / nr, PANELS);
-    const size_t k = p->k_begin + item / groups * p->run, n = item % groups * PANELS * nr;
-    const size_t terms = qkv_min(p->run, p->k_end - k), size = qkv_dtype_size(p->b.dtype);
-    const size_t columns = qkv_min(PANELS * nr, p->n_end - p->n_begin - n);
-    uint32_t *out = p->packed_b + words_before(k - p->k_begin, width) + n * pairs_of(p->kernels, terms);
+    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr), most = pack_columns(p);
+    const size_t groups = qkv_pieces(p->n_end - p->n_begin, most), n = p->n_begin + item % groups * most;
+    const size_t k = p->k_begin + item / groups * p->run, columns = qkv_min(most, p->n_end - n);
+    const size_t terms = qkv_min(p->stored_block > 1 ? p->k_end : p->run, p->k_end - k);
     if (p->options.stored.weights) {
-        pack_stored(p, out, k, p->n_begin + n, terms, columns);
+        const struct qkv_stored_cut cut = {.k = k, .terms = terms, .n = n, .columns = columns, .run = p->run, .nr = nr};
+        qkv_stored_pieces(p->table, p->options.stored, &cut, pack_piece, argument);
         return;
     }
+    uint32_t *out = p->packed_b + words_before(k - p->k_begin, width) + (n - p->n_begin) * pairs_of(p->kernels, terms);
     for (size_t j = 0; p->options.stored.turned && j < columns; j += nr)
-        transpose_panel(p, out + j * pairs_of(p->kernels, terms), k, p->n_begin + n + j, pairs_of(p->kernels, terms));
+        transpose_panel(p, out + j * pairs_of(p->kernels, terms), k, n + j, pairs_of(p->kernels, terms));
     if (p->options.stored.turned) return;
     struct qkv_operand b = p->b;
-    b.data = (const char *)b.data + (k * b.row_stride + (p->n_begin + n) * b.column_stride) * size;
+    b.data = (const char *)b.data + (k * b.row_stride + n * b.column_stride) * qkv_type_size(b.dtype);
     p->kernels->pack_b(out, b, terms, columns);
 }
 
 static void pack_b_part(struct qkv_context *ctx, struct product *p) {
-    const size_t groups = qkv_pieces(qkv_pieces(p->n_end - p->n_begin, p->kernels->nr), 4);
+    const size_t groups = qkv_pieces(p->n_end - p->n_begin, pack_columns(p));
     const size_t runs = p->run ? qkv_pieces(p->k_end - p->k_begin, p->run) : 0;
-    qkv_parallel(ctx, runs * groups, pack_b_item, p);
+    qkv_parallel(ctx, p->stored_block > 1 ? groups : runs * groups, pack_b_item, p);
 }
 
 bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes) {
@@ -162,6 +152,7 @@ void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, 
     struct product p = {
         .kernels = ctx->kernels->bf16, .table = ctx->kernels, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
     p.options.stored = stored;
+    p.stored_block = stored.weights ? qkv_stored_block(stored.weights) : 1;
     p.run = run_length(ctx, K);
     p.transposed_run = run_length(ctx, N);
     p.packed_b = packed;
@@ -202,11 +193,14 @@ static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
     p->transposed_run = run_length(ctx, p->N);
     const size_t run = qkv_max(p->run, 1);
     p->sums_apart = p->options.dtype == QKV_BF16;
-    p->part_terms = p->sums_apart ? qkv_max(p->K, 1) : qkv_min(qkv_max(p->K, 1), qkv_round_up(PART_TERMS, run));
+    const bool along_terms = p->stored_block > 1 && p->options.stored.transposed; /* blocks may lie in two parts */
+    p->part_terms =
+        p->sums_apart || along_terms ? qkv_max(p->K, 1) : qkv_min(qkv_max(p->K, 1), qkv_round_up(PART_TERMS, run));
     p->part_columns = qkv_max(qkv_round_up(p->N, kernels->nr), 1);
     if (!p->packed) {
-        const size_t fit = PACKED_WORDS / pairs_of(kernels, p->part_terms) / kernels->nr * kernels->nr;
-        p->part_columns = qkv_min(p->part_columns, qkv_max(fit, kernels->nr));
+        const size_t unit = along_terms ? kernels->nr : qkv_max(kernels->nr, p->stored_block);
+        const size_t fit = PACKED_WORDS / pairs_of(kernels, p->part_terms) / unit * unit;
+        p->part_columns = qkv_min(p->part_columns, qkv_max(fit, unit));
     }
     plan_blocks(ctx, p);
     p->in_place = kernels->in_place && p->a.dtype == QKV_BF16 && p->a.column_stride == 1 && p->K % kernels->step == 0;
@@ -222,7 +216,7 @@ static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
 /* Packs rows of A from m on, over the terms of the part, run by run. If A is read without packing, only the rows that
  * fill no group. */
 static void pack_rows(const struct product *p, size_t m, size_t rows, char *out, int thread) {
-    const size_t size = qkv_dtype_size(p->a.dtype), group = p->kernels->mr, height = qkv_round_up(rows, group);
+    const size_t size = qkv_type_size(p->a.dtype), group = p->kernels->mr, height = qkv_round_up(rows, group);
     float *staging = p->staging + (size_t)thread * p->staging_floats;
     for (size_t k = p->k_begin; k < p->k_end; k += p->run) {
         struct qkv_operand a = p->a;
@@ -313,7 +307,7 @@ static void few_rows_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct product *p = argument;
     struct qkv_operand row = p->a;
-    row.data = (const char *)row.data + item * row.row_stride * qkv_dtype_size(row.dtype);
+    row.data = (const char *)row.data + item * row.row_stride * qkv_type_size(row.dtype);
     p->kernels->few_a(p->packed_a + item * p->a_bytes, row, p->K);
 }
 
@@ -402,9 +396,9 @@ enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch
                         .K = K};
     p.options = options;
     p.packed = options.packed;
-    p.c_size = qkv_dtype_size(options.dtype);
+    p.stored_block = options.stored.weights ? qkv_stored_block(options.stored.weights) : 1;
+    p.c_size = qkv_type_size(options.dtype);
     assert(K > 0);
-    assert(p.kernels->nr <= PANEL_MAX && STORED_TERMS % p.kernels->step == 0);
     assert(a.row_stride == 1 || a.column_stride == 1);
     assert(options.packed || b.row_stride == 1 || b.column_stride == 1);
     if (M <= p.kernels->few_rows && options.packed && a.column_stride == 1) return run_few(ctx, scratch, &p);

@@ -121,7 +121,7 @@ static void ordered_sections(struct ordered *p) {
 /* ---- packing --------------------------------------------------------------------------------------------------- */
 
 static const void *ordered_at(const struct qkv_operand *x, size_t at) {
-    return (const char *)x->data + at * qkv_dtype_size(x->dtype);
+    return (const char *)x->data + at * qkv_type_size(x->dtype);
 }
 
 static struct qkv_matrix ordered_matrix(struct qkv_operand x) {

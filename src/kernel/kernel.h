@@ -11,7 +11,7 @@
 #define QKV_KERNEL_H
 
 #include "base/base.h"
-#include "format/format.h"
+#include "type/type.h"
 
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
 #define QKV_KERNEL_LIST(X)                                                                                             \
@@ -102,10 +102,10 @@ static inline bool qkv_norm_plus_one(enum qkv_norm_kind kind) {
 
 #define QKV_KERNEL_POINTER(type, name, parameters) type(*name) parameters;
 
-/* The kernels of a table for a format of stored weights (isa/unpack.c); NULL: the functions of the format's file are
+/* The kernels of a table for a type of stored weights (isa/unpack.c); NULL: the functions of the type's file are
  * used. */
 struct qkv_gemm_few;
-struct qkv_format_kernels {
+struct qkv_type_kernels {
     void (*to_float)(float *out, const void *in, size_t n); /* n numbers, whole blocks; `in` may be unaligned */
     /* The product of a few rows (isa/gemm.h) with stored numbers. Its bits are those of the same numbers in fp32. NULL:
      * pieces of them are converted first. */
@@ -129,7 +129,7 @@ struct qkv_kernels {
     const struct qkv_bf16_kernels *bf16;
     const struct qkv_attend_kernels *attend;
     const struct qkv_attend_bf16_kernels *attend_bf16;
-    const struct qkv_format_kernels *formats; /* [QKV_FORMAT_COUNT] */
+    const struct qkv_type_kernels *types; /* [QKV_DTYPE_COUNT] */
 };
 
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */
@@ -141,10 +141,14 @@ double qkv_measure_peak(struct qkv_context *ctx);
  * buffer. */
 double qkv_measure_bandwidth(struct qkv_context *ctx);
 
-/* ---- stored weights (stored.c) ---------------------------------------------------------------------------------
- * n numbers of a row, from a column on, as fp32. */
+/* ---- stored weights (stored.c) --------------------------------------------------------------------------------- */
+/* n numbers of a row, from a column on, as fp32. Blocks that the range begins or ends inside are converted whole. */
 void qkv_stored_floats(const struct qkv_kernels *kernels, const struct qkv_stored *stored, size_t row, size_t column,
                        size_t n, float *out);
+/* The part that has a row of the matrix; *row becomes the row of the part. */
+const struct qkv_stored_part *qkv_stored_part_of(const struct qkv_stored *stored, size_t *row);
+/* Numbers of the largest block of the parts. */
+size_t qkv_stored_block(const struct qkv_stored *stored);
 
 /* ---- matrix product (gemm.c) -----------------------------------------------------------------------------------
  * C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias], fp32. A and B are read through two strides each, one of which is 1, which
@@ -166,6 +170,22 @@ struct qkv_stored_operand {
     /* or, for products in bf16 only, Bᵀ as qkv_bf16_pack packs it for (N,K); NULL: no such operand */
     const void *turned;
 };
+/* A part of B, of stored weights: terms [k, k + terms) of columns [n, n + columns). */
+struct qkv_stored_cut {
+    size_t k, terms, n, columns;
+    size_t run; /* terms of a run of the product: runs begin at multiples of it */
+    size_t nr;  /* columns of a panel: panels begin at n */
+};
+/* A piece of it in fp32, in one run and one panel. */
+struct qkv_stored_piece {
+    struct qkv_matrix data;
+    size_t k, n, terms, columns;
+};
+typedef void qkv_stored_visit(void *user, const struct qkv_stored_piece *piece);
+/* Visits the pieces of a part of B. Each block is converted once if the part consists of whole blocks of the weights'
+ * rows. */
+void qkv_stored_pieces(const struct qkv_kernels *kernels, struct qkv_stored_operand stored,
+                       const struct qkv_stored_cut *cut, qkv_stored_visit *visit, void *user);
 /* An operation on each block of C when it is complete, while it is in the cache; called from the product's own
  * threads. */
 struct qkv_epilogue {

@@ -17,7 +17,7 @@ struct attend {
 /* Heads of x; `rows`: rows of x per sequence. */
 static struct qkv_heads attention_heads(void *data, enum qkv_dtype dtype, struct qkv_columns c, size_t rows, size_t D) {
     if (data) {
-        data = (char *)data + c.column * qkv_dtype_size(dtype);
+        data = (char *)data + c.column * qkv_type_size(dtype);
     }
     return (struct qkv_heads){.data = data,
                               .batch_stride = rows * c.x->columns,

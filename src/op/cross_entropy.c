@@ -166,7 +166,7 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
                                  const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g,
                                  const struct qkv_row_order *order) {
-    const size_t size = qkv_dtype_size(x->dtype);
+    const size_t size = qkv_type_size(x->dtype);
     const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
     const struct qkv_softcap *softcap = qkv_softcap_is_none(&o->softcap) ? NULL : &o->softcap;

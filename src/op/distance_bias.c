@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { ROWS_A_PIECE = 16 };
+
 struct distance_bias {
     struct qkv_distance_map map;
     size_t B;
@@ -18,6 +20,8 @@ struct distance_work {
     const struct distance_bias *o;
     const struct qkv_kernels *kernels;
     const struct qkv_tensor *weight;
+    const float *numbers; /* forward: the weight's, (R,H) */
+    float *copy;          /* forward: the same where the weight is in a mapped file */
     size_t H, count;
     float *y;        /* forward */
     const float *dy; /* backward: (B,H,count) */
@@ -28,11 +32,11 @@ static float distance_factor(const struct distance_work *w, size_t d) {
     return w->o->map.factors ? w->o->map.factors[d] : 1;
 }
 
-static float distance_weight(const struct distance_work *w, size_t row, size_t h) {
-    float x;
-    if (!w->weight->stored.count) return ((const float *)w->weight->data)[row * w->H + h];
-    qkv_stored_floats(w->kernels, &w->weight->stored, row, h, 1, &x);
-    return x;
+static void distance_convert_rows(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct distance_work *w = argument;
+    for (size_t r = begin; r < end; r++)
+        qkv_stored_floats(w->kernels, &w->weight->stored, r, 0, w->H, w->copy + r * w->H);
 }
 
 /* Neighbouring distances often share a row, so the row is looked up once per run of them. */
@@ -42,7 +46,7 @@ static void distance_forward_head(void *argument, size_t h, int thread) {
     const int32_t *rows = w->o->map.rows;
     float x = 0;
     for (size_t d = 0; d < w->count; d++) {
-        if (!d || rows[d] != rows[d - 1]) x = distance_weight(w, (size_t)rows[d], h);
+        if (!d || rows[d] != rows[d - 1]) x = w->numbers[(size_t)rows[d] * w->H + h];
         w->y[h * w->count + d] = distance_factor(w, d) * x;
     }
 }
@@ -77,8 +81,15 @@ enum qkv_status qkv_check_distance_bias(struct qkv_tape *tape, struct qkv_node *
 
 enum qkv_status qkv_forward_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
     struct distance_work w = distance_work(tape, node);
+    const size_t mark = qkv_arena_mark(tape->arena);
+    const bool stored = w.weight->stored.count > 0;
     w.y = node->output->data;
+    w.copy = stored ? qkv_tape_take(tape, w.weight->rows * w.H, sizeof(float)) : NULL;
+    w.numbers = stored ? w.copy : w.weight->data;
+    if (stored && !w.copy) return QKV_MEMORY;
+    if (stored) qkv_parallel_range(tape->ctx, w.weight->rows, ROWS_A_PIECE, distance_convert_rows, &w);
     qkv_parallel(tape->ctx, w.H, distance_forward_head, &w);
+    qkv_arena_release(tape->arena, mark);
     return QKV_OK;
 }
 

@@ -135,9 +135,9 @@ static void embed_row(const struct embed *e, float *y, bool accumulate, const st
         e->kernels->scale(y, accumulate, (const float *)table->data + row * e->C, scale, e->C);
         return;
     }
-    float numbers[COLUMNS_A_PIECE];
-    for (size_t c = 0; c < e->C; c += COLUMNS_A_PIECE) {
-        const size_t n = e->C - c < COLUMNS_A_PIECE ? e->C - c : COLUMNS_A_PIECE;
+    float numbers[QKV_TYPE_BLOCK_MAX]; /* whole blocks of every type */
+    for (size_t c = 0; c < e->C; c += QKV_TYPE_BLOCK_MAX) {
+        const size_t n = qkv_min(QKV_TYPE_BLOCK_MAX, e->C - c);
         qkv_stored_floats(e->kernels, &table->stored, row, c, n, numbers);
         e->kernels->scale(y + c, accumulate, numbers, scale, n);
     }

@@ -54,7 +54,7 @@ static struct experts experts_of(const struct qkv_tape *tape, const struct qkv_n
 }
 
 static struct qkv_linear_rows experts_at(void *data, enum qkv_dtype dtype, size_t row, size_t columns) {
-    return (struct qkv_linear_rows){(char *)data + row * columns * qkv_dtype_size(dtype), dtype};
+    return (struct qkv_linear_rows){(char *)data + row * columns * qkv_type_size(dtype), dtype};
 }
 
 /* The rows of the expert that is running. */
@@ -89,7 +89,7 @@ static size_t experts_row(const struct experts *o, size_t i) {
 static void experts_gather(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
-    const size_t bytes = o->C * qkv_dtype_size(o->x->dtype);
+    const size_t bytes = o->C * qkv_type_size(o->x->dtype);
     for (size_t i = begin; i < end; i++) {
         const size_t n = experts_row(o, i);
         memcpy((char *)o->gathered + i * bytes, (const char *)o->x->data + n * bytes, bytes);
@@ -321,11 +321,11 @@ enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node
     o.kept = tape->recording;
     o.dtype = tape->ctx->precision == QKV_FP32 ? QKV_F32 : QKV_BF16;
     const size_t slots = o.kept ? N * o.routing->top_k : N;
-    o.hidden = qkv_tape_take(tape, slots * o.H, qkv_dtype_size(o.dtype));
-    o.active = qkv_tape_take(tape, slots * o.F, qkv_dtype_size(o.dtype));
+    o.hidden = qkv_tape_take(tape, slots * o.H, qkv_type_size(o.dtype));
+    o.active = qkv_tape_take(tape, slots * o.F, qkv_type_size(o.dtype));
     *saved = o;
     const size_t kept = qkv_arena_mark(tape->arena);
-    o.gathered = qkv_tape_take(tape, N * o.C, qkv_dtype_size(o.x->dtype));
+    o.gathered = qkv_tape_take(tape, N * o.C, qkv_type_size(o.x->dtype));
     o.out = qkv_tape_take(tape, N * o.C, sizeof(float));
     if (tape->status) return tape->status;
     enum qkv_status status = experts_forward_all(tape, &o);
@@ -342,7 +342,7 @@ enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *nod
     o.dweights = qkv_gradient_out(tape, node->inputs[WEIGHTS], &o.accumulate_weights, &status);
     o.dx = qkv_gradient_out(tape, node->inputs[X], &o.accumulate, &status);
     const size_t mark = qkv_arena_mark(tape->arena);
-    o.gathered = qkv_tape_take(tape, N * o.C, qkv_dtype_size(o.x->dtype));
+    o.gathered = qkv_tape_take(tape, N * o.C, qkv_type_size(o.x->dtype));
     o.out = qkv_tape_take(tape, N * o.C, sizeof(float));
     o.dhidden = qkv_tape_take(tape, N * o.H, sizeof(float));
     o.dactive = qkv_tape_take(tape, N * o.F, sizeof(float));

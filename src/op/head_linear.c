@@ -49,7 +49,7 @@ static struct qkv_operand head_operand(const void *data, enum qkv_dtype dtype, s
 
 /* The columns from `column` on; NULL in a dry run without data. */
 static void *head_at(const void *data, enum qkv_dtype dtype, size_t column) {
-    return data ? (char *)(uintptr_t)data + column * qkv_dtype_size(dtype) : NULL;
+    return data ? (char *)(uintptr_t)data + column * qkv_type_size(dtype) : NULL;
 }
 
 /* c (+)= a·b in the context's precision; rows of c are `ldc` numbers apart. */
@@ -58,52 +58,33 @@ struct head_product {
     enum qkv_dtype dtype;
     size_t ldc;
     struct qkv_operand a, b;
+    struct qkv_stored_operand stored; /* b, with weights */
     size_t M, N, K;
     bool accumulate;
 };
 
 static enum qkv_status head_multiply(struct qkv_tape *tape, const struct head_product *p) {
     if (tape->ctx->precision != QKV_FP32)
-        return qkv_gemm_bf16(tape->ctx, tape->arena, p->c, p->ldc, p->a, p->b, p->M, p->N, p->K,
-                             (struct qkv_bf16_options){.dtype = p->dtype, .accumulate = p->accumulate});
+        return qkv_gemm_bf16(
+            tape->ctx, tape->arena, p->c, p->ldc, p->a, p->b, p->M, p->N, p->K,
+            (struct qkv_bf16_options){.dtype = p->dtype, .stored = p->stored, .accumulate = p->accumulate});
     const struct qkv_matrix a = {p->a.data, p->a.row_stride, p->a.column_stride},
                             b = {p->b.data, p->b.row_stride, p->b.column_stride};
     return qkv_gemm(tape->ctx, tape->arena, p->c, p->ldc, a, b, p->M, p->N, p->K,
-                    (struct qkv_gemm_options){.accumulate = p->accumulate});
+                    (struct qkv_gemm_options){.stored = p->stored, .accumulate = p->accumulate});
 }
 
-/* Rows of a head's matrix as fp32, read from a weight in a mapped file. */
-struct head_stored {
-    const struct qkv_kernels *kernels;
-    const struct qkv_stored *stored;
-    size_t first;
-    float *out;
-};
-
-static void head_stored_rows(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct head_stored *o = argument;
-    for (size_t r = begin; r < end; r++)
-        qkv_stored_floats(o->kernels, o->stored, o->first + r, 0, o->stored->columns, o->out + r * o->stored->columns);
-}
-
-/* The matrix of head h as fp32; `copy` has room for it where the weight is in a mapped file. */
-static const float *head_weight(struct qkv_tape *tape, const struct qkv_tensor *weight, size_t heads, size_t h,
-                                float *copy) {
-    const size_t rows = weight->rows / heads;
-    if (!weight->stored.count) return weight->data ? (const float *)weight->data + h * rows * weight->columns : NULL;
-    struct head_stored o = {tape->ctx->kernels, &weight->stored, h * rows, copy};
-    if (!tape->ctx->dry) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, head_stored_rows, &o);
-    return copy;
-}
-
-static float *head_copy(struct qkv_tape *tape, const struct qkv_tensor *weight, size_t heads) {
-    return qkv_tape_take(tape, weight->stored.count ? weight->rows / heads * weight->columns : 0, sizeof(float));
-}
-
-/* w_h, or its transpose, as the right operand of a product. */
-static struct qkv_operand head_right(const struct qkv_tensor *weight, const float *w, bool transposed) {
-    return transposed ? head_operand(w, QKV_F32, 1, weight->columns) : head_operand(w, QKV_F32, weight->columns, 1);
+/* w_h, or its transpose, as the right operand of a product; `rows` is the caller's and has the rows of head h where the
+ * weight is in a mapped file. */
+static void head_right(struct head_product *p, const struct qkv_tensor *weight, size_t heads, size_t h, bool transposed,
+                       struct qkv_stored *rows) {
+    const size_t first = weight->rows / heads * h, C = weight->columns;
+    const bool stored = weight->stored.count > 0;
+    const float *w = stored || !weight->data ? NULL : (const float *)weight->data + first * C;
+    p->b = transposed ? head_operand(w, QKV_F32, 1, C) : head_operand(w, QKV_F32, C, 1);
+    *rows = weight->stored;
+    rows->first_row += first;
+    p->stored = (struct qkv_stored_operand){.weights = stored ? rows : NULL, .transposed = transposed};
 }
 
 /* ---- the operator ------------------------------------------------------------------------------------------------ */
@@ -121,20 +102,19 @@ enum qkv_status qkv_check_head_linear(struct qkv_tape *tape, struct qkv_node *no
 enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct head_linear *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *y = node->output;
-    const size_t mark = qkv_arena_mark(tape->arena), size = qkv_dtype_size(y->dtype);
-    float *copy = head_copy(tape, weight, o->heads);
-    enum qkv_status status = copy ? QKV_OK : QKV_MEMORY;
+    const size_t mark = qkv_arena_mark(tape->arena), size = qkv_type_size(y->dtype);
+    enum qkv_status status = QKV_OK;
+    struct qkv_stored rows;
     for (size_t h = 0; h < o->heads && !status; h++) {
-        const float *w = head_weight(tape, weight, o->heads, h, copy);
-        const struct head_product p = {
+        struct head_product p = {
             .c = head_at(y->data, y->dtype, h * (o->out + o->tail)),
             .dtype = y->dtype,
             .ldc = y->columns,
             .a = head_operand(head_at(x->data, x->dtype, h * (o->in + o->tail)), x->dtype, x->columns, 1),
-            .b = head_right(weight, w, o->transposed),
             .M = x->rows,
             .N = o->out,
             .K = o->in};
+        head_right(&p, weight, o->heads, h, o->transposed, &rows);
         status = head_multiply(tape, &p);
     }
     struct tails t = {.kernels = tape->ctx->kernels,
@@ -189,19 +169,18 @@ enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node 
     const float *dy = qkv_gradient_in(node);
     const size_t mark = qkv_arena_mark(tape->arena);
     const float *wide = dweight ? head_wide(tape, x) : NULL;
-    float *copy = head_copy(tape, weight, o->heads);
+    struct qkv_stored rows;
     if (!status && tape->status) status = tape->status;
     for (size_t h = 0; h < o->heads && !status; h++) {
-        const struct head_product p = {
-            .c = dx ? dx + h * to : NULL,
-            .dtype = QKV_F32,
-            .ldc = x->columns,
-            .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
-            .b = head_right(weight, head_weight(tape, weight, o->heads, h, copy), !o->transposed),
-            .M = x->rows,
-            .N = o->in,
-            .K = o->out,
-            .accumulate = accumulate};
+        struct head_product p = {.c = dx ? dx + h * to : NULL,
+                                 .dtype = QKV_F32,
+                                 .ldc = x->columns,
+                                 .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
+                                 .M = x->rows,
+                                 .N = o->in,
+                                 .K = o->out,
+                                 .accumulate = accumulate};
+        head_right(&p, weight, o->heads, h, !o->transposed, &rows);
         if (dx) status = head_multiply(tape, &p);
         if (!status && dweight) status = head_backward_weight(tape, node, h, wide + h * to, dy + h * from, dweight);
     }

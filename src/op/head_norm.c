@@ -49,7 +49,7 @@ static void head_norm_normalise(const struct head_norm *o, float *x, size_t n) {
 
 static void head_norm_rows(void *argument, size_t begin, size_t end, int thread) {
     const struct head_norm *o = argument;
-    const size_t width = head_norm_width(o), size = qkv_dtype_size(o->dtype);
+    const size_t width = head_norm_width(o), size = qkv_type_size(o->dtype);
     float *row = o->rows + (size_t)thread * 2 * width;
     for (size_t n = begin; n < end; n++) {
         char *x = (char *)o->x + (n * o->columns + o->part.column) * size;
@@ -132,7 +132,7 @@ enum qkv_status qkv_forward_head_norm(struct qkv_tape *tape, struct qkv_node *no
     const struct qkv_tensor *x = node->inputs[0];
     const size_t N = x->rows, heads = saved->part.heads, width = head_norm_width(saved);
     if (head_norm_goes_back(tape, node)) {
-        saved->before = qkv_tape_take(tape, N * width, qkv_dtype_size(x->dtype));
+        saved->before = qkv_tape_take(tape, N * width, qkv_type_size(x->dtype));
         saved->rstd = qkv_tape_take(tape, N * heads, sizeof(float));
         saved->mean = qkv_norm_centered(saved->kind) ? qkv_tape_take(tape, N * heads, sizeof(float)) : NULL;
     }

@@ -63,7 +63,7 @@ enum qkv_status qkv_check_join_heads(struct qkv_tape *tape, struct qkv_node *nod
 enum qkv_status qkv_forward_join_heads(struct qkv_tape *tape, struct qkv_node *node) {
     struct join o = *(const struct join *)node->saved;
     const struct qkv_tensor *a = node->inputs[0], *b = node->inputs[1];
-    const size_t size = qkv_dtype_size(a->dtype);
+    const size_t size = qkv_type_size(a->dtype);
     o.own = a->columns / o.heads * size, o.shared = b->columns * size;
     o.a = a->data, o.b = b->data, o.y = node->output->data;
     qkv_parallel_range(tape->ctx, a->rows, ROWS_A_PIECE, join_rows, &o);

@@ -3,7 +3,7 @@
 #include "op/op.h"
 
 double qkv_tensor_bytes(const struct qkv_tensor *t) {
-    return t ? (double)t->rows * (double)t->columns * (double)qkv_dtype_size(t->dtype) : 0;
+    return t ? (double)t->rows * (double)t->columns * (double)qkv_type_size(t->dtype) : 0;
 }
 
 double qkv_gradient_bytes(const struct qkv_tensor *t) {

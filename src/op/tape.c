@@ -76,7 +76,7 @@ static struct qkv_tensor *make_tensor(struct qkv_tape *tape, size_t rows, size_t
                         qkv_fail(tape->ctx, QKV_SHAPE, "a tensor of %zu x %zu elements is too large", rows, columns));
         return NULL;
     }
-    struct qkv_tensor *x = qkv_tape_view(tape, qkv_tape_take(tape, count, qkv_dtype_size(dtype)), rows, columns);
+    struct qkv_tensor *x = qkv_tape_view(tape, qkv_tape_take(tape, count, qkv_type_size(dtype)), rows, columns);
     if (x) {
         x->dtype = dtype;
     }

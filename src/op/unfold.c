@@ -103,7 +103,7 @@ enum qkv_status qkv_check_unfold(struct qkv_tape *tape, struct qkv_node *node) {
 enum qkv_status qkv_forward_unfold(struct qkv_tape *tape, struct qkv_node *node) {
     struct unfold o = *(const struct unfold *)node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    o.C = x->columns, o.size = qkv_dtype_size(x->dtype), o.x = x->data, o.y = node->output->data;
+    o.C = x->columns, o.size = qkv_type_size(x->dtype), o.x = x->data, o.y = node->output->data;
     qkv_parallel_range(tape->ctx, node->output->rows, ROWS_A_PIECE, unfold_forward, &o);
     return QKV_OK;
 }

@@ -168,20 +168,19 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     if (!tensor->name) tensor->name = name;
 }
 
-/* The file's tensor that holds this matrix unchanged, in a format of QKV_FORMAT_LIST; NULL: there is none. */
+/* The file's tensor that holds this matrix unchanged, in a type of weights; NULL: there is none. */
 static const struct qkv_array *weight_in_file(const struct qkv_weights *w, const struct qkv_weight *weight) {
     const struct qkv_array *want = &weight->array, *have = NULL;
     if (w->source.find && qkv_weight_has_formats(weight)) have = w->source.find(w->source.file, want->name);
     if (!have || have->rank != 2 || have->shape[0] != want->shape[0] || have->shape[1] != want->shape[1]) return NULL;
-    const int format = qkv_format_of_dtype(have->dtype);
+    const struct qkv_type *type = qkv_types[have->dtype];
     size_t bytes;
-    const bool whole = format >= 0 && qkv_format_bytes(qkv_formats[format], weight->rows, weight->columns, &bytes);
+    const bool whole = type->weights && qkv_type_bytes(type, weight->rows, weight->columns, &bytes);
     return whole && bytes == have->bytes ? have : NULL;
 }
 
 static void weight_stays(const struct qkv_weights *w, struct qkv_weight *weight, const struct qkv_array *in_file) {
     weight->stored = true;
-    weight->format = qkv_formats[qkv_format_of_dtype(in_file->dtype)];
     weight->array.dtype = in_file->dtype;
     weight->array.bytes = in_file->bytes;
     weight->array.data = w->arena->measuring ? NULL : in_file->data;
@@ -203,7 +202,6 @@ static bool weights_stay(struct qkv_weights *w, struct qkv_weight *list, size_t 
 static void weight_lies(struct qkv_weight *weight, bool planned) {
     const struct qkv_tensor *tensor = weight->part_of;
     float *data = (float *)tensor->data + weight->first_row * (weight->array.rank == 1 ? 1 : tensor->columns);
-    weight->format = &qkv_format_f32;
     weight->stored = false;
     weight->data = planned ? NULL : data;
     weight->array.dtype = QKV_F32;
@@ -298,8 +296,8 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
     for (size_t i = 0; i < w->count; i++) {
         struct qkv_weight *weight = &w->list[i];
         struct qkv_tensor *tensor = weight->part_of;
-        w->parts[i] = (struct qkv_stored_part){
-            .format = qkv_format_of_dtype(weight->array.dtype), .data = weight->array.data, .rows = weight->rows};
+        w->parts[i] =
+            (struct qkv_stored_part){.dtype = weight->array.dtype, .data = weight->array.data, .rows = weight->rows};
         if (!tensor->weights) tensor->weights = weight;
         tensor->weight_count++;
         if (!weight->stored) continue;

@@ -125,8 +125,7 @@ struct qkv_weight {
     const char *stack; /* the place's; owned by the caller */
     int layer;
     int expert; /* −1: of none */
-    const struct qkv_format *format;
-    bool stored;          /* the numbers are in a mapped file, in the file's format; else they are fp32 in `data` */
+    bool stored;          /* the numbers are in a mapped file, of the type in `array`; else they are fp32 in `data` */
     bool trainable;       /* else it is frozen: it has no gradient and no moments, and no step changes it */
     size_t rows, columns; /* a vector is one row */
     float *data;          /* the numbers, row-major; NULL where they are stored or divided among ranks, and in a plan */
@@ -187,8 +186,8 @@ struct qkv_weights {
 
 /* ---- building (weights.c) ---- */
 /* weights->status has the first failure (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. */
-/* One operand made of the weights of `count` roles, stacked by rows. Where the source has all of them in formats of
- * QKV_FORMAT_LIST, and not all in f32, the operand reads the source and takes no memory. */
+/* One operand made of the weights of `count` roles, stacked by rows. Where the source has all of them in types of
+ * weights (type/type.h), and not all in f32, the operand reads the source and takes no memory. */
 void qkv_weights_matrix(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                         const enum qkv_role *roles, size_t count);
 /* The biases of these roles as one vector: of the roles that `has` one, or, with NULL, of all. The places of roles
@@ -229,7 +228,7 @@ void qkv_weights_changed(struct qkv_weights *weights);
 /* Converts the numbers in a mapped file to fp32, in memory from an arena. A measuring arena counts that memory and
  * changes nothing else. */
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
-/* Whether the weight is a matrix of a product or an embedding, which files may have in a format of QKV_FORMAT_LIST. */
+/* Whether the weight is a matrix of a product or an embedding, which files may have in a type of weights. */
 bool qkv_weight_has_formats(const struct qkv_weight *weight);
 /* Whether only products of linear layers read the weight. */
 bool qkv_weight_only_multiplied(const struct qkv_weight *weight);

@@ -43,7 +43,7 @@ struct list_copies {
 
 static void list_copy_rows(void *data, size_t width, const struct qkv_page_pool *pool, int32_t to, int32_t from,
                            size_t rows) {
-    const size_t row = width * qkv_dtype_size(pool->dtype), page = pool->positions * row;
+    const size_t row = width * qkv_type_size(pool->dtype), page = pool->positions * row;
     memcpy((char *)data + (size_t)to * page, (const char *)data + (size_t)from * page, rows * row);
 }
 

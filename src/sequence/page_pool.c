@@ -52,7 +52,7 @@ static size_t pool_packed(const struct qkv_page_pool *pool, size_t i, const stru
 }
 
 size_t qkv_page_bytes(const struct qkv_page_pool *pool, const struct qkv_page_shape *shape) {
-    const size_t row = qkv_page_positions(shape) * qkv_dtype_size(shape->dtype);
+    const size_t row = qkv_page_positions(shape) * qkv_type_size(shape->dtype);
     size_t bytes = 0;
     for (size_t i = 0; i < pool->attentions; i++) {
         const size_t packed = pool_packed(pool, i, shape);
@@ -71,7 +71,7 @@ static enum qkv_status pool_take(void *argument) {
     const struct pool_plan *plan = argument;
     const struct qkv_page_shape *shape = plan->shape;
     struct qkv_page_pool *pool = plan->pool;
-    const size_t size = qkv_dtype_size(shape->dtype);
+    const size_t size = qkv_type_size(shape->dtype);
     size_t rows;
     pool->dtype = shape->dtype;
     pool->positions = qkv_page_positions(shape);

@@ -54,7 +54,7 @@ static enum qkv_status wrong_array(const struct opening *o, const struct qkv_arr
         snprintf(shape + used, sizeof shape - used, i ? ",%zu" : "%zu", array->shape[i]);
     }
     return qkv_fail(o->ctx, QKV_FORMAT, "%s: %s is %s of the shape (%s); it must be %s", o->path, array->name,
-                    qkv_dtype_name(array->dtype), shape, expected);
+                    qkv_types[array->dtype]->safetensors, shape, expected);
 }
 
 static enum qkv_status find_array(const struct opening *o, const char *name, const char *expected,

@@ -286,7 +286,7 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     if (rows == 0) return origin_wrong_shape(t, to, from);
     float *weights = qkv_model_weights_mutable(t->model, p);
     const unsigned char *source = from->data;
-    const size_t bytes = width * qkv_dtype_size(from->dtype);
+    const size_t bytes = qkv_type_span(from->dtype, width);
     for (size_t i = 0; i < rows; i++)
         qkv_to_float(weights + i * width, source + origin_row(t, to, i) * bytes, from->dtype, width);
     return origin_check_numbers(t, to, weights, rows * width);
@@ -307,7 +307,7 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
     const struct qkv_weight *other = qkv_weights_stored(&t->origin->weights);
     if (!status && other)
         status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
-                                      t->options.from, other->format->name);
+                                      t->options.from, qkv_type_name(other->array.dtype));
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
     if (!status && !t->options.new_head && t->options.examples && t->origin->label_count) /* examples bring no names */
         status = qkv_model_set_labels(t->model, (const char *const *)t->origin->labels, t->origin->label_count);

@@ -14,21 +14,21 @@ bad=0 seen=0
 allowed() { # allowed ROOM: the rooms that it may include
     case $1 in
     base) echo base ;;
-    format) echo base format ;;
-    kernel) echo base format kernel ;;
-    op) echo base format kernel op ;;
+    type) echo base type ;;
+    kernel) echo base type kernel ;;
+    op) echo base type kernel op ;;
     text) echo base text ;;
     metric) echo base text metric ;;
-    attention) echo base format kernel op attention ;;
-    sequence) echo base format kernel op attention sequence ;;
-    model) echo base format kernel op attention sequence model ;;
-    family) echo base format kernel op attention sequence model family ;;
-    io) echo base format kernel op attention sequence model family io text ;;
-    generate) echo base format kernel op attention sequence model io text generate ;;
-    train) echo base format kernel op attention sequence model io text metric train ;;
+    attention) echo base type kernel op attention ;;
+    sequence) echo base type kernel op attention sequence ;;
+    model) echo base type kernel op attention sequence model ;;
+    family) echo base type kernel op attention sequence model family ;;
+    io) echo base type kernel op attention sequence model family io text ;;
+    generate) echo base type kernel op attention sequence model io text generate ;;
+    train) echo base type kernel op attention sequence model io text metric train ;;
     lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
-    lab/bench) echo base format kernel model train lab/bench examples ;;
+    lab/bench) echo base type kernel model train lab/bench examples ;;
     *) echo ;;
     esac
 }

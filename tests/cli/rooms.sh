@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its
 # left,
-#     base <- format <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <-
+#     base <- type <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <-
 # family <- io, {io, generate} <- train; the lab needs public functions, base and the little that the table below allows
 # it; the command needs public functions and the lab; and no object files need each other in a circle. docs/design.md
 # says the same in words.
@@ -29,21 +29,21 @@ cut -d' ' -f1 objects | xargs nm -A >symbols || exit 2
 # Every room, and the rooms that it may need beside itself.
 cat >order <<'END'
 base
-format base
-kernel base format
-op base format kernel
-attention base format kernel op
-sequence base format kernel op attention
+type base
+kernel base type
+op base type kernel
+attention base type kernel op
+sequence base type kernel op attention
 text base
 metric base text
-model base format kernel op attention sequence text
-family base format kernel op attention sequence text model
-io base format kernel op attention sequence text model family
-generate base format kernel op attention sequence text model
-train base format kernel op attention sequence text metric model io generate
+model base type kernel op attention sequence text
+family base type kernel op attention sequence text model
+io base type kernel op attention sequence text model family
+generate base type kernel op attention sequence text model
+train base type kernel op attention sequence text metric model io generate
 lab/report base
 lab/compare base lab/report
-lab/bench base format kernel model train
+lab/bench base type kernel model train
 cli lab/report lab/compare lab/bench
 END
 # Lab and command may need every public function besides.

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const size_t elements = qkv_array_elements(array);
         char text[QKV_SHAPE_TEXT];
         float *numbers = qkv_allocate(ctx, elements + 1, sizeof *numbers);
-        FUZZ_CHECK(numbers && elements * qkv_dtype_size(array->dtype) == array->bytes);
+        FUZZ_CHECK(numbers && elements * qkv_type_size(array->dtype) == array->bytes);
         FUZZ_CHECK(qkv_tensors_find(tensors, array->name) == array);
         qkv_shape_text(array->shape, array->rank, text);
         qkv_array_floats(array, numbers);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Four toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block and a
-# number format, each one file and one line. The copy is built (with scalar kernels only) and knows them: in its help,
-# specs, settings, training, export, and in the tests over random models.
+# Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block and two
+# types of stored numbers, in blocks of 32 and of 256, each one file and one line. The copy is built (with scalar
+# kernels only) and knows them: in its help, specs, settings, training, export, and in the tests over random models.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
@@ -25,17 +25,20 @@ toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' \
     'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
 toy block_stream.c model include/qkv/spec.h 'PRE,' \
     'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
-toy format_f64.c format src/format/format.h 'f32)' 'X(f64)'
+toy type_toy32.c type include/qkv/tensors.h 'F64,' 'X(TOY32, toy32)'
+toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
 
+tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
+tests+=' test_type_blocks test_dtype'
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar
-try 0 cmake --build built -j2 --target qkv test_model test_op test_spec test_spec_presets test_spec_trips
+try 0 cmake --build built -j2 --target qkv $tests
 toy=built/qkv
 export QKV_ISA=
 
 try 0 $toy help compare
 for word in ramp stream-rms softsign; do has out "$word"; done
 try 0 $toy help export
-has out 'f64'
+for word in toy32 toy256; do has out $word; done
 refuse 2 "ramp" $toy info --preset nano-gpt --set position.kind=xyz
 refuse 2 "softsign" $toy info --preset nano-gpt --set decoder.ffn.kind=xyz
 refuse 2 "stream" $toy info --preset nano-gpt --set decoder.norm.placement=xyz
@@ -49,10 +52,26 @@ has run/config.json '"softsign"'
 has run/config.json '"ramp"'
 try 0 $toy eval run --data text.txt --threads 1
 cp out loss
-try 0 $toy export run --dtype f64 -o wide
-try 0 $toy info wide
-has out 'f64'
-try 0 $toy eval wide --data text.txt --threads 1
-same "$(grep loss out)" "$(grep loss loss)" "the loss of the weights as doubles"
-for test in test_model test_op test_spec test_spec_presets test_spec_trips; do try 0 built/tests/$test; done
+for type in toy32 toy256; do
+    try 0 $toy new --preset nano-gpt --set d_model=256 --set decoder.layers=1 --out new-$type
+    try 0 $toy export new-$type --dtype $type -o $type
+    try 0 $toy info $type
+    has out "$type"
+    try 0 $toy export $type --dtype f32 -o $type-f32
+    try 0 $toy eval $type-f32 --data text.txt --threads 1
+    cp out loss
+    try 0 $toy eval $type --data text.txt --threads 1
+    same "$(grep loss out)" "$(grep loss loss)" "the loss of weights in $type"
+    try 0 $toy train --from $type --data text.txt --steps 2 --batch 2 --threads 1 --out tuned-$type --quiet
+    checks=$((checks + 1))
+    [ $(($(wc -c <$type/model.safetensors) * 3)) -lt "$(wc -c <$type-f32/model.safetensors)" ] \
+        || fail "$type is no smaller"
+done
+refuse 1 'rows of .* have [0-9]+ numbers, which cannot be cut into blocks of 256 \(toy256\)' \
+    $toy export run --dtype toy256 -o none
+for test in $tests; do
+    try 0 built/tests/$test
+    hasnt err 'SKIPPED'
+    hasnt out 'SKIPPED'
+done
 finish

@@ -13,7 +13,7 @@
 QKV_KERNEL_LIST(QKV_KERNEL_PROTOTYPE)
 
 extern const struct qkv_gemm_kernels QKV_K(gemm_kernels);                       /* gemm.c */
-extern const struct qkv_format_kernels QKV_K(format_kernels)[QKV_FORMAT_COUNT]; /* unpack.c */
+extern const struct qkv_type_kernels QKV_K(type_kernels)[QKV_DTYPE_COUNT]; /* unpack.c */
 extern const struct qkv_attend_kernels QKV_K(attend_kernels);                   /* attend.c */
 extern const struct qkv_bf16_kernels QKV_T(bf16_kernels);                       /* bf16.c */
 extern const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels);         /* attend_bf16_pack.c */

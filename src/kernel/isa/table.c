@@ -10,5 +10,5 @@ const struct qkv_kernels QKV_T(kernels) = {
     .bf16 = &QKV_T(bf16_kernels),
     .attend = &QKV_K(attend_kernels),
     .attend_bf16 = &QKV_T(attend_bf16_kernels),
-    .formats = QKV_K(format_kernels),
+    .types = QKV_K(type_kernels),
 };

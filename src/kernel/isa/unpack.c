@@ -1,5 +1,5 @@
-/* unpack: the kernels of this table for formats: conversion of stored numbers, in unaligned memory, to fp32, and
- * products of a few rows with them. A format without a line here is converted by its own file, a piece at a time. */
+/* unpack: the kernels of this table for types: conversion of stored numbers, in unaligned memory, to fp32, and
+ * products of a few rows with them. A type without a line here is converted by its own file, a piece at a time. */
 #include "kernel/isa/gemm_few.h"
 #include "kernel/isa/isa.h"
 
@@ -30,7 +30,7 @@ static void few_f16(const struct qkv_gemm_few *few) {
     few_product(FEW_KIND_F16, few);
 }
 
-const struct qkv_format_kernels QKV_K(format_kernels)[QKV_FORMAT_COUNT] = {
-    [QKV_FORMAT_bf16] = {unpack_bf16, few_bf16},
-    [QKV_FORMAT_f16] = {unpack_f16, few_f16},
+const struct qkv_type_kernels QKV_K(type_kernels)[QKV_DTYPE_COUNT] = {
+    [QKV_BF16] = {unpack_bf16, few_bf16},
+    [QKV_F16] = {unpack_f16, few_f16},
 };
