@@ -135,7 +135,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "groups of rows whose sums are added in a fixed order, so that accumulate, padding and ranks change no "         \
       "bit; 1: one group (0: 8 for a new run, at most the rows of a batch)")                                           \
     X(TEXT, precision, "auto", "precision",                                                                            \
-      "fp32, bf16 (products and saved activations in bf16), or auto: $QKV_PRECISION, else as the CPU is faster")       \
+      "fp32, bf16 (products and saved activations in bf16), or auto: the value of $QKV_PRECISION, else the faster "    \
+      "one on this CPU")                                                                                               \
     X(TEXT, gradients, "fp32", "precision",                                                                            \
       "format in which ranks exchange sums of gradients: fp32, or bf16 (half the bytes; the sums then depend on "      \
       "the number of ranks)")                                                                                          \
