@@ -51,7 +51,8 @@ static struct qkv_kernels without_products(const struct qkv_kernels *table) {
 static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
                           bool bf16) {
     const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
-    const size_t N = test_between(r, 1, 150), K = test_between(r, 1, 600);
+    const size_t whole = qkv_random_below(r, 2) ? 32 : 1; /* rows of whole blocks, or of any length */
+    const size_t N = qkv_round_up(test_between(r, 1, 150), whole), K = qkv_round_up(test_between(r, 1, 600), whole);
     struct matrix w = random_matrix(r, transposed ? N : K, transposed ? K : N);
     w.stored.parts = w.parts;
     float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c), *expected = malloc(M * N * sizeof *c);

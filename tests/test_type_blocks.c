@@ -127,7 +127,9 @@ static void rows_that_are_no_whole_blocks_are_refused(void **state) {
  * once. */
 static void check_once(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, size_t M,
                        bool transposed, bool bf16) {
-    const size_t N = 256 * test_between(r, 1, 5), K = 256 * test_between(r, 1, 5);
+    /* Whole blocks; runs of a product may end inside of one. */
+    const size_t unit = qkv_max(counted->block, 8), N = unit * test_between(r, 1, 1280 / unit),
+                 K = unit * test_between(r, 1, 1280 / unit);
     const size_t rows = transposed ? N : K, columns = transposed ? K : N,
                  span = qkv_type_span(qkv_type_number(counted), rows * columns);
     float *floats = malloc(rows * columns * sizeof *floats), *a = malloc(M * K * sizeof *a),
