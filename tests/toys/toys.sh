@@ -30,7 +30,8 @@ toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
 
 tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
 tests+=' test_type_blocks test_dtype'
-try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Release -DQKV_WERROR=ON -DQKV_BENCH=OFF -DQKV_KERNELS=scalar
+try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_BENCH=OFF \
+    -DQKV_KERNELS=scalar
 try 0 cmake --build built -j2 --target qkv $tests
 toy=built/qkv
 export QKV_ISA=
