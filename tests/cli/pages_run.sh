@@ -216,7 +216,11 @@ enter() {
     done
     while read -r file; do rm -rf "${1:?}/$file"; done < <(written "$2")
 }
-run_in() (cd "$1" && exec bash -euo pipefail -c "$2")
+run_in() (
+    cd "$1" || exit
+    [[ $2 != mpirun* ]] || export ASAN_OPTIONS=detect_leaks=0 # those of Open MPI, which the command does not own
+    exec bash -euo pipefail -c "$2"
+)
 
 ran=0
 declare -A places=()
