@@ -37,12 +37,19 @@ static struct qkv_operand bf16_operand(float *floats, size_t count, size_t rows,
 static enum qkv_status bf16_run(struct qkv_context *ctx, struct qkv_arena *scratch, const struct bf16_data *d,
                                 float *c) {
     const struct bf16_case *s = &d->shape;
-    struct qkv_bf16_options options = {.dtype = s->c_half ? QKV_BF16 : QKV_F32, .accumulate = s->accumulate};
-    options.bias = s->bias ? d->bias : NULL;
-    options.packed = d->packed;
-    struct qkv_operand b = d->b;
-    if (d->packed) b.data = NULL;
-    return qkv_gemm_bf16(ctx, scratch, c, s->ldc, d->a, b, s->M, s->N, s->K, options);
+    struct qkv_product_call call = {.c = c,
+                                    .dtype = s->c_half ? QKV_BF16 : QKV_F32,
+                                    .ldc = s->ldc,
+                                    .a = d->a,
+                                    .b = d->b,
+                                    .M = s->M,
+                                    .N = s->N,
+                                    .K = s->K,
+                                    .accumulate = s->accumulate,
+                                    .bias = s->bias ? d->bias : NULL,
+                                    .packed = d->packed};
+    if (d->packed) call.b.data = NULL;
+    return qkv_gemm_bf16(ctx, scratch, &call);
 }
 
 static float bf16_at(const struct bf16_case *s, const float *c, size_t i) {

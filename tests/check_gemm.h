@@ -51,8 +51,17 @@ static void gemm_data_free(struct gemm_data *d) {
 static enum qkv_status gemm_run(struct qkv_context *ctx, struct qkv_arena *scratch, const struct gemm_data *d,
                                 float *c) {
     const struct gemm_case *s = &d->shape;
-    struct qkv_gemm_options options = {.accumulate = s->accumulate, .bias = s->bias ? d->bias : NULL};
-    return qkv_gemm(ctx, scratch, c, s->ldc, d->a, d->b, s->M, s->N, s->K, options);
+    const struct qkv_product_call call = {.c = c,
+                                          .dtype = QKV_F32,
+                                          .ldc = s->ldc,
+                                          .a = {d->a.data, QKV_F32, d->a.row_stride, d->a.column_stride},
+                                          .b = {d->b.data, QKV_F32, d->b.row_stride, d->b.column_stride},
+                                          .M = s->M,
+                                          .N = s->N,
+                                          .K = s->K,
+                                          .accumulate = s->accumulate,
+                                          .bias = s->bias ? d->bias : NULL};
+    return qkv_gemm(ctx, scratch, &call);
 }
 
 static float chain(const struct gemm_data *d, bool fused, float start, size_t m, size_t n) {

@@ -18,7 +18,7 @@ static struct qkv_tensor *build_fused(struct fixture *f) {
         return o->residual ? qkv_op_linear_add(tape, hidden, down, NULL, x, o->scale)
                            : qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
     }
-    hidden = qkv_op_linear(tape, x, up, bias, QKV_RESULT_BF16_IF_MIXED);
+    hidden = qkv_op_linear(tape, x, up, bias, QKV_RESULT_FOR_PRODUCTS);
     hidden = o->gated ? qkv_op_gated(tape, hidden, o->kind, 0.7F) : qkv_op_activation(tape, hidden, o->kind);
     hidden = qkv_op_linear(tape, hidden, down, NULL, QKV_RESULT_FP32);
     return o->residual ? qkv_op_add(tape, x, hidden, o->scale) : hidden;

@@ -33,6 +33,12 @@ struct product {
     struct cut cut;
 };
 
+static enum qkv_status order_product(struct qkv_context *ctx, struct qkv_arena *scratch, float *c,
+                                     const struct product *p, struct qkv_operand a, struct qkv_operand b,
+                                     const struct qkv_order *order, struct qkv_order_carry *carry) {
+    return qkv_product_of(ctx)->sum(ctx, scratch, &(struct qkv_sums_call){c, p->N, a, b, p->M, p->N, order, carry});
+}
+
 /* Adds the sequences [from, to) of the product to c, as the order says: one group, or the groups of the cut. */
 static void run_part(struct qkv_context *ctx, const struct product *p, size_t from, size_t to, bool whole, float *c) {
     const size_t first[2] = {0, to - from}, before = p->cut.start[from];
@@ -44,13 +50,11 @@ static void run_part(struct qkv_context *ctx, const struct product *p, size_t fr
     if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
     ctx->dry = true;
     qkv_arena_measure(ctx, &scratch, "measure");
-    assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N,
-                                    whole ? &p->cut.order : &one, NULL));
+    assert_ok(ctx, order_product(ctx, &scratch, c, p, a, b, whole ? &p->cut.order : &one, NULL));
     ctx->dry = false;
     const size_t peak = scratch.peak;
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, peak, "scratch"));
-    assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N,
-                                    whole ? &p->cut.order : &one, NULL));
+    assert_ok(ctx, order_product(ctx, &scratch, c, p, a, b, whole ? &p->cut.order : &one, NULL));
     assert_int_equal(scratch.peak, peak);
     qkv_arena_free(&scratch);
 }
@@ -112,7 +116,7 @@ static void check_carry_goes_on(struct qkv_context *ctx, struct qkv_random *rand
         struct qkv_operand a = {p->a + before * p->M, QKV_F32, 1, p->M}, b = {p->b + before * p->N, QKV_F32, p->N, 1};
         if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
         if (part) carry = last, carry.goes_on = true;
-        assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N, &order, &carry));
+        assert_ok(ctx, order_product(ctx, &scratch, c, p, a, b, &order, &carry));
         assert_true(carry.done);
     }
     assert_memory_equal(last.to, expected, n * sizeof *expected);
@@ -132,12 +136,12 @@ static void check_carry(struct qkv_context *ctx, struct qkv_random *random, cons
     for (size_t e = 0; e < 3; e++) carry.earlier[e] = earlier[e] = random_floats(random, n, 1);
     struct qkv_arena scratch;
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch"));
-    assert_ok(ctx, qkv_gemm_ordered(ctx, ctx->precision, &scratch, c, p->N, a, b, p->M, p->N, &p->cut.order, &carry));
+    assert_ok(ctx, order_product(ctx, &scratch, c, p, a, b, &p->cut.order, &carry));
     qkv_arena_free(&scratch);
     float *as_always = copied(p->c, n);
     if (!carry.done) run_part(ctx, p, 0, p->cut.order.sequences, true, as_always);
     assert_true(carry.done || !K || (p->cut.order.groups == 1 && K > 4000)); /* many terms of one group need C itself */
-    assert_true(!K || carry.done == qkv_order_carries(ctx, &p->cut.order));
+    assert_true(!K || carry.done == qkv_product_of(ctx)->carries(ctx, &p->cut.order));
     assert_memory_equal(c, as_always, n * sizeof *c);
     guarded_free(as_always, n, "c");
     for (size_t i = 0; i < n && carry.done; i++) {

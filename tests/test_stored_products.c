@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "type/type.h"
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 /* (rows, columns) in parts of random types, unaligned, and the same numbers in fp32. */
 struct matrix {
@@ -49,7 +49,7 @@ static struct qkv_kernels without_products(const struct qkv_kernels *table) {
 }
 
 static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
-                          bool bf16) {
+                          const struct qkv_product *product) {
     const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
     const size_t whole = qkv_random_below(r, 2) ? 32 : 1; /* rows of whole blocks, or of any length */
     const size_t N = qkv_round_up(test_between(r, 1, 150), whole), K = qkv_round_up(test_between(r, 1, 600), whole);
@@ -71,30 +71,29 @@ static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, st
         memcpy(to, start, M * N * sizeof *to);
         const float *data = i ? NULL : w.floats; /* not to be read */
         const size_t mark = qkv_arena_mark(scratch);
-        if (bf16) {
-            struct qkv_bf16_options o = {.dtype = QKV_F32, .stored = stored[i], .accumulate = accumulate};
-            const struct qkv_operand b = {data, QKV_F32, row, column};
-            size_t bytes;
-            if (M % 2) {
-                assert_true(qkv_bf16_packed_bytes(ctx, K, N, &bytes));
-                void *packed = qkv_arena_take(scratch, bytes, 1);
-                qkv_bf16_pack(ctx, packed, b, stored[i], K, N);
-                o.packed = packed;
-            }
-            o.bias = biased ? bias : NULL;
-            assert_int_equal(qkv_gemm_bf16(ctx, scratch, to, N, (struct qkv_operand){a, QKV_F32, K, 1}, b, M, N, K, o),
-                             QKV_OK);
-        } else {
-            const struct qkv_gemm_options o = {
-                .stored = stored[i], .accumulate = accumulate, .bias = biased ? bias : NULL};
-            assert_int_equal(qkv_gemm(ctx, scratch, to, N, (struct qkv_matrix){a, K, 1},
-                                      (struct qkv_matrix){data, row, column}, M, N, K, o),
-                             QKV_OK);
+        struct qkv_product_call call = {.c = to,
+                                        .dtype = QKV_F32,
+                                        .ldc = N,
+                                        .a = {a, QKV_F32, K, 1},
+                                        .b = {data, QKV_F32, row, column},
+                                        .stored = stored[i],
+                                        .M = M,
+                                        .N = N,
+                                        .K = K,
+                                        .accumulate = accumulate,
+                                        .bias = biased ? bias : NULL};
+        size_t bytes;
+        if (product->pack && M % 2) {
+            assert_true(product->packed_bytes(ctx, K, N, &bytes));
+            void *packed = qkv_arena_take(scratch, bytes, 1);
+            product->pack(ctx, packed, call.b, stored[i], K, N);
+            call.packed = packed;
         }
+        assert_int_equal(product->multiply(ctx, scratch, &call), QKV_OK);
         ctx->kernels = table;
         qkv_arena_release(scratch, mark);
         if (i && memcmp(c, expected, M * N * sizeof *c))
-            fail_msg("%s: %zu x %zu x %zu, transposed %d, bf16 %d, %s", table->isa, M, N, K, transposed, bf16,
+            fail_msg("%s: %zu x %zu x %zu, transposed %d, in %s, %s", table->isa, M, N, K, transposed, product->name,
                      i == 2 ? "converted" : "as stored");
     }
     free(a), free(c), free(expected), free(start), free(bias);
@@ -112,7 +111,10 @@ static void stored_weights_multiply_with_the_bits_of_fp32_ones(void **state) {
             assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads, .isa = isa}),
                              QKV_OK);
             assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "products"));
-            for (size_t i = 0; i < 40; i++) check_product(ctx, &scratch, &r, i % 2, i % 4 >= 2);
+            const struct qkv_product *product;
+            for (size_t p = 0; (product = qkv_product_at(p)); p++)
+                for (size_t i = 0; i < 20 && product->promise == QKV_AS_FP32; i++)
+                    check_product(ctx, &scratch, &r, i % 2, product);
             qkv_arena_free(&scratch);
             qkv_context_free(ctx);
         }
@@ -148,18 +150,18 @@ static void turned_pack(struct qkv_context *ctx, struct qkv_arena *scratch, stru
 /* In the order of form: B in fp32; then Bᵀ packed, transposed at each use; and packed once, ahead. */
 static void turned_multiply(struct qkv_context *ctx, struct qkv_arena *scratch, const struct turned *t, size_t form,
                             const float *a, size_t M, float *c) {
-    struct qkv_bf16_options o = {.dtype = QKV_F32};
-    struct qkv_operand b = t->b;
+    struct qkv_product_call call = {
+        .c = c, .dtype = QKV_F32, .ldc = t->N, .a = {a, QKV_F32, t->K, 1}, .b = t->b, .M = M, .N = t->N, .K = t->K};
     size_t bytes;
-    if (form) o.stored.turned = t->packed[form % 2], b.data = NULL;
+    if (form) call.stored.turned = t->packed[form % 2], call.b.data = NULL;
     if (form > 2) {
         assert_true(qkv_bf16_packed_bytes(ctx, t->K, t->N, &bytes));
         void *packed = qkv_arena_take(scratch, bytes, 1);
-        qkv_bf16_pack(ctx, packed, b, o.stored, t->K, t->N);
-        o = (struct qkv_bf16_options){.dtype = QKV_F32, .packed = packed};
+        qkv_bf16_pack(ctx, packed, call.b, call.stored, t->K, t->N);
+        call.stored.turned = NULL;
+        call.packed = packed;
     }
-    const struct qkv_operand left = {a, QKV_F32, t->K, 1};
-    assert_int_equal(qkv_gemm_bf16(ctx, scratch, c, t->N, left, b, M, t->N, t->K, o), QKV_OK);
+    assert_int_equal(qkv_gemm_bf16(ctx, scratch, &call), QKV_OK);
 }
 
 /* Weights that lie packed for x·wᵀ alone: the way back, dy·w, has the bits that w in fp32 gives. */

@@ -142,16 +142,16 @@ static void check_once(struct qkv_context *ctx, struct qkv_arena *scratch, struc
     const struct qkv_stored weights = {.parts = &part, .count = 1, .columns = columns};
     const struct qkv_stored_operand stored = {.weights = &weights, .transposed = transposed};
     converted = 0;
-    if (bf16)
-        assert_int_equal(qkv_gemm_bf16(ctx, scratch, c, N, (struct qkv_operand){a, QKV_F32, K, 1},
-                                       (struct qkv_operand){NULL, QKV_F32, transposed ? 1 : N, transposed ? K : 1}, M,
-                                       N, K, (struct qkv_bf16_options){.dtype = QKV_F32, .stored = stored}),
-                         QKV_OK);
-    else
-        assert_int_equal(qkv_gemm(ctx, scratch, c, N, (struct qkv_matrix){a, K, 1},
-                                  (struct qkv_matrix){NULL, transposed ? 1 : N, transposed ? K : 1}, M, N, K,
-                                  (struct qkv_gemm_options){.stored = stored}),
-                         QKV_OK);
+    const struct qkv_product_call call = {.c = c,
+                                          .dtype = QKV_F32,
+                                          .ldc = N,
+                                          .a = {a, QKV_F32, K, 1},
+                                          .b = {NULL, QKV_F32, transposed ? 1 : N, transposed ? K : 1},
+                                          .stored = stored,
+                                          .M = M,
+                                          .N = N,
+                                          .K = K};
+    assert_int_equal(bf16 ? qkv_gemm_bf16(ctx, scratch, &call) : qkv_gemm(ctx, scratch, &call), QKV_OK);
     if (converted != rows * columns / counted->block)
         fail_msg("%s, %s: %zu of %zu blocks were converted, %zu x %zu x %zu, transposed %d, bf16 %d", counted->name,
                  ctx->kernels->isa, converted, rows * columns / counted->block, M, N, K, transposed, bf16);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lab/bench/bench_room.h"
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 enum form { FORWARD, GRADIENT_X, GRADIENT_W, FORMS };
 static const char *const form_names[] = {"x.wT", "dy.w", "dyT.x"};
@@ -42,28 +42,41 @@ struct work {
     void **panels; /* in bf16: weights packed ahead, as in a model */
 };
 
+static struct qkv_operand products_operand(const void *data, enum qkv_dtype dtype, size_t rows, size_t columns,
+                                           bool transposed) {
+    return (struct qkv_operand){data, dtype, transposed ? 1 : columns, transposed ? rows : 1};
+}
+
 /* This library's product in fp32. */
 static enum qkv_status ours_fp32(void *argument, size_t turn) {
     struct work *w = argument;
     const struct qkv_bench_product *p = &w->product;
-    struct qkv_matrix a = {p->a, p->K, 1}, b = {p->b[turn % p->count], p->N, 1};
-    if (p->a_transposed) a = (struct qkv_matrix){p->a, 1, p->M};
-    if (p->b_transposed) b = (struct qkv_matrix){b.data, 1, p->K};
-    return qkv_gemm(w->ctx, &w->scratch, p->c[turn % p->count], p->N, a, b, p->M, p->N, p->K,
-                    (struct qkv_gemm_options){.accumulate = false});
-}
-
-static struct qkv_operand products_operand(const void *data, size_t rows, size_t columns, bool transposed) {
-    return (struct qkv_operand){data, QKV_BF16, transposed ? 1 : columns, transposed ? rows : 1};
+    const size_t i = turn % p->count;
+    const struct qkv_product_call call = {.c = p->c[i],
+                                          .dtype = QKV_F32,
+                                          .ldc = p->N,
+                                          .a = products_operand(p->a, QKV_F32, p->M, p->K, p->a_transposed),
+                                          .b = products_operand(p->b[i], QKV_F32, p->K, p->N, p->b_transposed),
+                                          .M = p->M,
+                                          .N = p->N,
+                                          .K = p->K};
+    return qkv_gemm(w->ctx, &w->scratch, &call);
 }
 
 static enum qkv_status ours_bf16(void *argument, size_t turn) {
     struct work *w = argument;
     const struct qkv_bench_product *p = &w->product;
     const size_t i = turn % p->count;
-    return qkv_gemm_bf16(w->ctx, &w->scratch, p->c[i], p->N, products_operand(p->a, p->M, p->K, p->a_transposed),
-                         products_operand(p->b[i], p->K, p->N, p->b_transposed), p->M, p->N, p->K,
-                         (struct qkv_bf16_options){.dtype = QKV_F32, .packed = w->panels[i]});
+    const struct qkv_product_call call = {.c = p->c[i],
+                                          .dtype = QKV_F32,
+                                          .ldc = p->N,
+                                          .a = products_operand(p->a, QKV_BF16, p->M, p->K, p->a_transposed),
+                                          .b = products_operand(p->b[i], QKV_BF16, p->K, p->N, p->b_transposed),
+                                          .M = p->M,
+                                          .N = p->N,
+                                          .K = p->K,
+                                          .packed = w->panels[i]};
+    return qkv_gemm_bf16(w->ctx, &w->scratch, &call);
 }
 
 /* Makes the product C = A·B for one of the three products of a layer. */
@@ -114,7 +127,7 @@ static bool products_pack(struct work *w) {
     for (size_t i = 0; bytes && i < p->count; i++) {
         w->panels[i] = qkv_arena_take(&w->memory, bytes, 1);
         if (!w->panels[i]) return false;
-        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], p->K, p->N, p->b_transposed),
+        qkv_bf16_pack(w->ctx, w->panels[i], products_operand(p->b[i], QKV_BF16, p->K, p->N, p->b_transposed),
                       (struct qkv_stored_operand){0}, p->K, p->N);
     }
     return true;

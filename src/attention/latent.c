@@ -98,7 +98,7 @@ enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, cons
 
 static struct qkv_tensor *latent_linear(const struct qkv_attention_args *f, struct qkv_linear *l,
                                         struct qkv_tensor *x) {
-    return qkv_op_linear(f->tape, x, &l->weight, qkv_tensor_or_null(&l->bias), QKV_RESULT_BF16_IF_MIXED);
+    return qkv_op_linear(f->tape, x, &l->weight, qkv_tensor_or_null(&l->bias), QKV_RESULT_FOR_PRODUCTS);
 }
 
 /* norm(x·lᵀ). */

@@ -25,7 +25,7 @@ static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, s
                                            struct qkv_tensor *x, size_t queries, size_t keys) {
     struct qkv_attention_parameters *p = f->parameters;
     struct qkv_tensor *y =
-        qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), QKV_RESULT_BF16_IF_MIXED);
+        qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), QKV_RESULT_FOR_PRODUCTS);
     if (f->spec->qk_norm.norm.given) {
         if (queries) y = sublayer_norm(f, &p->q_norm, y, 0, queries);
         if (keys) y = sublayer_norm(f, &p->k_norm, y, queries * f->attend->D, keys);

@@ -165,11 +165,12 @@ static void free_paths(struct paths *p) {
 }
 
 static enum qkv_status weights_bytes(struct qkv_context *ctx, const struct qkv_spec *spec,
-                                     const struct qkv_model_file *file, size_t *bytes) {
+                                     const struct qkv_model_file *file, const struct qkv_product *product,
+                                     size_t *bytes) {
     struct qkv_model *plan;
     enum qkv_status status = qkv_model_allocate(ctx, spec, true, file, &plan);
     if (status) return status;
-    status = qkv_model_add_packed(plan, false);
+    status = qkv_model_prepare(plan, product, false);
     *bytes = qkv_model_bytes(plan) + file->memory;
     plan->file.owner = NULL; /* still the caller's */
     qkv_model_free(plan);
@@ -183,12 +184,10 @@ static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_sp
     size_t bytes, plain = 0;
     char help[64] = "", text[QKV_BYTES_TEXT];
     if (ctx->ignore_memory) return QKV_OK;
-    enum qkv_status status = weights_bytes(ctx, spec, file, &bytes);
-    if (!status && ctx->precision != QKV_FP32) {
-        const enum qkv_precision precision = ctx->precision;
-        ctx->precision = QKV_FP32;
-        status = weights_bytes(ctx, spec, file, &plain);
-        ctx->precision = precision;
+    const struct qkv_product *product = qkv_product_of(ctx);
+    enum qkv_status status = weights_bytes(ctx, spec, file, product, &bytes);
+    if (!status && product->packed_bytes) { /* fp32 needs no copy of them */
+        status = weights_bytes(ctx, spec, file, &qkv_product_f32, &plain);
         snprintf(help, sizeof help, "choose --precision fp32 (%s)", qkv_bytes_text(text, plain));
     }
     return status ? status : qkv_memory_check(ctx, bytes, folder, help);

@@ -2,6 +2,8 @@
  * sequences. */
 #include "kernel/attend_work.h"
 
+#include "kernel/product.h"
+
 struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a) {
     struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1, .mask_Tq = a->Tq, .mask_Tk = a->Tk};
     plan.rows = plan.group * a->Tq;
@@ -14,10 +16,10 @@ struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a) {
 
 const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_context *ctx,
                                                          const struct qkv_attend_plan *plan) {
-    const struct qkv_attend_bf16_kernels *kernels = ctx->kernels->attend_bf16;
+    const struct qkv_product *product = qkv_product_of(ctx);
+    const struct qkv_attend_bf16_kernels *kernels = product->attend ? product->attend(ctx->kernels) : NULL;
     const struct qkv_attend *a = plan->a;
-    if (ctx->precision != QKV_MIXED_BF16) return NULL;
-    if (!a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
+    if (!kernels || !a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
     return kernels;
 }
 

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 /* For each block of rows, counts its blocks of columns that are not computed yet. */
 typedef atomic_uint qkv_epilogue_count;

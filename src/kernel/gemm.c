@@ -34,7 +34,8 @@ struct product {
     size_t ldc;
     struct qkv_matrix a, b;
     size_t M, N, K;
-    struct qkv_gemm_options options;
+    const struct qkv_product_call *call;
+    const struct qkv_stored *weights; /* of B, or NULL */
     size_t kc;                        /* terms a run */
     size_t stored_block;              /* numbers in the largest block of stored weights; 1 without them */
     size_t row_panels, column_panels; /* numbers of panels of `height` rows, and of nr columns */
@@ -106,7 +107,7 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     p->part_terms = qkv_max(p->K, 1);
     const size_t terms = qkv_max(p->kc, 1);
     if (p->shared) {
-        const bool along_terms = p->stored_block > 1 && p->options.stored.transposed;
+        const bool along_terms = p->stored_block > 1 && p->call->stored.transposed;
         const size_t unit = along_terms ? nr : qkv_max(nr, p->stored_block), deep = along_terms ? p->K : terms;
         p->part_columns = qkv_min(p->part_columns, qkv_max(PACKED_FLOATS / deep / unit * unit, unit));
         if (!along_terms) p->part_terms = qkv_min(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
@@ -116,7 +117,7 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     }
     const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
     const bool along = p->a.column_stride == 1;
-    p->across = !along && p->b.column_stride == 1 && !p->options.stored.weights &&
+    p->across = !along && p->b.column_stride == 1 && !p->weights &&
                 qkv_gemm_across(ctx, p->a.column_stride, p->b.row_stride, p->N);
     p->row_by_row = p->across || (p->kernels->row_by_row && along && columns > nr &&
                                   columns * p->kc <= l2 / sizeof(float) / B_SHARES);
@@ -153,8 +154,8 @@ static void pack_piece(void *user, const struct qkv_stored_piece *piece) {
 static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n, size_t terms, size_t columns) {
     const struct qkv_stored_cut cut = {k, terms, n, columns, p->kc, p->kernels->nr};
     struct stored_panels to = {p, out, k, k + terms, n, qkv_round_up(columns, p->kernels->nr)};
-    if (p->options.stored.weights)
-        qkv_stored_pieces(p->table, p->options.stored, &cut, pack_piece, &to);
+    if (p->weights)
+        qkv_stored_pieces(p->table, p->call->stored, &cut, pack_piece, &to);
     else
         p->kernels->pack_b(out, gemm_at(p->b, k, n), terms, columns);
 }
@@ -162,7 +163,7 @@ static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n,
 /* Columns that an item packs: some panels, and whole blocks where blocks lie along the columns. */
 static size_t pack_columns(const struct product *p) {
     const size_t panels = PACK_PANELS * p->kernels->nr;
-    return p->options.stored.transposed ? panels : qkv_max(panels, p->stored_block);
+    return p->call->stored.transposed ? panels : qkv_max(panels, p->stored_block);
 }
 
 /* Packs a few panels of B over one run of K. The part is laid out run by run, panel by panel. */
@@ -190,7 +191,7 @@ static void pack_blocks_item(void *argument, size_t item, int thread) {
                                        .nr = p->kernels->nr};
     struct stored_panels to = {p,        p->packed_b, p->k_begin,
                                p->k_end, p->n_begin,  qkv_round_up(p->n_end - p->n_begin, p->kernels->nr)};
-    qkv_stored_pieces(p->table, p->options.stored, &cut, pack_piece, &to);
+    qkv_stored_pieces(p->table, p->call->stored, &cut, pack_piece, &to);
 }
 
 /* Multiplies one block of C by the whole part of B. */
@@ -222,8 +223,8 @@ static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, 
             gemm_pack_b(p, own_b, k, p->n_begin + n, block.K, block.columns);
             block.b = own_b;
         }
-        block.resume = k > 0 || p->options.accumulate;
-        block.bias = p->options.bias && k + block.K == p->K ? p->options.bias + p->n_begin + n : NULL;
+        block.resume = k > 0 || p->call->accumulate;
+        block.bias = p->call->bias && k + block.K == p->K ? p->call->bias + p->n_begin + n : NULL;
         p->kernels->block(&block);
         k += block.K;
     } while (k < p->k_end);
@@ -238,8 +239,8 @@ static void block_item(void *argument, size_t item, int thread) {
     const size_t n = gemm_share(panels, p->column_blocks, column_block) * nr;
     const size_t n_end = qkv_min(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
     if (m < m_end && n < n_end) block_of(p, m, m_end, n, n_end, thread);
-    if (p->options.epilogue && p->k_end == p->K)
-        qkv_epilogue_block(p->options.epilogue, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
+    if (p->call->epilogue && p->k_end == p->K)
+        qkv_epilogue_block(p->call->epilogue, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
                            n_end > n ? n_end - n : 0, p->N);
 }
 
@@ -254,8 +255,8 @@ static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end)
                                  .a = p->a,
                                  .c = p->c + n,
                                  .ldc = p->ldc,
-                                 .accumulate = p->options.accumulate,
-                                 .bias = p->options.bias ? p->options.bias + n : NULL};
+                                 .accumulate = p->call->accumulate,
+                                 .bias = p->call->bias ? p->call->bias + n : NULL};
 }
 
 /* Columns of stored weights: converts one run at a time into the first cache. If a block continues in the next run, its
@@ -271,8 +272,7 @@ static void few_converted(const struct product *p, size_t n, size_t end) {
             for (size_t i = 0; i < columns; i++) {
                 float *row = floats + i * stride;
                 if (have > k) memmove(row, row + p->kc, (have - k) * sizeof *row);
-                if (want > have)
-                    qkv_stored_floats(p->table, p->options.stored.weights, n + i, have, want - have, row + (have - k));
+                if (want > have) qkv_stored_floats(p->table, p->weights, n + i, have, want - have, row + (have - k));
             }
             have = want;
             struct qkv_gemm_few few = few_of(p, n, n + columns);
@@ -280,7 +280,7 @@ static void few_converted(const struct product *p, size_t n, size_t end) {
             few.a = gemm_at(p->a, 0, k);
             few.b = floats;
             few.b_stride = stride;
-            few.accumulate = p->options.accumulate || k > 0;
+            few.accumulate = p->call->accumulate || k > 0;
             if (k + terms < p->K) few.bias = NULL;
             p->kernels->few(&few);
         }
@@ -289,7 +289,7 @@ static void few_converted(const struct product *p, size_t n, size_t end) {
 
 /* Columns of stored weights, part by part: by the type's own product, where it has one. */
 static void few_stored(const struct product *p, size_t n, size_t end) {
-    const struct qkv_stored *weights = p->options.stored.weights;
+    const struct qkv_stored *weights = p->weights;
     for (size_t stop; n < end; n = stop) {
         size_t row = n;
         const struct qkv_stored_part *part = qkv_stored_part_of(weights, &row);
@@ -319,11 +319,11 @@ static void few_item(void *argument, size_t item, int thread) {
     const size_t nr = p->kernels->nr;
     const size_t n = gemm_share(p->column_panels, p->column_blocks, item) * nr;
     const size_t end = qkv_min(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
-    if (p->options.stored.weights)
+    if (p->weights)
         few_stored(p, n, end);
     else
         few_floats(p, n, end);
-    if (p->options.epilogue) qkv_epilogue_block(p->options.epilogue, p->counts, 0, 0, p->M, n, end - n, p->N);
+    if (p->call->epilogue) qkv_epilogue_block(p->call->epilogue, p->counts, 0, 0, p->M, n, end - n, p->N);
 }
 
 /* Needs no scratch: a step of decoding only reads B. */
@@ -360,28 +360,31 @@ static void gemm_run(struct qkv_context *ctx, struct product *p) {
     }
 }
 
-enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, float *c, size_t ldc, struct qkv_matrix a,
-                         struct qkv_matrix b, size_t M, size_t N, size_t K, struct qkv_gemm_options options) {
-    if (M == 0 || N == 0) return QKV_OK;
-    assert(K == 0 || a.row_stride == 1 || a.column_stride == 1);
-    assert(K == 0 || b.row_stride == 1 || b.column_stride == 1);
-    if (K == 0) { /* nothing is read, but the kernels need an address */
-        a = b = (struct qkv_matrix){.data = c};
-        options.stored.weights = NULL;
-    }
+static struct qkv_matrix gemm_matrix(const struct qkv_operand *x) {
+    return (struct qkv_matrix){x->data, x->row_stride, x->column_stride};
+}
+
+enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_product_call *call) {
+    if (call->M == 0 || call->N == 0) return QKV_OK;
+    const bool reads = call->K > 0; /* else nothing is read, but the kernels need an address */
+    const struct qkv_stored *weights = reads ? call->stored.weights : NULL;
+    const struct qkv_matrix none = {.data = call->c};
     struct product p = {.kernels = ctx->kernels->gemm,
                         .table = ctx->kernels,
-                        .c = c,
-                        .ldc = ldc,
-                        .a = a,
-                        .b = b,
-                        .M = M,
-                        .N = N,
-                        .K = K};
-    p.options = options;
-    p.stored_block = options.stored.weights ? qkv_stored_block(options.stored.weights) : 1;
-    if (M <= QKV_FEW_ROWS && a.column_stride == 1 &&
-        (options.stored.weights ? options.stored.transposed : b.row_stride == 1)) {
+                        .call = call,
+                        .weights = weights,
+                        .c = call->c,
+                        .ldc = call->ldc,
+                        .a = reads ? gemm_matrix(&call->a) : none,
+                        .b = reads ? gemm_matrix(&call->b) : none,
+                        .M = call->M,
+                        .N = call->N,
+                        .K = call->K,
+                        .stored_block = weights ? qkv_stored_block(weights) : 1};
+    assert(!reads || p.a.row_stride == 1 || p.a.column_stride == 1);
+    assert(!reads || p.b.row_stride == 1 || p.b.column_stride == 1);
+    assert(call->dtype == QKV_F32 && (!reads || call->a.dtype == QKV_F32));
+    if (p.M <= QKV_FEW_ROWS && p.a.column_stride == 1 && (weights ? call->stored.transposed : p.b.row_stride == 1)) {
         run_few(ctx, &p);
         return QKV_OK;
     }
@@ -390,7 +393,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, flo
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
     p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
     bool taken = p.packed_a != NULL;
-    if (taken && options.epilogue) {
+    if (taken && call->epilogue) {
         p.counts = qkv_arena_take(scratch, p.row_blocks, sizeof *p.counts);
         taken = p.counts != NULL;
     }

@@ -33,7 +33,8 @@ struct product {
     size_t ldc, c_size;
     struct qkv_operand a, b;
     size_t M, N, K;
-    struct qkv_bf16_options options;
+    const struct qkv_product_call *call;
+    struct qkv_stored_operand stored;
     size_t run, transposed_run;      /* terms a run of B, and of Bᵀ */
     size_t stored_block;             /* numbers in the largest block of stored weights; 1 without them */
     size_t rows, row_blocks;         /* rows of a block: a multiple of the kernels' group */
@@ -95,8 +96,8 @@ static void transpose_panel(const struct product *p, uint32_t *out, size_t k, si
             }
             const size_t own =
                 pairs_of(p->kernels, qkv_min(p->transposed_run, p->N - first)); /* of the run that i is in */
-            const uint32_t *from = (const uint32_t *)p->options.stored.turned + words_before(first, width) +
-                                   o / nr * nr * own + (i - first) / 2 * nr + o % nr;
+            const uint32_t *from = (const uint32_t *)p->stored.turned + words_before(first, width) + o / nr * nr * own +
+                                   (i - first) / 2 * nr + o % nr;
             for (size_t at = o; at < next; at += 2, to += nr, from += 2) {
                 to[0] = (from[0] & 0xffff) | from[1] << 16;
                 to[1] = from[0] >> 16 | (from[1] & 0xffff0000u);
@@ -108,7 +109,7 @@ static void transpose_panel(const struct product *p, uint32_t *out, size_t k, si
 /* Columns that an item packs: some panels, and whole blocks where blocks of stored weights lie along the columns. */
 static size_t pack_columns(const struct product *p) {
     const size_t panels = 4 * p->kernels->nr;
-    return p->options.stored.transposed ? panels : qkv_max(panels, p->stored_block);
+    return p->stored.transposed ? panels : qkv_max(panels, p->stored_block);
 }
 
 /* Packs a few panels of the part over one run; of blocks, which may lie in two runs, over all of them. */
@@ -119,15 +120,15 @@ static void pack_b_item(void *argument, size_t item, int thread) {
     const size_t groups = qkv_pieces(p->n_end - p->n_begin, most), n = p->n_begin + item % groups * most;
     const size_t k = p->k_begin + item / groups * p->run, columns = qkv_min(most, p->n_end - n);
     const size_t terms = qkv_min(p->stored_block > 1 ? p->k_end : p->run, p->k_end - k);
-    if (p->options.stored.weights) {
+    if (p->stored.weights) {
         const struct qkv_stored_cut cut = {.k = k, .terms = terms, .n = n, .columns = columns, .run = p->run, .nr = nr};
-        qkv_stored_pieces(p->table, p->options.stored, &cut, pack_piece, argument);
+        qkv_stored_pieces(p->table, p->stored, &cut, pack_piece, argument);
         return;
     }
     uint32_t *out = p->packed_b + words_before(k - p->k_begin, width) + (n - p->n_begin) * pairs_of(p->kernels, terms);
-    for (size_t j = 0; p->options.stored.turned && j < columns; j += nr)
+    for (size_t j = 0; p->stored.turned && j < columns; j += nr)
         transpose_panel(p, out + j * pairs_of(p->kernels, terms), k, n + j, pairs_of(p->kernels, terms));
-    if (p->options.stored.turned) return;
+    if (p->stored.turned) return;
     struct qkv_operand b = p->b;
     b.data = (const char *)b.data + (k * b.row_stride + n * b.column_stride) * qkv_type_size(b.dtype);
     p->kernels->pack_b(out, b, terms, columns);
@@ -151,7 +152,7 @@ void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, 
                    size_t K, size_t N) {
     struct product p = {
         .kernels = ctx->kernels->bf16, .table = ctx->kernels, .b = b, .K = K, .N = N, .n_end = N, .k_end = K};
-    p.options.stored = stored;
+    p.stored = stored;
     p.stored_block = stored.weights ? qkv_stored_block(stored.weights) : 1;
     p.run = run_length(ctx, K);
     p.transposed_run = run_length(ctx, N);
@@ -192,8 +193,8 @@ static void gemm_bf16_plan(const struct qkv_context *ctx, struct product *p) {
     p->run = run_length(ctx, p->K);
     p->transposed_run = run_length(ctx, p->N);
     const size_t run = qkv_max(p->run, 1);
-    p->sums_apart = p->options.dtype == QKV_BF16;
-    const bool along_terms = p->stored_block > 1 && p->options.stored.transposed; /* blocks may lie in two parts */
+    p->sums_apart = p->call->dtype == QKV_BF16;
+    const bool along_terms = p->stored_block > 1 && p->stored.transposed; /* blocks may lie in two parts */
     p->part_terms =
         p->sums_apart || along_terms ? qkv_max(p->K, 1) : qkv_min(qkv_max(p->K, 1), qkv_round_up(PART_TERMS, run));
     p->part_columns = qkv_max(qkv_round_up(p->N, kernels->nr), 1);
@@ -235,8 +236,8 @@ static void pack_a_item(void *argument, size_t item, int thread) {
 static struct qkv_bf16_out gemm_bf16_out(const struct product *p, char *c, const float *bias) {
     return (struct qkv_bf16_out){.data = c,
                                  .ld = p->ldc,
-                                 .dtype = p->options.dtype,
-                                 .accumulate = p->options.accumulate && p->sums_apart,
+                                 .dtype = p->call->dtype,
+                                 .accumulate = p->call->accumulate && p->sums_apart,
                                  .bias = bias};
 }
 
@@ -250,13 +251,13 @@ static void gemm_bf16_panel(const struct product *p, size_t m, size_t rows, size
         .rows = rows, .columns = qkv_min(kernels->nr, p->n_end - column), .lda = p->a.row_stride};
     block.c = p->sums_apart ? p->sums + (size_t)thread * p->sums_floats : (float *)(void *)c;
     block.ldc = p->sums_apart ? kernels->nr : p->ldc;
-    const float *bias = p->options.bias ? p->options.bias + column : NULL;
+    const float *bias = p->call->bias ? p->call->bias + column : NULL;
     for (size_t k = p->k_begin; k < p->k_end; k += p->run) {
         block.K = qkv_min(p->run, p->k_end - k);
         block.a = a + height * (k - p->k_begin) * kernels->a_size;
         if (p->in_place) block.rows_in_place = (const uint16_t *)p->a.data + m * p->a.row_stride + k;
         block.b = p->packed + words_before(k - p->k_begin, width) + n * pairs_of(kernels, block.K);
-        block.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
+        block.resume = k > 0 || (p->call->accumulate && !p->sums_apart);
         if (k + block.K == p->K && (p->sums_apart || bias)) block.out = gemm_bf16_out(p, c, bias);
         kernels->block(&block);
     }
@@ -276,8 +277,8 @@ static void block_item(void *argument, size_t item, int thread) {
     p->kernels->enter(0);
     for (size_t j = n; j < n_end; j += p->kernels->nr) gemm_bf16_panel(p, m, rows, j, a, thread);
     p->kernels->leave();
-    if (p->options.epilogue && p->k_end == p->K)
-        qkv_epilogue_block(p->options.epilogue, p->counts, row_block, m, rows, p->n_begin + n, n_end - n, p->N);
+    if (p->call->epilogue && p->k_end == p->K)
+        qkv_epilogue_block(p->call->epilogue, p->counts, row_block, m, rows, p->n_begin + n, n_end - n, p->N);
 }
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
@@ -291,16 +292,16 @@ static void few_item(void *argument, size_t item, int thread) {
     few.c = p->sums_apart ? p->sums + (size_t)thread * p->sums_floats : (float *)(void *)c;
     few.ldc = p->sums_apart ? p->columns : p->ldc;
     few.lda = p->a_bytes;
-    const float *bias = p->options.bias ? p->options.bias + n : NULL;
+    const float *bias = p->call->bias ? p->call->bias + n : NULL;
     for (size_t k = 0; k < p->K; k += p->run) {
         few.K = qkv_min(p->run, p->K - k);
         few.a = p->packed_a + k * kernels->a_size;
         few.b = p->packed + words_before(k, width) + n * pairs_of(kernels, few.K);
-        few.resume = k > 0 || (p->options.accumulate && !p->sums_apart);
+        few.resume = k > 0 || (p->call->accumulate && !p->sums_apart);
         if (k + few.K == p->K && (p->sums_apart || bias)) few.out = gemm_bf16_out(p, c, bias);
         kernels->few(&few);
     }
-    if (p->options.epilogue) qkv_epilogue_block(p->options.epilogue, p->counts, 0, 0, p->M, n, few.columns, p->N);
+    if (p->call->epilogue) qkv_epilogue_block(p->call->epilogue, p->counts, 0, 0, p->M, n, few.columns, p->N);
 }
 
 static void few_rows_item(void *argument, size_t item, int thread) {
@@ -323,7 +324,7 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
     const size_t panels = qkv_pieces(p->N, p->kernels->nr), threads = (size_t)ctx->threads,
                  items = few_items(p, threads), mark = qkv_arena_mark(scratch);
     p->run = run_length(ctx, p->K);
-    p->sums_apart = p->options.dtype == QKV_BF16;
+    p->sums_apart = p->call->dtype == QKV_BF16;
     const size_t fit = qkv_max(FEW_SUMS / p->M / p->kernels->nr, 1);
     p->columns = qkv_min(qkv_pieces(panels, qkv_min(panels, items)), fit) * p->kernels->nr;
     p->a_bytes = qkv_round_up(p->K, p->kernels->step) * p->kernels->a_size;
@@ -377,31 +378,30 @@ static bool gemm_bf16_take(struct qkv_context *ctx, struct qkv_arena *scratch, s
     const size_t words =
         p->packed ? 0 : qkv_round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
     p->packed_b = qkv_arena_take(scratch, words, sizeof(uint32_t));
-    if (p->options.epilogue) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
-    return p->sums && p->staging && p->packed_a && p->packed_b && (!p->options.epilogue || p->counts);
+    if (p->call->epilogue) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
+    return p->sums && p->staging && p->packed_a && p->packed_b && (!p->call->epilogue || p->counts);
 }
 
-enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, void *c, size_t ldc,
-                              struct qkv_operand a, struct qkv_operand b, size_t M, size_t N, size_t K,
-                              struct qkv_bf16_options options) {
-    if (M == 0 || N == 0) return QKV_OK;
+enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_product_call *call) {
+    if (call->M == 0 || call->N == 0) return QKV_OK;
     struct product p = {.kernels = ctx->kernels->bf16,
                         .table = ctx->kernels,
-                        .c = c,
-                        .ldc = ldc,
-                        .a = a,
-                        .b = b,
-                        .M = M,
-                        .N = N,
-                        .K = K};
-    p.options = options;
-    p.packed = options.packed;
-    p.stored_block = options.stored.weights ? qkv_stored_block(options.stored.weights) : 1;
-    p.c_size = qkv_type_size(options.dtype);
-    assert(K > 0);
-    assert(a.row_stride == 1 || a.column_stride == 1);
-    assert(options.packed || b.row_stride == 1 || b.column_stride == 1);
-    if (M <= p.kernels->few_rows && options.packed && a.column_stride == 1) return run_few(ctx, scratch, &p);
+                        .call = call,
+                        .stored = call->stored,
+                        .c = call->c,
+                        .ldc = call->ldc,
+                        .c_size = qkv_type_size(call->dtype),
+                        .a = call->a,
+                        .b = call->b,
+                        .M = call->M,
+                        .N = call->N,
+                        .K = call->K,
+                        .packed = call->packed,
+                        .stored_block = call->stored.weights ? qkv_stored_block(call->stored.weights) : 1};
+    assert(p.K > 0);
+    assert(p.a.row_stride == 1 || p.a.column_stride == 1);
+    assert(p.packed || p.b.row_stride == 1 || p.b.column_stride == 1);
+    if (p.M <= p.kernels->few_rows && p.packed && p.a.column_stride == 1) return run_few(ctx, scratch, &p);
     gemm_bf16_plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch);
     const bool taken = gemm_bf16_take(ctx, scratch, &p);

@@ -364,11 +364,11 @@ static void block_item(void *argument, size_t item, int thread) {
 
 /* ---- product --------------------------------------------------------------------------------------------------- */
 
-static void ordered_tables(struct ordered *p, enum qkv_precision precision) {
+static void ordered_tables(struct ordered *p, bool mixed) {
     const struct qkv_context *ctx = p->ctx;
     p->floats = ctx->kernels->gemm;
     p->kernels = ctx->kernels->bf16;
-    p->mixed = precision != QKV_FP32;
+    p->mixed = mixed;
     p->mr = p->mixed ? p->kernels->mr : p->floats->mr;
     p->nr = p->mixed ? p->kernels->nr : p->floats->nr;
     p->group = p->mixed ? p->kernels->group : p->floats->mr;
@@ -501,22 +501,24 @@ static void ordered_run(struct ordered *p) {
     }
 }
 
-bool qkv_order_carries(const struct qkv_context *ctx, const struct qkv_order *order) {
-    const struct qkv_bf16_kernels *kernels = ctx->precision == QKV_FP32 ? NULL : ctx->kernels->bf16;
-    const size_t order_step = kernels ? kernels->order_step : 1, step = kernels ? kernels->step : 1;
-    return order->groups > 1 || ordered_all(order, order_step, step) <= ONE_PART;
-}
-
-enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision precision, struct qkv_arena *scratch,
-                                 float *c, size_t ldc, struct qkv_operand a, struct qkv_operand b, size_t M, size_t N,
-                                 const struct qkv_order *order, struct qkv_order_carry *carry) {
+static enum qkv_status ordered_multiply(struct qkv_context *ctx, bool mixed, struct qkv_arena *scratch,
+                                        const struct qkv_sums_call *call) {
+    const struct qkv_order *order = call->order;
+    struct qkv_order_carry *carry = call->carry;
     if (carry) carry->done = false;
-    if (!M || !N || !order->terms || !order->groups) return QKV_OK;
-    assert(a.dtype == QKV_F32 && a.row_stride == 1 && b.column_stride == 1);
+    if (!call->M || !call->N || !order->terms || !order->groups) return QKV_OK;
+    struct ordered p = {.ctx = ctx,
+                        .c = call->c,
+                        .ldc = call->ldc,
+                        .M = call->M,
+                        .N = call->N,
+                        .a = call->a,
+                        .b = call->b,
+                        .order = order};
+    assert(p.a.dtype == QKV_F32 && p.a.row_stride == 1 && p.b.column_stride == 1);
     assert(order->groups <= QKV_GROUPS_MAX && !(carry && carry->goes_on && order->groups > 1));
-    struct ordered p = {.ctx = ctx, .c = c, .ldc = ldc, .M = M, .N = N, .a = a, .b = b, .order = order};
-    ordered_tables(&p, precision);
-    assert(p.mixed || b.dtype == QKV_F32);
+    ordered_tables(&p, mixed);
+    assert(p.mixed || p.b.dtype == QKV_F32);
     ordered_plan(&p);
     if (carry && p.levels) { /* there is room for a separate sum of the group */
         p.carry = carry;
@@ -528,4 +530,25 @@ enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, enum qkv_precision pre
     if (taken) ordered_run(&p);
     qkv_arena_release(scratch, mark);
     return taken ? QKV_OK : QKV_MEMORY;
+}
+
+/* ---- the two products -------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_gemm_ordered(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_sums_call *call) {
+    return ordered_multiply(ctx, false, scratch, call);
+}
+
+enum qkv_status qkv_gemm_bf16_ordered(struct qkv_context *ctx, struct qkv_arena *scratch,
+                                      const struct qkv_sums_call *call) {
+    return ordered_multiply(ctx, true, scratch, call);
+}
+
+bool qkv_gemm_carries(const struct qkv_context *ctx, const struct qkv_order *order) {
+    (void)ctx;
+    return order->groups > 1 || ordered_all(order, 1, 1) <= ONE_PART;
+}
+
+bool qkv_gemm_bf16_carries(const struct qkv_context *ctx, const struct qkv_order *order) {
+    const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
+    return order->groups > 1 || ordered_all(order, kernels->order_step, kernels->step) <= ONE_PART;
 }

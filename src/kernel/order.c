@@ -1,5 +1,5 @@
-/* order: the binary tree in which sums of groups are added (kernel.h: sums in a defined order). */
-#include "kernel/kernel.h"
+/* order: the binary tree in which sums of groups are added (kernel/order.h). */
+#include "kernel/order.h"
 
 struct qkv_order_step qkv_order_step(size_t begin, size_t end, size_t groups) {
     struct qkv_order_step step = {.last = end == groups};

@@ -1,5 +1,5 @@
 /* stored: weights as they lie in a file, read into fp32, and cut into the pieces that products pack. */
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 #include <assert.h>
 #include <string.h>

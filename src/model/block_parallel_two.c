@@ -6,6 +6,6 @@ struct qkv_tensor *qkv_block_parallel_two(const struct qkv_block *block, struct 
     struct qkv_tensor *h[QKV_SUBLAYER_COUNT] = {NULL};
     struct qkv_block b;
     for (enum qkv_sublayer i = QKV_SUBLAYER_SELF; i < QKV_SUBLAYER_COUNT; i++)
-        if (qkv_block_at(block, i, &b)) h[i] = qkv_block_norm(&b, x, QKV_RESULT_BF16_IF_MIXED);
+        if (qkv_block_at(block, i, &b)) h[i] = qkv_block_norm(&b, x, QKV_RESULT_FOR_PRODUCTS);
     return qkv_block_add_all(block, x, h);
 }

@@ -3,5 +3,5 @@
 #include "model/model.h"
 
 struct qkv_tensor *qkv_block_sandwich(const struct qkv_block *block, struct qkv_tensor *x) {
-    return qkv_block_add_normed(block, x, qkv_block_norm(block, x, QKV_RESULT_BF16_IF_MIXED));
+    return qkv_block_add_normed(block, x, qkv_block_norm(block, x, QKV_RESULT_FOR_PRODUCTS));
 }

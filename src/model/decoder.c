@@ -168,7 +168,7 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
-    if (qkv_model_add_packed(m, false)) return NULL;
+    if (qkv_model_prepare(m, qkv_product_of(m->ctx), false)) return NULL;
     struct qkv_decoder *d = qkv_allocate(m->ctx, 1, sizeof *d);
     if (!d) return NULL;
     d->model = m;

@@ -52,7 +52,7 @@ static enum qkv_status append_check(struct append *a) {
             return qkv_fail(m->ctx, QKV_ARGUMENT,
                             "scores are wanted of token %zu of %zu; name tokens that are appended, each once, in order",
                             a->scored[i], a->tokens);
-    return qkv_model_check_file(m);
+    return qkv_model_ready(m);
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */

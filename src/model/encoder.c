@@ -96,6 +96,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
     const struct qkv_rows *rows = qkv_rows_make(&tape, e->B, e->T, e->lengths, NULL, N, 0);
     struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, source) : NULL;
     if (!x) return tape.status;
+    if (e->pool) qkv_tape_form(&tape, qkv_product_of(m->ctx), x); /* all layers of the decoder read it */
     const size_t mark = qkv_arena_mark(&e->arena);
     const struct qkv_tensor *whole = rows->ragged ? qkv_op_scatter(&tape, x, rows->place, e->B * e->T) : x;
     if (!whole) return tape.status;
@@ -103,7 +104,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
     qkv_parallel(m->ctx, 1, copy_body, &copy);
     qkv_arena_release(&e->arena, mark);
     for (size_t layer = 0; e->pool && layer < (size_t)m->spec.decoder.layers; layer++) {
-        const size_t layer_mark = qkv_arena_mark(&e->arena);
+        const struct qkv_tape_mark layer_mark = qkv_tape_mark(&tape);
         const struct qkv_attention_spec *spec = &qkv_stack_layer(m->decoder.spec, layer)->cross;
         struct qkv_attend a = qkv_attend_start(spec, NULL, 0);
         a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL;
@@ -117,7 +118,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
                                           .cross = true,
                                           .memory = x};
         qkv_attention_cache_memory(&args);
-        qkv_arena_release(&e->arena, layer_mark);
+        qkv_tape_release(&tape, layer_mark);
     }
     return tape.status;
 }
@@ -162,7 +163,7 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
 /* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 static struct qkv_encoded *encoder_make(struct qkv_model *m) {
-    if (qkv_model_add_packed(m, false)) return NULL;
+    if (qkv_model_prepare(m, qkv_product_of(m->ctx), false)) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = m;
@@ -216,7 +217,7 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     size_t kept_bytes = 0, step_bytes = 0;
     struct encoder_plan plan = {e, &step_bytes};
     enum qkv_status status = encoder_check(e->model, source);
-    if (!status) status = qkv_model_check_file(e->model);
+    if (!status) status = qkv_model_ready(e->model);
     if (status) return status;
     e->B = B;
     e->T = T;

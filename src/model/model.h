@@ -183,9 +183,10 @@ size_t qkv_balance_experts(struct qkv_model *model, double *loads);
 /* Gives every trainable weight its gradient, zeroed, if it has none. The first training pass calls it, and the first
  * one after weights were frozen or unfrozen. */
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
-/* Mixed precision: takes memory for weights packed as bf16, and, with `backward`, for those that only backward reads.
- * Each is taken once; callers do so before they measure or run anything of the model. */
-enum qkv_status qkv_model_add_packed(struct qkv_model *model, bool backward);
+/* Makes weights ready to be multiplied as `product` says (the context's, but in plans): each operand gets its row, and
+ * those that are packed, with `backward` also those that only backward reads, get memory and are packed. This is done
+ * once; callers do so before they measure or run anything of the model. (packed_weights.c) */
+enum qkv_status qkv_model_prepare(struct qkv_model *model, const struct qkv_product *product, bool backward);
 void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of the model: weights, tables, and gradients and packed weights if they have been asked for; without weights
  * that are read from a mapped file. */
@@ -201,6 +202,10 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
 enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Fails with QKV_FILE if the weights' file has changed. Called before every use of the weights. */
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);
+/* Packs the weights that have changed since they were packed. */
+void qkv_model_pack(struct qkv_model *model);
+/* Both: called before each forward pass. */
+enum qkv_status qkv_model_ready(struct qkv_model *model);
 /* Fails with QKV_ARGUMENT if ranks have divided fp32 weights. */
 enum qkv_status qkv_model_check_whole(const struct qkv_model *model);
 /* Converts weights of a mapped file to fp32 in memory, as training needs them, and closes the file. */
@@ -227,7 +232,7 @@ typedef struct qkv_tensor *qkv_block_form(const struct qkv_block *block, struct 
 QKV_PLACEMENT_LIST(QKV_BLOCK_FORM)
 /* Whether a sublayer has a norm before it, or, with `out`, after it. */
 bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out);
-/* The sublayer's norm of x; x itself where there is none. result: QKV_RESULT_BF16_IF_MIXED if only the sublayer reads
+/* The sublayer's norm of x; x itself where there is none. result: QKV_RESULT_FOR_PRODUCTS if only the sublayer reads
  * it. */
 struct qkv_tensor *qkv_block_norm(const struct qkv_block *block, struct qkv_tensor *x, enum qkv_result result);
 /* Calls the pass's hook, if it has one. */
@@ -332,9 +337,9 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec);
 /* Bytes of a session's cache and step, by dry runs. The model may be planned. */
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);
 
-/* The batches of a pass as parts of a larger batch whose sequences are cut into groups (kernel.h: sums in a defined
- * order): whole groups, or some sequences of one group. Gradients are then added in that order; dropout masks are those
- * of the larger batch. */
+/* The batches of a pass as parts of a larger batch whose sequences are cut into groups (kernel/order.h): whole groups,
+ * or some sequences of one group. Gradients are then added in that order; dropout masks are those of the larger
+ * batch. */
 struct qkv_pass_part {
     size_t groups;
     size_t first[QKV_GROUPS_MAX + 1]; /* the first sequence of each group, counted in the part; then their number */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 #include "model/model.h"
 
 struct dense_product {
@@ -26,9 +26,17 @@ bool qkv_vector_normalize(float *x, size_t C, bool normalize) {
 static enum qkv_status dense_multiply(void *argument) {
     const struct dense_product *p = argument;
     const struct qkv_model_dense *d = p->dense;
-    return qkv_gemm(p->ctx, p->arena, p->y, d->out, (struct qkv_matrix){p->x, d->in, 1},
-                    (struct qkv_matrix){p->weight, 1, d->in}, p->rows, d->out, d->in,
-                    (struct qkv_gemm_options){.bias = p->bias, .accumulate = p->accumulate});
+    const struct qkv_product_call call = {.c = p->y,
+                                          .dtype = QKV_F32,
+                                          .ldc = d->out,
+                                          .a = {p->x, QKV_F32, d->in, 1},
+                                          .b = {p->weight, QKV_F32, 1, d->in},
+                                          .M = p->rows,
+                                          .N = d->out,
+                                          .K = d->in,
+                                          .bias = p->bias,
+                                          .accumulate = p->accumulate};
+    return qkv_product_f32.multiply(p->ctx, p->arena, &call);
 }
 
 static enum qkv_status dense_product_measure(struct dense_product p, size_t *bytes) {

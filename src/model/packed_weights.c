@@ -1,6 +1,6 @@
-/* packed_weights: a model's weights packed for products in bf16, next to the fp32 weights that are trained (mixed
- * precision, Micikevicius et al. 2018). Memory is taken when the first pass, session or encoding of mixed precision
- * begins; weights are packed at the first use and again after they have changed.
+/* packed_weights: a model's weights packed for their products (kernel/product.h), next to the fp32 weights that are
+ * trained (mixed precision, Micikevicius et al. 2018) or the stored ones. Memory is taken, and weights are packed, when
+ * the first pass, session or encoding begins, and again before a forward pass if they have changed: no operator packs.
  *
  * Backward's dy·w needs another order. Only the head is packed for it, whose product runs for a few rows at a time; all
  * other weights have one use per step, so packing them at that use costs no more, and no memory. */
@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-/* Whether a tensor is the right operand of a product in bf16: all matrices are, except tables that are not the head,
- * and for weights with fp32 products. */
+/* Whether a tensor is the right operand of a product that packs it: all matrices are, except tables that are not the
+ * head. */
 static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
     const struct qkv_tensor *const tables[] = {&m->encoder.token_storage, &m->decoder.token_storage,
                                                &m->encoder.position,      &m->decoder.position,
@@ -17,14 +17,15 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (t == tables[i] && t != m->head_weight) return false;
     }
-    return t->rows > 1 && !t->fp32;
+    return t->rows > 1 && t->product->packed_bytes;
 }
 
 /* Takes memory for panels of K × N from an arena, which may be measuring. */
 static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena *arena,
-                                           struct qkv_packed_weight *panels, size_t K, size_t N) {
+                                           const struct qkv_product *product, struct qkv_packed_weight *panels,
+                                           size_t K, size_t N) {
     size_t bytes;
-    if (!qkv_bf16_packed_bytes(m->ctx, K, N, &bytes))
+    if (!product->packed_bytes(m->ctx, K, N, &bytes))
         return qkv_fail(m->ctx, QKV_SHAPE, "a weight of %zu x %zu is too large", N, K);
     *panels = (struct qkv_packed_weight){.data = qkv_arena_take(arena, bytes, 1)};
     return panels->data ? QKV_OK : QKV_MEMORY;
@@ -37,7 +38,7 @@ static enum qkv_status take_forward(struct qkv_model *m) {
         struct qkv_tensor *t = m->weights.tensors[i];
         if (packed_weights_multiplies(m, t)) {
             t->packed = next++;
-            status = packed_weights_take(m, &m->packed_arena, t->packed, t->columns, t->rows);
+            status = packed_weights_take(m, &m->packed_arena, t->product, t->packed, t->columns, t->rows);
         }
     }
     return status;
@@ -46,33 +47,77 @@ static enum qkv_status take_forward(struct qkv_model *m) {
 static enum qkv_status take_backward(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
     head->packed_transposed = &m->head_back;
-    return packed_weights_take(m, &m->packed_back, head->packed_transposed, head->rows, head->columns);
+    return packed_weights_take(m, &m->packed_back, head->product_back, head->packed_transposed, head->rows,
+                               head->columns);
 }
 
 /* Measures first, so that the memory taken is exact. */
 static enum qkv_status packed_weights_add(struct qkv_model *m, struct qkv_arena *arena,
                                           enum qkv_status (*take_all)(struct qkv_model *)) {
-    qkv_arena_measure(m->ctx, arena, "weights in bf16");
+    qkv_arena_measure(m->ctx, arena, "packed weights");
     enum qkv_status status = take_all(m);
     if (status || m->planned) return status;
-    status = qkv_arena_create(m->ctx, arena, arena->peak, "weights in bf16");
+    status = qkv_arena_create(m->ctx, arena, arena->peak, "packed weights");
     return !status ? take_all(m) : status;
 }
 
-enum qkv_status qkv_model_add_packed(struct qkv_model *m, bool backward) {
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+/* w, or wᵀ, as the right operand of a product; `transposed`: of x·wᵀ. */
+static void packed_weights_pack(struct qkv_context *ctx, const struct qkv_product *product, struct qkv_tensor *t,
+                                struct qkv_packed_weight *packed, bool transposed) {
+    const uint64_t version = qkv_tensor_version(t);
+    const size_t K = transposed ? t->columns : t->rows, N = transposed ? t->rows : t->columns;
+    if (!packed || packed->version == version) return;
+    const struct qkv_operand b = {t->data, QKV_F32, transposed ? 1 : t->columns, transposed ? t->columns : 1};
+    const struct qkv_stored_operand stored = {.weights = t->stored.count ? &t->stored : NULL,
+                                              .transposed = transposed,
+                                              .turned = t->divided ? t->packed->data : NULL};
+    product->pack(ctx, packed->data, b, stored, K, N);
+    packed->version = version;
+}
+
+/* The ranks pack what they divide as they exchange it. */
+void qkv_model_pack(struct qkv_model *m) {
+    struct qkv_tensor *head = m->head_weight;
+    if (m->planned || m->ctx->dry || !m->packed_weights) return;
+    for (size_t i = 0; i < m->weights.tensor_count; i++) {
+        struct qkv_tensor *t = m->weights.tensors[i];
+        if (!t->divided) packed_weights_pack(m->ctx, t->product, t, t->packed, true);
+    }
+    if (head) packed_weights_pack(m->ctx, head->product_back, head, head->packed_transposed, false);
+}
+
+enum qkv_status qkv_model_ready(struct qkv_model *m) {
+    enum qkv_status status = qkv_model_check_file(m);
+    if (!status) qkv_model_pack(m);
+    return status;
+}
+
+static bool packed_weights_any(const struct qkv_model *m) {
+    for (size_t i = 0; i < m->weights.tensor_count; i++)
+        if (packed_weights_multiplies(m, m->weights.tensors[i])) return true;
+    return false;
+}
+
+enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product *product, bool backward) {
     enum qkv_status status = QKV_OK;
-    if (m->ctx->precision == QKV_FP32) return QKV_OK;
+    if (m->weights.product != product) {
+        status = qkv_weights_choose(&m->weights, product);
+        if (status) return status;
+        qkv_model_drop_packed(m);
+    }
+    if (!packed_weights_any(m)) return QKV_OK;
     if (!m->packed_weights) {
         m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
         status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
     }
-    if (!status && backward && m->head_weight && packed_weights_multiplies(m, m->head_weight) &&
-        !m->head_weight->packed_transposed) {
+    if (!status && backward && m->head_weight && m->head_weight->product_back->packed_bytes &&
+        packed_weights_multiplies(m, m->head_weight) && !m->head_weight->packed_transposed) {
         status = packed_weights_add(m, &m->packed_back, take_backward);
     }
-    if (status) {
-        qkv_model_drop_packed(m);
-    }
+    if (!status) status = qkv_model_ready(m);
+    if (status) qkv_model_drop_packed(m);
     return status;
 }
 

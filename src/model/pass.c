@@ -212,7 +212,7 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
     p->chosen = m->weights.chosen;
     p->groups = groups;
     *out = p;
-    status = qkv_model_add_packed(m, options->train);
+    status = qkv_model_prepare(m, qkv_product_of(m->ctx), options->train);
     if (!status && options->train) {
         status = qkv_model_add_gradients(m);
     }
@@ -337,7 +337,7 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
     struct qkv_batch b;
     enum qkv_status status = qkv_pass_check_batch(p, batch, &b);
     if (!status) {
-        status = qkv_model_check_file(p->model);
+        status = qkv_model_ready(p->model);
     }
     if (!status) {
         status = make_room(p, &b);

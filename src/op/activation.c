@@ -233,7 +233,7 @@ bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_f
     if (!qkv_tape_check(tape, node)) return false;
     const size_t columns = gated ? x->columns / 2 : x->columns;
     node->output =
-        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_bf16_if_mixed(tape, x->rows, columns);
+        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_for_products(tape, x->rows, columns);
     return node->output != NULL;
 }
 

@@ -219,7 +219,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (learned.sinks) s->kernel.sinks = learned.sinks->data;
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, q.x->rows, a->H * a->Dv)
-                                        : qkv_tape_bf16_if_mixed(tape, q.x->rows, a->H * a->Dv);
+                                        : qkv_tape_for_products(tape, q.x->rows, a->H * a->Dv);
     if (q.x->order) {
         s->kernel.ordered = q.x->order->keys;
         s->kernel.first_row = q.x->order->first_row;

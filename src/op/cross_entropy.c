@@ -302,10 +302,11 @@ static enum qkv_status run_groups(struct groups *w) {
 }
 
 /* Whether chunks may write the weight's gradient to weight->carry. */
-static bool groups_carry(const struct qkv_tape *tape, const struct qkv_tensor *x, size_t chunk) {
+static bool groups_carry(const struct qkv_tape *tape, const struct qkv_tensor *x, const struct qkv_tensor *weight,
+                         size_t chunk) {
     struct qkv_order order = x->order->sums;
     order.terms = chunk;
-    return order.groups == 1 && qkv_order_carries(tape->ctx, &order);
+    return order.groups == 1 && qkv_operand_product_back(tape, weight)->carries(tape->ctx, &order);
 }
 
 /* The maximum number of rows in a chunk of ordered rows: all rows where that takes less memory than chunks and
@@ -361,7 +362,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     } else if (chunk > N || (node->whole && x->order)) {
         chunk = N;
     }
-    if (ordered && !groups_carry(tape, x, chunk)) g.carry.done = NULL;
+    if (ordered && !groups_carry(tape, x, weight, chunk)) g.carry.done = NULL;
     size_t mark = qkv_arena_mark(tape->arena);
     float *scratch = node->whole || !o->logits ? qkv_tape_take(tape, chunk * V, sizeof(float)) : NULL;
     float *losses = qkv_tape_take(tape, N, sizeof(float));

@@ -319,7 +319,7 @@ enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node
     struct experts o = experts_of(tape, node);
     const size_t N = o.routing->N, mark = qkv_arena_mark(tape->arena);
     o.kept = tape->recording;
-    o.dtype = tape->ctx->precision == QKV_FP32 ? QKV_F32 : QKV_BF16;
+    o.dtype = qkv_product_of(tape->ctx)->activation;
     const size_t slots = o.kept ? N * o.routing->top_k : N;
     o.hidden = qkv_tape_take(tape, slots * o.H, qkv_type_size(o.dtype));
     o.active = qkv_tape_take(tape, slots * o.F, qkv_type_size(o.dtype));

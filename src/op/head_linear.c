@@ -52,32 +52,10 @@ static void *head_at(const void *data, enum qkv_dtype dtype, size_t column) {
     return data ? (char *)(uintptr_t)data + column * qkv_type_size(dtype) : NULL;
 }
 
-/* c (+)= a·b in the context's precision; rows of c are `ldc` numbers apart. */
-struct head_product {
-    void *c;
-    enum qkv_dtype dtype;
-    size_t ldc;
-    struct qkv_operand a, b;
-    struct qkv_stored_operand stored; /* b, with weights */
-    size_t M, N, K;
-    bool accumulate;
-};
-
-static enum qkv_status head_multiply(struct qkv_tape *tape, const struct head_product *p) {
-    if (tape->ctx->precision != QKV_FP32)
-        return qkv_gemm_bf16(
-            tape->ctx, tape->arena, p->c, p->ldc, p->a, p->b, p->M, p->N, p->K,
-            (struct qkv_bf16_options){.dtype = p->dtype, .stored = p->stored, .accumulate = p->accumulate});
-    const struct qkv_matrix a = {p->a.data, p->a.row_stride, p->a.column_stride},
-                            b = {p->b.data, p->b.row_stride, p->b.column_stride};
-    return qkv_gemm(tape->ctx, tape->arena, p->c, p->ldc, a, b, p->M, p->N, p->K,
-                    (struct qkv_gemm_options){.stored = p->stored, .accumulate = p->accumulate});
-}
-
 /* w_h, or its transpose, as the right operand of a product; `rows` is the caller's and has the rows of head h where the
  * weight is in a mapped file. */
-static void head_right(struct head_product *p, const struct qkv_tensor *weight, size_t heads, size_t h, bool transposed,
-                       struct qkv_stored *rows) {
+static void head_right(struct qkv_product_call *p, const struct qkv_tensor *weight, size_t heads, size_t h,
+                       bool transposed, struct qkv_stored *rows) {
     const size_t first = weight->rows / heads * h, C = weight->columns;
     const bool stored = weight->stored.count > 0;
     const float *w = stored || !weight->data ? NULL : (const float *)weight->data + first * C;
@@ -102,11 +80,12 @@ enum qkv_status qkv_check_head_linear(struct qkv_tape *tape, struct qkv_node *no
 enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct head_linear *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *y = node->output;
+    const struct qkv_product *product = qkv_operand_product_back(tape, weight);
     const size_t mark = qkv_arena_mark(tape->arena), size = qkv_type_size(y->dtype);
     enum qkv_status status = QKV_OK;
     struct qkv_stored rows;
     for (size_t h = 0; h < o->heads && !status; h++) {
-        struct head_product p = {
+        struct qkv_product_call p = {
             .c = head_at(y->data, y->dtype, h * (o->out + o->tail)),
             .dtype = y->dtype,
             .ldc = y->columns,
@@ -115,7 +94,7 @@ enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *
             .N = o->out,
             .K = o->in};
         head_right(&p, weight, o->heads, h, o->transposed, &rows);
-        status = head_multiply(tape, &p);
+        status = product->multiply(tape->ctx, tape->arena, &p);
     }
     struct tails t = {.kernels = tape->ctx->kernels,
                       .heads = o->heads,
@@ -142,25 +121,27 @@ static enum qkv_status head_backward_weight(struct qkv_tape *tape, const struct 
                                             const float *x, const float *dy, float *dweight) {
     const struct head_linear *o = node->saved;
     const struct qkv_tensor *weight = node->inputs[1], *in = node->inputs[0];
+    const struct qkv_product *product = qkv_operand_product_back(tape, weight);
     const size_t lx = in->columns, ly = node->output->columns;
     const float *left = o->transposed ? dy : x, *right = o->transposed ? x : dy;
-    const struct head_product p = {.c = dweight + h * (weight->rows / o->heads) * weight->columns,
-                                   .dtype = QKV_F32,
-                                   .ldc = weight->columns,
-                                   .a = head_operand(left, QKV_F32, 1, o->transposed ? ly : lx),
-                                   .b = head_operand(right, QKV_F32, o->transposed ? lx : ly, 1),
-                                   .M = weight->rows / o->heads,
-                                   .N = weight->columns,
-                                   .K = in->rows,
-                                   .accumulate = true};
-    if (!in->order) return head_multiply(tape, &p);
-    return qkv_gemm_ordered(tape->ctx, tape->ctx->precision, tape->arena, p.c, p.ldc, p.a, p.b, p.M, p.N,
-                            &in->order->sums, NULL);
+    const struct qkv_product_call p = {.c = dweight + h * (weight->rows / o->heads) * weight->columns,
+                                       .dtype = QKV_F32,
+                                       .ldc = weight->columns,
+                                       .a = head_operand(left, QKV_F32, 1, o->transposed ? ly : lx),
+                                       .b = head_operand(right, QKV_F32, o->transposed ? lx : ly, 1),
+                                       .M = weight->rows / o->heads,
+                                       .N = weight->columns,
+                                       .K = in->rows,
+                                       .accumulate = true};
+    if (!in->order) return product->multiply(tape->ctx, tape->arena, &p);
+    return product->sum(tape->ctx, tape->arena,
+                        &(struct qkv_sums_call){p.c, p.ldc, p.a, p.b, p.M, p.N, &in->order->sums, NULL});
 }
 
 enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct head_linear *o = node->saved;
     struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
+    const struct qkv_product *product = qkv_operand_product_back(tape, weight);
     const size_t from = o->out + o->tail, to = o->in + o->tail;
     bool accumulate, always;
     enum qkv_status status = QKV_OK;
@@ -172,16 +153,16 @@ enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node 
     struct qkv_stored rows;
     if (!status && tape->status) status = tape->status;
     for (size_t h = 0; h < o->heads && !status; h++) {
-        struct head_product p = {.c = dx ? dx + h * to : NULL,
-                                 .dtype = QKV_F32,
-                                 .ldc = x->columns,
-                                 .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
-                                 .M = x->rows,
-                                 .N = o->in,
-                                 .K = o->out,
-                                 .accumulate = accumulate};
+        struct qkv_product_call p = {.c = dx ? dx + h * to : NULL,
+                                     .dtype = QKV_F32,
+                                     .ldc = x->columns,
+                                     .a = head_operand(dy + h * from, QKV_F32, node->output->columns, 1),
+                                     .M = x->rows,
+                                     .N = o->in,
+                                     .K = o->out,
+                                     .accumulate = accumulate};
         head_right(&p, weight, o->heads, h, !o->transposed, &rows);
-        if (dx) status = head_multiply(tape, &p);
+        if (dx) status = product->multiply(tape->ctx, tape->arena, &p);
         if (!status && dweight) status = head_backward_weight(tape, node, h, wide + h * to, dy + h * from, dweight);
     }
     struct tails t = {.kernels = tape->ctx->kernels,
@@ -221,6 +202,6 @@ struct qkv_tensor *qkv_op_head_linear(struct qkv_tape *tape, struct qkv_tensor *
     if (!qkv_tape_check(tape, &node)) return NULL;
     const size_t columns = heads * (o->out + tail);
     node.output =
-        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_bf16_if_mixed(tape, x->rows, columns);
+        x->dtype == QKV_F32 ? qkv_tape_tensor(tape, x->rows, columns) : qkv_tape_for_products(tape, x->rows, columns);
     return qkv_tape_run(tape, &node);
 }

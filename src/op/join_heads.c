@@ -101,6 +101,6 @@ struct qkv_tensor *qkv_op_join_heads(struct qkv_tape *tape, struct qkv_tensor *a
     if (!qkv_tape_check(tape, &node)) return NULL;
     const size_t columns = a->columns + heads * b->columns;
     node.output =
-        a->dtype == QKV_F32 ? qkv_tape_tensor(tape, a->rows, columns) : qkv_tape_bf16_if_mixed(tape, a->rows, columns);
+        a->dtype == QKV_F32 ? qkv_tape_tensor(tape, a->rows, columns) : qkv_tape_for_products(tape, a->rows, columns);
     return qkv_tape_run(tape, &node);
 }

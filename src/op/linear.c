@@ -2,8 +2,8 @@
  *
  * x (N, in), W (out, in), b (1, out) or none, y (N, out). Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n].
  * With a residual r: y = r + s·(x·Wᵀ + b), and dy is s times that of y.
- * In mixed precision x, W and dy are rounded to bf16 where they are packed, and y where it is stored. A weight with
- * `fp32` set (a router's) has fp32 products and fp32 y, of x as it is stored. */
+ * The operand's product (kernel/product.h) says in which form x, W and dy are multiplied. A weight with `fp32` set (a
+ * router's) has fp32 products and fp32 y, of x as it is stored. */
 #include "op/linear.h"
 #include "op/weights.h"
 
@@ -22,25 +22,6 @@ static void sum_columns(void *argument, size_t begin, size_t end, int thread) {
     s->ctx->kernels->column_sums(s->out + begin, s->x + begin, s->columns, s->rows, end - begin);
 }
 
-/* The precision of products with a weight. */
-static enum qkv_precision linear_precision(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
-    return weight->fp32 ? QKV_FP32 : tape->ctx->precision;
-}
-
-/* One of the three products: c (+)= a·b + bias. In fp32 both a and b are fp32. */
-struct product {
-    enum qkv_precision precision;
-    struct qkv_linear_rows c;
-    bool accumulate;
-    struct qkv_operand a, b;
-    struct qkv_stored_operand stored; /* b, where it is in a mapped file */
-    struct qkv_packed_weight *packed; /* b, packed; NULL: b is no weight, or is packed at each use */
-    uint64_t version;                 /* of the weights in b, for `packed` */
-    const float *bias;
-    const struct qkv_epilogue *epilogue;
-    size_t M, N, K;
-};
-
 static struct qkv_operand linear_operand(struct qkv_linear_rows x, size_t row_stride, size_t column_stride) {
     return (struct qkv_operand){x.data, x.dtype, row_stride, column_stride};
 }
@@ -51,67 +32,12 @@ static struct qkv_stored_operand linear_stored(const struct qkv_tensor *weight, 
                                        .turned = weight->divided && !transposed ? weight->packed->data : NULL};
 }
 
-/* Fails where the weight is divided among ranks and its product needs fp32 numbers. */
-static enum qkv_status linear_check_divided(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
-    if (!weight->divided || linear_precision(tape, weight) != QKV_FP32) return QKV_OK;
-    return qkv_fail(
-        tape->ctx, QKV_ARGUMENT,
-        "%s is divided among ranks, and this rank has it in bf16 only; leave the context's precision as it was "
-        "trained with",
-        weight->name);
-}
-
-static struct qkv_matrix linear_matrix(struct qkv_operand x) {
-    return (struct qkv_matrix){.data = x.data, .row_stride = x.row_stride, .column_stride = x.column_stride};
-}
-
-static enum qkv_status linear_multiply(struct qkv_tape *tape, const struct product *p) {
-    if (p->precision == QKV_FP32)
-        return qkv_gemm(
-            tape->ctx, tape->arena, p->c.data, p->N, linear_matrix(p->a), linear_matrix(p->b), p->M, p->N, p->K,
-            (struct qkv_gemm_options){
-                .stored = p->stored, .accumulate = p->accumulate, .bias = p->bias, .epilogue = p->epilogue});
-    struct qkv_bf16_options options = {.dtype = p->c.dtype,
-                                       .stored = p->stored,
-                                       .accumulate = p->accumulate,
-                                       .bias = p->bias,
-                                       .epilogue = p->epilogue};
-    if (p->packed) {
-        if (p->packed->version != p->version && !tape->ctx->dry) {
-            qkv_bf16_pack(tape->ctx, p->packed->data, p->b, p->stored, p->K, p->N);
-            p->packed->version = p->version;
-        }
-        options.packed = p->packed->data;
-    }
-    return qkv_gemm_bf16(tape->ctx, tape->arena, p->c.data, p->N, p->a, p->b, p->M, p->N, p->K, options);
-}
-
 static struct qkv_linear_rows linear_floats(const float *data) {
     return (struct qkv_linear_rows){(void *)(uintptr_t)data, QKV_F32};
 }
 
-struct linear_widening {
-    float *out;
-    const uint16_t *x;
-};
-
-static void linear_widen(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct linear_widening *w = argument;
-    qkv_to_float(w->out + begin, w->x + begin, QKV_BF16, end - begin);
-}
-
-/* Rows as products with the weight read them: bf16 rows of an fp32 product are widened, in memory of the arena. data is
- * NULL where that memory is missing. */
-static struct qkv_linear_rows linear_rows(struct qkv_tape *tape, const struct qkv_tensor *weight,
-                                          struct qkv_linear_rows x, size_t N) {
-    enum { NUMBERS_A_PIECE = 4096 };
-    const size_t count = N * weight->columns;
-    if (!weight->fp32 || x.dtype == QKV_F32) return x;
-    float *out = qkv_tape_take(tape, count, sizeof *out);
-    struct linear_widening w = {out, x.data};
-    if (out) qkv_parallel_range(tape->ctx, count, NUMBERS_A_PIECE, linear_widen, &w);
-    return linear_floats(out);
+static const void *linear_packed(const struct qkv_packed_weight *packed) {
+    return packed ? packed->data : NULL;
 }
 
 /* The next run of trainable rows of an operand, until false. An operand without a list of weights has one run: all
@@ -133,58 +59,68 @@ static struct qkv_order_carry *linear_carry(const struct qkv_tensor *weight, con
     return carry;
 }
 
+/* dW (+)= dyᵀ·x of the rows [begin, end) of W. */
+static enum qkv_status linear_backward_weight(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x,
+                                              size_t N, const struct qkv_tensor *weight, float *dweight, size_t begin,
+                                              size_t end, const struct qkv_row_order *order,
+                                              struct qkv_linear_carry carry) {
+    const struct qkv_product *product = qkv_operand_product_back(tape, weight);
+    const size_t in = weight->columns, out = weight->rows;
+    float *own = dweight + begin * in;
+    const struct qkv_operand a = linear_operand(linear_floats(dy + begin), 1, out), b = linear_operand(x, in, 1);
+    if (!order)
+        return product->multiply(tape->ctx, tape->arena,
+                                 &(struct qkv_product_call){.c = own,
+                                                            .dtype = QKV_F32,
+                                                            .ldc = in,
+                                                            .a = a,
+                                                            .b = b,
+                                                            .M = end - begin,
+                                                            .N = in,
+                                                            .K = N,
+                                                            .accumulate = true});
+    struct qkv_order_carry rows, *to = linear_carry(weight, &carry, own, &rows);
+    const struct qkv_sums_call sums = {own, in, a, b, end - begin, in, &order->sums, to};
+    enum qkv_status status = product->sum(tape->ctx, tape->arena, &sums);
+    if (to && !tape->ctx->dry) *carry.done = to->done; /* only a real run sets it: an expert may have no rows */
+    return status;
+}
+
+static enum qkv_status linear_backward_x(struct qkv_tape *tape, const float *dy, size_t N, float *dx, bool accumulate,
+                                         const struct qkv_tensor *weight) {
+    const size_t in = weight->columns, out = weight->rows;
+    const struct qkv_product_call call = {.c = dx,
+                                          .dtype = QKV_F32,
+                                          .ldc = in,
+                                          .accumulate = accumulate,
+                                          .a = linear_operand(linear_floats(dy), out, 1),
+                                          .b = linear_operand(linear_floats(weight->data), in, 1),
+                                          .stored = linear_stored(weight, false),
+                                          .packed = linear_packed(weight->packed_transposed),
+                                          .M = N,
+                                          .N = in,
+                                          .K = out};
+    return qkv_operand_product_back(tape, weight)->multiply(tape->ctx, tape->arena, &call);
+}
+
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
                                           const struct qkv_row_order *order, struct qkv_linear_carry carry) {
-    const size_t in = weight->columns, out = weight->rows;
-    const enum qkv_precision precision = linear_precision(tape, weight);
-    const size_t mark = qkv_arena_mark(tape->arena);
-    enum qkv_status status = linear_check_divided(tape, weight);
+    const size_t out = weight->rows, mark = qkv_arena_mark(tape->arena);
+    enum qkv_status status = QKV_OK;
     size_t begin, end;
-    if (status) return status;
-    if (dweight) x = linear_rows(tape, weight, x, N);
+    if (dweight) x = qkv_tape_convert(tape, qkv_operand_product_back(tape, weight), x, N * weight->columns);
     if (tape->status) return tape->status;
-    if (dx) {
-        const struct product p = {.precision = precision,
-                                  .c = linear_floats(dx),
-                                  .accumulate = accumulate,
-                                  .a = linear_operand(linear_floats(dy), out, 1),
-                                  .b = linear_operand(linear_floats(weight->data), in, 1),
-                                  .stored = linear_stored(weight, false),
-                                  .packed = weight->packed_transposed,
-                                  .version = qkv_tensor_version(weight),
-                                  .M = N,
-                                  .N = in,
-                                  .K = out};
-        status = linear_multiply(tape, &p);
-    }
-    for (begin = 0; !status && dweight && order && linear_learns(weight, out, &begin, &end); begin = end) {
-        struct qkv_order_carry rows, *to = linear_carry(weight, &carry, dweight + begin * in, &rows);
-        status = qkv_gemm_ordered(tape->ctx, precision, tape->arena, dweight + begin * in, in,
-                                  linear_operand(linear_floats(dy + begin), 1, out), linear_operand(x, in, 1),
-                                  end - begin, in, &order->sums, to);
-        if (to && !tape->ctx->dry)
-            *carry.done = to->done; /* only a real run sets it: an expert that is measured may have no rows */
-    }
-    for (begin = 0; !status && dweight && !order && linear_learns(weight, out, &begin, &end); begin = end) {
-        const struct product p = {.precision = precision,
-                                  .c = linear_floats(dweight + begin * in),
-                                  .accumulate = true,
-                                  .a = linear_operand(linear_floats(dy + begin), 1, out),
-                                  .b = linear_operand(x, in, 1),
-                                  .M = end - begin,
-                                  .N = in,
-                                  .K = N};
-        status = linear_multiply(tape, &p);
-    }
+    if (dx) status = linear_backward_x(tape, dy, N, dx, accumulate, weight);
+    for (begin = 0; !status && dweight && linear_learns(weight, out, &begin, &end); begin = end)
+        status = linear_backward_weight(tape, dy, x, N, weight, dweight, begin, end, order, carry);
     for (begin = 0; !status && dbias && linear_learns(bias, out, &begin, &end); begin = end) {
         struct column_sum s = {.ctx = tape->ctx, .out = dbias + begin, .x = dy + begin, .rows = N, .columns = out};
-        if (order) {
+        if (order)
             qkv_order_columns(tape->ctx, &order->sums, s.out, s.x, out, end - begin);
-            continue;
-        }
-        qkv_parallel_range(tape->ctx, end - begin, COLUMNS_A_PIECE, sum_columns, &s);
+        else
+            qkv_parallel_range(tape->ctx, end - begin, COLUMNS_A_PIECE, sum_columns, &s);
     }
     qkv_arena_release(tape->arena, mark);
     return status;
@@ -193,21 +129,23 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
                                          size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
                                          const struct qkv_epilogue *epilogue) {
-    const size_t mark = qkv_arena_mark(tape->arena);
-    const struct product p = {.precision = linear_precision(tape, weight),
-                              .c = y,
-                              .a = linear_operand(linear_rows(tape, weight, x, N), weight->columns, 1),
-                              .b = linear_operand(linear_floats(weight->data), 1, weight->columns),
-                              .stored = linear_stored(weight, true),
-                              .packed = weight->packed,
-                              .version = weight->divided ? weight->packed->version : qkv_tensor_version(weight),
-                              .bias = bias ? bias->data : NULL,
-                              .epilogue = epilogue,
-                              .M = N,
-                              .N = weight->rows,
-                              .K = weight->columns};
-    enum qkv_status status = linear_check_divided(tape, weight);
-    if (!status) status = tape->status ? tape->status : linear_multiply(tape, &p);
+    const struct qkv_product *product = qkv_operand_product(tape, weight);
+    const size_t mark = qkv_arena_mark(tape->arena), in = weight->columns;
+    x = qkv_tape_convert(tape, product, x, N * in);
+    if (tape->status) return tape->status;
+    const struct qkv_product_call call = {.c = y.data,
+                                          .dtype = y.dtype,
+                                          .ldc = weight->rows,
+                                          .a = linear_operand(x, in, 1),
+                                          .b = linear_operand(linear_floats(weight->data), 1, in),
+                                          .stored = linear_stored(weight, true),
+                                          .packed = linear_packed(weight->packed),
+                                          .bias = bias ? bias->data : NULL,
+                                          .epilogue = epilogue,
+                                          .M = N,
+                                          .N = weight->rows,
+                                          .K = in};
+    const enum qkv_status status = product->multiply(tape->ctx, tape->arena, &call);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
@@ -267,7 +205,9 @@ static void add_residual(const struct qkv_epilogue *epilogue, size_t row, size_t
 }
 
 enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node) {
-    const struct qkv_tensor *x = node->inputs[X], *residual = node->inputs[RESIDUAL], *y = node->output;
+    struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT];
+    const struct qkv_tensor *residual = node->inputs[RESIDUAL], *y = node->output;
+    const struct qkv_linear_rows rows = qkv_tape_form(tape, qkv_operand_product(tape, weight), x);
     struct residual sum;
     struct qkv_activation_epilogue activation;
     const struct qkv_epilogue *epilogue = NULL;
@@ -279,8 +219,8 @@ enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node)
         qkv_activation_fuse(tape, node->fused, qkv_tape_records(tape, node), &activation);
         epilogue = &activation.epilogue;
     }
-    return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype},
-                                    (struct qkv_linear_rows){x->data, x->dtype}, x->rows, node->inputs[WEIGHT],
+    if (tape->status) return tape->status;
+    return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype}, rows, x->rows, weight,
                                     node->inputs[BIAS], epilogue);
 }
 
@@ -301,8 +241,10 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
         dy = scaled;
     }
     const struct qkv_linear_carry carry = {.done = weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL};
-    status = qkv_linear_backward_parts(tape, dy, (struct qkv_linear_rows){x->data, x->dtype}, x->rows, dx, accumulate,
-                                       weight, dweight, bias, dbias, x->order, carry);
+    const struct qkv_form *form = qkv_tensor_form(x, qkv_operand_product_back(tape, weight)->form);
+    const struct qkv_linear_rows rows = {form ? form->data : x->data, form ? form->dtype : x->dtype};
+    status = qkv_linear_backward_parts(tape, dy, rows, x->rows, dx, accumulate, weight, dweight, bias, dbias, x->order,
+                                       carry);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
@@ -329,8 +271,8 @@ struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, st
                                  struct qkv_tensor *bias, enum qkv_result result) {
     struct qkv_node node;
     if (!linear_node(tape, x, weight, bias, NULL, &node)) return NULL;
-    node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows)
-                                                     : qkv_tape_tensor(tape, x->rows, weight->rows);
+    node.output = result == QKV_RESULT_FOR_PRODUCTS ? qkv_tape_for_products(tape, x->rows, weight->rows)
+                                                    : qkv_tape_tensor(tape, x->rows, weight->rows);
     return qkv_tape_run(tape, &node);
 }
 
@@ -350,7 +292,7 @@ struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_te
                                             struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated, float limit) {
     struct qkv_node node, activation;
     if (!linear_node(tape, x, weight, bias, NULL, &node)) return NULL;
-    node.output = qkv_tape_bf16_if_mixed(tape, x->rows, weight->rows);
+    node.output = qkv_tape_for_products(tape, x->rows, weight->rows);
     if (!qkv_activation_node(tape, node.output, kind, gated, limit, &activation)) return NULL;
     node.fused = &activation;
     return qkv_tape_run(tape, &node);

@@ -7,10 +7,6 @@
 
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias);
-struct qkv_linear_rows { /* the rows of a tensor */
-    void *data;
-    enum qkv_dtype dtype;
-};
 /* y = x·weightᵀ + bias. `epilogue`, or NULL, is called for each block of y that is complete. */
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
                                          size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,

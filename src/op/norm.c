@@ -132,8 +132,8 @@ struct qkv_tensor *qkv_op_norm(struct qkv_tape *tape, struct qkv_tensor *x, enum
     node.inputs[1] = weight;
     node.inputs[2] = bias;
     if (!qkv_tape_check(tape, &node)) return NULL;
-    node.output = result == QKV_RESULT_BF16_IF_MIXED ? qkv_tape_bf16_if_mixed(tape, x->rows, x->columns)
-                                                     : qkv_tape_tensor(tape, x->rows, x->columns);
+    node.output = result == QKV_RESULT_FOR_PRODUCTS ? qkv_tape_for_products(tape, x->rows, x->columns)
+                                                    : qkv_tape_tensor(tape, x->rows, x->columns);
     return qkv_tape_run(tape, &node);
 }
 

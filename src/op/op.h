@@ -13,7 +13,7 @@
 #define QKV_OP_H
 
 #include "base/base.h"
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 /* The storage of a gradient. Two tensors with equal gradients share it; the one that changes takes a copy first. */
 struct qkv_grad_buffer {
@@ -24,9 +24,8 @@ struct qkv_grad_buffer {
     struct qkv_grad_buffer *next; /* in the tape's list of free buffers */
 };
 
-/* Where the gradients of a part of a batch go while sums of other parts are pending (kernel.h: sums in a defined
- * order). The part consists of whole groups. Products write their sums, with those of earlier parts added, straight to
- * `to`. */
+/* Where the gradients of a part of a batch go while sums of other parts are pending (kernel/order.h). The part consists
+ * of whole groups. Products write their sums, with those of earlier parts added, straight to `to`. */
 struct qkv_gradient_carry {
     const float *own; /* the gradients of all parameters; NULL: this part's gradients go there */
     float *to;        /* an array of the same layout; `to` may be `own` */
@@ -34,15 +33,25 @@ struct qkv_gradient_carry {
     const float *earlier[QKV_ORDER_LEVELS];
 };
 
-/* A weight packed for products in bf16 (qkv_bf16_pack). The model owns it and packs it again when the weight
- * changes. */
+/* A weight packed for its product. The model owns it, packs it when it is finished, and packs it again before the next
+ * forward pass when its numbers have changed (model/packed_weights.c). */
 struct qkv_packed_weight {
     void *data;
     uint64_t version; /* of the weights that were packed (qkv_tensor_version); 0: not packed yet */
 };
 
+/* The numbers of an activation in the type in which a product reads them, made once for all products that read them
+ * (form.c). */
+struct qkv_form {
+    void *data;
+    enum qkv_dtype dtype;
+    size_t mark; /* of the tape's arena, before it */
+    struct qkv_tensor *of;
+    struct qkv_form *next, *previous; /* of the activation; of the tape */
+};
+
 /* Which sequences, of which groups of a larger batch, the rows of a matrix belong to: it defines the order of sums over
- * rows (kernel.h: sums in a defined order). Rows of a tensor without one are summed in an order of their number alone.
+ * rows (kernel/order.h). Rows of a tensor without one are summed in an order of their number alone.
  * The pass sets it on the tape; operators copy it from their input to their output. */
 struct qkv_row_order {
     struct qkv_order sums;
@@ -78,10 +87,13 @@ struct qkv_tensor {
     size_t weight_count;
     /* of weights read from a mapped file: the parts to read in place of `data`; count 0: none */
     struct qkv_stored stored;
-    struct qkv_packed_weight *packed;            /* a weight packed for x·wᵀ; NULL: packed at each use */
+    /* An operand's row for x·wᵀ, and for the products of backward and of single heads; NULL: the context's */
+    const struct qkv_product *product, *product_back;
+    struct qkv_packed_weight *packed;            /* packed for x·wᵀ; NULL: packed at each use, or read as stored */
     struct qkv_packed_weight *packed_transposed; /* the same for dy·w */
-    bool fp32;                                   /* products of this weight are fp32 in mixed precision too */
+    bool fp32;                                   /* products of this weight are fp32 in every precision */
     bool divided; /* this rank has the weight as bf16 only, in `packed`; each rank has a share of its fp32 numbers */
+    struct qkv_form *forms; /* of an activation; NULL: none were made */
 };
 
 struct qkv_tape;
@@ -196,6 +208,7 @@ struct qkv_tape {
     qkv_gradient_listener *listener; /* may be NULL */
     void *listener_user;
     const struct qkv_rows *batch; /* the batch that rows of new activations belong to; NULL: not known */
+    struct qkv_form *forms;       /* the latest form that was made */
 };
 
 /* ---- tape (tape.c) ------------------------------------------------------------------------------------------- */
@@ -212,6 +225,8 @@ struct qkv_tape_mark {
     size_t arena, graph_arena;
 };
 struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape);
+/* Releases all memory taken since the mark; forms that were made there are forgotten. */
+void qkv_tape_release(struct qkv_tape *tape, struct qkv_tape_mark mark);
 struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *into,
                                  struct qkv_tensor *x);
 
@@ -221,8 +236,28 @@ bool qkv_tape_failed(struct qkv_tape *tape, enum qkv_status status);
 void *qkv_tape_take(struct qkv_tape *tape, size_t count, size_t size); /* for parallel bodies only: may be a plan's */
 void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size);         /* always real memory */
 struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns);
-/* The same; bf16 in mixed precision. */
-struct qkv_tensor *qkv_tape_bf16_if_mixed(struct qkv_tape *tape, size_t rows, size_t columns);
+/* The same, in the type in which the context's product stores activations that only products read. */
+struct qkv_tensor *qkv_tape_for_products(struct qkv_tape *tape, size_t rows, size_t columns);
+/* ---- forms (form.c) ---- */
+/* Rows as a product reads them. */
+struct qkv_linear_rows {
+    void *data;
+    enum qkv_dtype dtype;
+};
+/* Whether a product reads numbers of that type. */
+bool qkv_product_reads(const struct qkv_product *product, enum qkv_dtype dtype);
+/* x in a type that the product reads: x itself, or its form, which is made where x has none. data is NULL after an
+ * error. */
+struct qkv_linear_rows qkv_tape_form(struct qkv_tape *tape, const struct qkv_product *product, struct qkv_tensor *x);
+/* The form of that type that was made of x; NULL: none was. */
+const struct qkv_form *qkv_tensor_form(const struct qkv_tensor *x, enum qkv_dtype dtype);
+/* `count` numbers, whole rows, in a type that the product reads: the same ones, or converted, in memory of the
+ * arena. */
+struct qkv_linear_rows qkv_tape_convert(struct qkv_tape *tape, const struct qkv_product *product,
+                                        struct qkv_linear_rows x, size_t count);
+/* The rows of the table for an operand. */
+const struct qkv_product *qkv_operand_product(const struct qkv_tape *tape, const struct qkv_tensor *weight);
+const struct qkv_product *qkv_operand_product_back(const struct qkv_tape *tape, const struct qkv_tensor *weight);
 /* A tensor over the caller's floats, or over the data of another tensor. */
 struct qkv_tensor *qkv_tape_view(struct qkv_tape *tape, float *data, size_t rows, size_t columns);
 struct qkv_tensor *qkv_tape_same(struct qkv_tape *tape, struct qkv_tensor *x);
@@ -293,8 +328,8 @@ struct qkv_embedding {
  * against the rows of their tables; the caller promises that positions are in range. */
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embedding *embedding);
 
-/* The format of an operator's result: fp32, or bf16 in mixed precision for a result that only products read. */
-enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_BF16_IF_MIXED };
+/* How an operator's result is stored: in fp32, or as products store what only they read (bf16 in mixed precision). */
+enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_FOR_PRODUCTS };
 
 /* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,

@@ -32,11 +32,6 @@ static void recompute_segment_copy(struct qkv_tape *tape, float *to, const float
     qkv_parallel_range(tape->ctx, count, ELEMENTS_A_PIECE, copy_elements, &c);
 }
 
-static void recompute_segment_release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
-    qkv_arena_release(tape->arena, mark.arena);
-    qkv_arena_release(tape->graph_arena, mark.graph_arena);
-}
-
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_check_checkpoint(struct qkv_tape *tape, struct qkv_node *node) {
@@ -62,7 +57,7 @@ enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *n
     }
     node->asks = tape->last != last;
     tape->last = last;
-    recompute_segment_release(tape, mark);
+    qkv_tape_release(tape, mark);
     return tape->status;
 }
 
@@ -152,7 +147,7 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
         status = move_gradients(tape, node, mark);
     }
     if (!status && !tape->status) {
-        recompute_segment_release(tape, mark);
+        qkv_tape_release(tape, mark);
     }
     return tape->status ? tape->status : status;
 }

@@ -87,8 +87,8 @@ struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t co
     return make_tensor(tape, rows, columns, QKV_F32);
 }
 
-struct qkv_tensor *qkv_tape_bf16_if_mixed(struct qkv_tape *tape, size_t rows, size_t columns) {
-    return make_tensor(tape, rows, columns, tape->ctx->precision == QKV_MIXED_BF16 ? QKV_BF16 : QKV_F32);
+struct qkv_tensor *qkv_tape_for_products(struct qkv_tape *tape, size_t rows, size_t columns) {
+    return make_tensor(tape, rows, columns, qkv_product_of(tape->ctx)->activation);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -171,8 +171,7 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
     if (tape->recording || tape->status || !x) return x;
     struct move m = {.to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
     if (into != x) qkv_parallel(tape->ctx, 1, move_body, &m);
-    qkv_arena_release(tape->arena, mark.arena);
-    qkv_arena_release(tape->graph_arena, mark.graph_arena);
+    qkv_tape_release(tape, mark);
     return into;
 }
 

@@ -135,7 +135,7 @@ struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, co
     if (!qkv_tape_check(tape, &node)) return NULL;
     const size_t columns = x->columns * options->kernel;
     node.output = x->dtype == QKV_F32 ? qkv_tape_tensor(tape, options->rows, columns)
-                                      : qkv_tape_bf16_if_mixed(tape, options->rows, columns);
+                                      : qkv_tape_for_products(tape, options->rows, columns);
     if (!node.output) return NULL;
     node.output->order = order;
     return qkv_tape_run(tape, &node);

@@ -306,6 +306,22 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
         tensor->stored.count++;
         tensor->data = &w->parts[i]; /* not NULL: the operand exists, but must not be read as floats */
     }
+    return qkv_weights_choose(w, qkv_product_of(w->ctx));
+}
+
+enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_product *product) {
+    for (size_t i = 0; i < w->tensor_count; i++) {
+        struct qkv_tensor *tensor = w->tensors[i];
+        const struct qkv_product *back = tensor->fp32 ? &qkv_product_f32 : product;
+        if (tensor->divided && back != tensor->product_back)
+            return qkv_fail(w->ctx, QKV_ARGUMENT,
+                            "%s is divided among ranks, and this rank has it in bf16 only; leave the context's "
+                            "precision as it was trained with",
+                            tensor->name);
+        tensor->product_back = back;
+        tensor->product = qkv_product_choose(back, &tensor->stored);
+    }
+    w->product = product;
     return QKV_OK;
 }
 
@@ -323,7 +339,7 @@ enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *are
         for (size_t k = 0; k < tensor->weight_count; k++)
             weight_lies(&w->list[tensor->weights - w->list + (ptrdiff_t)k], false);
     }
-    return QKV_OK;
+    return qkv_weights_choose(w, w->product);
 }
 
 const struct qkv_weight *qkv_weights_stored(const struct qkv_weights *w) {

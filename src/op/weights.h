@@ -124,7 +124,7 @@ struct qkv_weight {
     bool bias;         /* the bias of the role's matrix or norm */
     const char *stack; /* the place's; owned by the caller */
     int layer;
-    int expert; /* −1: of none */
+    int expert;           /* −1: of none */
     bool stored;          /* the numbers are in a mapped file, of the type in `array`; else they are fp32 in `data` */
     bool trainable;       /* else it is frozen: it has no gradient and no moments, and no step changes it */
     size_t rows, columns; /* a vector is one row */
@@ -177,11 +177,12 @@ struct qkv_weights {
     size_t count, capacity;
     struct qkv_tensor **tensors;
     size_t tensor_count, tensor_capacity;
-    struct qkv_stored_part *parts; /* one per weight */
-    double *gradient_sums;         /* one per piece of the gradient norm; NULL while there are no gradients */
-    float *gradients;              /* all gradients, with padding between tensors, which is zero */
-    size_t floats;                 /* of `gradients` */
-    uint64_t chosen;               /* raised when weights are frozen or unfrozen: passes then plan again */
+    struct qkv_stored_part *parts;     /* one per weight */
+    double *gradient_sums;             /* one per piece of the gradient norm; NULL while there are no gradients */
+    float *gradients;                  /* all gradients, with padding between tensors, which is zero */
+    size_t floats;                     /* of `gradients` */
+    const struct qkv_product *product; /* of whatever has no row of its own */
+    uint64_t chosen;                   /* raised when weights are frozen or unfrozen: passes then plan again */
 };
 
 /* ---- building (weights.c) ---- */
@@ -202,6 +203,9 @@ void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place
                       enum qkv_role role, const struct qkv_norm_spec *spec);
 /* Called when the list is complete: sets the weights of each operand. Returns QKV_OK, or the first failure. */
 enum qkv_status qkv_weights_finish(struct qkv_weights *weights);
+/* Gives each operand its rows of the table of products; `product` multiplies whatever has no row of its own. Fails with
+ * QKV_ARGUMENT if ranks have divided an operand, and it is another product's. */
+enum qkv_status qkv_weights_choose(struct qkv_weights *weights, const struct qkv_product *product);
 /* Frees the list, not the numbers. */
 void qkv_weights_free(struct qkv_weights *weights);
 

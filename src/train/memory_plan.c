@@ -59,7 +59,7 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t step, evaluation = 0, sums = 0, ranks = 0, state, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
-    if (!status) status = qkv_model_add_packed(m, true);
+    if (!status) status = qkv_model_prepare(m, qkv_product_of(m->ctx), true);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates && !qkv_context_rank(m->ctx))

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "model/spec.h"
-#include "kernel/kernel.h"
+#include "kernel/order.h"
 #include "train/train.h"
 
 /* The default as text: a text itself, a number as it is written in the list. */

@@ -1,6 +1,6 @@
 /* parts: how the rows of a step's batch go through the pass, part by part, and how the gradients of parts are added.
  *
- * With groups (the option; kernel.h: sums in a defined order) the batch is cut into them by its number of rows
+ * With groups (the option; kernel/order.h) the batch is cut into them by its number of rows
  * alone. A part is as many whole groups as a pass may hold and as are one node of the tree, or a few rows of one
  * group. The model's gradients are the sum of the part in work; sums that wait for their neighbours are kept in
  * further arrays of the same size. A weight that a pass uses more than once (an embedding that is the head too,

@@ -99,7 +99,7 @@ enum qkv_status qkv_rank_divide(struct qkv_model *m, struct qkv_moment_run *runs
         struct qkv_tensor *x = w->tensors[i];
         if (!x->divided) continue;
         const struct qkv_operand b = {.data = x->data, .dtype = QKV_F32, .row_stride = 1, .column_stride = x->columns};
-        qkv_bf16_pack(m->ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
+        x->product->pack(m->ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
         qkv_arena_discard(&m->arena, qkv_weights_divide(w, x), x->rows * x->columns * sizeof(float));
     }
     return status;

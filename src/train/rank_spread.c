@@ -175,7 +175,7 @@ static void spread_round(void *argument, size_t run, int thread) {
     const struct qkv_weight *weight = &s->w->list[r->weight];
     if (!r->master) return;
     uint16_t *to = (uint16_t *)(void *)weight->part_of->gradient + weight->first_row * weight->columns + r->begin;
-    qkv_bf16_round(s->w->ctx, to, r->master, r->end - r->begin);
+    weight->part_of->product->round(s->w->ctx, to, r->master, r->end - r->begin);
 }
 
 /* Where their gradients were, which are used up, divided weights lie as bf16 until all of them are there and can be
@@ -200,7 +200,7 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
         if (!x->divided) continue;
         const struct qkv_operand b = {
             .data = x->gradient, .dtype = QKV_BF16, .row_stride = 1, .column_stride = x->columns};
-        qkv_bf16_pack(ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
+        x->product->pack(ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
     }
     qkv_weights_clear_gradients(w);
     return status;

@@ -1,7 +1,7 @@
 /* ranks: several ranks train one model (qkv/ranks.h). Each has all weights and owns whole groups of the global
  * batch, whose gradients it makes, and a share of the weights, which it updates with the moments that it alone keeps
  * of them. In mixed precision it has weights that only products read as bf16, and only its share of them as fp32:
- * those are divided. The sums of groups are added in the tree of one rank (kernel.h: sums in a defined order),
+ * those are divided. The sums of groups are added in the tree of one rank (kernel/order.h),
  * whoever holds them, so any number of ranks makes the same bits. */
 #ifndef QKV_TRAIN_RANKS_H
 #define QKV_TRAIN_RANKS_H

@@ -39,7 +39,7 @@ static const char *use_name(enum qkv_use use) {
 
 static enum qkv_status use_bytes_of(struct qkv_model *plan, const struct use_plan *p, size_t *bytes) {
     size_t batch = 0;
-    enum qkv_status status = qkv_model_add_packed(plan, false);
+    enum qkv_status status = qkv_model_prepare(plan, qkv_product_of(plan->ctx), false);
     if (!status) status = qkv_use_measure(plan, &p->options, &p->sizes, &batch);
     *bytes = batch + p->sizes.results + (p->options.loaded ? 0 : qkv_model_bytes(plan) + plan->file.memory);
     if (!batch && p->options.use < QKV_USE_EXPORT) *bytes = 0; /* a use that the model does not have */

@@ -7,7 +7,7 @@
 #ifndef QKV_ISA_BF16_H
 #define QKV_ISA_BF16_H
 
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 /* The destination after the last run: out = sums + bias. */
 struct qkv_bf16_out {

@@ -9,7 +9,7 @@
 #ifndef QKV_ISA_GEMM_H
 #define QKV_ISA_GEMM_H
 
-#include "kernel/kernel.h"
+#include "kernel/product.h"
 
 enum { QKV_GEMM_RUN_MAX = 256 }; /* maximum of terms in a run: a panel of B of 16 KB stays in the first cache */
 

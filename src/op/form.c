@@ -1,0 +1,84 @@
+/* form: activations in the type in which products read them.
+ *
+ * A product that does not read x as it is stored reads its form: x in bf16, or, for weights whose products are fp32,
+ * bf16 widened. The first product that needs the form makes it, in the memory of the tape, and all later ones share it,
+ * those of backward too. It lives as long as the memory that it was made in. */
+#include "op/op.h"
+
+enum { NUMBERS_A_PIECE = 4096 }; /* whole blocks of every type */
+
+const struct qkv_product *qkv_operand_product(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
+    return weight->product ? weight->product : qkv_operand_product_back(tape, weight);
+}
+
+const struct qkv_product *qkv_operand_product_back(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
+    if (weight->product_back) return weight->product_back;
+    return weight->fp32 ? &qkv_product_f32 : qkv_product_of(tape->ctx);
+}
+
+bool qkv_product_reads(const struct qkv_product *product, enum qkv_dtype dtype) {
+    return dtype == product->form || (product->rounds && dtype == QKV_F32);
+}
+
+struct forming {
+    const struct qkv_context *ctx;
+    const struct qkv_product *product;
+    struct qkv_linear_rows from;
+    char *to;
+};
+
+static void form_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct forming *f = argument;
+    const enum qkv_dtype type = f->from.dtype;
+    const char *from = (const char *)f->from.data + begin * qkv_type_size(type);
+    char *to = f->to + qkv_type_span(f->product->form, begin);
+    float wide[NUMBERS_A_PIECE];
+    if (f->product->form == QKV_F32) {
+        qkv_to_float((float *)(void *)to, from, type, end - begin);
+        return;
+    }
+    if (type != QKV_F32) qkv_to_float(wide, from, type, end - begin);
+    f->product->round(f->ctx, to, type == QKV_F32 ? (const float *)(const void *)from : wide, end - begin);
+}
+
+static struct qkv_linear_rows form_make(struct qkv_tape *tape, const struct qkv_product *product,
+                                        struct qkv_linear_rows x, size_t count) {
+    const struct qkv_type *type = qkv_types[product->form];
+    struct forming f = {tape->ctx, product, x, qkv_tape_take(tape, count / type->block, type->bytes)};
+    if (f.to) qkv_parallel_range(tape->ctx, count, NUMBERS_A_PIECE, form_piece, &f);
+    return (struct qkv_linear_rows){f.to, product->form};
+}
+
+struct qkv_linear_rows qkv_tape_convert(struct qkv_tape *tape, const struct qkv_product *product,
+                                        struct qkv_linear_rows x, size_t count) {
+    return qkv_product_reads(product, x.dtype) ? x : form_make(tape, product, x, count);
+}
+
+const struct qkv_form *qkv_tensor_form(const struct qkv_tensor *x, enum qkv_dtype dtype) {
+    const struct qkv_form *form = x->forms;
+    while (form && form->dtype != dtype) form = form->next;
+    return form;
+}
+
+/* A tensor that is fp32 gets a form even where the product could round it while it packs: others share it. */
+struct qkv_linear_rows qkv_tape_form(struct qkv_tape *tape, const struct qkv_product *product, struct qkv_tensor *x) {
+    const struct qkv_linear_rows own = {x->data, x->dtype};
+    const struct qkv_form *made = qkv_tensor_form(x, product->form);
+    if (x->dtype == product->form) return own;
+    if (made) return (struct qkv_linear_rows){made->data, made->dtype};
+    const size_t mark = qkv_arena_mark(tape->arena);
+    struct qkv_form *form = qkv_tape_take_graph(tape, sizeof *form);
+    const struct qkv_linear_rows rows = form_make(tape, product, own, x->rows * x->columns);
+    if (!form || !rows.data) return (struct qkv_linear_rows){NULL, product->form};
+    *form = (struct qkv_form){rows.data, rows.dtype, mark, x, x->forms, tape->forms};
+    x->forms = tape->forms = form;
+    return rows;
+}
+
+void qkv_tape_release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
+    for (; tape->forms && tape->forms->mark >= mark.arena; tape->forms = tape->forms->previous)
+        tape->forms->of->forms = tape->forms->next;
+    qkv_arena_release(tape->arena, mark.arena);
+    qkv_arena_release(tape->graph_arena, mark.graph_arena);
+}
