@@ -58,7 +58,7 @@ struct qkv_epilogue {
  * forms; C is row-major. */
 struct qkv_product_call {
     void *c;
-    enum qkv_dtype dtype; /* of C: QKV_F32, or the type in which the product stores activations */
+    enum qkv_dtype dtype; /* of C: QKV_F32, or QKV_BF16 where the context stores activations so */
     size_t ldc;           /* numbers from one row of C to the next */
     struct qkv_operand a, b;
     struct qkv_stored_operand stored; /* B, if it has weights */

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block and two
-# types of stored numbers, in blocks of 32 and of 256, each one file and one line. The copy is built (with scalar
-# kernels only) and knows them: in its help, specs, settings, training, export, and in the tests over random models.
+# Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block, two types
+# of stored numbers, in blocks of 32 and of 256, and a type with a product of its own, each one file and one line. The
+# copy is built (with scalar kernels only) and knows them: in its help, specs, settings, training, export, and in the
+# tests over random models.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
@@ -27,9 +28,11 @@ toy block_stream.c model include/qkv/spec.h 'PRE,' \
     'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
 toy type_toy32.c type include/qkv/tensors.h 'F64,' 'X(TOY32, toy32)'
 toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
+toy type_toydot.c type include/qkv/tensors.h 'F64,' 'X(TOYDOT, toydot)'
+toy product_toydot.c kernel src/kernel/product.h 'f32)' 'X(toydot)'
 
 tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
-tests+=' test_type_blocks test_dtype'
+tests+=' test_type_blocks test_dtype test_products'
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_BENCH=OFF \
     -DQKV_KERNELS=scalar
 try 0 cmake --build built -j2 --target qkv $tests
@@ -68,6 +71,22 @@ for type in toy32 toy256; do
     [ $(($(wc -c <$type/model.safetensors) * 3)) -lt "$(wc -c <$type-f32/model.safetensors)" ] \
         || fail "$type is no smaller"
 done
+# Its products are exact: near those of the same numbers in fp32, and the same at any number of threads.
+try 0 $toy new --preset nano-gpt --set d_model=256 --set decoder.layers=1 --out new-toydot
+try 0 $toy export new-toydot --dtype toydot -o toydot
+try 0 $toy export toydot --dtype f32 -o toydot-f32
+try 0 $toy eval toydot-f32 --data text.txt --threads 1 --precision fp32
+number() { grep -oE 'loss +[0-9.]+' out | grep -oE '[0-9.]+'; }
+near=$(number)
+try 0 $toy eval toydot --data text.txt --threads 1 --precision fp32
+cp out loss
+exact=$(number)
+checks=$((checks + 1))
+awk -v a="$near" -v b="$exact" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && d > 0 && d < a / 100) }' \
+    || fail "the loss of exact products is $exact, of the same numbers in fp32 $near"
+try 0 $toy eval toydot --data text.txt --threads 2 --precision fp32
+same "$(grep loss out)" "$(grep loss loss)" 'the loss of exact products with two threads'
+try 0 $toy train --from toydot --data text.txt --steps 2 --batch 2 --threads 1 --out tuned-toydot --quiet
 refuse 1 'rows of .* have [0-9]+ numbers, which cannot be cut into blocks of 256 \(toy256\)' \
     $toy export run --dtype toy256 -o none
 for test in $tests; do
