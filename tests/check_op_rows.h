@@ -17,8 +17,8 @@ static void compare_slopes(struct fixture *f, build *make, double (*value)(struc
         memcpy(at[l], f->values[l], n * sizeof(float));
         test_fill(&f->random, direction[l], n, 1);
         for (size_t i = 0; i < n; i++) {
-            slope += (double)direction[l][i] * (double)f->leaves[l].gradient[i];
-            scale += (double)f->leaves[l].gradient[i] * (double)f->leaves[l].gradient[i];
+            slope += (double)direction[l][i] * (double)f->leaves[l].learning.gradient[i];
+            scale += (double)f->leaves[l].learning.gradient[i] * (double)f->leaves[l].learning.gradient[i];
         }
     }
     static const double steps[4] = {-2, -1, 1, 2}, weights[4] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};

@@ -34,7 +34,7 @@ static inline void start(struct fixture *f, uint64_t stream) {
 static inline void finish(struct fixture *f) {
     for (size_t i = 0; i < f->leaf_count; i++) {
         free(f->values[i]);
-        free(f->leaves[i].gradient);
+        free(f->leaves[i].learning.gradient);
     }
     free(f->output_gradient);
     qkv_arena_free(&f->arena);
@@ -52,8 +52,9 @@ static inline struct qkv_tensor *leaf(struct fixture *f, size_t rows, size_t col
             f->values[i][k] += f->values[i][k] < 0 ? -(float)away : (float)away;
         }
     }
-    f->leaves[i] = (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .requires_grad = true};
-    f->leaves[i].gradient = calloc(n + 1, sizeof(float));
+    f->leaves[i] =
+        (struct qkv_tensor){.data = f->values[i], .rows = rows, .columns = columns, .learning.requires_grad = true};
+    f->leaves[i].learning.gradient = calloc(n + 1, sizeof(float));
     return &f->leaves[i];
 }
 

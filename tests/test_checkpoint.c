@@ -64,8 +64,8 @@ static double run_tape(struct qkv_context *ctx, qkv_recompute_segment_run *run, 
         w[i] = (struct qkv_tensor){.data = values[i],
                                    .rows = WIDTH,
                                    .columns = WIDTH,
-                                   .requires_grad = true,
-                                   .gradient = gradients + i * WIDTH * WIDTH};
+                                   .learning.requires_grad = true,
+                                   .learning.gradient = gradients + i * WIDTH * WIDTH};
     assert_ok(ctx, qkv_arena_create(ctx, &arena, 1 << 20, "test"));
     assert_ok(ctx, qkv_arena_create(ctx, &graph_arena, 1 << 16, "test"));
     qkv_tape_start(&tape, ctx, &arena, &graph_arena, true);
@@ -83,8 +83,8 @@ static double run_tape(struct qkv_context *ctx, qkv_recompute_segment_run *run, 
     }
     qkv_op_inner_product(&tape, x, target, 1, &loss);
     assert_ok(ctx, qkv_tape_backward(&tape));
-    assert_int_equal(w[0].uses, 0);
-    assert_int_equal(w[1].uses, 0);
+    assert_int_equal(w[0].learning.uses, 0);
+    assert_int_equal(w[1].learning.uses, 0);
     *peak = arena.peak;
     qkv_arena_free(&arena);
     qkv_arena_free(&graph_arena);

@@ -89,7 +89,7 @@ static size_t run(struct scratch *s, struct qkv_arena *arena, bool both) {
     qkv_arena_release(&f->graph_arena, 0);
     qkv_tape_start(&f->tape, f->ctx, arena, &f->graph_arena, both);
     build_weights(s);
-    f->leaves[0].order = &s->order;
+    f->leaves[0].learning.order = &s->order;
     struct qkv_tensor *logits = qkv_tape_view(&f->tape, s->logits, s->N, s->E);
     qkv_op_route(&f->tape, logits, NULL, &s->route, &routing);
     struct qkv_tensor *y = qkv_op_experts(&f->tape, &f->leaves[0], &f->leaves[1], routing, &s->weights, s->kind,

@@ -239,7 +239,7 @@ static void matrices_in_bf16_take_no_memory_of_the_model(void **state) {
     for (size_t i = 0; i < s.model->weights.tensor_count; i++) {
         const struct qkv_tensor *t = s.model->weights.tensors[i];
         const size_t bytes = t->rows * t->columns * sizeof(float);
-        if (t->stored.count) saved += (bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
+        if (t->operand.stored.count) saved += (bytes + QKV_CACHE_LINE - 1) / QKV_CACHE_LINE * QKV_CACHE_LINE;
     }
     assert_int_equal(s.model->arena.peak + saved, whole->arena.peak);
     qkv_model_free(whole);

@@ -30,8 +30,8 @@ static float *gradients_of(struct fixture *f, size_t *count) {
     float *all = malloc(*count * sizeof(float)), *to = all;
     for (size_t l = 0; l < f->leaf_count; l++) {
         const size_t n = f->leaves[l].rows * f->leaves[l].columns;
-        memcpy(to, f->leaves[l].gradient, n * sizeof(float));
-        memset(f->leaves[l].gradient, 0, n * sizeof(float));
+        memcpy(to, f->leaves[l].learning.gradient, n * sizeof(float));
+        memset(f->leaves[l].learning.gradient, 0, n * sizeof(float));
         to += n;
     }
     return all;

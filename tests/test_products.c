@@ -180,7 +180,8 @@ static void check_forms(const struct qkv_product *row) {
     test_fill(&r, w, OUT * IN, 1);
     test_fill(&r, own, ROWS * IN, 1);
     struct qkv_tensor *x = qkv_tape_view(&tape, own, ROWS, IN);
-    struct qkv_tensor weight = {.data = w, .rows = OUT, .columns = IN, .product = row, .product_back = row};
+    struct qkv_tensor weight = {
+        .data = w, .rows = OUT, .columns = IN, .operand.product = row, .operand.product_back = row};
     const struct qkv_tape_mark mark = qkv_tape_mark(&tape);
     assert_non_null(qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32));
     const struct qkv_form *form = qkv_tensor_form(x, row->form);
@@ -222,7 +223,7 @@ static void weights_with_products_in_fp32_share_a_wider_form(void **state) {
     qkv_to_float(wide, half, QKV_BF16, ROWS * IN);
     struct qkv_tensor *x = qkv_tape_view(&tape, (float *)(void *)half, ROWS, IN);
     x->dtype = QKV_BF16;
-    struct qkv_tensor weight = {.data = w, .rows = OUT, .columns = IN, .fp32 = true};
+    struct qkv_tensor weight = {.data = w, .rows = OUT, .columns = IN, .operand.fp32 = true};
     const struct qkv_tensor *y = qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32);
     assert_non_null(y);
     const struct qkv_form *form = qkv_tensor_form(x, QKV_F32);

@@ -64,8 +64,9 @@ static void losses_of_routers_have_their_gradients(void **state) {
             const double down = losses_of(f.values[0], chosen, scores == QKV_EXPERT_SCORES_SIGMOID, balance, z);
             f.values[0][k] = x;
             const double slope = (up - down) / ((double)(x + step) - (double)(x - step));
-            if (fabs(slope - (double)f.leaves[0].gradient[k]) > 1e-4 * (1 + fabs(slope)))
-                fail_msg("logit %zu of case %d: %g, not %g", k, (int)i, (double)f.leaves[0].gradient[k], slope);
+            if (fabs(slope - (double)f.leaves[0].learning.gradient[k]) > 1e-4 * (1 + fabs(slope)))
+                fail_msg("logit %zu of case %d: %g, not %g", k, (int)i, (double)f.leaves[0].learning.gradient[k],
+                         slope);
         }
         finish(&f);
     }
@@ -128,14 +129,14 @@ static float *products(enum qkv_precision precision, bool of_fp32, bool x_in_bf1
     qkv_from_float(x_stored, f.values[0], QKV_BF16, ROUTED_ROWS * ROUTED_IN);
     qkv_to_float(f.values[0], x_stored, QKV_BF16, ROUTED_ROWS * ROUTED_IN);
     if (x_in_bf16) x->data = x_stored, x->dtype = QKV_BF16;
-    w->fp32 = of_fp32;
+    w->operand.fp32 = of_fp32;
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
     struct qkv_tensor *y = qkv_op_linear(&f.tape, x, w, NULL, QKV_RESULT_FP32);
     memcpy(out, y->data, sizeof dy);
     qkv_op_inner_product(&f.tape, y, dy, 1, &loss);
     assert_int_equal(qkv_tape_backward(&f.tape), QKV_OK);
-    memcpy(out + ROUTED_ROWS * E, x->gradient, ROUTED_ROWS * ROUTED_IN * sizeof *out);
-    memcpy(out + ROUTED_ROWS * (E + ROUTED_IN), w->gradient, E * ROUTED_IN * sizeof *out);
+    memcpy(out + ROUTED_ROWS * E, x->learning.gradient, ROUTED_ROWS * ROUTED_IN * sizeof *out);
+    memcpy(out + ROUTED_ROWS * (E + ROUTED_IN), w->learning.gradient, E * ROUTED_IN * sizeof *out);
     finish(&f);
     return out;
 }

@@ -45,7 +45,7 @@ static void test_cross_entropy_chunks(void **state) {
     }
     assert_true(fabs(loss.sum - expected) < 1e-5 * expected);
     for (size_t i = 0; i < (size_t)N * C; i++) {
-        assert_true(fabsf(x->grad_buffer->data[i] - dx[i]) < 1e-4F); /* sums of 900,000 in fp32 */
+        assert_true(fabsf(x->learning.buffer->data[i] - dx[i]) < 1e-4F); /* sums of 900,000 in fp32 */
     }
     free(dx);
     finish(&f);
@@ -109,7 +109,7 @@ static void test_dry_run(void **state) {
 /* Gradients that are told to a listener are told once, complete, last use first. */
 static void count_ready(void *user, struct qkv_tensor *parameter) {
     size_t *told = user;
-    assert_int_equal(parameter->uses, 0);
+    assert_int_equal(parameter->learning.uses, 0);
     ++*told;
 }
 
@@ -138,7 +138,7 @@ static void test_shapes(void **state) {
     start(&f, 150);
     leaf(&f, 4, 5, 0);
     leaf(&f, 3, 6, 0);
-    f.leaves[1].name = "decoder.layers.3.ffn.up.weight";
+    f.leaves[1].operand.name = "decoder.layers.3.ffn.up.weight";
     qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, false);
     struct qkv_tensor *y = qkv_op_linear(&f.tape, &f.leaves[0], &f.leaves[1], NULL, QKV_RESULT_FP32);
     assert_null(y);

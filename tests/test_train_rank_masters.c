@@ -88,8 +88,8 @@ static void look_at_weights(struct qkv_trainer *t, int64_t step, int rank) {
     memset(&held[rank], 0, sizeof held[rank]);
     for (size_t i = 0; i < w->count; i++) {
         const size_t n = w->list[i].rows * w->list[i].columns;
-        if (!w->list[i].data != w->list[i].part_of->divided) abort();
-        *(w->list[i].part_of->divided ? &held[rank].divided : &held[rank].whole) += n;
+        if (!w->list[i].data != w->list[i].part_of->operand.divided) abort();
+        *(w->list[i].part_of->operand.divided ? &held[rank].divided : &held[rank].whole) += n;
     }
     for (size_t i = 0; i < runs; i++) held[rank].own += run[i].master ? run[i].end - run[i].begin : 0;
     held[rank].taken = qkv_trainer_bytes(t);
@@ -201,7 +201,7 @@ static void misuse(struct qkv_trainer *t, int64_t step, int rank) {
     struct qkv_pass *pass;
     size_t i = 0;
     if (step != 1 || rank != 1) return;
-    while (!m->weights.list[i].part_of->divided) i++;
+    while (!m->weights.list[i].part_of->operand.divided) i++;
     if (qkv_model_weights(m, i) || qkv_model_weights_mutable(m, i) || qkv_model_parameter(m, i)->data) abort();
     expect_sentence(t->ctx, qkv_model_save(m, test_path("misused")), "are divided among ranks while these train");
     qkv_context_set_precision(t->ctx, QKV_FP32);

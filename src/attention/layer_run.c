@@ -157,7 +157,7 @@ static const float *without_padding(struct qkv_attention_layer *l, const float *
 static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const float *data, size_t rows, int columns,
                                        bool requires_grad) {
     struct qkv_tensor *t = qkv_tape_view(&l->tape, (float *)(uintptr_t)data, rows, (size_t)columns);
-    if (t) t->requires_grad = requires_grad;
+    if (t) t->learning.requires_grad = requires_grad;
     return t;
 }
 
@@ -216,7 +216,7 @@ static enum qkv_status run_backward(struct qkv_attention_layer *l, const float *
     struct qkv_grad_buffer *slot = qkv_tape_take_graph(&l->tape, sizeof *slot);
     if (!slot) return QKV_MEMORY;
     *slot = (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = l->y->rows * l->y->columns, .owners = 2};
-    l->y->grad_buffer = slot;
+    l->y->learning.buffer = slot;
     return qkv_tape_backward(&l->tape);
 }
 
@@ -275,7 +275,7 @@ static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention
 static enum qkv_status empty_backward(struct qkv_attention_layer *l, const float *dy, float *dx, float *dmemory) {
     struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
     size_t out = (size_t)l->spec.out;
-    for (size_t e = 0; bias && e < l->empty_rows * out; e++) bias->gradient[e % out] += dy[e];
+    for (size_t e = 0; bias && e < l->empty_rows * out; e++) bias->learning.gradient[e % out] += dy[e];
     if (dx) memset(dx, 0, l->empty_rows * (size_t)l->spec.in * sizeof *dx);
     if (dmemory) memset(dmemory, 0, l->empty_memory * (size_t)l->spec.kv_in * sizeof *dmemory);
     return QKV_OK;
@@ -320,8 +320,8 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
 /* An input's gradient; without one it got none, which is 0. */
 static void give_out(float *out, const struct qkv_tensor *x) {
     size_t bytes = x->rows * x->columns * sizeof(float);
-    if (x->grad_buffer)
-        memcpy(out, x->grad_buffer->data, bytes);
+    if (x->learning.buffer)
+        memcpy(out, x->learning.buffer->data, bytes);
     else
         memset(out, 0, bytes);
 }
@@ -341,8 +341,8 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: dmemory is given, but self attention has no memory");
     l->trained = false;
     if (l->empty_call) return empty_backward(l, dy, dx, dmemory);
-    l->x->requires_grad = dx != NULL;
-    if (l->memory) l->memory->requires_grad = dmemory != NULL;
+    l->x->learning.requires_grad = dx != NULL;
+    if (l->memory) l->memory->learning.requires_grad = dmemory != NULL;
     enum qkv_status status = run_backward(l, dy);
     if (!status && dx) give_out(dx, l->x);
     if (!status && dmemory) give_out(dmemory, l->memory);

@@ -42,15 +42,15 @@ static void sublayer_append(const struct qkv_attention_args *f, struct qkv_colum
  * has none. */
 static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t first, size_t rows, size_t columns) {
     size_t which = 0;
-    while (which < whole->weight_count && whole->weights[which].first_row != first) which++;
-    if (which == whole->weight_count) return (struct qkv_tensor){0};
-    const bool learns = whole->requires_grad && whole->weights[which].trainable;
+    while (which < whole->operand.weight_count && whole->operand.weights[which].first_row != first) which++;
+    if (which == whole->operand.weight_count) return (struct qkv_tensor){0};
+    const bool learns = whole->learning.requires_grad && whole->operand.weights[which].trainable;
     const size_t place = whole->rows == 1 ? first : first * columns;
     return (struct qkv_tensor){.data = (float *)whole->data + place,
                                .rows = rows,
                                .columns = columns,
-                               .requires_grad = learns,
-                               .gradient = learns ? whole->gradient + place : NULL};
+                               .learning.requires_grad = learns,
+                               .learning.gradient = learns ? whole->learning.gradient + place : NULL};
 }
 
 /* The same for a linear: the weight whose rows begin at `first`. */

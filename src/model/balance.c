@@ -40,9 +40,9 @@ static size_t balance_stack(struct qkv_model *m, struct qkv_stack *s, double *lo
         struct qkv_experts *e = s->layers[i].ffn.experts; /* NULL also for a layer that shares another's weights */
         if (loads) loads[i] = e ? balance_look(e, &unused) : NAN;
         if (!e) continue;
-        if (e->correction.gradient) {
+        if (e->correction.learning.gradient) {
             balance_correct(e, qkv_stack_layer(s->spec, i)->ffn.experts.correction_rate);
-            m->weights.list[e->correction.weights - m->weights.list].version++;
+            m->weights.list[e->correction.operand.weights - m->weights.list].version++;
         }
         memset(e->loads, 0, e->weights.count * sizeof *e->loads);
     }

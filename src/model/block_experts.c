@@ -30,7 +30,7 @@ struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, const struct 
                                               .rows = f->rows,
                                               .lengths = f->lengths,
                                               .loads = e->loads,
-                                              .name = e->router.weight.name};
+                                              .name = e->router.weight.operand.name};
     struct qkv_tensor *logits =
         qkv_op_linear(f->tape, x, &e->router.weight, qkv_tensor_or_null(&e->router.bias), QKV_RESULT_FP32);
     struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, routing);

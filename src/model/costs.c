@@ -53,7 +53,7 @@ static size_t costs_read(const struct qkv_model *m, const struct qkv_weight *w) 
     if (memory || costs_idle(m, w) || (w->stack && !strcmp(w->stack, "encoder") && w->part_of != m->head_weight))
         return 0;
     const size_t numbers = w->rows * w->columns;
-    const size_t bytes = !w->bias && w->part_of->packed ? numbers * sizeof(uint16_t) : w->array.bytes;
+    const size_t bytes = !w->bias && w->part_of->operand.packed ? numbers * sizeof(uint16_t) : w->array.bytes;
     return table && w->part_of != m->head_weight ? w->array.bytes / w->rows : bytes;
 }
 

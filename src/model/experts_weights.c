@@ -45,7 +45,7 @@ struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *w, const struc
     }
     qkv_weights_linear(w, place, &e->router, &router, 1, of->bias);
     /* choosing is a step function: rounded scores choose differently (Fedus et al. 2021) */
-    e->router.weight.fp32 = true;
+    e->router.weight.operand.fp32 = true;
     if (of->correction) qkv_weights_matrix(w, place, &e->correction, &correction, 1);
     for (size_t i = 0; i < count; i++) {
         struct qkv_weight_place at = *place;

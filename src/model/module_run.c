@@ -252,7 +252,7 @@ static enum qkv_status module_check(struct qkv_module *m, const struct qkv_modul
 /* An input as a tensor, read only; NULL where it is not given. */
 static struct qkv_tensor *module_tensor(struct qkv_module *m, const struct qkv_vectors *v, bool requires_grad) {
     struct qkv_tensor *t = v->data ? qkv_tape_view(&m->tape, v->data, v->B * v->T, v->C) : NULL;
-    if (t) t->requires_grad = requires_grad;
+    if (t) t->learning.requires_grad = requires_grad;
     return t;
 }
 
@@ -376,7 +376,7 @@ static enum qkv_status module_run_backward(struct qkv_module *m, const float *dy
     if (!buffer) return QKV_MEMORY;
     *buffer =
         (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = m->y->rows * m->y->columns, .owners = 2};
-    m->y->grad_buffer = buffer;
+    m->y->learning.buffer = buffer;
     return qkv_tape_backward(&m->tape);
 }
 
@@ -453,7 +453,7 @@ static enum qkv_status module_set_gradient(struct qkv_module *m, int which, stru
                                            const struct qkv_vectors *gradient) {
     const struct qkv_vectors *shape = &m->shapes[which];
     char name[16];
-    if (input && !m->empty) input->requires_grad = false;
+    if (input && !m->empty) input->learning.requires_grad = false;
     if (!gradient->data) return QKV_OK;
     snprintf(name, sizeof name, "d%s", module_names[which]);
     if (m->empty ? !shape->C : !input)
@@ -463,9 +463,9 @@ static enum qkv_status module_set_gradient(struct qkv_module *m, int which, stru
     if (status) return status;
     memset(gradient->data, 0, shape->B * shape->T * shape->C * sizeof(float));
     if (m->empty) return QKV_OK;
-    input->requires_grad = true;
-    input->gradient = gradient->data;
-    input->uses = UINT_MAX; /* never reported to a listener: it is not a parameter */
+    input->learning.requires_grad = true;
+    input->learning.gradient = gradient->data;
+    input->learning.uses = UINT_MAX; /* never reported to a listener: it is not a parameter */
     return QKV_OK;
 }
 

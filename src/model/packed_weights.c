@@ -17,7 +17,7 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (t == tables[i] && t != m->head_weight) return false;
     }
-    return t->rows > 1 && t->product->packed_bytes;
+    return t->rows > 1 && t->operand.product->packed_bytes;
 }
 
 /* Takes memory for panels of K × N from an arena, which may be measuring. */
@@ -37,8 +37,9 @@ static enum qkv_status take_forward(struct qkv_model *m) {
     for (size_t i = 0; i < m->weights.tensor_count && !status; i++) {
         struct qkv_tensor *t = m->weights.tensors[i];
         if (packed_weights_multiplies(m, t)) {
-            t->packed = next++;
-            status = packed_weights_take(m, &m->packed_arena, t->product, t->packed, t->columns, t->rows);
+            t->operand.packed = next++;
+            status =
+                packed_weights_take(m, &m->packed_arena, t->operand.product, t->operand.packed, t->columns, t->rows);
         }
     }
     return status;
@@ -46,9 +47,9 @@ static enum qkv_status take_forward(struct qkv_model *m) {
 
 static enum qkv_status take_backward(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
-    head->packed_transposed = &m->head_back;
-    return packed_weights_take(m, &m->packed_back, head->product_back, head->packed_transposed, head->rows,
-                               head->columns);
+    head->operand.packed_transposed = &m->head_back;
+    return packed_weights_take(m, &m->packed_back, head->operand.product_back, head->operand.packed_transposed,
+                               head->rows, head->columns);
 }
 
 /* Measures first, so that the memory taken is exact. */
@@ -70,9 +71,9 @@ static void packed_weights_pack(struct qkv_context *ctx, const struct qkv_produc
     const size_t K = transposed ? t->columns : t->rows, N = transposed ? t->rows : t->columns;
     if (!packed || packed->version == version) return;
     const struct qkv_operand b = {t->data, QKV_F32, transposed ? 1 : t->columns, transposed ? t->columns : 1};
-    const struct qkv_stored_operand stored = {.weights = t->stored.count ? &t->stored : NULL,
+    const struct qkv_stored_operand stored = {.weights = t->operand.stored.count ? &t->operand.stored : NULL,
                                               .transposed = transposed,
-                                              .turned = t->divided ? t->packed->data : NULL};
+                                              .turned = t->operand.divided ? t->operand.packed->data : NULL};
     product->pack(ctx, packed->data, b, stored, K, N);
     packed->version = version;
 }
@@ -83,9 +84,9 @@ void qkv_model_pack(struct qkv_model *m) {
     if (m->planned || m->ctx->dry || !m->packed_weights) return;
     for (size_t i = 0; i < m->weights.tensor_count; i++) {
         struct qkv_tensor *t = m->weights.tensors[i];
-        if (!t->divided) packed_weights_pack(m->ctx, t->product, t, t->packed, true);
+        if (!t->operand.divided) packed_weights_pack(m->ctx, t->operand.product, t, t->operand.packed, true);
     }
-    if (head) packed_weights_pack(m->ctx, head->product_back, head, head->packed_transposed, false);
+    if (head) packed_weights_pack(m->ctx, head->operand.product_back, head, head->operand.packed_transposed, false);
 }
 
 enum qkv_status qkv_model_ready(struct qkv_model *m) {
@@ -112,8 +113,8 @@ enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product 
         m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
         status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
     }
-    if (!status && backward && m->head_weight && m->head_weight->product_back->packed_bytes &&
-        packed_weights_multiplies(m, m->head_weight) && !m->head_weight->packed_transposed) {
+    if (!status && backward && m->head_weight && m->head_weight->operand.product_back->packed_bytes &&
+        packed_weights_multiplies(m, m->head_weight) && !m->head_weight->operand.packed_transposed) {
         status = packed_weights_add(m, &m->packed_back, take_backward);
     }
     if (!status) status = qkv_model_ready(m);
@@ -123,7 +124,7 @@ enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product 
 
 void qkv_model_drop_packed(struct qkv_model *m) {
     for (size_t i = 0; i < m->weights.tensor_count; i++) {
-        m->weights.tensors[i]->packed = m->weights.tensors[i]->packed_transposed = NULL;
+        m->weights.tensors[i]->operand.packed = m->weights.tensors[i]->operand.packed_transposed = NULL;
     }
     free(m->packed_weights);
     m->packed_weights = NULL;

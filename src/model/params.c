@@ -200,9 +200,9 @@ static void params_head(struct qkv_model *m, struct qkv_stack *last) {
 
 /* Counts the uses of tables in a pass: an embedding of two stacks, or of a stack and the head. */
 static void params_count_tables(struct qkv_model *m) {
-    if (m->encoder.token) m->encoder.token->times++;
-    if (m->decoder.token) m->decoder.token->times++;
-    if (m->head_weight) m->head_weight->times++;
+    if (m->encoder.token) m->encoder.token->learning.times++;
+    if (m->decoder.token) m->decoder.token->learning.times++;
+    if (m->head_weight) m->head_weight->learning.times++;
 }
 
 enum qkv_status qkv_model_build_weights(struct qkv_model *m) {

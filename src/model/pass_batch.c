@@ -359,8 +359,8 @@ struct qkv_tensor *qkv_pass_inputs(struct qkv_pass *p, const struct qkv_stack *s
                                  .dtype = QKV_F32,
                                  .rows = N,
                                  .columns = (size_t)qkv_token_width(&p->model->spec, stack->spec),
-                                 .requires_grad = s->input_gradient != NULL,
-                                 .gradient = s->input_gradient,
-                                 .name = "inputs"};
+                                 .learning.requires_grad = s->input_gradient != NULL,
+                                 .learning.gradient = s->input_gradient,
+                                 .operand.name = "inputs"};
     return x;
 }

@@ -65,8 +65,8 @@ static struct qkv_tensor *input_class(struct qkv_tape *tape, struct qkv_tensor *
     tape->order = order;
     first = qkv_op_scatter(tape, first, at, N);
     x = qkv_op_scatter(tape, x, at + B, N);
-    if (first) first->order = order;
-    if (x) x->order = order;
+    if (first) first->learning.order = order;
+    if (x) x->learning.order = order;
     return x && first ? qkv_op_add(tape, x, first, 1) : NULL;
 }
 
@@ -77,7 +77,7 @@ static struct qkv_tensor *input_patches(struct qkv_stack *stack, struct input_fi
     const size_t columns = (size_t)s->channels * (size_t)s->patch * (size_t)s->patch;
     struct qkv_tensor *x = input_rows(f, N, columns, input_patch_rows);
     if (!x) return NULL;
-    x->order = s->class_token ? input_order(f, B, N, NULL) : f->tape->order;
+    x->learning.order = s->class_token ? input_order(f, B, N, NULL) : f->tape->order;
     x = qkv_op_linear(f->tape, x, &patch->weight, qkv_tensor_or_null(&patch->bias), QKV_RESULT_FP32);
     return s->class_token ? input_class(f->tape, &stack->input.class_token, x, B, T) : x;
 }
@@ -142,7 +142,7 @@ static void input_vector_rows(void *argument, size_t begin, size_t end, int thre
 static struct qkv_tensor *input_vectors(struct qkv_stack *stack, struct input_fill *f) {
     struct qkv_linear *vector = &stack->input.first;
     struct qkv_tensor *x = input_rows(f, f->rows->N, (size_t)f->spec->channels, input_vector_rows);
-    if (x) x->order = f->tape->order;
+    if (x) x->learning.order = f->tape->order;
     return qkv_op_linear(f->tape, x, &vector->weight, qkv_tensor_or_null(&vector->bias), QKV_RESULT_FP32);
 }
 

@@ -42,7 +42,7 @@ static struct qkv_tensor *choose_rows(struct qkv_pass *p, const struct qkv_batch
         for (; s <= rows->B && (end || rows->start[s] <= index[i]); s++) start[s] = (int32_t)i;
     }
     x = qkv_op_gather(&p->tape, x, index, b->scored_count);
-    if (x) x->order = qkv_pass_order(p, rows->B, b->scored_count, start);
+    if (x) x->learning.order = qkv_pass_order(p, rows->B, b->scored_count, start);
     return x;
 }
 

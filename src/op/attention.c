@@ -47,7 +47,7 @@ static float *attention_distances(struct qkv_tape *tape, const struct attend *o,
     float *sums = qkv_gradient_out(tape, o->learned.distance_bias, &accumulate, status);
     struct fill f = {.data = sums};
     if (!sums) return NULL;
-    f.count = o->learned.distance_bias->grad_buffer->count;
+    f.count = o->learned.distance_bias->learning.buffer->count;
     if (!accumulate) qkv_parallel(tape->ctx, 1, zero_body, &f);
     return sums;
 }
@@ -96,7 +96,7 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
     float *distances = attention_distances(tape, o, &status);
     if (status) return status;
     struct qkv_heads dy = a->y;
-    dy.data = node->output->grad_buffer->data;
+    dy.data = node->output->learning.buffer->data;
     dy.dtype = QKV_F32;
     struct qkv_attend_gradients g = {.dy = dy,
                                      .dq = attention_heads(gradients[0], QKV_F32, o->q, a->Tq, a->D),
@@ -111,7 +111,8 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
         if (!g.dsinks) return QKV_MEMORY;
     }
     status = qkv_attend_backward(tape->ctx, tape->arena, a, &g);
-    if (dsinks && !status) qkv_order_sequences(tape->ctx, node->inputs[0]->order, dsinks, g.dsinks, a->B, a->H);
+    if (dsinks && !status)
+        qkv_order_sequences(tape->ctx, node->inputs[0]->learning.order, dsinks, g.dsinks, a->B, a->H);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
@@ -145,11 +146,11 @@ enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     if (status) return status;
     const struct qkv_tensor *table = o->learned.distance_bias, *sinks = o->learned.sinks;
     if (table && (table->rows != a->H || table->columns != a->distance_bias.row ||
-                  (table->requires_grad && table->gradients_apart != a->B)))
+                  (table->learning.requires_grad && table->learning.apart != a->B)))
         return qkv_fail(
             tape->ctx, QKV_SHAPE,
             "attend: the table of distance_bias is (%zu,%zu) for %zu sequences; it must be (%zu,%zu) for %zu",
-            table->rows, table->columns, table->gradients_apart, a->H, a->distance_bias.row, a->B);
+            table->rows, table->columns, table->learning.apart, a->H, a->distance_bias.row, a->B);
     if (sinks && sinks->rows * sinks->columns != a->H)
         return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %zu sinks are given for %zu heads", sinks->rows * sinks->columns,
                         a->H);
@@ -220,9 +221,9 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, q.x->rows, a->H * a->Dv)
                                         : qkv_tape_for_products(tape, q.x->rows, a->H * a->Dv);
-    if (q.x->order) {
-        s->kernel.ordered = q.x->order->keys;
-        s->kernel.first_row = q.x->order->first_row;
+    if (q.x->learning.order) {
+        s->kernel.ordered = q.x->learning.order->keys;
+        s->kernel.first_row = q.x->learning.order->first_row;
     }
     if (!tape->training) s->kernel.dropout = 0;
     if (s->kernel.dropout > 0) qkv_tape_dropout_key(tape, s->kernel.key);

@@ -66,7 +66,7 @@ enum qkv_status qkv_check_clip(struct qkv_tape *tape, struct qkv_node *node) {
 enum qkv_status qkv_forward_clip(struct qkv_tape *tape, struct qkv_node *node) {
     struct clip *saved = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (tape->recording && x->requires_grad) saved->inside = qkv_tape_take(tape, x->rows, clip_bytes(saved));
+    if (tape->recording && x->learning.requires_grad) saved->inside = qkv_tape_take(tape, x->rows, clip_bytes(saved));
     struct clip o = clip_of(tape, node);
     const size_t mark = qkv_arena_mark(tape->arena);
     o.x = x->data;

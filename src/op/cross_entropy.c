@@ -228,7 +228,7 @@ static void groups_add(const struct groups *w, float *to, const float *from, siz
 /* The end of the chunk that begins at row `begin` of sequence *q; sets the order of the chunk. *q becomes the sequence
  * in which the next chunk begins. */
 static size_t groups_cut(struct groups *w, size_t begin, size_t end, size_t *q) {
-    const struct qkv_order *order = &w->x->order->sums;
+    const struct qkv_order *order = &w->x->learning.order->sums;
     size_t to = begin, count = 0;
     while (to < end && to - begin < w->chunk) {
         const size_t left = w->chunk - (to - begin), stop = order->start[*q + 1];
@@ -250,7 +250,7 @@ static size_t groups_cut(struct groups *w, size_t begin, size_t end, size_t *q) 
 }
 
 static enum qkv_status groups_chunk(struct groups *w, size_t first, size_t rows, const struct gradients *g) {
-    struct qkv_row_order order = *w->x->order;
+    struct qkv_row_order order = *w->x->learning.order;
     order.sums.groups = 1;
     order.sums.terms = rows;
     order.sums.first = w->first;
@@ -260,7 +260,7 @@ static enum qkv_status groups_chunk(struct groups *w, size_t first, size_t rows,
 
 /* Runs the rows of one group and adds its sums to the tree. */
 static enum qkv_status groups_run(struct groups *w, size_t group) {
-    const struct qkv_order *order = &w->x->order->sums;
+    const struct qkv_order *order = &w->x->learning.order->sums;
     const size_t V = w->weight->rows, floats = V * w->weight->columns, end = order->start[order->first[group + 1]];
     const struct qkv_order_step step = qkv_order_step(group, group + 1, order->groups);
     struct gradients g = *w->gradients;
@@ -287,7 +287,7 @@ static enum qkv_status groups_run(struct groups *w, size_t group) {
 
 /* A dry run knows no groups: it measures chunks of all sizes. */
 static enum qkv_status run_groups(struct groups *w) {
-    const struct qkv_order *order = &w->x->order->sums;
+    const struct qkv_order *order = &w->x->learning.order->sums;
     const size_t floats = w->weight->rows * (w->weight->columns + 1);
     const size_t levels = order->groups > 1 ? qkv_order_levels(order->groups) : 0;
     enum qkv_status status = QKV_OK;
@@ -304,7 +304,7 @@ static enum qkv_status run_groups(struct groups *w) {
 /* Whether chunks may write the weight's gradient to weight->carry. */
 static bool groups_carry(const struct qkv_tape *tape, const struct qkv_tensor *x, const struct qkv_tensor *weight,
                          size_t chunk) {
-    struct qkv_order order = x->order->sums;
+    struct qkv_order order = x->learning.order->sums;
     order.terms = chunk;
     return order.groups == 1 && qkv_operand_product_back(tape, weight)->carries(tape->ctx, &order);
 }
@@ -312,7 +312,7 @@ static bool groups_carry(const struct qkv_tape *tape, const struct qkv_tensor *x
 /* The maximum number of rows in a chunk of ordered rows: all rows where that takes less memory than chunks and
  * levels. */
 static size_t groups_rows(const struct qkv_tensor *x, const struct qkv_tensor *weight, size_t chunk) {
-    const size_t groups = x->order->sums.groups, max = chunk < ORDERED_ROWS ? chunk : ORDERED_ROWS;
+    const size_t groups = x->learning.order->sums.groups, max = chunk < ORDERED_ROWS ? chunk : ORDERED_ROWS;
     const size_t rows = max / ORDERED_CUT ? max / ORDERED_CUT * ORDERED_CUT : ORDERED_CUT;
     const size_t copies = groups > 1 ? qkv_order_levels(groups) * (weight->columns + 1) : 0;
     return rows + copies < x->rows ? rows : x->rows;
@@ -340,7 +340,8 @@ static enum qkv_status take_gradients(struct qkv_tape *tape, struct qkv_node *no
     bool always;
     enum qkv_status status = QKV_OK;
     g->dweight = qkv_gradient_out(tape, weight, &always, &status);
-    if (weight->given == 1 && (weight->times <= 1 || weight->later)) g->carry.done = &weight->carried;
+    if (weight->learning.given == 1 && (weight->learning.times <= 1 || weight->learning.later))
+        g->carry.done = &weight->learning.carried;
     g->dbias = qkv_gradient_out(tape, node->inputs[2], &always, &status);
     g->dx = qkv_gradient_out(tape, node->inputs[0], &g->accumulate, &status);
     return status;
@@ -353,13 +354,14 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     const size_t N = x->rows, V = weight->rows;
     struct gradients g = {0};
     node->whole =
-        tape->recording && o->targets && (x->requires_grad || weight->requires_grad || (bias && bias->requires_grad));
+        tape->recording && o->targets &&
+        (x->learning.requires_grad || weight->learning.requires_grad || (bias && bias->learning.requires_grad));
     if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) return tape->status;
     size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
-    const bool ordered = node->whole && x->order && chunk < N && groups_rows(x, weight, chunk) < N;
+    const bool ordered = node->whole && x->learning.order && chunk < N && groups_rows(x, weight, chunk) < N;
     if (ordered) {
         chunk = groups_rows(x, weight, chunk);
-    } else if (chunk > N || (node->whole && x->order)) {
+    } else if (chunk > N || (node->whole && x->learning.order)) {
         chunk = N;
     }
     if (ordered && !groups_carry(tape, x, weight, chunk)) g.carry.done = NULL;
@@ -372,10 +374,10 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     }
     for (size_t first = 0; !ordered && first < N && !tape->status; first += chunk) {
         size_t rows = N - first < chunk ? N - first : chunk;
-        qkv_tape_failed(
-            tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL, x->order));
+        qkv_tape_failed(tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL,
+                                        x->learning.order));
     }
-    struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->order};
+    struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->learning.order};
     if (!tape->status) {
         qkv_parallel(tape->ctx, 1, add_up, &t);
     }

@@ -36,7 +36,7 @@ static void distance_convert_rows(void *argument, size_t begin, size_t end, int 
     (void)thread;
     const struct distance_work *w = argument;
     for (size_t r = begin; r < end; r++)
-        qkv_stored_floats(w->kernels, &w->weight->stored, r, 0, w->H, w->copy + r * w->H);
+        qkv_stored_floats(w->kernels, &w->weight->operand.stored, r, 0, w->H, w->copy + r * w->H);
 }
 
 /* Neighbouring distances often share a row, so the row is looked up once per run of them. */
@@ -82,7 +82,7 @@ enum qkv_status qkv_check_distance_bias(struct qkv_tape *tape, struct qkv_node *
 enum qkv_status qkv_forward_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
     struct distance_work w = distance_work(tape, node);
     const size_t mark = qkv_arena_mark(tape->arena);
-    const bool stored = w.weight->stored.count > 0;
+    const bool stored = w.weight->operand.stored.count > 0;
     w.y = node->output->data;
     w.copy = stored ? qkv_tape_take(tape, w.weight->rows * w.H, sizeof(float)) : NULL;
     w.numbers = stored ? w.copy : w.weight->data;
@@ -110,7 +110,7 @@ enum qkv_status qkv_backward_distance_bias(struct qkv_tape *tape, struct qkv_nod
 }
 
 struct qkv_cost qkv_cost_distance_bias(const struct qkv_node *node, bool backward) {
-    const double B = backward ? (double)node->output->gradients_apart : 1;
+    const double B = backward ? (double)node->output->learning.apart : 1;
     return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->inputs[0]) + B * qkv_tensor_bytes(node->output)};
 }
 
@@ -123,6 +123,6 @@ struct qkv_tensor *qkv_op_distance_bias(struct qkv_tape *tape, struct qkv_tensor
     node.inputs[0] = weight;
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, weight->columns, count);
-    if (node.output) node.output->gradients_apart = B;
+    if (node.output) node.output->learning.apart = B;
     return qkv_tape_run(tape, &node);
 }

@@ -175,7 +175,7 @@ static void drop_piece(void *argument, size_t begin, size_t end, int thread) {
 
 static void dropout_run(struct qkv_context *ctx, const struct qkv_node *node, struct dropout *o) {
     o->kernels = ctx->kernels;
-    o->order = node->inputs[0]->order;
+    o->order = node->inputs[0]->learning.order;
     o->columns = node->output->columns;
     qkv_parallel_range(ctx, node->output->rows, ELEMENTS_A_PIECE / qkv_max(o->columns, 1) + 1, drop_piece, o);
 }

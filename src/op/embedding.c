@@ -131,14 +131,14 @@ static enum qkv_status backward_ordered(struct qkv_tape *tape, struct embed *e) 
 /* y (+)= scale·row of a table. */
 static void embed_row(const struct embed *e, float *y, bool accumulate, const struct qkv_tensor *table, size_t row,
                       float scale) {
-    if (!table->stored.count) {
+    if (!table->operand.stored.count) {
         e->kernels->scale(y, accumulate, (const float *)table->data + row * e->C, scale, e->C);
         return;
     }
     float numbers[QKV_TYPE_BLOCK_MAX]; /* whole blocks of every type */
     for (size_t c = 0; c < e->C; c += QKV_TYPE_BLOCK_MAX) {
         const size_t n = qkv_min(QKV_TYPE_BLOCK_MAX, e->C - c);
-        qkv_stored_floats(e->kernels, &table->stored, row, c, n, numbers);
+        qkv_stored_floats(e->kernels, &table->operand.stored, row, c, n, numbers);
         e->kernels->scale(y + c, accumulate, numbers, scale, n);
     }
 }
@@ -182,7 +182,7 @@ static float *table_gradient(struct qkv_tape *tape, const struct embed *e, size_
     bool accumulate;
     uint8_t *marks;
     float *gradient;
-    if (table && table->requires_grad && table->gradient) {
+    if (table && table->learning.requires_grad && table->learning.gradient) {
         gradient = qkv_gradient_rows(table, &marks);
         for (size_t n = 0; marks && !tape->ctx->dry && n < e->N; n++) marks[embed_place(&e->tables[i], n)] = 1;
         return gradient;
@@ -214,8 +214,8 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
     e.dy = qkv_gradient_in(node);
     for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
         e.tables[i].gradient = table_gradient(tape, &e, i, node->inputs[i], &status);
-    if (!status && node->output->order && node->output->order->sums.groups > 1) {
-        e.order = &node->output->order->sums;
+    if (!status && node->output->learning.order && node->output->learning.order->sums.groups > 1) {
+        e.order = &node->output->learning.order->sums;
         return backward_ordered(tape, &e);
     }
     if (!status) {
@@ -228,7 +228,7 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
 struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
     int tables = 0;
     for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
-        tables += node->inputs[i] && (!backward || node->inputs[i]->requires_grad);
+        tables += node->inputs[i] && (!backward || node->inputs[i]->learning.requires_grad);
     if (backward) return (struct qkv_cost){.bytes = qkv_gradient_bytes(node->output) * (2 * tables + 1)};
     return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (tables + 1)};
 }
@@ -239,7 +239,7 @@ static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor 
         if (ids[n] < 0 || (size_t)ids[n] >= token->rows)
             return qkv_fail(tape->ctx, QKV_ARGUMENT,
                             "token id %d at place %zu is out of range: %s has %zu tokens, ids are 0 to %zu", ids[n], n,
-                            token->name ? token->name : "the embedding", token->rows, token->rows - 1);
+                            token->operand.name ? token->operand.name : "the embedding", token->rows, token->rows - 1);
     }
     return QKV_OK;
 }
@@ -250,7 +250,8 @@ static enum qkv_status check_types(struct qkv_tape *tape, const struct embed_tab
         if (t->places[n] < 0 || (size_t)t->places[n] >= type->rows)
             return qkv_fail(tape->ctx, QKV_ARGUMENT,
                             "token type %d at place %zu is out of range: %s has %zu types, which are 0 to %zu",
-                            t->places[n], n, type->name ? type->name : "the embedding", type->rows, type->rows - 1);
+                            t->places[n], n, type->operand.name ? type->operand.name : "the embedding", type->rows,
+                            type->rows - 1);
     return QKV_OK;
 }
 
@@ -286,7 +287,7 @@ struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embeddin
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, embedding->N, C);
     if (node.output) {
-        node.output->order = tape->order;
+        node.output->learning.order = tape->order;
     }
     return qkv_tape_run(tape, &node);
 }

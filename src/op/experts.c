@@ -193,7 +193,8 @@ static struct qkv_tensor *expert_operand(const struct experts *o, size_t e, size
 }
 
 static struct qkv_linear_carry expert_carry(struct qkv_tensor *weight) {
-    return (struct qkv_linear_carry){.done = weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL};
+    return (struct qkv_linear_carry){
+        .done = weight->learning.uses == 1 && weight->learning.given == 1 ? &weight->learning.carried : NULL};
 }
 
 /* gradients: of down, its bias, up, its bias; NULL: not wanted. */
@@ -335,7 +336,7 @@ enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node
 
 enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *node) {
     struct experts o = experts_of(tape, node);
-    struct expert_order order = {.of_all = o.x->order};
+    struct expert_order order = {.of_all = o.x->learning.order};
     const size_t N = o.routing->N;
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
@@ -357,10 +358,11 @@ enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *nod
 struct qkv_cost qkv_cost_experts(const struct qkv_node *node, bool backward) {
     const struct experts *o = node->saved;
     const struct qkv_tensor *x = node->inputs[X];
-    const struct qkv_tensor rows = {
-        .rows = o->routing->N * o->routing->top_k, .columns = x->columns, .requires_grad = x->requires_grad};
+    const struct qkv_tensor rows = {.rows = o->routing->N * o->routing->top_k,
+                                    .columns = x->columns,
+                                    .learning.requires_grad = x->learning.requires_grad};
     const struct qkv_tensor active = {
-        .rows = rows.rows, .columns = o->weights->down[0].weight.columns, .requires_grad = true};
+        .rows = rows.rows, .columns = o->weights->down[0].weight.columns, .learning.requires_grad = true};
     return (struct qkv_cost){.flops = qkv_product_flops(&rows, &o->weights->up[0].weight, backward) +
                                       qkv_product_flops(&active, &o->weights->down[0].weight, backward)};
 }

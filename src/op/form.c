@@ -8,12 +8,12 @@
 enum { NUMBERS_A_PIECE = 4096 }; /* whole blocks of every type */
 
 const struct qkv_product *qkv_operand_product(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
-    return weight->product ? weight->product : qkv_operand_product_back(tape, weight);
+    return weight->operand.product ? weight->operand.product : qkv_operand_product_back(tape, weight);
 }
 
 const struct qkv_product *qkv_operand_product_back(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
-    if (weight->product_back) return weight->product_back;
-    return weight->fp32 ? &qkv_product_f32 : qkv_product_of(tape->ctx);
+    if (weight->operand.product_back) return weight->operand.product_back;
+    return weight->operand.fp32 ? &qkv_product_f32 : qkv_product_of(tape->ctx);
 }
 
 bool qkv_product_reads(const struct qkv_product *product, enum qkv_dtype dtype) {

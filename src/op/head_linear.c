@@ -57,10 +57,10 @@ static void *head_at(const void *data, enum qkv_dtype dtype, size_t column) {
 static void head_right(struct qkv_product_call *p, const struct qkv_tensor *weight, size_t heads, size_t h,
                        bool transposed, struct qkv_stored *rows) {
     const size_t first = weight->rows / heads * h, C = weight->columns;
-    const bool stored = weight->stored.count > 0;
+    const bool stored = weight->operand.stored.count > 0;
     const float *w = stored || !weight->data ? NULL : (const float *)weight->data + first * C;
     p->b = transposed ? head_operand(w, QKV_F32, 1, C) : head_operand(w, QKV_F32, C, 1);
-    *rows = weight->stored;
+    *rows = weight->operand.stored;
     rows->first_row += first;
     p->stored = (struct qkv_stored_operand){.weights = stored ? rows : NULL, .transposed = transposed};
 }
@@ -133,9 +133,9 @@ static enum qkv_status head_backward_weight(struct qkv_tape *tape, const struct 
                                        .N = weight->columns,
                                        .K = in->rows,
                                        .accumulate = true};
-    if (!in->order) return product->multiply(tape->ctx, tape->arena, &p);
+    if (!in->learning.order) return product->multiply(tape->ctx, tape->arena, &p);
     return product->sum(tape->ctx, tape->arena,
-                        &(struct qkv_sums_call){p.c, p.ldc, p.a, p.b, p.M, p.N, &in->order->sums, NULL});
+                        &(struct qkv_sums_call){p.c, p.ldc, p.a, p.b, p.M, p.N, &in->learning.order->sums, NULL});
 }
 
 enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -182,7 +182,7 @@ struct qkv_cost qkv_cost_head_linear(const struct qkv_node *node, bool backward)
     const struct head_linear *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
     const double once = 2 * (double)x->rows * (double)o->heads * (double)o->in * (double)o->out;
-    const int products = backward ? (x->requires_grad ? 1 : 0) + (weight->requires_grad ? 1 : 0) : 1;
+    const int products = backward ? (x->learning.requires_grad ? 1 : 0) + (weight->learning.requires_grad ? 1 : 0) : 1;
     return (struct qkv_cost){.flops = once * products};
 }
 

@@ -123,7 +123,7 @@ enum qkv_status qkv_check_head_norm(struct qkv_tape *tape, struct qkv_node *node
 
 static bool head_norm_goes_back(const struct qkv_tape *tape, const struct qkv_node *node) {
     bool wanted = false;
-    for (size_t i = 0; i < 3; i++) wanted = wanted || (node->inputs[i] && node->inputs[i]->requires_grad);
+    for (size_t i = 0; i < 3; i++) wanted = wanted || (node->inputs[i] && node->inputs[i]->learning.requires_grad);
     return tape->recording && wanted;
 }
 

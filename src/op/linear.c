@@ -27,9 +27,10 @@ static struct qkv_operand linear_operand(struct qkv_linear_rows x, size_t row_st
 }
 
 static struct qkv_stored_operand linear_stored(const struct qkv_tensor *weight, bool transposed) {
-    return (struct qkv_stored_operand){.weights = weight->stored.count ? &weight->stored : NULL,
+    return (struct qkv_stored_operand){.weights = weight->operand.stored.count ? &weight->operand.stored : NULL,
                                        .transposed = transposed,
-                                       .turned = weight->divided && !transposed ? weight->packed->data : NULL};
+                                       .turned = weight->operand.divided && !transposed ? weight->operand.packed->data
+                                                                                        : NULL};
 }
 
 static struct qkv_linear_rows linear_floats(const float *data) {
@@ -43,7 +44,7 @@ static const void *linear_packed(const struct qkv_packed_weight *packed) {
 /* The next run of trainable rows of an operand, until false. An operand without a list of weights has one run: all
  * rows. */
 static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t *begin, size_t *end) {
-    if (operand->weight_count) return qkv_weights_learn(operand, begin, end);
+    if (operand->operand.weight_count) return qkv_weights_learn(operand, begin, end);
     *end = rows;
     return *begin < rows;
 }
@@ -51,7 +52,7 @@ static bool linear_learns(const struct qkv_tensor *operand, size_t rows, size_t 
 /* The carry of the gradient of some rows of a weight, which begins at `own`; NULL: the gradient goes to `own`. */
 static struct qkv_order_carry *linear_carry(const struct qkv_tensor *weight, const struct qkv_linear_carry *how,
                                             const float *own, struct qkv_order_carry *carry) {
-    const struct qkv_gradient_carry *all = how->done ? weight->carry : NULL;
+    const struct qkv_gradient_carry *all = how->done ? weight->learning.carry : NULL;
     if (!all || !all->own) return NULL;
     const size_t at = (size_t)(own - all->own);
     *carry = (struct qkv_order_carry){.to = all->to + at, .goes_on = how->goes_on, .count = how->more ? 0 : all->count};
@@ -96,7 +97,7 @@ static enum qkv_status linear_backward_x(struct qkv_tape *tape, const float *dy,
                                           .a = linear_operand(linear_floats(dy), out, 1),
                                           .b = linear_operand(linear_floats(weight->data), in, 1),
                                           .stored = linear_stored(weight, false),
-                                          .packed = linear_packed(weight->packed_transposed),
+                                          .packed = linear_packed(weight->operand.packed_transposed),
                                           .M = N,
                                           .N = in,
                                           .K = out};
@@ -139,7 +140,7 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
                                           .a = linear_operand(x, in, 1),
                                           .b = linear_operand(linear_floats(weight->data), 1, in),
                                           .stored = linear_stored(weight, true),
-                                          .packed = linear_packed(weight->packed),
+                                          .packed = linear_packed(weight->operand.packed),
                                           .bias = bias ? bias->data : NULL,
                                           .epilogue = epilogue,
                                           .M = N,
@@ -160,8 +161,8 @@ enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const 
         qkv_fail(tape->ctx, QKV_SHAPE, "%s: w is (%zu,%zu) but the bias has %zu elements", what, weight->rows,
                  weight->columns, bias->columns);
     }
-    if (weight->name) {
-        qkv_fail_at(tape->ctx, "%s", weight->name);
+    if (weight->operand.name) {
+        qkv_fail_at(tape->ctx, "%s", weight->operand.name);
     }
     return QKV_SHAPE;
 }
@@ -240,11 +241,12 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
         qkv_scale_floats(tape->ctx, scaled, false, dy, scale, count);
         dy = scaled;
     }
-    const struct qkv_linear_carry carry = {.done = weight->uses == 1 && weight->given == 1 ? &weight->carried : NULL};
+    const struct qkv_linear_carry carry = {
+        .done = weight->learning.uses == 1 && weight->learning.given == 1 ? &weight->learning.carried : NULL};
     const struct qkv_form *form = qkv_tensor_form(x, qkv_operand_product_back(tape, weight)->form);
     const struct qkv_linear_rows rows = {form ? form->data : x->data, form ? form->dtype : x->dtype};
-    status = qkv_linear_backward_parts(tape, dy, rows, x->rows, dx, accumulate, weight, dweight, bias, dbias, x->order,
-                                       carry);
+    status = qkv_linear_backward_parts(tape, dy, rows, x->rows, dx, accumulate, weight, dweight, bias, dbias,
+                                       x->learning.order, carry);
     qkv_arena_release(tape->arena, mark);
     return status;
 }

@@ -76,7 +76,7 @@ enum qkv_status qkv_check_norm(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     if (!weight || (weight->columns == x->columns && (!bias || bias->columns == x->columns))) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE, "norm: x is (%zu,%zu) but %s has %zu elements", x->rows, x->columns,
-                    weight->name ? weight->name : "the weight", weight->columns);
+                    weight->operand.name ? weight->operand.name : "the weight", weight->columns);
 }
 
 enum qkv_status qkv_forward_norm(struct qkv_tape *tape, struct qkv_node *node) {

@@ -23,8 +23,8 @@ enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tens
     s->rows_a_piece = (x->rows + BACKWARD_PIECES - 1) / BACKWARD_PIECES;
     if (s->rows_a_piece < ROWS_A_PIECE) s->rows_a_piece = ROWS_A_PIECE;
     s->pieces = (x->rows + s->rows_a_piece - 1) / s->rows_a_piece;
-    if (x->order) {
-        s->order = &x->order->sums;
+    if (x->learning.order) {
+        s->order = &x->learning.order->sums;
         s->pieces = x->rows / ORDERED_ROWS + s->order->sequences; /* an upper bound */
         s->begins = qkv_tape_take(tape, s->pieces + 1, sizeof *s->begins);
     }

@@ -11,7 +11,7 @@ double qkv_gradient_bytes(const struct qkv_tensor *t) {
 }
 
 double qkv_product_flops(const struct qkv_tensor *x, const struct qkv_tensor *weight, bool backward) {
-    const double products = backward ? (double)x->requires_grad + (double)weight->requires_grad : 1;
+    const double products = backward ? (double)x->learning.requires_grad + (double)weight->learning.requires_grad : 1;
     return 2.0 * (double)x->rows * (double)weight->rows * (double)weight->columns * products;
 }
 

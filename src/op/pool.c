@@ -108,8 +108,8 @@ static struct qkv_tensor *pool_build(struct qkv_tape *tape, struct qkv_tensor *x
     node.inputs[0] = x;
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, o->B, x->columns);
-    if (node.output && x->order) {
-        node.output->order = x->order->pooled;
+    if (node.output && x->learning.order) {
+        node.output->learning.order = x->learning.order->pooled;
     }
     return qkv_tape_run(tape, &node);
 }

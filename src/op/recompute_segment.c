@@ -73,11 +73,12 @@ struct qkv_cost qkv_cost_checkpoint(const struct qkv_node *node, bool backward) 
 static void forget_uses(const struct qkv_node *node) {
     for (; node; node = node->previous) {
         for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-            if (node->inputs[i] && node->inputs[i]->gradient) {
-                node->inputs[i]->uses--;
+            if (node->inputs[i] && node->inputs[i]->learning.gradient) {
+                node->inputs[i]->learning.uses--;
             }
         }
-        for (size_t i = 0; i < node->more_count; i++) node->more[i]->uses -= node->more[i]->gradient != NULL;
+        for (size_t i = 0; i < node->more_count; i++)
+            node->more[i]->learning.uses -= node->more[i]->learning.gradient != NULL;
     }
 }
 
@@ -91,8 +92,8 @@ static enum qkv_status reserve_buffers(struct qkv_tape *tape, const struct qkv_n
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         const struct qkv_tensor *x = node->inputs[i];
-        bool has = x && x->grad_buffer && x->grad_buffer->owners == 1;
-        if (x && x->requires_grad && !x->gradient && !has) {
+        bool has = x && x->learning.buffer && x->learning.buffer->owners == 1;
+        if (x && x->learning.requires_grad && !x->learning.gradient && !has) {
             buffers[i] = qkv_grad_buffer_take(tape, x);
             status = buffers[i] ? status : QKV_MEMORY;
         }
@@ -115,11 +116,11 @@ static enum qkv_status move_gradients(struct qkv_tape *tape, struct qkv_node *no
     }
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
         struct qkv_tensor *x = node->inputs[i];
-        if (!x || !x->grad_buffer || !lies_inside(tape, x->grad_buffer, mark)) continue;
+        if (!x || !x->learning.buffer || !lies_inside(tape, x->learning.buffer, mark)) continue;
         struct qkv_grad_buffer *buffer = qkv_grad_buffer_take(tape, x);
         if (!buffer) return QKV_MEMORY;
-        recompute_segment_copy(tape, buffer->data, x->grad_buffer->data, buffer->count);
-        x->grad_buffer = buffer;
+        recompute_segment_copy(tape, buffer->data, x->learning.buffer->data, buffer->count);
+        x->learning.buffer = buffer;
     }
     return QKV_OK;
 }
@@ -138,8 +139,8 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
     tape->dropout_count = dropout_count;
     forget_uses(tape->last);
     if (out) {
-        out->grad_buffer = node->output->grad_buffer;
-        node->output->grad_buffer = NULL;
+        out->learning.buffer = node->output->learning.buffer;
+        node->output->learning.buffer = NULL;
         status = qkv_tape_go_back(tape);
     }
     tape->last = NULL;

@@ -104,11 +104,12 @@ bool qkv_tape_check(struct qkv_tape *tape, struct qkv_node *node) {
 bool qkv_tape_records(const struct qkv_tape *tape, const struct qkv_node *call) {
     bool requires_grad = call->asks;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-        if (call->inputs[i] && call->inputs[i]->requires_grad) {
+        if (call->inputs[i] && call->inputs[i]->learning.requires_grad) {
             requires_grad = true;
         }
     }
-    for (size_t i = 0; i < call->more_count; i++) requires_grad = requires_grad || call->more[i]->requires_grad;
+    for (size_t i = 0; i < call->more_count; i++)
+        requires_grad = requires_grad || call->more[i]->learning.requires_grad;
     return tape->recording && requires_grad;
 }
 
@@ -120,13 +121,14 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
     node->fused = NULL;
     node->previous = tape->last;
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) {
-        if (node->inputs[i] && node->inputs[i]->gradient) {
-            node->inputs[i]->uses++;
+        if (node->inputs[i] && node->inputs[i]->learning.gradient) {
+            node->inputs[i]->learning.uses++;
         }
     }
-    for (size_t i = 0; i < node->more_count; i++) node->more[i]->uses += node->more[i]->gradient != NULL;
+    for (size_t i = 0; i < node->more_count; i++)
+        node->more[i]->learning.uses += node->more[i]->learning.gradient != NULL;
     if (node->output) {
-        node->output->requires_grad = true;
+        node->output->learning.requires_grad = true;
     }
     tape->last = node;
     return node->output;
@@ -136,7 +138,7 @@ static struct qkv_tensor *tape_record(struct qkv_tape *tape, const struct qkv_no
 static void tape_copy_order(struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0];
     if (!node->output || !x || node->output->rows != x->rows) return;
-    if (!node->output->order) node->output->order = x->order;
+    if (!node->output->learning.order) node->output->learning.order = x->learning.order;
     if (x->planned_rows) node->output->planned_rows = x->planned_rows;
 }
 
@@ -178,8 +180,8 @@ struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mar
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 struct qkv_grad_buffer *qkv_grad_buffer_take(struct qkv_tape *tape, const struct qkv_tensor *x) {
-    const size_t apart = x->gradients_apart ? x->gradients_apart : 1, count = apart * x->rows * x->columns;
-    const size_t room = x->planned_rows && !x->gradients_apart ? x->planned_rows * x->columns : count;
+    const size_t apart = x->learning.apart ? x->learning.apart : 1, count = apart * x->rows * x->columns;
+    const size_t room = x->planned_rows && !x->learning.apart ? x->planned_rows * x->columns : count;
     for (struct qkv_grad_buffer **link = &tape->free_grad_buffers; *link; link = &(*link)->next) {
         struct qkv_grad_buffer *buffer = *link;
         if (buffer->room != room) continue;
@@ -203,7 +205,7 @@ void qkv_grad_buffer_drop(struct qkv_tape *tape, struct qkv_grad_buffer *buffer)
 }
 
 const float *qkv_gradient_in(const struct qkv_node *node) {
-    return node->output->grad_buffer->data;
+    return node->output->learning.buffer->data;
 }
 
 struct sum {
@@ -223,46 +225,47 @@ static void sum_body(void *argument, size_t begin, size_t end, int thread) {
 }
 
 float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows) {
-    const unsigned use = parameter->given++;
-    const bool later = use && use < parameter->times && parameter->later;
-    *rows = later ? parameter->later_rows + (use - 1) * parameter->rows : NULL;
-    return later ? parameter->later + (use - 1) * parameter->later_stride : parameter->gradient;
+    const unsigned use = parameter->learning.given++;
+    const bool later = use && use < parameter->learning.times && parameter->learning.later;
+    *rows = later ? parameter->learning.later_rows + (use - 1) * parameter->rows : NULL;
+    return later ? parameter->learning.later + (use - 1) * parameter->learning.later_stride
+                 : parameter->learning.gradient;
 }
 
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status) {
     *accumulate = true;
-    if (!x || !x->requires_grad) return NULL;
-    if (x->gradient) {
+    if (!x || !x->learning.requires_grad) return NULL;
+    if (x->learning.gradient) {
         uint8_t *rows;
         float *gradient = qkv_gradient_rows(x, &rows);
         if (rows && !tape->ctx->dry) memset(rows, 1, x->rows);
         return gradient;
     }
-    if (!x->grad_buffer) {
+    if (!x->learning.buffer) {
         *accumulate = false;
-        x->grad_buffer = qkv_grad_buffer_take(tape, x);
-    } else if (x->grad_buffer->owners > 1) { /* another tensor shares this buffer: takes a copy */
+        x->learning.buffer = qkv_grad_buffer_take(tape, x);
+    } else if (x->learning.buffer->owners > 1) { /* another tensor shares this buffer: takes a copy */
         struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x);
         if (copy) {
-            struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->grad_buffer->data};
+            struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->learning.buffer->data};
             qkv_parallel_range(tape->ctx, copy->count, ELEMENTS_A_PIECE, sum_body, &s);
-            qkv_grad_buffer_drop(tape, x->grad_buffer);
+            qkv_grad_buffer_drop(tape, x->learning.buffer);
         }
-        x->grad_buffer = copy;
+        x->learning.buffer = copy;
     }
-    if (!x->grad_buffer) {
+    if (!x->learning.buffer) {
         *status = QKV_MEMORY;
         return NULL;
     }
-    return x->grad_buffer->data;
+    return x->learning.buffer->data;
 }
 
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x) {
-    if (!x || !x->requires_grad) return QKV_OK;
-    struct qkv_grad_buffer *buffer = node->output->grad_buffer;
-    if (!x->gradient && !x->grad_buffer) {
+    if (!x || !x->learning.requires_grad) return QKV_OK;
+    struct qkv_grad_buffer *buffer = node->output->learning.buffer;
+    if (!x->learning.gradient && !x->learning.buffer) {
         buffer->owners++;
-        x->grad_buffer = buffer;
+        x->learning.buffer = buffer;
         return QKV_OK;
     }
     bool accumulate;
@@ -275,7 +278,7 @@ enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, 
 }
 
 static void tape_used(struct qkv_tape *tape, struct qkv_tensor *x) {
-    if (x && x->gradient && --x->uses == 0 && tape->listener) {
+    if (x && x->learning.gradient && --x->learning.uses == 0 && tape->listener) {
         tape->listener(tape->listener_user, x);
     }
 }
@@ -284,8 +287,8 @@ static void finish_node(struct qkv_tape *tape, struct qkv_node *node) {
     for (size_t i = 0; i < QKV_INPUTS_MAX; i++) tape_used(tape, node->inputs[i]);
     for (size_t i = 0; i < node->more_count; i++) tape_used(tape, node->more[i]);
     if (node->output) {
-        qkv_grad_buffer_drop(tape, node->output->grad_buffer);
-        node->output->grad_buffer = NULL;
+        qkv_grad_buffer_drop(tape, node->output->learning.buffer);
+        node->output->learning.buffer = NULL;
     }
 }
 
@@ -293,7 +296,7 @@ enum qkv_status qkv_tape_go_back(struct qkv_tape *tape) {
     enum qkv_status status = tape->status;
     for (struct qkv_node *node = tape->last; node; node = node->previous) {
         /* An output that nothing used has no gradient; a loss has no output. */
-        if (!status && (!node->output || node->output->grad_buffer)) {
+        if (!status && (!node->output || node->output->learning.buffer)) {
             status = node->row->backward(tape, node);
             if (!status) {
                 qkv_operator_count(tape, node, true);

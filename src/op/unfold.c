@@ -137,6 +137,6 @@ struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, co
     node.output = x->dtype == QKV_F32 ? qkv_tape_tensor(tape, options->rows, columns)
                                       : qkv_tape_for_products(tape, options->rows, columns);
     if (!node.output) return NULL;
-    node.output->order = order;
+    node.output->learning.order = order;
     return qkv_tape_run(tape, &node);
 }

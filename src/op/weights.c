@@ -67,7 +67,7 @@ static void weights_operand(struct qkv_weights *w, const struct qkv_weight_place
         return;
     }
     w->tensors = grown;
-    *tensor = (struct qkv_tensor){.rows = rows, .columns = columns, .times = place->times};
+    *tensor = (struct qkv_tensor){.rows = rows, .columns = columns, .learning.times = place->times};
     w->tensors[w->tensor_count++] = tensor;
 }
 
@@ -165,7 +165,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     const enum qkv_start start = roles_of_weights[role].start;
     if (!bias && start == QKV_START_GIVEN) weight->starts = place->starts;
     weight_init(w, weight, bias ? QKV_START_BIAS : start, start == QKV_START_NORM ? 0 : inputs, place->branches);
-    if (!tensor->name) tensor->name = name;
+    if (!tensor->operand.name) tensor->operand.name = name;
 }
 
 /* The file's tensor that holds this matrix unchanged, in a type of weights; NULL: there is none. */
@@ -298,12 +298,12 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
         struct qkv_tensor *tensor = weight->part_of;
         w->parts[i] =
             (struct qkv_stored_part){.dtype = weight->array.dtype, .data = weight->array.data, .rows = weight->rows};
-        if (!tensor->weights) tensor->weights = weight;
-        tensor->weight_count++;
+        if (!tensor->operand.weights) tensor->operand.weights = weight;
+        tensor->operand.weight_count++;
         if (!weight->stored) continue;
-        if (!tensor->stored.count)
-            tensor->stored = (struct qkv_stored){.parts = &w->parts[i], .columns = tensor->columns};
-        tensor->stored.count++;
+        if (!tensor->operand.stored.count)
+            tensor->operand.stored = (struct qkv_stored){.parts = &w->parts[i], .columns = tensor->columns};
+        tensor->operand.stored.count++;
         tensor->data = &w->parts[i]; /* not NULL: the operand exists, but must not be read as floats */
     }
     return qkv_weights_choose(w, qkv_product_of(w->ctx));
@@ -312,14 +312,14 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
 enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_product *product) {
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
-        const struct qkv_product *back = tensor->fp32 ? &qkv_product_f32 : product;
-        if (tensor->divided && back != tensor->product_back)
+        const struct qkv_product *back = tensor->operand.fp32 ? &qkv_product_f32 : product;
+        if (tensor->operand.divided && back != tensor->operand.product_back)
             return qkv_fail(w->ctx, QKV_ARGUMENT,
                             "%s is divided among ranks, and this rank has it in bf16 only; leave the context's "
                             "precision as it was trained with",
-                            tensor->name);
-        tensor->product_back = back;
-        tensor->product = qkv_product_choose(back, &tensor->stored);
+                            tensor->operand.name);
+        tensor->operand.product_back = back;
+        tensor->operand.product = qkv_product_choose(back, &tensor->operand.stored);
     }
     w->product = product;
     return QKV_OK;
@@ -328,16 +328,17 @@ enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_produ
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *arena) {
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
-        if (!tensor->stored.count) continue;
+        if (!tensor->operand.stored.count) continue;
         float *data = qkv_arena_take(arena, tensor->rows * tensor->columns, sizeof(float));
         if (!data) return QKV_MEMORY;
         if (arena->measuring) continue;
         for (size_t row = 0; row < tensor->rows; row++)
-            qkv_stored_floats(w->ctx->kernels, &tensor->stored, row, 0, tensor->columns, data + row * tensor->columns);
+            qkv_stored_floats(w->ctx->kernels, &tensor->operand.stored, row, 0, tensor->columns,
+                              data + row * tensor->columns);
         tensor->data = data;
-        tensor->stored = (struct qkv_stored){0};
-        for (size_t k = 0; k < tensor->weight_count; k++)
-            weight_lies(&w->list[tensor->weights - w->list + (ptrdiff_t)k], false);
+        tensor->operand.stored = (struct qkv_stored){0};
+        for (size_t k = 0; k < tensor->operand.weight_count; k++)
+            weight_lies(&w->list[tensor->operand.weights - w->list + (ptrdiff_t)k], false);
     }
     return qkv_weights_choose(w, w->product);
 }
@@ -405,7 +406,7 @@ void qkv_weights_changed(struct qkv_weights *w) {
 
 uint64_t qkv_tensor_version(const struct qkv_tensor *tensor) {
     uint64_t version = 0;
-    for (size_t i = 0; i < tensor->weight_count; i++) version += tensor->weights[i].version;
+    for (size_t i = 0; i < tensor->operand.weight_count; i++) version += tensor->operand.weights[i].version;
     return version;
 }
 
@@ -418,8 +419,8 @@ static size_t padded_floats(size_t floats) {
 
 bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end) {
     bool found = false;
-    for (size_t i = 0; i < tensor->weight_count; i++) {
-        const struct qkv_weight *weight = &tensor->weights[i];
+    for (size_t i = 0; i < tensor->operand.weight_count; i++) {
+        const struct qkv_weight *weight = &tensor->operand.weights[i];
         const size_t first = weight->first_row, size = weight->array.rank == 1 ? weight->columns : weight->rows;
         if (first < *begin) continue;
         if (found && (!weight->trainable || first != *end)) return true;
@@ -449,24 +450,24 @@ enum qkv_status qkv_weights_add_gradients(struct qkv_weights *w, struct qkv_aren
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
         if (!operand_learns(tensor)) continue;
-        tensor->gradient = next;
-        tensor->requires_grad = true;
+        tensor->learning.gradient = next;
+        tensor->learning.requires_grad = true;
         next += padded_floats(tensor->rows * tensor->columns);
     }
     for (size_t i = 0; i < w->count && w->gradients; i++) {
         struct qkv_weight *weight = &w->list[i];
         if (!weight->trainable) continue;
-        weight->gradient =
-            weight->part_of->gradient + weight->first_row * (weight->array.rank == 1 ? 1 : weight->part_of->columns);
+        weight->gradient = weight->part_of->learning.gradient +
+                           weight->first_row * (weight->array.rank == 1 ? 1 : weight->part_of->columns);
     }
     return QKV_OK;
 }
 
 void qkv_weights_drop_gradients(struct qkv_weights *w) {
     for (size_t i = 0; i < w->tensor_count; i++) {
-        w->tensors[i]->gradient = NULL;
-        w->tensors[i]->requires_grad = false;
-        w->tensors[i]->uses = 0;
+        w->tensors[i]->learning.gradient = NULL;
+        w->tensors[i]->learning.requires_grad = false;
+        w->tensors[i]->learning.uses = 0;
     }
     for (size_t i = 0; i < w->count; i++) w->list[i].gradient = NULL;
     w->gradients = NULL;
@@ -484,7 +485,7 @@ void qkv_weights_clear_gradients(struct qkv_weights *w) {
 }
 
 void qkv_weights_begin(struct qkv_weights *w) {
-    for (size_t i = 0; i < w->tensor_count; i++) w->tensors[i]->given = 0;
+    for (size_t i = 0; i < w->tensor_count; i++) w->tensors[i]->learning.given = 0;
 }
 
 struct squares {

@@ -131,7 +131,7 @@ static size_t parts_line(size_t floats) {
 }
 
 size_t qkv_parts_later(const struct qkv_tensor *weight, size_t *uses) {
-    *uses = weight->requires_grad && weight->times > 1 ? weight->times - 1 : 0;
+    *uses = weight->learning.requires_grad && weight->learning.times > 1 ? weight->learning.times - 1 : 0;
     return parts_line(weight->rows * weight->columns);
 }
 
@@ -197,7 +197,7 @@ enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, s
 
 void qkv_part_sums_free(struct qkv_part_sums *sums) {
     for (size_t i = 0; sums->carry && i < sums->model->weights.tensor_count; i++)
-        sums->model->weights.tensors[i]->carry = NULL;
+        sums->model->weights.tensors[i]->learning.carry = NULL;
     qkv_arena_free(&sums->arena);
     free(sums->carry);
 }
@@ -274,7 +274,8 @@ static void parts_each_later(const struct qkv_part_sums *s, const struct qkv_ord
         const struct qkv_tensor *weight = w->tensors[i];
         const size_t stride = qkv_parts_later(weight, &uses), rows = weight->rows;
         for (size_t use = 0; use < uses; use++, at += stride, row += rows) {
-            struct later l = {.kernels = s->model->ctx->kernels, .columns = weight->columns, .to = weight->gradient};
+            struct later l = {
+                .kernels = s->model->ctx->kernels, .columns = weight->columns, .to = weight->learning.gradient};
             l.sum = s->later + at;
             l.sum_rows = parts_rows(s, s->later) + row;
             if (step) later_places(s, step, at, row, &l);
@@ -290,10 +291,10 @@ void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *par
     uint8_t *rows = several && next ? parts_rows(sums, next) : NULL;
     for (size_t i = 0, uses; i < w->tensor_count; i++) {
         struct qkv_tensor *weight = w->tensors[i];
-        weight->later_stride = qkv_parts_later(weight, &uses);
-        weight->later = several && uses ? next : NULL;
-        weight->later_rows = weight->later ? rows : NULL;
-        if (weight->later) next += uses * weight->later_stride, rows += uses * weight->rows;
+        weight->learning.later_stride = qkv_parts_later(weight, &uses);
+        weight->learning.later = several && uses ? next : NULL;
+        weight->learning.later_rows = weight->learning.later ? rows : NULL;
+        if (weight->learning.later) next += uses * weight->learning.later_stride, rows += uses * weight->rows;
     }
     if (several) parts_each_later(sums, NULL, later_clear);
 }
@@ -324,8 +325,8 @@ void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
     if (!s->carry) return;
     *s->carry = (struct qkv_gradient_carry){0};
     for (size_t i = 0; i < m->weights.tensor_count; i++) {
-        m->weights.tensors[i]->carry = s->carry;
-        m->weights.tensors[i]->carried = false;
+        m->weights.tensors[i]->learning.carry = s->carry;
+        m->weights.tensors[i]->learning.carried = false;
     }
     s->latest = *p;
     if (!p->several || !whole) return;
@@ -349,8 +350,8 @@ static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_orde
     size_t begin = 0, end = 0;
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        const size_t at = x->gradient ? (size_t)(x->gradient - w->gradients) : 0;
-        if (!x->gradient || x->carried) continue;
+        const size_t at = x->learning.gradient ? (size_t)(x->learning.gradient - w->gradients) : 0;
+        if (!x->learning.gradient || x->learning.carried) continue;
         if (at != end) parts_carry_run(s, step, begin, end - begin);
         if (at != end) begin = at;
         end = at + parts_line(x->rows * x->columns);
@@ -359,10 +360,11 @@ static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_orde
 }
 
 void qkv_part_sums_complete(struct qkv_part_sums *s, struct qkv_tensor *x) {
-    if (x->carried) return;
+    if (x->learning.carried) return;
     const struct qkv_order_step step = parts_step(&s->latest);
-    parts_carry_run(s, &step, (size_t)(x->gradient - s->model->weights.gradients), parts_line(x->rows * x->columns));
-    x->carried = true;
+    parts_carry_run(s, &step, (size_t)(x->learning.gradient - s->model->weights.gradients),
+                    parts_line(x->rows * x->columns));
+    x->learning.carried = true;
 }
 
 void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {

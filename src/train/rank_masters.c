@@ -10,9 +10,9 @@
 /* ---- which ------------------------------------------------------------------------------------------------------ */
 
 static bool masters_divides(const struct qkv_tensor *x) {
-    bool learns = x->packed && x->weight_count;
-    for (size_t i = 0; i < x->weight_count && learns; i++)
-        learns = x->weights[i].trainable && qkv_weight_only_multiplied(&x->weights[i]);
+    bool learns = x->operand.packed && x->operand.weight_count;
+    for (size_t i = 0; i < x->operand.weight_count && learns; i++)
+        learns = x->operand.weights[i].trainable && qkv_weight_only_multiplied(&x->operand.weights[i]);
     return learns;
 }
 
@@ -20,8 +20,8 @@ size_t qkv_rank_choose_divided(struct qkv_model *m) {
     size_t bytes = 0;
     for (size_t i = 0; i < m->weights.tensor_count && qkv_context_ranks(m->ctx) > 1; i++) {
         struct qkv_tensor *x = m->weights.tensors[i];
-        x->divided = masters_divides(x);
-        if (x->divided) bytes += qkv_round_up(x->rows * x->columns * sizeof(float), QKV_CACHE_LINE);
+        x->operand.divided = masters_divides(x);
+        if (x->operand.divided) bytes += qkv_round_up(x->rows * x->columns * sizeof(float), QKV_CACHE_LINE);
     }
     return bytes;
 }
@@ -37,7 +37,7 @@ static size_t masters_own(const struct qkv_model *m, const struct qkv_rank_cut *
     for (size_t i = 0; i < m->weights.count; i++) {
         const struct qkv_weight *weight = &m->weights.list[i];
         const struct qkv_tensor *x = weight->part_of;
-        if (!weight->trainable || (divided && !x->divided)) continue;
+        if (!weight->trainable || (divided && !x->operand.divided)) continue;
         const size_t at = qkv_rank_place(&m->weights, x) +
                           weight->first_row * (weight->array.rank == 1 ? 1 : x->columns),
                      last = at + weight->rows * weight->columns;
@@ -59,7 +59,7 @@ size_t qkv_rank_master_bytes(const struct qkv_model *m, int rank, size_t *messag
     const struct qkv_rank_cut cut = qkv_rank_cut_of(m->ctx, m->weights.floats);
     const size_t bytes = masters_own(m, &cut, rank, true);
     bool any = false;
-    for (size_t i = 0; i < m->weights.tensor_count; i++) any |= m->weights.tensors[i]->divided;
+    for (size_t i = 0; i < m->weights.tensor_count; i++) any |= m->weights.tensors[i]->operand.divided;
     *message_bytes = any ? masters_room(&cut) : 0;
     return bytes;
 }
@@ -71,7 +71,7 @@ static enum qkv_status masters_take(struct qkv_weights *w, struct qkv_moment_run
     const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
     size_t bytes = masters_room(&cut);
     for (size_t i = 0; i < run_count; i++) /* as many as the weights have, at most */
-        if (w->list[runs[i].weight].part_of->divided)
+        if (w->list[runs[i].weight].part_of->operand.divided)
             bytes += qkv_round_up((runs[i].end - runs[i].begin) * sizeof(float), QKV_CACHE_LINE);
     enum qkv_status status = qkv_arena_create(w->ctx, &masters->arena, bytes, "fp32 weights of a rank");
     if (status) return status;
@@ -80,7 +80,7 @@ static enum qkv_status masters_take(struct qkv_weights *w, struct qkv_moment_run
     for (size_t i = 0; i < run_count; i++) {
         const struct qkv_weight *weight = &w->list[runs[i].weight];
         const size_t count = runs[i].end - runs[i].begin;
-        if (!weight->part_of->divided) continue;
+        if (!weight->part_of->operand.divided) continue;
         runs[i].master = qkv_arena_take(&masters->arena, count, sizeof(float));
         if (!runs[i].master) return QKV_MEMORY;
         memcpy(runs[i].master, weight->data + runs[i].begin, count * sizeof(float));
@@ -97,9 +97,10 @@ enum qkv_status qkv_rank_divide(struct qkv_model *m, struct qkv_moment_run *runs
     enum qkv_status status = masters_take(w, runs, run_count, masters);
     for (size_t i = 0; i < w->tensor_count && !status; i++) {
         struct qkv_tensor *x = w->tensors[i];
-        if (!x->divided) continue;
+        if (!x->operand.divided) continue;
         const struct qkv_operand b = {.data = x->data, .dtype = QKV_F32, .row_stride = 1, .column_stride = x->columns};
-        x->product->pack(m->ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
+        x->operand.product->pack(m->ctx, x->operand.packed->data, b, (struct qkv_stored_operand){0}, x->columns,
+                                 x->rows);
         qkv_arena_discard(&m->arena, qkv_weights_divide(w, x), x->rows * x->columns * sizeof(float));
     }
     return status;

@@ -26,9 +26,9 @@ void qkv_rank_sums_begin(struct qkv_rank_sums *s, const struct qkv_train_options
 static void overlap_told(void *user, struct qkv_tensor *x) {
     struct qkv_rank_sums *s = user;
     const struct qkv_weights *w = &s->parts->model->weights;
-    if (x->times > 1 || !x->gradient) return;
+    if (x->learning.times > 1 || !x->learning.gradient) return;
     qkv_part_sums_complete(s->parts, x);
-    const size_t at = (size_t)(x->gradient - w->gradients), last = at + x->rows * x->columns - 1;
+    const size_t at = (size_t)(x->learning.gradient - w->gradients), last = at + x->rows * x->columns - 1;
     for (size_t b = at / s->cut.bucket; b <= last / s->cut.bucket; b++) s->missing[b]--;
     const size_t before = s->next;
     while (s->next && !s->missing[s->next - 1]) s->next--;

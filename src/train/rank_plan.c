@@ -118,7 +118,7 @@ static bool plan_waits(const struct traffic *t, size_t bucket) {
     const struct qkv_weights *w = &t->p->model->weights;
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        if (!x->gradient || x->times <= 1) continue;
+        if (!x->learning.gradient || x->learning.times <= 1) continue;
         const size_t at = qkv_rank_place(w, x), last = at + x->rows * x->columns - 1;
         if (at / t->cut.bucket <= bucket && bucket <= last / t->cut.bucket) return true;
     }

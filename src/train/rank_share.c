@@ -51,6 +51,6 @@ void qkv_rank_own(const struct qkv_rank_cut *cut, size_t bucket, int rank, size_
 
 size_t qkv_rank_place(const struct qkv_weights *w, const struct qkv_tensor *x) {
     size_t first = 0;
-    while (!w->tensors[first]->gradient) first++;
-    return (size_t)(x->gradient - w->tensors[first]->gradient);
+    while (!w->tensors[first]->learning.gradient) first++;
+    return (size_t)(x->learning.gradient - w->tensors[first]->learning.gradient);
 }

@@ -65,8 +65,8 @@ static bool spread_alike(const struct qkv_weights *w, float **first) {
     size_t end = 0; /* floats that are found to lie so */
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        if (!x->gradient) continue;
-        const size_t at = (size_t)(x->gradient - w->gradients), behind = at + x->rows * x->columns;
+        if (!x->learning.gradient) continue;
+        const size_t at = (size_t)(x->learning.gradient - w->gradients), behind = at + x->rows * x->columns;
         if (!end) *first = x->data;
         if (at > end || (float *)x->data != *first + at) return false;
         end = qkv_max(end, behind);
@@ -132,7 +132,7 @@ enum spread_way { SPREAD_COUNT, SPREAD_OUT, SPREAD_IN };
 
 /* Where an operand's numbers are while they travel: as floats, or, divided, as bf16 where its gradient was. */
 static char *spread_numbers(const struct qkv_tensor *x) {
-    return x->divided ? (char *)x->gradient : x->data;
+    return x->operand.divided ? (char *)x->learning.gradient : x->data;
 }
 
 /* What a rank owns of a bucket, operand behind operand, into a message or out of it; its bytes. */
@@ -142,8 +142,8 @@ static size_t spread_message(const struct qkv_weights *w, const struct qkv_rank_
     qkv_rank_own(cut, bucket, rank, &begin, &end);
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        if (!x->gradient) continue;
-        const size_t at = qkv_rank_place(w, x), size = x->divided ? sizeof(uint16_t) : sizeof(float);
+        if (!x->learning.gradient) continue;
+        const size_t at = qkv_rank_place(w, x), size = x->operand.divided ? sizeof(uint16_t) : sizeof(float);
         const size_t from = qkv_max(begin, at), to = qkv_min(end, at + x->rows * x->columns);
         if (at >= end) break;
         if (from >= to) continue;
@@ -157,7 +157,7 @@ static size_t spread_message(const struct qkv_weights *w, const struct qkv_rank_
 size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_cut *cut, size_t bucket, int rank) {
     size_t begin, end;
     bool divided = false;
-    for (size_t i = 0; i < w->tensor_count && !divided; i++) divided = w->tensors[i]->divided;
+    for (size_t i = 0; i < w->tensor_count && !divided; i++) divided = w->tensors[i]->operand.divided;
     if (divided) return spread_message(w, cut, bucket, rank, SPREAD_COUNT, NULL);
     qkv_rank_own(cut, bucket, rank, &begin, &end);
     return (end - begin) * sizeof(float);
@@ -174,8 +174,9 @@ static void spread_round(void *argument, size_t run, int thread) {
     const struct qkv_moment_run *r = &s->masters->runs[run];
     const struct qkv_weight *weight = &s->w->list[r->weight];
     if (!r->master) return;
-    uint16_t *to = (uint16_t *)(void *)weight->part_of->gradient + weight->first_row * weight->columns + r->begin;
-    weight->part_of->product->round(s->w->ctx, to, r->master, r->end - r->begin);
+    uint16_t *to =
+        (uint16_t *)(void *)weight->part_of->learning.gradient + weight->first_row * weight->columns + r->begin;
+    weight->part_of->operand.product->round(s->w->ctx, to, r->master, r->end - r->begin);
 }
 
 /* Where their gradients were, which are used up, divided weights lie as bf16 until all of them are there and can be
@@ -197,10 +198,10 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
     }
     for (size_t i = 0; i < w->tensor_count && !status; i++) {
         struct qkv_tensor *x = w->tensors[i];
-        if (!x->divided) continue;
+        if (!x->operand.divided) continue;
         const struct qkv_operand b = {
-            .data = x->gradient, .dtype = QKV_BF16, .row_stride = 1, .column_stride = x->columns};
-        x->product->pack(ctx, x->packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
+            .data = x->learning.gradient, .dtype = QKV_BF16, .row_stride = 1, .column_stride = x->columns};
+        x->operand.product->pack(ctx, x->operand.packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
     }
     qkv_weights_clear_gradients(w);
     return status;

@@ -34,7 +34,7 @@ size_t qkv_rank_rounds(const struct qkv_weights *w, const struct qkv_rank_cut *c
                                                         .at = b * cut->bucket});
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        const size_t stride = qkv_parts_later(x, &uses), own = uses && x->gradient ? qkv_rank_place(w, x) : 0;
+        const size_t stride = qkv_parts_later(x, &uses), own = uses && x->learning.gradient ? qkv_rank_place(w, x) : 0;
         for (size_t use = 0; use < uses; use++, at += stride)
             count = sums_add_rounds(
                 cut, rounds, count,
@@ -112,8 +112,8 @@ static void sums_count_waits(struct qkv_rank_sums *s) {
     const struct qkv_weights *w = &s->parts->model->weights;
     for (size_t i = 0; i < w->tensor_count; i++) {
         const struct qkv_tensor *x = w->tensors[i];
-        if (!x->gradient) continue;
-        const size_t at = (size_t)(x->gradient - w->gradients), last = at + x->rows * x->columns - 1;
+        if (!x->learning.gradient) continue;
+        const size_t at = (size_t)(x->learning.gradient - w->gradients), last = at + x->rows * x->columns - 1;
         for (size_t b = at / s->cut.bucket; b <= last / s->cut.bucket; b++) s->waits[b]++;
     }
 }
