@@ -42,7 +42,7 @@ static size_t balance_stack(struct qkv_model *m, struct qkv_stack *s, double *lo
         if (!e) continue;
         if (e->correction.learning.gradient) {
             balance_correct(e, qkv_stack_layer(s->spec, i)->ffn.experts.correction_rate);
-            m->weights.list[e->correction.operand.weights - m->weights.list].version++;
+            qkv_weight_changed(&m->weights, (size_t)(e->correction.operand.weights - m->weights.list));
         }
         memset(e->loads, 0, e->weights.count * sizeof *e->loads);
     }

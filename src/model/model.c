@@ -291,7 +291,7 @@ const float *qkv_model_weights(const struct qkv_model *model, size_t i) {
 float *qkv_model_weights_mutable(struct qkv_model *model, size_t i) {
     if (!model) return NULL;
     if (i >= model->weights.count) return NULL;
-    model->weights.list[i].version++;
+    qkv_weight_changed(&model->weights, i);
     return model->weights.list[i].data;
 }
 

@@ -146,6 +146,7 @@ struct qkv_model {
     struct qkv_arena learned;                 /* weights that qkv_model_to_fp32 has converted */
     struct qkv_arena packed_arena;            /* weights packed in bf16; empty in fp32 */
     struct qkv_packed_weight *packed_weights; /* in packed_arena, or NULL */
+    uint64_t packed_changes; /* 1 more than `changes` of the weights that were packed; 0: none were */
     struct qkv_arena packed_back;             /* the head packed for backward; empty until the first training pass */
     struct qkv_packed_weight head_back;       /* in packed_back */
     bool dirty;                               /* a pass has begun to add to the gradients since they were cleared */

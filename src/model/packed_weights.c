@@ -56,6 +56,7 @@ static enum qkv_status take_backward(struct qkv_model *m) {
 static enum qkv_status packed_weights_add(struct qkv_model *m, struct qkv_arena *arena,
                                           enum qkv_status (*take_all)(struct qkv_model *)) {
     qkv_arena_measure(m->ctx, arena, "packed weights");
+    m->packed_changes = 0;
     enum qkv_status status = take_all(m);
     if (status || m->planned) return status;
     status = qkv_arena_create(m->ctx, arena, arena->peak, "packed weights");
@@ -82,11 +83,13 @@ static void packed_weights_pack(struct qkv_context *ctx, const struct qkv_produc
 void qkv_model_pack(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
     if (m->planned || m->ctx->dry || !m->packed_weights) return;
+    if (m->packed_changes == m->weights.changes + 1) return;
     for (size_t i = 0; i < m->weights.tensor_count; i++) {
         struct qkv_tensor *t = m->weights.tensors[i];
         if (!t->operand.divided) packed_weights_pack(m->ctx, t->operand.product, t, t->operand.packed, true);
     }
     if (head) packed_weights_pack(m->ctx, head->operand.product_back, head, head->operand.packed_transposed, false);
+    m->packed_changes = m->weights.changes + 1;
 }
 
 enum qkv_status qkv_model_ready(struct qkv_model *m) {
@@ -128,6 +131,7 @@ void qkv_model_drop_packed(struct qkv_model *m) {
     }
     free(m->packed_weights);
     m->packed_weights = NULL;
+    m->packed_changes = 0;
     qkv_arena_free(&m->packed_arena);
     qkv_arena_free(&m->packed_back);
 }

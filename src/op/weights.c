@@ -401,7 +401,12 @@ void qkv_weights_start(struct qkv_weights *w, uint64_t seed) {
 }
 
 void qkv_weights_changed(struct qkv_weights *w) {
-    for (size_t i = 0; i < w->count; i++) w->list[i].version++;
+    for (size_t i = 0; i < w->count; i++) qkv_weight_changed(w, i);
+}
+
+void qkv_weight_changed(struct qkv_weights *w, size_t i) {
+    w->list[i].version++;
+    w->changes++;
 }
 
 uint64_t qkv_tensor_version(const struct qkv_tensor *tensor) {

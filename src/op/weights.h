@@ -182,6 +182,7 @@ struct qkv_weights {
     float *gradients;                  /* all gradients, with padding between tensors, which is zero */
     size_t floats;                     /* of `gradients` */
     const struct qkv_product *product; /* of whatever has no row of its own */
+    uint64_t changes;                  /* raised when numbers change */
     uint64_t chosen;                   /* raised when weights are frozen or unfrozen: passes then plan again */
 };
 
@@ -229,6 +230,8 @@ double qkv_weights_gradient_norm(const struct qkv_weights *weights);
 bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *end);
 /* Called when all numbers have changed: raises all versions. */
 void qkv_weights_changed(struct qkv_weights *weights);
+/* The numbers of the i-th weight have changed. */
+void qkv_weight_changed(struct qkv_weights *weights, size_t i);
 /* Converts the numbers in a mapped file to fp32, in memory from an arena. A measuring arena counts that memory and
  * changes nothing else. */
 enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);

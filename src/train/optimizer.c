@@ -259,7 +259,8 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
     qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
     status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
-    for (size_t i = 0; i < weights->count; i++) weights->list[i].version += weights->list[i].trainable;
+    for (size_t i = 0; i < weights->count; i++)
+        if (weights->list[i].trainable) qkv_weight_changed(weights, i);
     optimizer->model->dirty = false;
     return status;
 }
