@@ -255,8 +255,11 @@ for theme in 1 0; do browse experts.html '{"models":2,"charts":7}' inspect.js 13
 browse experts.html '{"models":2,"charts":7}' inspect.js 500
 for theme in 1 0; do browse loads.html '{"runs":1,"steps":12,"samples":0,"damaged":0,"loads":2}' report.js 1300 \
     $theme; done
-for shape in kv,1300,1000,1 kv,1300,1000,0 eighteen,1300,2300,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1 \
-    experts,1300,2600,1 experts,1300,2600,0 experts,500,4200,1 loads,1300,2000,1 loads,1300,2000,0 loads,500,3000,0; do
+# Pictures: one of each page; all where they are stored.
+shapes="kv,1300,1000,0 eighteen,500,3000,1 whole,390,900,1 inside,1300,1000,1 experts,1300,2600,0 loads,500,3000,1"
+[ -z "${QKV_SCREENSHOTS:-}" ] || shapes+=" kv,1300,1000,1 eighteen,1300,2300,0 experts,1300,2600,1 experts,500,4200,1
+    loads,1300,2000,1 loads,1300,2000,0"
+for shape in $shapes; do
     IFS=, read -r page width height theme <<<"$shape"
     open_page "$folder/$page.html" "$width" "$height" "$theme" "$folder/$page-$width-$theme.png"
     checks=$((checks + 1))

@@ -36,13 +36,13 @@ files_of() {
 }
 
 refused=0
+# The files beside the model, with their inodes, sizes and times of change: whoever writes changes one of these.
+files() { find . -path ./model -prune -o -type f ! -name out ! -name err -printf '%p %i %s %T@ %C@ '; }
 meet() { # meet COMMAND...: is refused by the rule, and all files stay as they are
     local before
-    before=$(find . -path ./model -prune -o -type f ! -name out ! -name err ! -name before -printf '%p ' \
-        -exec cksum {} + | sort)
+    before=$(files)
     refuse 1 "$own" "$QKV" "$@"
-    same "$(find . -path ./model -prune -o -type f ! -name out ! -name err ! -name before -printf '%p ' \
-        -exec cksum {} + | sort)" "$before" "$last: files"
+    same "$(files)" "$before" "$last: files"
     refused=$((refused + 1))
 }
 

@@ -208,12 +208,11 @@ written() {
 
 # enter NAME FILE: a folder with what the commands in the file name, but for what they make.
 enter() {
-    local file
+    local file named=() words
+    words=$(cat "$2")
+    for file in base/*; do [[ $words != *"${file#base/}"* ]] || named+=("$file"); done # a process each would take long
     rm -rf "$1" && mkdir "$1"
-    for file in base/*; do
-        file=${file#base/}
-        ! grep -qF -- "$file" "$2" || cp -a "base/$file" "$1/"
-    done
+    [ ${#named[@]} = 0 ] || cp -a "${named[@]}" "$1/"
     while read -r file; do rm -rf "${1:?}/$file"; done < <(written "$2")
 }
 run_in() (
