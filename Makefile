@@ -39,7 +39,7 @@ help:
 	@echo "make fuzz         feed every reader of foreign files with clang's libFuzzer, SECONDS=$(SECONDS) each"
 	@echo "make bench        measure kernels, training and generation beside OpenBLAS and oneDNN"
 	@echo "make install      install to PREFIX ($(PREFIX)); DESTDIR is put before it"
-	@echo "make uninstall    remove what install installed"
+	@echo "make uninstall    remove the files that install installed, and its own folders (same DESTDIR)"
 	@echo "make deps         install what building, tests and ranks need; the others install their own needs"
 	@echo "make clean        remove what was built; demo/ and data/ stay"
 	@echo "QKV_ISA=avx2 QKV_PRECISION=bf16 make test: with the kernels and the precision of another machine"
@@ -113,7 +113,10 @@ install: build
 
 uninstall:
 	@if [ ! -f $(BUILD)/install_manifest.txt ]; then echo "nothing was installed from $(BUILD)/"; exit 1; fi
-	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done < $(BUILD)/install_manifest.txt
+	@while read -r file || [ -n "$$file" ]; do \
+		rm -fv "$(DESTDIR)$$file"; \
+		case "$${file%/*}" in */qkv) rmdir "$(DESTDIR)$${file%/*}" 2>/dev/null || :;; esac; \
+	done < $(BUILD)/install_manifest.txt
 
 clean:
 	rm -rf $(BUILD) $(SANITIZE) $(THREADS) $(FUZZ) build-clang

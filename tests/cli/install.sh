@@ -151,4 +151,17 @@ for part in "$root"/include/qkv/*.h; do
     printf '#include <qkv/%s>\nint main(void) { return 0; }\n' "$(basename "$part")" >part.c
     try 0 $compiler -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(pkg-config --cflags qkv) part.c
 done
+# make uninstall removes every file, and the folders that are qkv's own; with DESTDIR too. (The list of files is made
+# here, as other tests install from the same build.)
+mkdir build
+for destination in "" "$folder/stage"; do
+    [ -z "$destination" ] || { mkdir -p "$destination$folder" && cp -a usr "$destination$folder/"; }
+    find "$root" ! -type d >build/install_manifest.txt
+    [ "$(wc -l <build/install_manifest.txt)" -gt 40 ] || fail "found only $(wc -l <build/install_manifest.txt) files"
+    [ -n "$destination" ] || cp -a usr usr.before
+    try 0 make -C "$SOURCE" uninstall BUILD="$folder/build" DESTDIR="$destination"
+    same "$(find "$destination$root" ! -type d)" "" "files that make uninstall leaves"
+    same "$(find "$destination$root" -name qkv)" "" "folders of qkv that make uninstall leaves"
+    [ -n "$destination" ] || { rm -r usr && mv usr.before usr; }
+done
 finish
