@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 struct arguments {
     const char *input, *output, *long_lines, *examples;

@@ -1,6 +1,6 @@
 /* cli.h: what all files of the command use: exit codes, option tables (the parser and the help read the same table),
  * messages, numbers for people, and the progress bar. Transformers come from qkv.h; products of the lab have
- * cli_lab.h. */
+ * cli_lab.h, texts cli_text.h. */
 #ifndef QKV_CLI_H
 #define QKV_CLI_H
 
@@ -376,50 +376,6 @@ size_t cli_memory_peak(void);
 size_t cli_memory_at_work(size_t own, size_t bytes);
 char *cli_seconds(char *text, double seconds); /* 1:02, 2:03:04 */
 
-/* ---- lines of text (lines.c) ------------------------------------------------------------------------------------- */
-
-struct cli_lines {
-    char *data;
-    const char **items; /* without line ends */
-    size_t count;
-    const char *name; /* the file of the lines; NULL: the command line */
-};
-/* A condition for rules: whether words follow the model; these words are the lines. */
-bool cli_has_texts(const void *values, size_t arguments);
-/* As cli_broken; a message about a line names the file first. */
-int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines);
-struct cli_output;
-/* A command that prints a result for each line: its arguments, and what cli_lines_open opens. */
-struct cli_lines_job {
-    const struct cli_common *common;
-    const char *const *words; /* a model folder, then texts */
-    size_t count;             /* number of words, at least 1 */
-    const char *input;        /* the file of lines if there are no texts; NULL: standard input */
-    const char *output;       /* NULL: standard output */
-    const char *long_lines;   /* the name of a kind */
-    bool force;
-    struct qkv_use_options use; /* what is done with the lines; cli_lines_open adds the lines */
-    enum qkv_long long_kind;
-    /* max_tokens: of a line, 0: the context. long_count: the number of longer lines. */
-    size_t max_tokens, long_count;
-    struct qkv_context *ctx;
-    struct qkv_model *model;
-    struct cli_lines lines;
-};
-/* Opens the context, reads the lines (each text is a line; without texts, the lines of `input`; a rule of the command
- * refuses both), checks the memory of their use, loads the model, and calls `suits` if it is not NULL. Lines of
- * standard input are read and checked after that. Returns CLI_DONE, or the exit code after a message. Close the job in
- * both cases. */
-int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model));
-void cli_lines_close(struct cli_lines_job *job);
-/* Begins the job's output, as cli_output_begin does. */
-int cli_lines_output(const struct cli_lines_job *job, struct cli_output *output);
-bool cli_is_blank(const char *text);
-/* The options by which the library reads the job's lines; it counts the long ones in the job. */
-struct qkv_line_options cli_lines_options(struct cli_lines_job *job);
-/* Prints how many lines were longer than the context, if there are any. */
-void cli_lines_say_long(const struct cli_lines_job *job);
-
 /* ---- results (result.c) ------------------------------------------------------------------------------------------ */
 
 /* Checks all paths that a command line reads and writes with qkv_paths_check, before any is opened: those of options
@@ -448,64 +404,6 @@ const char *cli_json_file(const char *json);
 /* A row for the option table of a command whose struct has `bool force`. */
 #define CLI_FORCE(type)                                                                                                \
     { CLI_FLAG, 0, "force", NULL, offsetof(type, force), .help = "replace files that exist", .subject = "output" }
-
-/* ---- continuations stored until they are written (samples.c) ----------------------------------------------------- */
-
-struct cli_token {
-    int32_t id;
-    /* end: the end token, which is not part of the text; stop: it completes a stop text */
-    bool end, stop;
-    double log_probability;
-};
-struct cli_sample {
-    char *text;
-    size_t size, text_room;
-    struct cli_token *tokens;
-    size_t count, token_room;
-};
-struct cli_samples {
-    struct cli_sample *items;
-    size_t count;
-    bool broken; /* no memory */
-};
-bool cli_samples_begin(struct cli_samples *samples, size_t count);
-void cli_samples_free(struct cli_samples *samples);
-/* A qkv_write_continuation and a qkv_take_token; `user` is the struct. */
-bool cli_samples_text(void *user, size_t index, const char *text, size_t size);
-bool cli_samples_token(void *user, const struct qkv_made_token *token);
-/* The prompt of the continuations. */
-struct cli_prompt {
-    char *text;
-    size_t size;
-    int32_t *ids; /* of --ids, else NULL */
-    size_t id_count;
-    bool hidden; /* not written before its continuation */
-};
-/* Prints all of them as one JSON document on standard output. Returns the exit code, after a message if it could not
- * be written. */
-int cli_samples_json(const struct cli_samples *samples, const struct cli_prompt *prompt,
-                     const struct qkv_tokenizer *tokenizer, const struct qkv_generate_report *report,
-                     const struct qkv_generate_options *options);
-
-/* ---- prompts (attend.c) ------------------------------------------------------------------------------------------ */
-
-/* Reads the prompt from a file without its last line end; if `path` is NULL, copies `prompt`. The caller frees
- * *text. */
-int cli_read_prompt(const char *prompt, const char *path, char **text, size_t *size);
-/* Reads token ids: whole numbers with blanks or commas between them, in brackets or not. `what` names the text in
- * messages. The caller frees *ids. */
-int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids, size_t *count);
-
-/* The row for the table of a command whose struct has `int64_t prefix`, negative where it is not given. */
-#define CLI_PREFIX(type, default_)                                                                                     \
-    {                                                                                                                  \
-        CLI_COUNT, 0, "prefix", "N", offsetof(type, prefix),                                                           \
-            .subject = "input",                                                                                        \
-            .help = "number of tokens at the beginning that attend to each other in both directions (prefix-LM)",      \
-            .high = INT32_MAX, .before = default_                                                                      \
-    }
-/* Prints a message if a model was trained with prefixes and gets none. */
-void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix);
 
 /* ---- colour (color.c) -------------------------------------------------------------------------------------------- */
 

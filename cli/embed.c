@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 struct arguments {
     const char *input, *output, *pool, *nearest, *among, *long_lines, *prompt_name, *query_prompt_name;

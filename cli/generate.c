@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 struct arguments {
     const char *prompt, *prompt_file, *end, *long_lines;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli_lab.h"
+#include "cli_text.h"
 
 struct arguments {
     const char *prompt, *file, *examples, *target, *output, *json;

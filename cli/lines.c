@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 static int lines_cut(struct cli_lines *lines, size_t size, const char *name) {
     size_t count = 0;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 bool cli_samples_begin(struct cli_samples *samples, size_t count) {
     *samples = (struct cli_samples){.items = calloc(count, sizeof *samples->items), .count = count};

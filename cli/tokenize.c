@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 struct arguments {
     bool ids, pieces, offsets, specials, skip, force, quiet, json;

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_text.h"
 
 struct arguments {
     const char *input, *output, *long_lines;
