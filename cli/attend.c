@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli_lab.h"
 #include "cli_text.h"
@@ -147,13 +146,11 @@ void cli_reading_close(struct cli_reading *r) {
 
 static void tell_written(const struct qkv_attention_view *look, const char *path) {
     struct qkv_attention_view_head attention;
-    struct stat info;
-    char text[2][CLI_NUMBER];
+    char text[CLI_NUMBER];
     size_t tokens = qkv_look_tokens(look, true) + qkv_look_tokens(look, false), attentions = 0;
     while (qkv_attention_view_head(look, attentions, &attention)) attentions++;
-    fprintf(stderr, "%s: %zu attention%s on %s token%s, %s\n", path, attentions, attentions == 1 ? "" : "s",
-            cli_grouped(text[0], tokens), tokens == 1 ? ": it attends to itself only" : "s",
-            cli_bytes(text[1], stat(path, &info) == 0 ? (size_t)info.st_size : 0));
+    cli_wrote(path, "%zu attention%s on %s token%s", attentions, attentions == 1 ? "" : "s", cli_grouped(text, tokens),
+              tokens == 1 ? ": it attends to itself only" : "s");
 }
 
 static const char *last_part(const char *folder, char *name, size_t size) {

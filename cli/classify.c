@@ -52,6 +52,15 @@ static const struct cli_rule rules[] = {
     {"force", writes_no_file, CLI_WHY_OUTPUT},
 };
 
+/* Ends the output, and says what a file has: results of so many lines, words, pairs or examples. */
+static int classify_end(struct cli_output *output, const struct arguments *a, size_t count, const char *unit,
+                        int code) {
+    code = cli_output_end(output, code);
+    if (code == CLI_DONE && a->output)
+        cli_wrote(a->output, "the results of %zu %s%s", count, unit, count == 1 ? "" : "s");
+    return code;
+}
+
 enum { CLASSES_SHOWN = 3 }; /* a line */
 
 static size_t classify_top(const struct arguments *a) {
@@ -236,7 +245,7 @@ static int classify_words(struct cli_lines_job *job, const struct arguments *a) 
     if (code == CLI_DONE) {
         code = words_write(output.file, model, &w, probabilities, a);
         cli_lines_say_long(job);
-        code = cli_output_end(&output, code);
+        code = classify_end(&output, a, w.count, "word", code);
     }
     free(probabilities);
     free(w.words);
@@ -335,7 +344,7 @@ static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
         code = results_write(output.file, model, a, a->pairs ? pairs.firsts : lines->items, pairs.seconds, p,
                              a->pairs ? pairs.count : lines->count);
         cli_lines_say_long(job);
-        code = cli_output_end(&output, code);
+        code = classify_end(&output, a, a->pairs ? pairs.count : lines->count, a->pairs ? "pair" : "line", code);
     }
     free(p);
     free(pairs.firsts);
@@ -387,7 +396,7 @@ static int classify_answers(struct cli_lines_job *job, const struct arguments *a
     if (code == CLI_DONE) {
         code = answers_write(output.file, &pairs, answers, a->json);
         cli_lines_say_long(job);
-        code = cli_output_end(&output, code);
+        code = classify_end(&output, a, pairs.count, "pair", code);
     }
     free(answers);
     free(pairs.firsts);
@@ -408,7 +417,7 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     if (code == CLI_DONE && qkv_classify_examples(model, a->examples, &probabilities, &count)) code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &output);
     if (code == CLI_DONE) code = results_write(output.file, model, a, NULL, NULL, probabilities, count);
-    if (code == CLI_DONE) code = cli_output_end(&output, code);
+    if (code == CLI_DONE) code = classify_end(&output, a, count, "example", code);
     qkv_free(probabilities);
     qkv_model_free(model);
     qkv_context_free(ctx);

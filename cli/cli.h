@@ -391,6 +391,8 @@ struct cli_output {
 int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, struct cli_output *output);
 /* Commits the file if `code` is CLI_DONE, else cancels it. Returns the exit code. */
 int cli_output_end(struct cli_output *output, int code);
+/* Prints a line on stderr about a file or folder that was written: its name, what it has, the size of a file. */
+void cli_wrote(const char *path, const char *format, ...) CLI_PRINTF(2, 3);
 /* A row for the option table of a command whose struct has `bool json`. */
 #define CLI_JSON(type, what)                                                                                           \
     { CLI_FLAG, 0, "json", NULL, offsetof(type, json), .help = "print " what " as JSON", .subject = "output" }

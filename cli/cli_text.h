@@ -47,8 +47,9 @@ struct cli_lines_job {
     bool force;
     struct qkv_use_options use; /* what is done with the lines; cli_lines_open adds the lines */
     enum qkv_long long_kind;
-    /* max_tokens: of a line, 0: the context. long_count: the number of longer lines. */
-    size_t max_tokens, long_count;
+    /* max_tokens: of a line, 0: the context. long_count: the number of longer lines. left_out: the number of blank
+     * lines that have no result. */
+    size_t max_tokens, long_count, left_out;
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct cli_lines lines;

@@ -70,11 +70,11 @@ struct watch {
     char rank[24]; /* " (rank 2)"; "" if there is one rank */
 };
 
-/* "gqa:2"; with several seeds "gqa:2, seed 2". */
+/* "gqa:2"; with several seeds "gqa:2, seed 1338", as in the name of the run's folder. */
 static const char *run_name(const struct watch *w, size_t variant, size_t seed, char *text, size_t size) {
     const char *name = qkv_comparison_variant(w->c, variant)->name;
     if (qkv_comparison_seeds(w->c) > 1)
-        snprintf(text, size, "%.60s, seed %zu", name, seed + 1);
+        snprintf(text, size, "%.60s, seed %lld", name, (long long)qkv_comparison_seed(w->c, seed));
     else
         snprintf(text, size, "%.60s", name);
     return text;

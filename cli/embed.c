@@ -149,6 +149,8 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, s
         cli_lines_say_long(job);
         code = cli_output_end(&output, code);
     }
+    if (code == CLI_DONE && a->output)
+        cli_wrote(a->output, "%zu vector%s of %zu numbers", lines->count, lines->count == 1 ? "" : "s", columns);
     free(vectors);
     return code;
 }
@@ -219,8 +221,8 @@ static int embed_query(const struct cli_lines_job *job, const char *text, struct
     if (qkv_embed_with(job->model, &text, 1, &how, query))
         return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
     if (found)
-        cli_say("the text of --nearest has more tokens than %s of %zu and was %s (--long %s)",
-                job->max_tokens ? "the most" : "the model's context",
+        cli_say("the text of --nearest has more tokens than the model's %s of %zu and was %s (--long %s)",
+                job->max_tokens ? "maximum" : "context",
                 job->max_tokens ? job->max_tokens : (size_t)qkv_model_spec(job->model)->context,
                 qkv_long_done(job->long_kind), job->long_lines);
     return CLI_DONE;
@@ -236,6 +238,7 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
     int code = query && vectors && all ? CLI_DONE : cli_failed("out of memory");
     size_t filled = 0;
     for (size_t i = 0; i < lines->count; i++) filled += !cli_is_blank(lines->items[i]);
+    job->left_out = lines->count - filled;
     if (code == CLI_DONE && !filled)
         code = cli_failed("%s has no lines to compare with; give a file of lines", lines->name);
     struct qkv_embed_options asking = how;

@@ -224,17 +224,18 @@ static int print_labels_json(struct qkv_model *model, const struct qkv_labels_ev
     return cli_json_end(&out);
 }
 
+/* unit: of the file, "a line", "a word" or "an example". */
 static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluation *e, const char *unit, bool json) {
     if (json) return print_labels_json(model, e);
     char number[2][CLI_NUMBER];
-    printf("loss      %.4f nats a %s\n", e->loss, e->classes ? unit : "target");
+    printf("loss      %.4f nats %s\n", e->loss, e->classes ? unit : "a target");
     printf("accuracy  %.2f %%\n", 100 * e->accuracy);
     if (!e->classes) { /* scores of a vocabulary */
         printf("over      %s targets, in %.1f s\n", cli_grouped(number[0], e->lines), e->seconds);
         return CLI_DONE;
     }
     printf("macro F1  %.2f %%\n", 100 * e->macro_f1);
-    printf("over      %s %ss of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines), unit,
+    printf("over      %s %ss of %s classes, in %.1f s\n", cli_grouped(number[0], e->lines), strchr(unit, ' ') + 1,
            cli_grouped(number[1], e->classes), e->seconds);
     (e->classes > CLASSES ? print_confusions : print_matrix)(model, e);
     return CLI_DONE;
@@ -286,7 +287,7 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
     if (a->data.count) return print_text(&text, documents, a->json);
     if (a->pairs) return print_pairs(&pairs, a->json);
     const bool words = a->labeled && qkv_model_spec(model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
-    int code = print_labels(model, &labels, words ? "word" : "line", a->json);
+    int code = print_labels(model, &labels, words ? "a word" : a->examples ? "an example" : "a line", a->json);
     qkv_free(labels.confusion);
     return code;
 }

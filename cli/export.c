@@ -53,6 +53,16 @@ static int export_json(const struct arguments *a, const struct qkv_model *model)
     return cli_json_end(&out);
 }
 
+static void export_tell(const struct arguments *a, const struct qkv_model *model) {
+    char count[CLI_NUMBER];
+    size_t numbers = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        numbers += qkv_array_elements(qkv_model_parameter(model, i));
+    cli_wrote(a->out, "%s parameters, %s in %s", cli_grouped(count, numbers),
+              a->to && !strcmp(a->to, "huggingface") ? "a Hugging Face folder with all numbers" : "the matrices",
+              a->dtype);
+}
+
 static int export_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -73,7 +83,10 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
-    if (!code && a->json) code = export_json(a, model);
+    if (!code && a->json)
+        code = export_json(a, model);
+    else if (!code)
+        export_tell(a, model);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;

@@ -379,12 +379,26 @@ static int forward_all(struct work *w, const char *folder) {
     return code;
 }
 
+/* The loss among the results; NaN: there is none. */
+static double forward_loss(const struct work *w) {
+    for (size_t i = 0; i < w->out.count; i++)
+        if (!strcmp(w->out.arrays[i].name, "out.loss")) return (double)*(const float *)w->out.arrays[i].data;
+    return NAN;
+}
+
+static void forward_tell(const struct work *w) {
+    const double loss = forward_loss(w);
+    const char *plural = w->out.count == 1 ? "" : "s";
+    if (isnan(loss))
+        cli_wrote(w->arguments->output, "%zu array%s", w->out.count, plural);
+    else
+        cli_wrote(w->arguments->output, "%zu array%s, loss %.4f", w->out.count, plural, loss);
+}
+
 /* The loss, and the names and shapes of the arrays that were written. */
 static int forward_json(const struct work *w) {
     struct qkv_json out = cli_json();
-    double loss = NAN;
-    for (size_t i = 0; i < w->out.count; i++)
-        if (!strcmp(w->out.arrays[i].name, "out.loss")) loss = (double)*(const float *)w->out.arrays[i].data;
+    const double loss = forward_loss(w);
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "file", w->arguments->output);
     qkv_json_put_number(&out, "loss", loss, 9);
@@ -415,7 +429,10 @@ static int forward_run(const void *values, const char *const *words, size_t coun
     if (!w.arguments->inputs) return cli_usage("forward: name a file of arrays to read: --inputs FILE");
     if (!w.arguments->output) return cli_usage("forward: name a file to write: -o FILE");
     int code = forward_all(&w, count ? words[0] : NULL);
-    if (!code && w.arguments->json) code = forward_json(&w);
+    if (!code && w.arguments->json)
+        code = forward_json(&w);
+    else if (!code)
+        forward_tell(&w);
     outputs_free(&w.out);
     free(w.states[0].values);
     free(w.states[1].values);

@@ -271,6 +271,16 @@ static int prompt_read(const struct arguments *a, struct cli_prompt *prompt) {
     return cli_read_prompt(a->prompt ? a->prompt : "", file, &prompt->text, &prompt->size);
 }
 
+/* Says how many tokens of the prompt stand for text that the vocabulary does not have. */
+static void prompt_say_unknown(const struct qkv_tokenizer *tokenizer, const int32_t *ids, size_t count) {
+    const int unknown = tokenizer ? qkv_tokenizer_unknown(tokenizer) : -1;
+    size_t found = 0;
+    for (size_t i = 0; i < count && unknown >= 0; i++) found += ids[i] == unknown;
+    if (found)
+        cli_say("%zu of the %zu tokens of the prompt %s unknown: what %s for is not in the vocabulary", found, count,
+                found == 1 ? "is" : "are", found == 1 ? "it stands" : "they stand");
+}
+
 /* Hides a prompt that is longer than the context: what follows would not continue it. */
 static int prompt_hide(struct qkv_model *model, size_t context, struct cli_prompt *prompt) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
@@ -280,6 +290,7 @@ static int prompt_hide(struct qkv_model *model, size_t context, struct cli_promp
     if (!prompt->ids && tokenizer &&
         qkv_tokenizer_encode_sequence(ctx, tokenizer, prompt->text, prompt->size, true, &ids, &count))
         return cli_broken(ctx);
+    if (ids) prompt_say_unknown(tokenizer, ids, count);
     qkv_free(ids);
     prompt->hidden = count > (context ? context : (size_t)qkv_model_spec(model)->context);
     return CLI_DONE;

@@ -172,6 +172,9 @@ static int write_all(struct qkv_context *ctx, const struct arguments *a, struct 
                      const char *const *names, size_t count) {
     if (a->json && qkv_inspections_write_json(ctx, list, names, count, cli_json_file(a->json))) return cli_broken(ctx);
     if (a->output && qkv_inspections_write_page(ctx, list, names, count, a->output)) return cli_broken(ctx);
+    const char *const files[] = {cli_json_file(a->json), a->output};
+    for (size_t i = 0; i < CLI_COUNT_OF(files); i++)
+        if (files[i]) cli_wrote(files[i], "%zu model%s", count, count == 1 ? "" : "s");
     for (size_t m = 0; m < count && !a->output && !a->json; m++) {
         if (m) putchar('\n');
         print_model(list[m], names[m]);

@@ -111,10 +111,10 @@ struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {
 
 void cli_lines_say_long(const struct cli_lines_job *job) {
     const bool pairs = job->use.pairs;
-    const size_t n = job->long_count, all = job->lines.count / (pairs && !job->lines.name ? 2 : 1);
+    const size_t n = job->long_count, all = job->lines.count / (pairs && !job->lines.name ? 2 : 1) - job->left_out;
     if (n && job->long_kind != QKV_LONG_ERROR)
-        cli_say("%zu of %zu %s %s more tokens than %s of %zu and %s %s (--long %s)", n, all, pairs ? "pairs" : "lines",
-                n == 1 ? "has" : "have", job->max_tokens ? "the most" : "the model's context",
+        cli_say("%zu of %zu %s %s more tokens than the model's %s of %zu and %s %s (--long %s)", n, all,
+                pairs ? "pairs" : "lines", n == 1 ? "has" : "have", job->max_tokens ? "maximum" : "context",
                 job->max_tokens ? job->max_tokens : (size_t)qkv_model_spec(job->model)->context,
                 n == 1 ? "was" : "were", qkv_long_done(job->long_kind), job->long_lines);
 }

@@ -79,9 +79,36 @@ int cli_failed(const char *format, ...) {
     return CLI_FAILED;
 }
 
+/* The length of the name of a training option at `at` that the command line spells in another way, valid_fraction for
+ * --valid-fraction; 0: there is none. A name after ": " is a key of a file. */
+static size_t output_option_length(const char *text, const char *at) {
+    static const char inside[] = "_abcdefghijklmnopqrstuvwxyz0123456789";
+    const char *name, *value, *help;
+    const size_t n = strspn(at, inside);
+    if (!memchr(at, '_', n) || at[n] == '.' || at[n] == '/' || at[n] == '"') return 0;
+    if (at > text && (at[-1] != ' ' || (at - text > 1 && at[-2] == ':')) && at[-1] != '(') return 0;
+    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
+        if (!strncmp(name, at, n) && !name[n]) return n;
+    return 0;
+}
+
+/* Copies a sentence of the library with the names of training options as the command line has them. */
+static char *output_name_options(const char *message, char *text, size_t size) {
+    size_t used = 0;
+    for (const char *at = message; *at && used + 3 < size;) {
+        size_t n = output_option_length(message, at);
+        if (n) text[used++] = '-', text[used++] = '-';
+        for (n = n ? n : 1; n && used + 1 < size; n--, at++) text[used++] = *at == '_' && n > 1 ? '-' : *at;
+    }
+    text[used] = 0;
+    return text;
+}
+
 /* The sentence of a failure; if it is about the key of a spec, with the call that explains the key. */
 static void output_say_failure(const struct qkv_context *ctx) {
-    const char *key = qkv_message_key(ctx), *message = qkv_message(ctx);
+    char message[sizeof output_rank.unsaid];
+    const char *key = qkv_message_key(ctx);
+    output_name_options(qkv_message(ctx), message, sizeof message);
     if (key && *message)
         cli_say("%s%s \"%s help spec%s%s\" explains it", message, message[strlen(message) - 1] == '?' ? "" : ";",
                 cli_program, *key ? " " : "", key);
@@ -165,9 +192,6 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
     if (code == CLI_DONE && qkv_context_precision(ctx) != QKV_FP32)
         cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     if (code == CLI_DONE && qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
-    if (code == CLI_DONE && qkv_model_tokenizer_problem(*model))
-        cli_say("the model reads and writes ids: its tokenizer cannot be read: %s",
-                qkv_model_tokenizer_problem(*model));
     return code;
 }
 

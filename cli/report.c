@@ -267,12 +267,21 @@ static const char *report_csv_file(const struct arguments *a) {
     return a->csv && strcmp(a->csv, "-") != 0 ? a->csv : NULL;
 }
 
+static void report_wrote(const char *path, const struct runs *runs) {
+    bool ended;
+    char steps[CLI_NUMBER];
+    cli_wrote(path, "%s steps of %zu run%s", cli_grouped(steps, all_steps(runs, &ended)), runs->count,
+              runs->count == 1 ? "" : "s");
+}
+
 static int report_csv(struct qkv_context *ctx, const struct arguments *a, const struct runs *runs) {
     struct cli_output output;
     if (!a->csv) return CLI_DONE;
     int code = cli_output_begin(ctx, report_csv_file(a), a->force, &output);
     if (!code && qkv_runs_write_csv(ctx, runs->items, runs->count, output.file)) code = cli_broken(ctx);
-    return cli_output_end(&output, code);
+    code = cli_output_end(&output, code);
+    if (!code && report_csv_file(a)) report_wrote(a->csv, runs);
+    return code;
 }
 
 /* If two runs have the same name, names all by the parts in which their paths differ; else *names stays NULL. */
@@ -291,8 +300,10 @@ static int report_all(struct qkv_context *ctx, const struct arguments *a, const 
     int code = read_runs(ctx, folders, count, &runs);
     if (!code && a->tensorboard && qkv_runs_write_events(ctx, runs.items, runs.count, a->tensorboard, a->force))
         code = cli_broken(ctx);
+    if (!code && a->tensorboard) report_wrote(a->tensorboard, &runs);
     if (!code) code = report_csv(ctx, a, &runs);
     if (!code && a->output && qkv_runs_write_page(ctx, runs.items, runs.count, 0, a->output)) code = cli_broken(ctx);
+    if (!code && a->output) report_wrote(a->output, &runs);
     char **names = NULL;
     if (!code && prints && report_names(ctx, &runs, folders, &names)) code = cli_broken(ctx);
     if (!code && a->json) code = report_json(&runs, names);

@@ -90,7 +90,9 @@ const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *compa
 /* Returns the variant whose slowest measurement is faster than the fastest of all others, for prompts (SIZE_MAX) or
  * for decoding at the i-th length of the cache. NULL: the measurements overlap. */
 const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *comparison, size_t cache);
+/* The number of seeds, and the i-th one. */
 size_t qkv_comparison_seeds(const struct qkv_comparison *comparison);
+int64_t qkv_comparison_seed(const struct qkv_comparison *comparison, size_t i);
 const size_t *qkv_comparison_caches(const struct qkv_comparison *comparison, size_t *count, size_t *prompt);
 /* The file of the losses: the validation file, or valid.txt in the comparison's folder. */
 const char *qkv_comparison_valid(const struct qkv_comparison *comparison);

@@ -254,7 +254,7 @@ static void test_refusals(void **state) {
     refuse(model, "a", &o, "end_id is -2;");
     o.end_id = -1;
     struct qkv_model *other = make_model(NULL, 0);
-    refuse(other, "a", &o, "this model has no tokenizer, so it cannot read or write text");
+    refuse(other, "a", &o, "the model has no tokenizer, so it reads no text");
     qkv_model_free(other);
     other =
         make_model((const char *const[]){"decoder=null", "encoder={\"layers\": 1, \"attention\": {\"heads\": 2}}"}, 2);
@@ -420,7 +420,7 @@ static void test_a_model_without_a_tokenizer_takes_ids(void **state) {
     assert_ok(ctx, qkv_generate(mute, NULL, 0, &o, NULL, NULL, NULL));
     o.stops = (const char *const[]){"a"};
     o.stop_count = 1;
-    refuse(mute, "", &o, "this model has no tokenizer");
+    refuse(mute, "", &o, "the model has no tokenizer");
     qkv_model_free(mute);
 }
 

@@ -117,6 +117,7 @@ static void a_run_that_goes_back_makes_the_same_steps_again(void **state) {
     char *back = log_numbers(folder);
     assert_string_equal(straight, back);
     assert_int_equal(step_of(folder, "checkpoint.safetensors"), 12);
+    assert_int_equal(count_files(folder, "checkpoint-12"), 0); /* the latest has replaced it */
     trainer = go_back(folder, "checkpoint-best.safetensors");
     fixture_steps(ctx, trainer, 12);
     qkv_trainer_free(trainer);

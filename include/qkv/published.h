@@ -26,8 +26,8 @@ extern "C" {
 QKV_API bool qkv_family_at(size_t i, const char **type, const char **classes);
 /* The family of a published model, "gpt2"; NULL for a model whose folder qkv wrote. */
 QKV_API const char *qkv_model_family(const struct qkv_model *model);
-/* The reason why a published model has no tokenizer although its folder has a tokenizer.json: a sentence; NULL if it
- * has one, or if there is no such file. Such a model works with ids. Owned by the model. */
+/* The reason why a published model has no tokenizer: a sentence about its files; NULL if it has one. Such a model works
+ * with ids. Owned by the model. */
 QKV_API const char *qkv_model_tokenizer_problem(const struct qkv_model *model);
 /* A fault of a published folder that does not affect the model, such as an index whose total_size is not that of the
  * tensors: a sentence; NULL if there is none. Owned by the model. */

@@ -382,6 +382,10 @@ size_t qkv_comparison_seeds(const struct qkv_comparison *c) {
     return c->seeds;
 }
 
+int64_t qkv_comparison_seed(const struct qkv_comparison *c, size_t i) {
+    return c->seed + (int64_t)i;
+}
+
 const size_t *qkv_comparison_caches(const struct qkv_comparison *c, size_t *count, size_t *prompt) {
     if (count) *count = c->cache_count;
     if (prompt) *prompt = c->prompt;

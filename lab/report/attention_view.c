@@ -17,10 +17,11 @@ static enum qkv_status check_model(struct qkv_model *model) {
                               ? QKV_TOKENIZER_FILE
                               : NULL;
     if (!missing) return QKV_OK;
+    const char *problem = qkv_model_tokenizer_problem(model);
     return qkv_fail(
         qkv_model_context(model), QKV_ARGUMENT,
-        "the model has no tokenizer, so it reads no text; put its %s into the model's folder, or give token ids",
-        missing);
+        "the model has no tokenizer, so it reads no text%s%s; put its %s into the model's folder, or give token ids",
+        problem ? ": " : "", problem ? problem : "", missing);
 }
 
 static enum qkv_status check_length(const struct qkv_attention_view *look, const struct qkv_look_side *side,

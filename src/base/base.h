@@ -373,6 +373,8 @@ void qkv_replace_folder_cancel(struct qkv_replace_folder *replace);
 enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path);
 /* folder + "/" + name as a heap string, or NULL with the sentence recorded. */
 char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *name);
+/* What sentences write between a folder and a name in it: "/", or "" if the folder ends in one. */
+const char *qkv_path_slash(const char *folder);
 bool qkv_file_exists(const char *path);
 /* Whether the path, with links followed, is something other than a regular file: a folder, pipe or device. */
 bool qkv_is_special(const char *path);

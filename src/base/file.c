@@ -167,15 +167,19 @@ enum qkv_status qkv_make_folder(struct qkv_context *ctx, const char *path) {
     return status;
 }
 
+const char *qkv_path_slash(const char *folder) {
+    const size_t size = strlen(folder);
+    return size > 0 && folder[size - 1] != '/' ? "/" : "";
+}
+
 char *qkv_join_path(struct qkv_context *ctx, const char *folder, const char *name) {
     size_t folder_size = strlen(folder), name_size = strlen(name), bytes;
-    bool slash = folder_size > 0 && folder[folder_size - 1] != '/';
     if (!qkv_add_size(folder_size, name_size, &bytes) || !qkv_add_size(bytes, 2, &bytes)) {
         qkv_fail_memory(ctx, SIZE_MAX, "a path");
         return NULL;
     }
     char *path = qkv_allocate(ctx, bytes, 1);
-    if (path) snprintf(path, bytes, "%s%s%s", folder, slash ? "/" : "", name);
+    if (path) snprintf(path, bytes, "%s%s%s", folder, qkv_path_slash(folder), name);
     return path;
 }
 

@@ -2,6 +2,7 @@
  * not depend on the other rows and the padding; so a line's result does not depend on its neighbours. */
 #include "generate/line_batches.h"
 #include "model/decode.h"
+#include "text/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,9 +27,8 @@ struct window {
 
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing) {
     if (qkv_model_source_tokenizer(model)) return QKV_OK;
-    return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
-                    "%s: the model has no tokenizer, so it reads no text; put its %s into the model's folder", doing,
-                    qkv_model_tokenizer(model) ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
+    return qkv_tokenizer_missing(model->ctx, model->origin.tokenizer, doing,
+                                 qkv_model_tokenizer(model) ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE, "");
 }
 
 /* Sorts by length; lines of one length stay in their order, so that batches are the same every time. */

@@ -31,9 +31,8 @@ enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_gener
         return qkv_fail(ctx, QKV_ARGUMENT, "a context of %zu is more than the model's, %d; give at most that",
                         o->context, qkv_model_spec(model)->context);
     if (!qkv_model_tokenizer(model) && (!o->ids || o->stop_count))
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "this model has no tokenizer, so it cannot read or write text; put its tokenizer.json into the "
-                        "model folder, or give ids and no stop texts");
+        return qkv_tokenizer_missing(ctx, model->origin.tokenizer, NULL, QKV_TOKENIZER_FILE,
+                                     ", or give ids and no stop texts");
     if (o->end_id < -1 || o->end_id >= vocab)
         return qkv_fail(ctx, QKV_ARGUMENT, "end_id is %d; it must be a token, 0 to %d, or -1 for none", (int)o->end_id,
                         vocab - 1);

@@ -12,6 +12,7 @@
 
 #include "generate/generate.h"
 #include "model/decode.h"
+#include "text/text.h"
 
 enum { BATCH = QKV_SEARCH_BATCH, WINDOW_BATCHES = 16 };
 
@@ -325,10 +326,7 @@ enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_
 enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_job *job) {
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_tokenizer *t = qkv_model_tokenizer(model);
-    if (!t)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "this model has no tokenizer, which says what targets begin and end with; put its "
-                        "tokenizer.json into the model folder");
+    if (!t) return qkv_tokenizer_missing(ctx, model->origin.tokenizer, NULL, QKV_TOKENIZER_FILE, "");
     if (!qkv_model_source_tokenizer(model))
         return qkv_fail(
             ctx, QKV_ARGUMENT,

@@ -94,7 +94,8 @@ enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, cons
     struct qkv_pooling_file f = {.ctx = ctx};
     d->has_bias = true;
     if (!path || !*path)
-        return qkv_fail(ctx, QKV_FORMAT, "%s/" QKV_MODULES_FILE ": a module Dense has no path", folder);
+        return qkv_fail(ctx, QKV_FORMAT, "%s%s" QKV_MODULES_FILE ": a module Dense has no path", folder,
+                        qkv_path_slash(folder));
     enum qkv_status status = qkv_pooling_open(&f, folder, path, QKV_CONFIG_FILE);
     if (!status && !f.root) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
     const json_int_t in = json_integer_value(json_object_get(f.root, "in_features"));

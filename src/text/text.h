@@ -185,6 +185,11 @@ struct qkv_tokenizer {
     struct qkv_chain *chain; /* NULL: this machine does everything; else see chain.h */
 };
 
+/* Fails with QKV_ARGUMENT: a model has no tokenizer, and `file` is to be added to its folder. problem: why loading
+ * found none, or NULL. doing: what begins the sentence, or NULL. instead: another way, such as ", or give token ids",
+ * or "". (tokenizer_folder.c) */
+enum qkv_status qkv_tokenizer_missing(struct qkv_context *ctx, const char *problem, const char *doing, const char *file,
+                                      const char *instead);
 /* Reads the roles, and more tokens that end a text, from a file of a folder (QKV_ROLES_FILE, QKV_SOURCE_ROLES_FILE), if
  * it exists; write_roles writes that file if any were set. (tokenizer_folder.c) */
 enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder,

@@ -325,6 +325,13 @@ static enum qkv_status folder_read(struct folder *f) {
     return status ? status : folder_roles(f);
 }
 
+enum qkv_status qkv_tokenizer_missing(struct qkv_context *ctx, const char *problem, const char *doing, const char *file,
+                                      const char *instead) {
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "%s%sthe model has no tokenizer, so it reads no text%s%s; put its %s into the model's folder%s",
+                    doing ? doing : "", doing ? ": " : "", problem ? ": " : "", problem ? problem : "", file, instead);
+}
+
 enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *folder,
                                          const char *file) {
     struct folder f = {.ctx = ctx, .path = folder, .t = t};

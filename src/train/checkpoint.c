@@ -246,9 +246,9 @@ static enum qkv_status fail_specs(const struct reader *r, const char *ours, cons
     checkpoint_trim(&b, &nb);
     return qkv_fail(
         r->t->ctx, QKV_SPEC,
-        "%s/config.json is not the spec of the checkpoint: it says %.*s where the checkpoint has %.*s; restore "
+        "%s%sconfig.json is not the spec of the checkpoint: it says %.*s where the checkpoint has %.*s; restore "
         "config.json, start a new run in another folder, or go on all the same with --ignore-digest",
-        r->t->folder, (int)(na < 200 ? na : 200), a, (int)(nb < 200 ? nb : 200), b);
+        r->t->folder, qkv_path_slash(r->t->folder), (int)(na < 200 ? na : 200), a, (int)(nb < 200 ? nb : 200), b);
 }
 
 static enum qkv_status check_spec(const struct reader *r) {
@@ -279,9 +279,9 @@ static enum qkv_status check_options(const struct reader *r) {
     if (status || strcmp(saved, digest) == 0) return status;
     return qkv_fail(
         r->t->ctx, QKV_FORMAT,
-        "%s/%s has other options than the checkpoint was trained with (digest %s, not %.*s), so the run would "
+        "%s%s%s has other options than the checkpoint was trained with (digest %s, not %.*s), so the run would "
         "go on with other numbers; restore it, or go on all the same with --ignore-digest",
-        r->t->folder, QKV_TRAIN_FILE, digest, QKV_DIGEST_TEXT, saved);
+        r->t->folder, qkv_path_slash(r->t->folder), QKV_TRAIN_FILE, digest, QKV_DIGEST_TEXT, saved);
 }
 
 static enum qkv_status read_metadata(const struct reader *r) {

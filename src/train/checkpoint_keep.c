@@ -1,7 +1,7 @@
 /* checkpoint_keep: earlier checkpoints of a run (option keep), and going back to one. What checkpoint.safetensors
  * was gets a second name, checkpoint-STEP.safetensors, before it is replaced, so keeping it costs no copy; the one
  * of the best evaluation is checkpoint-best.safetensors besides. A name always stands for a whole file: it is given
- * by a rename. Files of steps that the run has not come to (again) are nobody's business here: they stay. */
+ * by a rename. Files of steps that the run has not come to (again) stay until it does. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -117,6 +117,18 @@ static int keep_compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* Removes the checkpoint of a step. */
+static enum qkv_status keep_remove(const struct qkv_trainer *t, int64_t step) {
+    char name[KEEP_NAME];
+    keep_name(name, step);
+    char *path = qkv_join_path(t->ctx, t->folder, name);
+    if (!path) return QKV_MEMORY;
+    const enum qkv_status status =
+        unlink(path) != 0 && errno != ENOENT ? qkv_fail_file(t->ctx, "remove", path, errno) : QKV_OK;
+    free(path);
+    return status;
+}
+
 /* The steps before the latest checkpoint's of which there is one, rising. */
 static enum qkv_status keep_list(const struct qkv_trainer *t, int64_t **steps, size_t *count) {
     size_t capacity = 0;
@@ -144,19 +156,12 @@ static enum qkv_status keep_list(const struct qkv_trainer *t, int64_t **steps, s
 enum qkv_status qkv_checkpoint_prune(struct qkv_trainer *t) {
     int64_t *steps;
     size_t count;
-    char name[KEEP_NAME];
     if (t->options.keep <= 1) return QKV_OK;
     const size_t most = (size_t)t->options.keep - 1;
     enum qkv_status status = keep_list(t, &steps, &count);
-    for (size_t i = 0; i + most < count && !status; i++) {
-        keep_name(name, steps[i]);
-        char *path = qkv_join_path(t->ctx, t->folder, name);
-        if (!path)
-            status = QKV_MEMORY;
-        else if (unlink(path) != 0 && errno != ENOENT)
-            status = qkv_fail_file(t->ctx, "remove", path, errno);
-        free(path);
-    }
+    for (size_t i = 0; i + most < count && !status; i++) status = keep_remove(t, steps[i]);
     free(steps);
-    return status;
+    /* A run that has gone back comes to the steps of later checkpoints again: the latest replaces that of its step. A
+     * checkpoint that a run goes back to keeps its name, so that the same command works again. */
+    return status || t->checkpoint ? status : keep_remove(t, t->saved_step);
 }

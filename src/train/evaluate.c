@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "model/spec.h"
+#include "text/text.h"
 #include "train/evaluate_share.h"
 #include "train/train.h"
 
@@ -255,9 +256,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
     enum qkv_status status = qkv_text_model_check(ctx, spec);
     if (status) return status;
     if (!e->tokenizer)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the model has no tokenizer, so it reads no text; put its tokenizer.json into "
-                        "the model's folder");
+        return qkv_tokenizer_missing(ctx, qkv_model_tokenizer_problem(e->model), NULL, QKV_TOKENIZER_FILE, "");
     if (e->sum.T > most)
         return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but the model's is %zu; choose at most that", e->sum.T,
                         most);

@@ -37,9 +37,8 @@ static enum qkv_status check_model(struct qkv_model *model) {
                         : spec->encoder.layers ? "an encoder alone: evaluate it on labelled lines"
                                                : "a decoder alone: evaluate it on a text");
     if (!tokenizer || !qkv_model_source_tokenizer(model))
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the model has no tokenizer, so it reads no text; put its %s into the model's folder",
-                        tokenizer ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
+        return qkv_tokenizer_missing(ctx, qkv_model_tokenizer_problem(model), NULL,
+                                     tokenizer ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE, "");
     if (qkv_pairs_begin(model) < 0 || qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END) < 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the model's tokenizer has no " QKV_TOKEN_BEGIN " or no " QKV_TOKEN_END

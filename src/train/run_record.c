@@ -42,9 +42,9 @@ static enum qkv_status record_precision(struct qkv_context *ctx, const char *fol
     if (!value) return QKV_OK;
     if (!name || (strcmp(name, "fp32") != 0 && strcmp(name, "bf16") != 0 && strcmp(name, "auto") != 0))
         return qkv_fail(ctx, QKV_FORMAT,
-                        "%s/" QKV_TRAIN_FILE
+                        "%s%s" QKV_TRAIN_FILE
                         ": precision must be fp32, bf16 or auto; restore the file, or say which precision to use",
-                        folder);
+                        folder, qkv_path_slash(folder));
     if (strcmp(name, "bf16") == 0) *precision = QKV_MIXED_BF16;
     return QKV_OK;
 }
@@ -80,8 +80,8 @@ enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder,
     status = record_read(ctx, place.folder, "it records whether documents are apart", &root);
     const json_t *value = record_option(root, "documents");
     if (!status && value && !json_is_boolean(value))
-        status = qkv_fail(ctx, QKV_FORMAT, "%s/" QKV_TRAIN_FILE ": documents must be true or false; restore the file",
-                          place.folder);
+        status = qkv_fail(ctx, QKV_FORMAT, "%s%s" QKV_TRAIN_FILE ": documents must be true or false; restore the file",
+                          place.folder, qkv_path_slash(place.folder));
     *documents = !status && json_is_true(value);
     json_decref(root);
     qkv_model_place_free(&place);

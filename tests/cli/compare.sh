@@ -42,7 +42,7 @@ refuse 2 'momentum has no effect in any variant' "$QKV" compare --data text.txt 
 refuse 2 'setting "position.theta=500" has no effect in any variant' \
     "$QKV" compare --data text.txt --out x --axis position=learned,alibi --set position.theta=500
 refuse 1 'axis position.theta has no effect in any variant' compare x --axis position.theta=500,1000
-refuse 2 'valid_fraction has no place beside a file' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x \
+refuse 2 '--valid-fraction has no place beside a file' "$QKV" compare --data text.txt --axis kv=mha,mqa --out x \
     --valid text.txt --valid-fraction 0.2
 [ ! -e x ] || fail "a folder was left by a command that made no sense"
 
@@ -134,6 +134,8 @@ refuse 1 'no record of a comparison' compare strange --axis kv=mha,mqa
 try 0 compare whole --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60
 has out '^pre warmup=0 '
 has out '± '
+has err '^pre warmup=0, seed 1337: 60 steps, loss '
+has err '^post warmup=5, seed 1338: 60 steps, loss '
 for run in pre-warmup=0-seed1337 post-warmup=5-seed1338; do [ -d whole/$run ] \
     || fail "there is no run whole/$run: $(ls whole)"; done
 "$QKV" compare --out parts --plain --axis norm=pre,post --axis warmup=0,5 --seeds 2 --steps 60 ${small/--steps 20/} \
@@ -212,6 +214,7 @@ has out '^ +pre +post +pre +post *$'
 has out '^block 1 '
 try 0 "$QKV" inspect whole/pre-warmup=0-seed1337/ whole/post-warmup=0-seed1337 "$odd" --prompt "the king" \
     -o inside.html --json inside.json
+has err '^inside\.html: 3 models, [0-9.]+ KiB$'
 refuse 1 'inside.html exists; --force replaces it' "$QKV" inspect decoder --prompt a -o inside.html
 refuse 2 'name a model folder' "$QKV" inspect
 refuse 2 'there is nothing to read' "$QKV" inspect decoder

@@ -186,6 +186,7 @@ same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n
     "the vector of a blank line"
 try 0 "$QKV" embed encoder --input lines.txt -o vectors.npy
 [ ! -s out ] || fail "embed -o writes to standard output too"
+has err '^vectors\.npy: 3 vectors of 16 numbers, [0-9]+ bytes$'
 # The file byte by byte: magic, version, header of 118 bytes, then the floats that --text shows.
 same "$(head -c 8 vectors.npy | od -An -tx1 | tr -d ' ')" 934e554d50590100 "the magic of a .npy file"
 same "$(tail -c +9 vectors.npy | head -c 2 | od -An -tu1 | tr -s ' ')" " 118 0" "the length of its header"
@@ -217,6 +218,9 @@ same "$(awk -F'\t' 'NR == 2 {for (i = 1; i <= NF; i++) n += $i != 0; print NF, n
 has err '1 of 2 lines has .* and was skipped'
 try 0 "$QKV" embed pairs --nearest queen --among long.txt --long skip
 same "$(cut -f2,3 out)" "1	London" "the nearest of lines of which one is skipped"
+printf 'London\n\n%s\n' "$long" >gap.txt
+try 0 "$QKV" embed pairs --nearest queen --among gap.txt --long skip
+has err '1 of 2 lines has more tokens than the model.s context of [0-9]+ and was skipped' # blank ones are not compared
 try 0 "$QKV" embed pairs --nearest "$long" --among long.txt --long keep-end
 same "$(head -1 out | cut -f1,2)" "1.0000	2" "the nearest to a text that is cut"
 has err 'the text of --nearest has more tokens .* cut to the last tokens'

@@ -9,7 +9,9 @@ try 0 train run 30 --quiet
 
 for dtype in bf16 f16; do
     try 0 "$QKV" export run --dtype $dtype -o small.$dtype
-    [ ! -s out ] && [ ! -s err ] || fail "export says something"
+    [ ! -s out ] || fail "export writes to standard output"
+    has err "^small\\.$dtype: [0-9,]+ parameters, the matrices in $dtype\$"
+    same "$(wc -l <err)" 1 "lines of export"
     # The same numbers in fp32.
     try 0 "$QKV" export small.$dtype --dtype f32 -o wide.$dtype
     for precision in fp32 bf16; do

@@ -69,6 +69,7 @@ try 0 "$QKV" new "${settings[@]}" --seed 3 --out golden
 has out 'no tokenizer, as the vocabulary of [0-9]+ has no room for the 256 bytes .*: give --ids$'
 try 0 "$QKV" forward golden --inputs "$case/case.safetensors" -o a.safetensors --threads 1
 try 0 "$QKV" forward "${settings[@]}" --seed 3 --inputs "$case/case.safetensors" -o b.safetensors --threads 1
+has err '^b\.safetensors: [0-9]+ arrays, loss [0-9.]+, [0-9.]+ KiB$'
 cmp -s a.safetensors b.safetensors || fail "forward --spec differs from forward of the folder that new makes"
 
 # ---- dropout is on where a seed names its masks ----

@@ -102,7 +102,8 @@ has out '^400 digits in drawn.safetensors$'
 try 0 "$root/bin/qkv" train --preset vit-tiny --examples drawn.safetensors --out vit --steps 4 --batch 20 --threads 1
 has err 'drawn.safetensors, 360 examples of 10 classes \(6,120 tokens\) to train on, 40 to validate on'
 try 0 "$root/bin/qkv" eval vit --examples drawn.safetensors
-has out '^over +400 lines of 10 classes'
+has out '^loss +[0-9.]+ nats an example'
+has out '^over +400 examples of 10 classes'
 try 0 "$root/bin/qkv" classify vit --examples drawn.safetensors --top 1
 same "$(wc -l <out)" 400 'a line for each example'
 try 2 "$root/bin/qkv" classify vit --examples drawn.safetensors text

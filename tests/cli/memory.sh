@@ -104,6 +104,7 @@ fi
 try 0 train options 5 --quiet
 sed 's/"rate": 0.001/"rate": 0.002/' options/train.json >other && cp other options/train.json
 refuse 1 'options/train\.json has other options than the checkpoint .*--ignore-digest$' resume options --steps 7
+refuse 1 '^qkv: options/train\.json has other options' resume options/ --steps 7
 try 0 resume options --steps 7 --quiet --ignore-digest
 try 0 resume options --steps 8 --quiet # the digest is now that of the options that it went on with
 

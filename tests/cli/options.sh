@@ -168,7 +168,7 @@ adamw 2 'BETA2 is "x"' 3,0.1,0.9,x,1e-8,0.1
 adamw 2 'EPS is "0"; it must be a number, from 1.2e-38 to 3.4e38' 3,0.1,0.9,0.95,0,0.1
 adamw 2 'DECAY is "-0.10"' 3,0.1,0.9,0.95,1e-8,-0.10
 adamw 1 nowhere 3,0,0,0,1e-8,0
-refuse 2 'eval_every is -1' "$QKV" train --resume nowhere --eval-every -1
+refuse 2 '--eval-every is -1' "$QKV" train --resume nowhere --eval-every -1
 refuse 2 'rate cannot change' "$QKV" train --resume nowhere --rate x
 refuse 2 'kv has no value "gga"' "$QKV" compare --data nowhere --out new --axis kv=gga,mha
 refuse 2 'isa|mmx' "$QKV" generate nowhere --prompt-file nowhere --isa mmx

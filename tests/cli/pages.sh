@@ -130,6 +130,7 @@ try 0 "$QKV" report judged -o judged.html
 printf '{"step":26,"loss":"</script>"}\nnot json\n{"step":27,"lo' >>other/log.jsonl
 printf '{"step":5,"text":"</script><script>injected=1</script>"}\n' >other/samples.jsonl
 try 0 "$QKV" report run -o report.html
+has err '^report\.html: 25 steps of 1 run, [0-9.]+ KiB$'
 refuse 1 'report.html exists; --force replaces it' "$QKV" report run -o report.html
 try 0 "$QKV" report other run -o both.html
 mkdir empty

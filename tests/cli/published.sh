@@ -35,6 +35,14 @@ sed -i "s/\"eos_token_id\": 0/\"eos_token_id\": [50256, ${ids[2]}]/" config/conf
 made config
 same "$(tr ' ' '\n' <out)" "$(first "${ids[2]}")" "it ends at the id of config.json"
 
+# ---- without a tokenizer: one message, which says why; none where there is no text ----
+refuse 1 'the model has no tokenizer, so it reads no text: .*gpt2 has no tokenizer: no tokenizer.json, no vocab.json' \
+    "$QKV" generate "$golden/gpt2" --prompt "the king" --precision fp32 -q
+refuse 1 'the model has no tokenizer, so it reads no text: .*, or give token ids$' \
+    "$QKV" attend "$golden/gpt2" --prompt "the king" --precision fp32
+made "$golden/gpt2"
+[ ! -s err ] || fail "ids of a model without a tokenizer: $(cat err)"
+
 # ---- choosing ----
 copy chosen '{"do_sample": true, "temperature": 3.0, "top_k": 40, "top_p": 0.9, "eos_token_id": null}'
 made chosen --seed 3
@@ -151,7 +159,7 @@ try 0 "$QKV" info "$whisper" --context 3
 # ---- vectors of texts, as modules.json makes them ----
 sentences=$SOURCE/tests/golden/hf/sentences
 try 0 "$QKV" embed "$sentences" --input "$sentences/lines.txt" --text
-has err '1 of 6 lines has more tokens than the most of 8 and was cut.*keep-start'
+has err '1 of 6 lines has more tokens than the model.s maximum of 8 and was cut.*keep-start'
 head -3 out >said
 head -3 "$sentences/lines.txt" >short.txt
 cp -r "$sentences" plain

@@ -70,7 +70,9 @@ refuse 1 'model.safetensors.*so it is no checkpoint' resume keeping/model.safete
 try 0 resume keeping/checkpoint-10.safetensors --quiet
 losses keeping >back.txt
 same "$(cat back.txt)" "$(cat straight.txt)" "the log of a run that went back to step 10"
-[ -e keeping/checkpoint-20.safetensors ] || fail "the checkpoint that was the latest is gone"
+same "$(cd keeping && echo checkpoint*)" \
+    "checkpoint-10.safetensors checkpoint-15.safetensors checkpoint-best.safetensors checkpoint.safetensors" \
+    "checkpoints of a run that went back and came to its end again"
 try 0 "$QKV" generate keeping/checkpoint-10.safetensors --prompt "the king" -n 8 --threads 1 --seed 1
 same "$(cat out)" "$(cat generated)" "what the checkpoint of step 10 writes"
 
@@ -125,6 +127,7 @@ mv out table.csv
 try 0 "$QKV" report small shorter --csv steps.csv
 cmp -s steps.csv table.csv || fail "the table on standard output and the one in a file differ"
 [ ! -s out ] || fail "report --csv FILE prints besides"
+has err '^steps\.csv: [0-9]+ steps of 2 runs, [0-9.]+ (KiB|bytes)$'
 refuse 1 'steps.csv exists; --force replaces it' "$QKV" report small --csv steps.csv
 try 0 "$QKV" report small --csv steps.csv --force
 same "$(wc -l <steps.csv)" 6 "lines of the table of one run"

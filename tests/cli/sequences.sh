@@ -95,14 +95,14 @@ refuse 1 'ugly.tsv:1: the label "ugly" does not occur in training; the known one
 { head -90 labels.tsv | sed 's/^[a-z]*/seen/'; tail -10 labels.tsv | sed 's/^[a-z]*/late/'; } >sorted.tsv
 refuse 1 'the label "late" stands only in the last 10 lines of .*shuffle the lines' \
     "$QKV" train --preset text-classifier --labeled sorted.tsv --out none $small --quiet
-refuse 2 'mask_probability is given, but only the task mlm' \
+refuse 2 '--mask-probability is given, but only the task mlm' \
     "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --out none $small --mask-probability 0.3 --quiet
-refuse 2 'valid_fraction has no place beside' \
+refuse 2 '--valid-fraction has no place beside' \
     "$QKV" train --preset tiny-seq2seq --pairs pairs.tsv --valid valid.tsv --valid-fraction 0.2 --out none $small \
     --quiet
 refuse 2 'or set metric to loss' \
     "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --metric accuracy --out none --quiet
-refuse 2 'eval_every is given, but nothing is kept for validation' \
+refuse 2 '--eval-every is given, but nothing is kept for validation' \
     "$QKV" train --preset text-classifier --labeled labels.tsv --valid-fraction 0 --eval-every 3 --out none --quiet
 refuse 2 'this model has no encoder' "$QKV" train --preset nano-gpt --pairs pairs.tsv --out none
 refuse 2 'need head.kind classify' "$QKV" train --preset nano-gpt --labeled labels.tsv --out none

@@ -96,9 +96,9 @@ has err 'long.txt:1: the line has 32 tokens with <s> and </s>, more than the con
 try 2 "$QKV" train --preset tiny-lm --lines toy.txt --data toy.txt --out none
 has err 'data and lines exclude each other'
 try 2 "$QKV" train --preset tiny-lm --data toy.txt --mask-each --out none
-has err 'mask_each is given, but only lines'
+has err '--mask-each is given, but only lines'
 try 2 "$QKV" train --preset tiny-encoder --lines toy.txt --mask-probability 0.3 --out none
-has err 'mask_probability is given, but mask_each hides each token once'
+has err '--mask-probability is given, but --mask-each hides each token once'
 
 # ---- tokenizers ----
 

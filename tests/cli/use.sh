@@ -193,6 +193,10 @@ has out '^over +6 tokens \(9 bytes\)'
 has out '^unknown +2 of the tokens: what they stand for is not in the vocabulary$'
 try 0 "$QKV" eval plain --data foreign.txt --json
 has out '"bytes": 9, "unknown": 2,'
+try 0 "$QKV" generate plain --prompt "$(cat foreign.txt)" -n 2 --temp 0 --quiet
+has err '^qkv: 2 of the 6 tokens of the prompt are unknown: what they stand for is not in the vocabulary$'
+try 0 "$QKV" generate plain --prompt "the king" -n 2 --temp 0 --quiet
+hasnt err unknown
 try 0 "$QKV" eval run --data foreign.txt
 hasnt out '^unknown'
 refuse 1 'missing\.txt' "$QKV" eval run --data missing.txt
