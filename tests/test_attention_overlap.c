@@ -114,8 +114,97 @@ static void gradients_may_lie_between_each_other_and_not_on_each_other(void **st
     assert_message(ctx, "y shares memory with lse");
 }
 
+/* Each array that a call reads besides its views, in turn: it may be neither in y nor in a gradient. */
+static void arrays_besides_the_views_are_apart_from_what_is_written(void **state) {
+    (void)state;
+    enum { B = 2, H = 2, T = 4, D = 8, DISTANCES = 2 * T - 1, FLOATS_OF_VIEW = B * H * T * D };
+    static float q[FLOATS_OF_VIEW], y[FLOATS_OF_VIEW], dq[FLOATS_OF_VIEW], lse[B * H * T], free_floats[FLOATS_OF_VIEW];
+    static const char *const names[] = {"mask.offsets",
+                                        "mask.lengths",
+                                        "mask.starts",
+                                        "mask.prefix",
+                                        "mask.key_documents",
+                                        "mask.query_documents",
+                                        "the dense mask",
+                                        "bias",
+                                        "alibi",
+                                        "distance_bias",
+                                        "sinks",
+                                        "dlse"};
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        const struct qkv_view view = qkv_view_bhtd(q, QKV_F32, B, H, T, D);
+        for (int place = 0; place < 3; place++) { /* apart; in y; in dq */
+            float *const data = place == 0 ? free_floats : (place == 1 ? y : dq) + 5;
+            const int32_t *const ids = (const int32_t *)(const void *)data;
+            struct qkv_attention_call c = {
+                .q = view, .k = view, .v = view, .y = qkv_view_bhtd(y, QKV_F32, B, H, T, D), .lse = lse};
+            struct qkv_attention_gradients g = {.dy = view, .dq = qkv_view_bhtd(dq, QKV_F32, B, H, T, D)};
+            c.mask.causal = i < 4;
+            c.dense_shape = c.bias_shape = (struct qkv_pair_shape){1, H, T, T, 0, 0, 0};
+            c.distances = DISTANCES, c.distance_zero = T - 1;
+            const int32_t **const lists[] = {&c.mask.offsets, &c.mask.lengths,       &c.mask.starts,
+                                             &c.mask.prefix,  &c.mask.key_documents, &c.mask.query_documents};
+            const float **const floats[] = {&c.bias, &c.alibi, &c.distance_bias, &c.sinks, &g.dlse};
+            if (i < TEST_COUNT(lists))
+                *lists[i] = ids;
+            else if (i == TEST_COUNT(lists))
+                c.dense = (const uint8_t *)data;
+            else
+                *floats[i - TEST_COUNT(lists) - 1] = data;
+            if (i == 5) c.mask.key_documents = (const int32_t *)(const void *)free_floats;
+            memset(y, 0, sizeof y), memset(dq, 0, sizeof dq), memset(free_floats, 0, sizeof free_floats);
+            const bool backward = place == 2 || !strcmp(names[i], "dlse");
+            if (backward && place == 1) continue; /* backward reads both */
+            const enum qkv_status status =
+                backward ? qkv_attention_backward(ctx, &c, &g) : qkv_attention_forward(ctx, &c);
+            if ((bool)status != (place > 0) || (place && !strstr(qkv_message(ctx), names[i])))
+                fail_msg("%s, place %d: \"%s\"", names[i], place, qkv_message(ctx));
+        }
+    }
+}
+
+/* Gradients that are no views are written, too. */
+static void gradients_of_biases_and_sinks_are_apart(void **state) {
+    (void)state;
+    enum { B = 2, H = 2, T = 4, D = 8, DISTANCES = 2 * T - 1 };
+    static float q[B * H * T * D], y[B * H * T * D], dq[B * H * T * D], lse[B * H * T], bias[H * T * T],
+        table[H * DISTANCES], sinks[H];
+    const struct qkv_view view = qkv_view_bhtd(q, QKV_F32, B, H, T, D);
+    struct qkv_attention_call c = {.q = view,
+                                   .k = view,
+                                   .v = view,
+                                   .y = qkv_view_bhtd(y, QKV_F32, B, H, T, D),
+                                   .lse = lse,
+                                   .bias = bias,
+                                   .bias_shape = {.B = 1, .H = H, .Tq = T, .Tk = T},
+                                   .distance_bias = table,
+                                   .distances = DISTANCES,
+                                   .distance_zero = T - 1,
+                                   .sinks = sinks};
+    const struct qkv_attention_gradients none = {.dy = view, .dq = qkv_view_bhtd(dq, QKV_F32, B, H, T, D)};
+    assert_ok(ctx, qkv_attention_forward(ctx, &c));
+    float *const places[] = {dq + 3, q + 3, y + 3, lse, bias, table, sinks};
+    for (size_t i = 0; i < TEST_COUNT(places); i++)
+        for (int of = 0; of < 3; of++) {
+            struct qkv_attention_gradients g = none;
+            float **const written[] = {&g.dbias, &g.ddistance_bias, &g.dsinks};
+            *written[of] = places[i];
+            assert_status(ctx, qkv_attention_backward(ctx, &c, &g), QKV_ARGUMENT);
+            assert_message(ctx, "shares memory with");
+        }
+    static float own[3][B * H * T * D];
+    struct qkv_attention_gradients g = none;
+    g.dbias = own[0], g.ddistance_bias = own[1], g.dsinks = own[2];
+    assert_ok(ctx, qkv_attention_backward(ctx, &c, &g));
+    g.dsinks = own[1] + H * DISTANCES - 1;
+    assert_status(ctx, qkv_attention_backward(ctx, &c, &g), QKV_ARGUMENT);
+    assert_message(ctx, "ddistance_bias shares memory with dsinks");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(views_that_share_an_element_are_refused_and_others_are_not),
-                                       cmocka_unit_test(gradients_may_lie_between_each_other_and_not_on_each_other)};
+                                       cmocka_unit_test(gradients_may_lie_between_each_other_and_not_on_each_other),
+                                       cmocka_unit_test(arrays_besides_the_views_are_apart_from_what_is_written),
+                                       cmocka_unit_test(gradients_of_biases_and_sinks_are_apart)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -41,9 +41,9 @@ enum qkv_status qkv_view_check(struct qkv_context *ctx, const char *name, const 
 enum qkv_status qkv_aligned(struct qkv_context *ctx, const char *name, const void *data, size_t size);
 struct qkv_heads qkv_view_for_kernel(const struct qkv_view *view);
 /* Checks that the arrays that a checked call writes, forward or with gradients backward, share no element with its
- * inputs, nor with each other (overlap.c). */
+ * inputs, nor with each other (overlap.c). `mask` is the call's, with its sizes set. */
 enum qkv_status qkv_attention_apart(struct qkv_context *ctx, const struct qkv_attention_call *call,
-                                    const struct qkv_attention_gradients *gradients);
+                                    const struct qkv_mask *mask, const struct qkv_attention_gradients *gradients);
 /* Sets the arrays over pairs of query and key of a call, a dense mask and a bias, and their strides in `a`, whose sizes
  * are set. Both may be NULL. `written`: the bias's gradient is wanted. */
 enum qkv_status qkv_attend_set_pairs(struct qkv_context *ctx, struct qkv_attend *a, const uint8_t *dense,

@@ -403,7 +403,7 @@ enum qkv_status qkv_attention_forward(struct qkv_context *ctx, const struct qkv_
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = FORWARD};
     enum qkv_status status = call_prepare(ctx, &r, NULL);
-    if (!status) status = qkv_attention_apart(ctx, call, NULL);
+    if (!status) status = qkv_attention_apart(ctx, call, &r.mask, NULL);
     return status ? status : call_perform(ctx, &r);
 }
 
@@ -421,7 +421,7 @@ enum qkv_status qkv_attention_backward(struct qkv_context *ctx, const struct qkv
     QKV_CALL(ctx);
     struct request r = {.call = call, .task = BACKWARD};
     enum qkv_status status = call_prepare(ctx, &r, gradients);
-    if (!status) status = qkv_attention_apart(ctx, call, gradients);
+    if (!status) status = qkv_attention_apart(ctx, call, &r.mask, gradients);
     if (!status && gradients->dbias && !r.g.dattention_bias && !gradients->accumulate)
         clear_pairs(gradients->dbias, &call->bias_shape, &r.a.attention_bias_strides);
     return !status ? call_perform(ctx, &r) : status;

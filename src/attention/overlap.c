@@ -121,29 +121,99 @@ static enum qkv_status overlap_check(struct qkv_context *ctx, const struct overl
     return QKV_OK;
 }
 
+/* ---- the arrays of a call ---------------------------------------------------------------------------------------- */
+
+enum { OVERLAP_ARRAYS = 32 };
+
+struct overlap_list {
+    struct overlap_view views[OVERLAP_ARRAYS];
+    size_t written, count; /* the first `written` arrays are written */
+};
+
+static void overlap_add(struct overlap_list *list, const char *name, const struct qkv_view *v) {
+    list->views[list->count++] = overlap_view(name, v);
+}
+
+/* Adds an array whose elements are contiguous; NULL is empty. */
+static void overlap_add_flat(struct overlap_list *list, const char *name, const void *data, size_t rows, size_t columns,
+                             size_t size) {
+    size_t bytes;
+    if (!qkv_multiply(rows, columns, &bytes) || !qkv_multiply(bytes, size, &bytes) || bytes > PTRDIFF_MAX / 2)
+        bytes = PTRDIFF_MAX / 2; /* more than any array has */
+    list->views[list->count++] =
+        (struct overlap_view){.name = name, .begin = (uintptr_t)data, .count = {1, 1, 1}, .row = (ptrdiff_t)bytes};
+}
+
+/* Adds an array with one element for each query and key, or broadcast. */
+static void overlap_add_pairs(struct overlap_list *list, const char *name, const void *data,
+                              const struct qkv_pair_shape *s, size_t size) {
+    const bool packed = !s->batch && !s->head && !s->row;
+    list->views[list->count++] =
+        (struct overlap_view){.name = name,
+                              .begin = (uintptr_t)data,
+                              .count = {s->B, s->H, s->Tq},
+                              .stride = {(ptrdiff_t)((packed ? s->H * s->Tq * s->Tk : s->batch) * size),
+                                         (ptrdiff_t)((packed ? s->Tq * s->Tk : s->head) * size),
+                                         (ptrdiff_t)((packed ? s->Tk : s->row) * size)},
+                              .row = (ptrdiff_t)(s->Tk * size)};
+}
+
+static void overlap_add_lse(struct overlap_list *list, const char *name, const struct qkv_attention_call *c,
+                            const float *data) {
+    overlap_add_flat(list, name, data, c->q.B * c->q.H, c->q.T, sizeof *data);
+}
+
+/* Adds the arrays that a call only reads. */
+static void overlap_add_inputs(struct overlap_list *list, const struct qkv_attention_call *c,
+                               const struct qkv_mask *m) {
+    const struct {
+        const char *name;
+        const int32_t *data;
+        size_t count, columns;
+    } of_sequences[] = {{"mask.offsets", m->offsets, m->B, 1},
+                        {"mask.lengths", m->lengths, m->B, 1},
+                        {"mask.starts", m->starts, m->B, 1},
+                        {"mask.prefix", m->prefix, m->B, 1},
+                        {"mask.pasts", m->pasts, m->B, 1},
+                        {"mask.cu_q", m->cu_q, m->B + 1, 1},
+                        {"mask.cu_k", m->cu_k, m->B + 1, 1},
+                        {"mask.key_documents", m->key_documents, m->B, m->Tk},
+                        {"mask.query_documents", m->query_documents, m->B, m->Tq},
+                        {"pages", c->pages, m->B, c->page_columns}};
+    overlap_add(list, "q", &c->q);
+    overlap_add(list, "k", &c->k);
+    overlap_add(list, "v", &c->v);
+    overlap_add(list, "past_k", &c->past_k);
+    overlap_add(list, "past_v", &c->past_v);
+    overlap_add_pairs(list, "the dense mask", c->dense, &c->dense_shape, sizeof *c->dense);
+    overlap_add_pairs(list, "bias", c->bias, &c->bias_shape, sizeof *c->bias);
+    overlap_add_flat(list, "alibi", c->alibi, c->q.H, 1, sizeof *c->alibi);
+    overlap_add_flat(list, "distance_bias", c->distance_bias, c->q.H, c->distances, sizeof *c->distance_bias);
+    overlap_add_flat(list, "sinks", c->sinks, c->q.H, 1, sizeof *c->sinks);
+    for (size_t i = 0; i < sizeof of_sequences / sizeof *of_sequences; i++)
+        overlap_add_flat(list, of_sequences[i].name, of_sequences[i].data, of_sequences[i].count,
+                         of_sequences[i].columns, sizeof *of_sequences[i].data);
+}
+
 enum qkv_status qkv_attention_apart(struct qkv_context *ctx, const struct qkv_attention_call *c,
-                                    const struct qkv_attention_gradients *g) {
-    const struct qkv_view lse = {
-        .data = c->lse, .dtype = QKV_F32, .B = 1, .H = 1, .T = 1, .D = c->q.B * c->q.H * c->q.T};
-    const struct overlap_view y = overlap_view("y", &c->y), q = overlap_view("q", &c->q), k = overlap_view("k", &c->k),
-                              v = overlap_view("v", &c->v), past_k = overlap_view("past_k", &c->past_k),
-                              past_v = overlap_view("past_v", &c->past_v), row_sums = overlap_view("lse", &lse);
-    if (!g) {
-        const struct overlap_view forward[] = {y, row_sums, q, k, v, past_k, past_v};
-        return overlap_check(ctx, forward, 2, sizeof forward / sizeof *forward);
+                                    const struct qkv_mask *mask, const struct qkv_attention_gradients *g) {
+    struct overlap_list list = {0};
+    if (g) {
+        overlap_add(&list, "dq", &g->dq);
+        overlap_add(&list, "dk", &g->dk);
+        overlap_add(&list, "dv", &g->dv);
+        overlap_add(&list, "dpast_k", &g->dpast_k);
+        overlap_add(&list, "dpast_v", &g->dpast_v);
+        overlap_add_pairs(&list, "dbias", g->dbias, &c->bias_shape, sizeof *g->dbias);
+        overlap_add_flat(&list, "ddistance_bias", g->ddistance_bias, c->q.H, c->distances, sizeof *g->ddistance_bias);
+        overlap_add_flat(&list, "dsinks", g->dsinks, c->q.H, 1, sizeof *g->dsinks);
+        list.written = list.count;
     }
-    const struct overlap_view backward[] = {overlap_view("dq", &g->dq),
-                                            overlap_view("dk", &g->dk),
-                                            overlap_view("dv", &g->dv),
-                                            overlap_view("dpast_k", &g->dpast_k),
-                                            overlap_view("dpast_v", &g->dpast_v),
-                                            overlap_view("dy", &g->dy),
-                                            y,
-                                            row_sums,
-                                            q,
-                                            k,
-                                            v,
-                                            past_k,
-                                            past_v};
-    return overlap_check(ctx, backward, 5, sizeof backward / sizeof *backward);
+    if (g) overlap_add(&list, "dy", &g->dy);
+    if (g) overlap_add_lse(&list, "dlse", c, g->dlse);
+    overlap_add(&list, "y", &c->y);
+    overlap_add_lse(&list, "lse", c, c->lse);
+    if (!g) list.written = list.count;
+    overlap_add_inputs(&list, c, mask);
+    return overlap_check(ctx, list.views, list.written, list.count);
 }
