@@ -255,6 +255,8 @@ static void test_unknown_keys(void **state) {
         {"n_layer=4", "unknown key n_layer; known here: format, version, vocab, d_model"},
         {"dmodel=4", "unknown key dmodel; did you mean d_model?"},
         {"heads=4", "unknown key heads; did you mean decoder.attention.heads?"},
+        {"attention.dropout=0.1", "unknown key attention; did you mean decoder.attention?"},
+        {"attention=0.1", "unknown key attention; did you mean decoder.norm.attention?"},
         {"theta=4", "unknown key theta; did you mean position.theta?"},
         {"decoder.ffn.hidden.size=4", "unknown key decoder.ffn.hidden;"},
         {"=4", "names no key"},

@@ -93,36 +93,46 @@ enum qkv_status qkv_spec_reader_fail_value(const struct qkv_spec_reader *r, cons
 
 /* ---- unknown keys ---------------------------------------------------------------------------------------------- */
 
-/* The path of a key of exactly this name anywhere in the table, the last one found. Keys of the other version are left
- * out by `others`: QKV_KEY_VERSION_1 or QKV_KEY_VERSION_2. */
-static bool find_elsewhere(const struct qkv_key *keys, unsigned others, const char *prefix, const char *name,
+/* A key to search for. If `object` is true, its value has keys of its own, so only objects are meant. Keys of the other
+ * version are left out by `others`: QKV_KEY_VERSION_1 or QKV_KEY_VERSION_2. */
+struct meant {
+    const char *name;
+    bool object;
+    unsigned others;
+};
+
+/* The path of a key of exactly this name anywhere in the table, the last one found. */
+static bool find_elsewhere(const struct qkv_key *keys, const struct meant *m, const char *prefix,
                            char path[QKV_KEY_PATH]) {
     bool found = false;
     for (const struct qkv_key *key = keys; key->name; key++) {
         char inner[QKV_KEY_PATH];
-        if (key->flags & others) continue;
-        if (!strcmp(key->name, name) && (found = true)) snprintf(path, QKV_KEY_PATH, "%.60s%s", prefix, name);
+        if (key->flags & m->others) continue;
+        const bool suits = !strcmp(key->name, m->name) && (!m->object || key->type == QKV_KEY_OBJECT);
+        if (suits && (found = true)) snprintf(path, QKV_KEY_PATH, "%.60s%s", prefix, m->name);
         if (key->type != QKV_KEY_OBJECT || !strcmp(key->name, "cross")) continue;
         snprintf(inner, sizeof inner, "%.60s%s.", prefix, key->name);
-        if (find_elsewhere(key->keys, others, inner, name, path)) found = true;
+        if (find_elsewhere(key->keys, m, inner, path)) found = true;
     }
     return found;
 }
 
 /* The same in the decoder, or if that has none, anywhere: in the words of the file, or of settings, which are those of
  * version 1 where both versions have words for it. */
-static bool find_meant(const struct qkv_spec_reader *r, const char *path, const char *name, char meant[QKV_KEY_PATH]) {
+static bool find_meant(const struct qkv_spec_reader *r, const char *path, const char *name, const json_t *value,
+                       char found[QKV_KEY_PATH]) {
     const bool set = qkv_spec_reader_setting(r, path) < r->setting_count;
     const bool second = json_integer_value(json_object_get(r->file, "version")) == 2;
-    const unsigned others = set || !second ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
+    const struct meant m = {.name = name,
+                            .object = json_is_object(value),
+                            .others = set || !second ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1};
     const struct qkv_key *decoder = qkv_spec_keys;
     while (strcmp(decoder->name, "decoder")) decoder++;
-    return find_elsewhere(decoder->keys, others, "decoder.", name, meant) ||
-           find_elsewhere(qkv_spec_keys, others, "", name, meant);
+    return find_elsewhere(decoder->keys, &m, "decoder.", found) || find_elsewhere(qkv_spec_keys, &m, "", found);
 }
 
 static enum qkv_status fail_unknown(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                    const struct qkv_place *place, const char *name) {
+                                    const struct qkv_place *place, const char *name, const json_t *value) {
     char known[KNOWN_BYTES] = "", meant[2 * QKV_KEY_PATH] = "", path[QKV_SPEC_PATH], shown[NAME_BYTES];
     size_t used = 0, best = NAME_BYTES;
     for (const struct qkv_key *key = keys; key->name && used < sizeof known; key++) {
@@ -136,7 +146,7 @@ static enum qkv_status fail_unknown(const struct qkv_spec_reader *r, const struc
     char elsewhere[QKV_KEY_PATH];
     qkv_spec_reader_cut(shown, name);
     qkv_spec_reader_path(r, place, shown, path);
-    bool exact = find_meant(r, path, name, elsewhere);
+    bool exact = find_meant(r, path, name, value, elsewhere);
     if (exact && (best > 2 || strchr(elsewhere, '.'))) snprintf(meant, sizeof meant, " did you mean %s?", elsewhere);
     return qkv_spec_reader_fail(r, path, "unknown key %s;%s known here: %s", path, meant, known);
 }
@@ -148,7 +158,7 @@ enum qkv_status qkv_spec_reader_check_names(const struct qkv_spec_reader *r, con
     json_object_foreach((json_t *)(uintptr_t)tree, name, value) {
         const struct qkv_key *key = keys;
         while (key->name && strcmp(key->name, name)) key++;
-        if (!key->name) return fail_unknown(r, keys, place, name);
+        if (!key->name) return fail_unknown(r, keys, place, name, value);
     }
     return QKV_OK;
 }
