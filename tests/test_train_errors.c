@@ -141,6 +141,12 @@ static void folders_in_use_are_refused(void **state) {
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &second), QKV_FILE);
     assert_message(ctx, "already holds a model");
     assert_false(fixture_has(folder, "log.jsonl"));
+    folder = fixture_run("sharded");
+    assert_ok(ctx, qkv_make_folder(ctx, folder));
+    fixture_write(folder, "model.safetensors.index.json", "{}", 2);
+    assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &second), QKV_FILE);
+    assert_message(ctx, "already holds a model.safetensors.index.json");
+    assert_false(fixture_has(folder, "config.json"));
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, "/proc/no/such", NULL, NULL, &second), QKV_FILE);
     assert_message(ctx, "/proc/no");
 }

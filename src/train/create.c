@@ -77,6 +77,9 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
     if (create_holds(folder, QKV_WEIGHTS_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a model, which training would replace; choose another folder",
                         folder);
+    if (create_holds(folder, QKV_INDEX_FILE))
+        return qkv_fail(ctx, QKV_FILE, "%s already holds a " QKV_INDEX_FILE " of another model; choose another folder",
+                        folder);
     struct stat info;
     char *log = qkv_join_path(ctx, folder, QKV_LOG_FILE);
     if (!log) return QKV_MEMORY;

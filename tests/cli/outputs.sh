@@ -145,8 +145,8 @@ rm -r words
 same "$(cat model/* | cksum)" "$sum" "the model that was read"
 
 # ---- what a run finds in its folder ----
-for file in $model_files state.json train.json machine.jsonl samples.jsonl tokens.data.bin \
-    checkpoint-best.safetensors; do
+for file in $model_files model.safetensors.index.json state.json train.json machine.jsonl samples.jsonl \
+    tokens.data.bin checkpoint-best.safetensors; do
     rm -rf place
     mkdir place
     echo mine >place/$file
