@@ -160,7 +160,8 @@ static int compare_conclude(const struct qkv_comparison *c, struct cli_progress 
     cli_progress_line(
         progress,
         "\n* the best of its column; a loss is the best only if it is lower by more than the deviations over the seeds "
-        "(--seeds). %s%sindex.html shows curves and charts, results.json and results.csv have the numbers",
+        "(--seeds), a speed only if it is higher by more than its measurements differ. %s%sindex.html shows curves and "
+        "charts, results.json and results.csv have the numbers",
         out, slash);
     if (failed == count) return cli_failed("no variant could be trained and measured");
     if (failed) cli_say("%zu of %zu variants failed; the table says why", failed, count);

@@ -59,8 +59,8 @@ struct qkv_variant {
     const double *losses;   /* of each seed, over the whole validation part: from qkv_evaluate_text */
     double loss, deviation; /* their mean, and the standard deviation over the seeds (NaN for one seed) */
     /* Tokens a second. train_speed: the median over the steps of training. prompt_speed: prompts of `prompt` tokens;
-     * decode_speeds: decoding after that many tokens; both are medians of measurements in which the variants
-     * alternate, with random weights and a context that is long enough. */
+     * decode_speeds: decoding after that many tokens; both are medians over rounds with new models, in which the
+     * variants alternate, with random weights and a context that is long enough. */
     double train_speed, prompt_speed;
     const double *decode_speeds; /* one for each length of the cache */
     /* The slowest and the fastest of these measurements; trainings do not alternate, so they have none. */
@@ -87,8 +87,8 @@ const struct qkv_variant *qkv_comparison_variant(const struct qkv_comparison *co
 /* Returns the variant whose loss is lower than every other one by more than the deviations of both over the seeds.
  * NULL: no loss is, or there is one seed and the deviations are unknown. */
 const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *comparison);
-/* Returns the variant whose slowest measurement is faster than the fastest of all others, for prompts (SIZE_MAX) or
- * for decoding at the i-th length of the cache. NULL: the measurements overlap. */
+/* Returns the variant whose measurements are faster than those of every other one by more than the measurements of
+ * either differ, for prompts (SIZE_MAX) or for decoding at the i-th length of the cache. NULL: no variant's are. */
 const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *comparison, size_t cache);
 /* The number of seeds, and the i-th one. */
 size_t qkv_comparison_seeds(const struct qkv_comparison *comparison);

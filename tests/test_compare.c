@@ -301,15 +301,25 @@ static void losses_within_the_noise_have_no_best(void **state) {
                          cases[i].best == 3 ? SIZE_MAX : cases[i].best);
 }
 
-/* Two variants whose measurements overlap have no fastest one; nor does a single variant. */
+/* Two variants between which the gap is no larger than the spread of either have no fastest one; nor does a single
+ * variant. */
 static void speeds_within_what_measurements_differ_by_have_no_fastest(void **state) {
     (void)state;
     static const struct {
         double slowest[3], fastest[3];
         size_t count, best; /* 3: none */
     } cases[] = {
-        {{90, 95}, {110, 112}, 2, 3},           {{90, 111}, {110, 120}, 2, 1},          {{90, 110}, {110, 120}, 2, 3},
-        {{200, 90, 110}, {210, 95, 190}, 3, 0}, {{200, 90, 110}, {210, 95, 201}, 3, 3}, {{200}, {210}, 1, 3},
+        {{90, 95}, {110, 112}, 2, 3},
+        {{90, 131}, {110, 140}, 2, 1},
+        {{90, 130}, {110, 140}, 2, 3}, /* the gap is as large as the spread of the slower one */
+        {{90, 111}, {110, 120}, 2, 3},
+        {{90, 131}, {110, 151}, 2, 1},
+        {{90, 131}, {110, 152}, 2, 3}, /* the gap is less than the spread of the faster one */
+        {{41000, 41400}, {41200, 41600}, 2, 3},
+        {{200, 90, 110}, {210, 95, 160}, 3, 3},
+        {{200, 90, 110}, {210, 95, 150}, 3, 0},
+        {{200, 90, 110}, {210, 95, 201}, 3, 3},
+        {{200}, {210}, 1, 3},
         {{NAN, 90}, {NAN, 95}, 2, 3},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {

@@ -1,13 +1,16 @@
 /* measure: measures the trained variants. Losses come from the models of the runs. Speeds come from models of the
  * same specs with random weights and a context that holds the longest cache, because speed depends on shapes alone.
- * The variants alternate, so a machine that slows down does so for all of them; the result is the median. */
+ *
+ * Two equal models may differ in speed by where their memory lies, by what other programs do meanwhile, and by what
+ * their threads have learnt about these. So the variants alternate and share threads, and each round measures all
+ * speeds with new models. The result is the median of all rounds. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/compare/compare_room.h"
 
-enum { TURNS = 5, MAX_TOKENS = 64 };
+enum { ROUNDS = 3, TURNS = 3, MEASUREMENTS = ROUNDS * TURNS, MAX_TOKENS = 64 };
 #define TURN_SECONDS 0.02
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -61,26 +64,42 @@ const struct qkv_variant *qkv_comparison_best(const struct qkv_comparison *c) {
     return best == SIZE_MAX ? NULL : &c->variants[best].shown;
 }
 
+/* The bounds of the measurements of one speed of a variant. */
+struct speeds {
+    double slowest, fastest;
+};
+
+static struct speeds measure_bounds(const struct qkv_variant *v, size_t cache) {
+    return cache == SIZE_MAX ? (struct speeds){v->prompt_slowest, v->prompt_fastest}
+                             : (struct speeds){v->decode_slowest[cache], v->decode_fastest[cache]};
+}
+
+/* Whether a is faster than b by more than measurements of the same thing differ. */
+static bool measure_is_faster(struct speeds a, struct speeds b) {
+    const double gap = a.slowest - b.fastest;
+    return gap > 0 && gap > a.fastest - a.slowest && gap > b.fastest - b.slowest;
+}
+
 const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *c, size_t cache) {
     const struct qkv_variant *best = NULL;
-    const bool prompt = cache == SIZE_MAX;
-    double slowest = NAN, others = NAN;
-    if (!prompt && cache >= c->cache_count) return NULL;
+    struct speeds fastest = {NAN, NAN};
+    size_t others = 0;
+    if (cache != SIZE_MAX && cache >= c->cache_count) return NULL;
     for (size_t i = 0; i < c->count; i++) {
         const struct qkv_variant *v = &c->variants[i].shown;
-        const double speed = prompt ? v->prompt_slowest : v->decode_slowest[cache];
-        if (!v->measured || !isfinite(speed) || speed <= slowest) continue;
-        slowest = speed;
+        const struct speeds speeds = measure_bounds(v, cache);
+        if (!v->measured || !isfinite(speeds.slowest) || speeds.slowest <= fastest.slowest) continue;
+        fastest = speeds;
         best = v;
     }
-    size_t measured = 0;
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = 0; best && i < c->count; i++) {
         const struct qkv_variant *v = &c->variants[i].shown;
-        if (!v->measured) continue;
-        measured++;
-        if (v != best) others = fmax(others, prompt ? v->prompt_fastest : v->decode_fastest[cache]);
+        const struct speeds speeds = measure_bounds(v, cache);
+        if (v == best || !v->measured || !isfinite(speeds.slowest)) continue;
+        others++;
+        if (!measure_is_faster(fastest, speeds)) return NULL;
     }
-    return measured > 1 && slowest > others ? best : NULL;
+    return others ? best : NULL;
 }
 
 /* ---- a variant in work ------------------------------------------------------------------------------------------- */
@@ -88,15 +107,17 @@ const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *c,
 struct subject {
     struct qkv_variant_state *variant;
     struct qkv_context *ctx; /* of its own: precisions differ */
-    struct qkv_model *model;
+    struct qkv_model *model; /* of a round, as the session, in a context that variants of one precision share */
     struct qkv_session *session;
     size_t tokens; /* decoded in a turn */
-    double turns[TURNS];
+    double *turns; /* (1 + caches, MEASUREMENTS): tokens a second, of prompts first */
 };
 struct work {
     struct qkv_comparison *c;
     const struct qkv_compare_listener *listener;
     struct subject *subjects;
+    struct qkv_context *shared[QKV_PRECISION_AUTO]; /* of a round, for each precision; NULL: none yet */
+    double *turns;
     int32_t *ids; /* of the longest context; a variant takes them modulo its vocabulary */
     size_t length;
     double done, total;
@@ -108,11 +129,15 @@ static enum qkv_status measure_tell(struct work *w, const char *what) {
     return qkv_fail(w->c->ctx, QKV_STOPPED, "stopped by the caller while %s", what);
 }
 
-/* An error in the variant's own context becomes the failure of the variant, which is measured no further. */
-static void give_up(struct work *w, struct subject *s, enum qkv_status status) {
-    if (s->ctx && status) qkv_fail(w->c->ctx, status, "%s", qkv_message(s->ctx));
+/* An error in a context becomes the failure of the variant, which is measured no further. */
+static void give_up_in(struct work *w, struct subject *s, const struct qkv_context *ctx, enum qkv_status status) {
+    if (ctx && status) qkv_fail(w->c->ctx, status, "%s", qkv_message(ctx));
     qkv_variant_fail(w->c, s->variant);
     s->variant->lost = true;
+}
+
+static void give_up(struct work *w, struct subject *s, enum qkv_status status) {
+    give_up_in(w, s, s->ctx, status);
 }
 
 static bool measure_works(const struct subject *s) {
@@ -121,16 +146,20 @@ static bool measure_works(const struct subject *s) {
 
 /* ---- losses, costs, training ------------------------------------------------------------------------------------- */
 
+static enum qkv_status measure_context(const struct work *w, struct qkv_context **ctx) {
+    const struct qkv_context_options o = {.threads = qkv_context_threads(w->c->ctx),
+                                          .isa = qkv_context_isa(w->c->ctx),
+                                          .ignore_memory = w->c->ctx->ignore_memory,
+                                          .ignore_digest = w->c->ctx->ignore_digest};
+    return qkv_context_create(ctx, &o);
+}
+
 /* Makes a context in the precision that the first run records, as eval and info do: a comparison may end on another
  * machine. */
 static enum qkv_status make_context(struct work *w, struct subject *s) {
-    struct qkv_context_options o = {.threads = qkv_context_threads(w->c->ctx),
-                                    .isa = qkv_context_isa(w->c->ctx),
-                                    .ignore_memory = w->c->ctx->ignore_memory,
-                                    .ignore_digest = w->c->ctx->ignore_digest};
     enum qkv_precision precision = QKV_FP32;
     char *folder = qkv_join_path(w->c->ctx, w->c->folder, s->variant->folders.items[0]);
-    enum qkv_status status = folder ? qkv_context_create(&s->ctx, &o) : QKV_MEMORY;
+    enum qkv_status status = folder ? measure_context(w, &s->ctx) : QKV_MEMORY;
     if (!status) status = qkv_model_precision(s->ctx, folder, &precision);
     if (!status) qkv_context_set_precision(s->ctx, precision);
     free(folder);
@@ -221,11 +250,37 @@ static enum qkv_status measure_judge(struct work *w, struct subject *s) {
 
 /* ---- prompts and decoding ---------------------------------------------------------------------------------------- */
 
-static enum qkv_status measure_start(struct work *w, struct subject *s) {
+static struct qkv_context **measure_shared(struct work *w, const struct subject *s) {
+    return &w->shared[qkv_context_precision(s->ctx)];
+}
+
+/* Makes the context that the variants of one precision share in a round. */
+static enum qkv_status measure_share_context(struct work *w, const struct subject *s) {
+    struct qkv_context **ctx = measure_shared(w, s);
+    if (*ctx) return QKV_OK;
+    const enum qkv_status status = measure_context(w, ctx);
+    if (!status) {
+        qkv_context_set_precision(*ctx, qkv_context_precision(s->ctx));
+        return QKV_OK;
+    }
+    if (*ctx) qkv_fail(s->ctx, status, "%s", qkv_message(*ctx));
+    qkv_context_free(*ctx);
+    *ctx = NULL;
+    return status;
+}
+
+static void measure_start(struct work *w, struct subject *s) {
     struct qkv_spec spec = s->variant->shown.spec;
     spec.context = (int)w->length;
-    enum qkv_status status = qkv_model_create(s->ctx, &spec, 1, &s->model);
-    return status ? status : qkv_session_create(s->model, w->length, &s->session);
+    enum qkv_status status = measure_share_context(w, s);
+    if (status) {
+        give_up(w, s, status);
+        return;
+    }
+    struct qkv_context *ctx = *measure_shared(w, s);
+    status = qkv_model_create(ctx, &spec, 1, &s->model);
+    if (!status) status = qkv_session_create(s->model, w->length, &s->session);
+    if (status) give_up_in(w, s, ctx, status);
 }
 
 static enum qkv_status measure_append(struct work *w, struct subject *s, size_t count) {
@@ -266,40 +321,74 @@ static enum qkv_status warm_up(struct work *w, struct subject *s, size_t past, b
     return status;
 }
 
-/* Measures tokens a second of all variants, in turns, into speed_of(variant). */
-static enum qkv_status measure_turns(struct work *w, size_t past, bool prompt, size_t cache) {
-    enum qkv_status status = QKV_OK;
-    for (int turn = -1; turn < TURNS && !status; turn++)
-        for (size_t i = 0; i < w->c->count && !status; i++) {
+/* Measures tokens a second of all variants, in turns. `column` 0 is that of prompts, 1 + i that of the i-th cache. */
+static enum qkv_status measure_turns(struct work *w, size_t column, int round) {
+    const bool prompt = column == 0;
+    const size_t past = prompt ? 0 : w->c->caches[column - 1];
+    for (int turn = -1; turn < TURNS; turn++)
+        for (size_t i = 0; i < w->c->count; i++) {
             struct subject *s = &w->subjects[i];
             double seconds = 0;
             if (!measure_works(s)) continue;
-            status = measure_tell(w, "measuring speeds");
-            if (status) break;
-            enum qkv_status mine =
-                turn < 0 ? warm_up(w, s, past, prompt) : take_turn(w, s, past, s->tokens, prompt, &seconds);
-            if (mine) give_up(w, s, mine);
-            if (turn >= 0) s->turns[turn] = (double)s->tokens / (seconds + 1e-9);
+            enum qkv_status status = measure_tell(w, "measuring speeds");
+            if (status) return status;
+            status = turn < 0 ? warm_up(w, s, past, prompt) : take_turn(w, s, past, s->tokens, prompt, &seconds);
+            if (status) give_up_in(w, s, *measure_shared(w, s), status);
+            if (turn >= 0)
+                s->turns[column * MEASUREMENTS + (size_t)(round * TURNS + turn)] = (double)s->tokens / (seconds + 1e-9);
             w->done++;
         }
-    for (size_t i = 0; i < w->c->count && !status; i++) {
-        struct subject *s = &w->subjects[i];
-        const bool works = measure_works(s);
-        double slowest = NAN, fastest = NAN, speed = works ? qkv_median(s->turns, TURNS) : NAN;
-        for (int turn = 0; turn < TURNS && works; turn++) {
-            slowest = fmin(slowest, s->turns[turn]); /* fmin and fmax ignore a NaN */
-            fastest = fmax(fastest, s->turns[turn]);
-        }
-        if (prompt) {
-            s->variant->shown.prompt_speed = speed;
-            s->variant->shown.prompt_slowest = slowest;
-            s->variant->shown.prompt_fastest = fastest;
-        } else {
-            s->variant->decode[cache] = speed;
-            s->variant->decode[w->c->cache_count + cache] = slowest;
-            s->variant->decode[2 * w->c->cache_count + cache] = fastest;
-        }
+    return QKV_OK;
+}
+
+static void measure_end_round(struct work *w) {
+    for (size_t i = 0; i < w->c->count; i++) {
+        qkv_session_free(w->subjects[i].session);
+        qkv_model_free(w->subjects[i].model);
+        w->subjects[i].session = NULL;
+        w->subjects[i].model = NULL;
     }
+    for (size_t i = 0; i < sizeof w->shared / sizeof *w->shared; i++) {
+        qkv_context_free(w->shared[i]);
+        w->shared[i] = NULL;
+    }
+}
+
+static enum qkv_status measure_round(struct work *w, int round) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < w->c->count; i++) {
+        struct subject *s = &w->subjects[i];
+        if (measure_works(s)) measure_start(w, s);
+    }
+    for (size_t column = 0; column <= w->c->cache_count && !status; column++) status = measure_turns(w, column, round);
+    measure_end_round(w);
+    return status;
+}
+
+/* Sets a speed of a variant: the median of its measurements, the slowest and the fastest. */
+static void measure_summarize(struct subject *s, size_t column, size_t caches) {
+    double *turns = s->turns + column * MEASUREMENTS, slowest = NAN, fastest = NAN;
+    const double speed = measure_works(s) ? qkv_median(turns, MEASUREMENTS) : NAN;
+    if (measure_works(s)) slowest = turns[0], fastest = turns[MEASUREMENTS - 1]; /* the median sorts them */
+    if (column == 0) {
+        s->variant->shown.prompt_speed = speed;
+        s->variant->shown.prompt_slowest = slowest;
+        s->variant->shown.prompt_fastest = fastest;
+    } else {
+        s->variant->decode[column - 1] = speed;
+        s->variant->decode[caches + column - 1] = slowest;
+        s->variant->decode[2 * caches + column - 1] = fastest;
+    }
+}
+
+static enum qkv_status measure_speeds(struct work *w) {
+    const size_t columns = w->c->cache_count + 1;
+    enum qkv_status status = QKV_OK;
+    w->total = (double)(ROUNDS * (TURNS + 1) * w->c->count * columns);
+    for (int round = 0; round < ROUNDS && !status; round++) status = measure_round(w, round);
+    for (size_t i = 0; i < w->c->count; i++)
+        for (size_t column = 0; column < columns; column++)
+            measure_summarize(&w->subjects[i], column, w->c->cache_count);
     return status;
 }
 
@@ -324,14 +413,7 @@ static enum qkv_status measure_all(struct work *w) {
         if (measure_works(&w->subjects[i])) status = measure_judge(w, &w->subjects[i]);
     status = measure_share(c, status);
     if (status || c->ranks.rank) return status; /* rank 0 alone measures speeds */
-    for (size_t i = 0; i < c->count && !status; i++) {
-        struct subject *s = &w->subjects[i];
-        enum qkv_status mine = measure_works(s) ? measure_start(w, s) : QKV_OK;
-        if (mine) give_up(w, s, mine);
-    }
-    w->total = (double)((TURNS + 1) * c->count * (c->cache_count + 1));
-    if (!status) status = measure_turns(w, 0, true, 0);
-    for (size_t i = 0; i < c->cache_count && !status; i++) status = measure_turns(w, c->caches[i], false, i);
+    status = measure_speeds(w);
     for (size_t i = 0; i < c->count && !status; i++) c->variants[i].shown.measured = measure_works(&w->subjects[i]);
     return status;
 }
@@ -343,14 +425,15 @@ enum qkv_status qkv_comparison_measure(struct qkv_comparison *c, const struct qk
     size_t longest = c->cache_count ? c->caches[c->cache_count - 1] : 0;
     w.length = (longest > c->prompt ? longest : c->prompt) + MAX_TOKENS;
     w.subjects = qkv_allocate(c->ctx, c->count, sizeof *w.subjects);
+    w.turns = qkv_allocate(c->ctx, c->count * (c->cache_count + 1) * MEASUREMENTS, sizeof *w.turns);
     w.ids = qkv_allocate(c->ctx, w.length, sizeof *w.ids);
-    for (size_t i = 0; w.subjects && i < c->count; i++) w.subjects[i].variant = &c->variants[i];
-    enum qkv_status status = w.subjects && w.ids ? measure_all(&w) : QKV_MEMORY;
-    for (size_t i = 0; w.subjects && i < c->count; i++) {
-        qkv_session_free(w.subjects[i].session);
-        qkv_model_free(w.subjects[i].model);
-        qkv_context_free(w.subjects[i].ctx);
+    for (size_t i = 0; w.subjects && w.turns && i < c->count; i++) {
+        w.subjects[i].variant = &c->variants[i];
+        w.subjects[i].turns = w.turns + i * (c->cache_count + 1) * MEASUREMENTS;
     }
+    enum qkv_status status = w.subjects && w.turns && w.ids ? measure_all(&w) : QKV_MEMORY;
+    for (size_t i = 0; w.subjects && i < c->count; i++) qkv_context_free(w.subjects[i].ctx);
+    free(w.turns);
     free(w.subjects);
     free(w.ids);
     return status;
