@@ -41,6 +41,23 @@ static int export_write(struct qkv_context *ctx, const struct arguments *a, stru
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
+/* Whether the tensors that the model does not use are written too. */
+static bool export_writes_unused(const struct arguments *a, const struct qkv_model *model) {
+    const char *own = qkv_model_family(model);
+    return a->to && !strcmp(a->to, "huggingface") && (!a->family || (own && !strcmp(a->family, own)));
+}
+
+static void export_say_unused(const struct arguments *a, const struct qkv_model *model) {
+    char names[400] = "";
+    const char *name;
+    if (export_writes_unused(a, model) || !qkv_model_unused_tensor(model, 0)) return;
+    for (size_t i = 0, used = 0; (name = qkv_model_unused_tensor(model, i)) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
+    cli_say(
+        "%s has no %s, which the model does not use; export it with --to huggingface in its own family to keep them",
+        a->out, names);
+}
+
 static int export_json(const struct arguments *a, const struct qkv_model *model) {
     struct qkv_json out = cli_json();
     qkv_json_begin(&out, '{');
@@ -83,6 +100,7 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
+    if (!code) export_say_unused(a, model);
     if (!code && a->json)
         code = export_json(a, model);
     else if (!code)

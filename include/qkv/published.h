@@ -26,12 +26,16 @@ extern "C" {
 QKV_API bool qkv_family_at(size_t i, const char **type, const char **classes);
 /* The family of a published model, "gpt2"; NULL for a model whose folder qkv wrote. */
 QKV_API const char *qkv_model_family(const struct qkv_model *model);
-/* The reason why a published model has no tokenizer: a sentence about its files; NULL if it has one. Such a model works
- * with ids. Owned by the model. */
+/* The reason why a published model that reads tokens has no tokenizer: a sentence; NULL if it has one. Such a model
+ * works with ids. Owned by the model. */
 QKV_API const char *qkv_model_tokenizer_problem(const struct qkv_model *model);
 /* A fault of a published folder that does not affect the model, such as an index whose total_size is not that of the
  * tensors: a sentence; NULL if there is none. Owned by the model. */
 QKV_API const char *qkv_model_warning(const struct qkv_model *model);
+/* The name of the i-th tensor of a published model's files that the model does not use, and that only
+ * qkv_model_export_published in the model's own family writes again, such as a pooler; NULL past the last. Owned by the
+ * model. Any thread. */
+QKV_API const char *qkv_model_unused_tensor(const struct qkv_model *model, size_t i);
 /* Gives the pooling of vectors of texts that the model's folder defines, as sentence-transformers reads it from
  * modules.json; false if it defines none. *most: the largest number of tokens of a text, of which the first are used;
  * 0: the context. Any thread. */

@@ -238,14 +238,17 @@ static enum qkv_status load_weights(struct qkv_context *ctx, const struct qkv_sp
     return load_file(ctx, spec, &file, read_weights, folder, planned, out);
 }
 
-/* A tokenizer that cannot be read is not an error: the model then works with ids, and keeps the message. */
+/* A tokenizer that cannot be read is not an error: the model then works with ids, and keeps the message. A model of
+ * images needs none. */
 static enum qkv_status read_published_tokenizer(struct qkv_model *m, const char *folder) {
     struct qkv_tokenizer *tokenizer;
     enum qkv_status status = qkv_tokenizer_open(m->ctx, folder, &tokenizer);
     if (!status) status = qkv_model_set_tokenizer(m, tokenizer);
     if (!status || status == QKV_MEMORY) return status;
-    m->origin.tokenizer = qkv_copy_string(m->ctx, qkv_message(m->ctx));
-    if (!m->origin.tokenizer) return QKV_MEMORY;
+    if (qkv_spec_has_tokens(&m->spec)) {
+        m->origin.tokenizer = qkv_copy_string(m->ctx, qkv_message(m->ctx));
+        if (!m->origin.tokenizer) return QKV_MEMORY;
+    }
     qkv_forgive(m->ctx);
     return QKV_OK;
 }

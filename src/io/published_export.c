@@ -39,6 +39,11 @@ const char *qkv_model_tokenizer_problem(const struct qkv_model *model) {
     return model->origin.tokenizer;
 }
 
+const char *qkv_model_unused_tensor(const struct qkv_model *model, size_t i) {
+    const struct qkv_family_config *config = model ? model_config(model) : NULL;
+    return config && i < config->kept_count ? config->kept[i].name : NULL;
+}
+
 enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
     if (!model) return QKV_FAMILY_HIDDEN_LAST;
     if (!model_config(model)) return QKV_FAMILY_HIDDEN_LAST;

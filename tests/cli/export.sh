@@ -73,6 +73,17 @@ refuse 1 \
     "$QKV" export far --to huggingface --dtype f32 -o far.hf
 [ ! -e far.hf ] || fail "a refused export left a folder"
 
+# ---- what a published model has and does not use ----
+base=$SOURCE/tests/golden/hf/bert_model
+try 0 "$QKV" export "$base" --to huggingface --dtype f32 -o base.hf
+hasnt err 'pooler'
+grep -aq '"pooler.dense.weight"' base.hf/model.safetensors || fail "an export of a base model has no pooler"
+try 0 "$QKV" export "$base" --dtype f32 -o base
+has err '^qkv: base has no .*pooler\.dense\.weight.*, which the model does not use; .*--to huggingface'
+# A model of images needs no tokenizer.
+try 0 "$QKV" export "$SOURCE/tests/golden/hf/vit" --to huggingface --dtype f32 -o images
+hasnt err .
+
 # ---- refusals ----
 refuse 2 '--dtype is "q4"; it must be f32, f16 or bf16' "$QKV" export run --dtype q4 -o other
 refuse 2 'name a number format' "$QKV" export run -o other
