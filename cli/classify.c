@@ -412,7 +412,10 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     struct cli_output output = {0};
     float *probabilities = NULL;
     size_t count = 0;
+    const struct qkv_use_options use = {.use = QKV_USE_CLASSIFY, .file = a->examples};
     int code = cli_open(&a->common, &ctx);
+    if (code == CLI_DONE) code = cli_set_precision(&a->common, ctx, folder);
+    if (code == CLI_DONE && qkv_use_check_memory(ctx, folder, &use)) code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_load(&a->common, ctx, folder, &model);
     if (code == CLI_DONE && qkv_classify_examples(model, a->examples, &probabilities, &count)) code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &output);

@@ -531,7 +531,7 @@ struct qkv_use_options {
     const char *const *texts; /* the lines to embed, classify or translate */
     size_t text_count;
     bool pairs;        /* two lines are read as one sequence */
-    const char *file;  /* pairs, labelled lines or examples to evaluate on; NULL: such files as long as the context */
+    const char *file;  /* pairs, labelled lines or examples to read; NULL: such files as long as the context */
     size_t batch;      /* windows of a text, or sources of a search; 0: the default */
     size_t context;    /* tokens of a window; 0: the spec's context */
     size_t width;      /* hypotheses or samples of a source; 0: 1 */

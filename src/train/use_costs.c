@@ -83,7 +83,11 @@ static enum qkv_status use_measure_pairs(struct qkv_model *m, const struct qkv_u
 
 static enum qkv_status use_measure_examples(struct qkv_model *m, const struct qkv_use_options *o, size_t *bytes) {
     struct qkv_example_files files = {0};
-    enum qkv_status status = o->file ? qkv_example_files_add(m->ctx, &m->spec, o->file, &files) : QKV_OK;
+    enum qkv_status status = QKV_OK;
+    if (o->file && o->use == QKV_USE_CLASSIFY) /* targets may be missing */
+        status = qkv_example_files_add_inputs(m->ctx, &m->spec, o->file, &files);
+    else if (o->file)
+        status = qkv_example_files_add(m->ctx, &m->spec, o->file, &files);
     if (!status) status = qkv_examples_measure(m, o->file ? &files : NULL, bytes);
     qkv_example_files_close(&files);
     return status;
@@ -97,6 +101,8 @@ enum qkv_status qkv_use_measure(struct qkv_model *m, const struct qkv_use_option
     case QKV_USE_EMBED:
         return use_reads_texts(spec) ? use_measure_lines(m, true, sizes, bytes) : QKV_OK;
     case QKV_USE_CLASSIFY:
+        if (o->file) return use_has_head(spec, QKV_HEAD_CLASSIFY) ? use_measure_examples(m, o, bytes) : QKV_OK;
+        return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
     case QKV_USE_EVALUATE_LABELS:
         return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
     case QKV_USE_TRANSLATE:

@@ -110,12 +110,13 @@ static size_t sizes_of_results(const struct qkv_model *plan, const struct qkv_us
 enum qkv_status qkv_use_sizes(struct qkv_model *plan, const char *folder, const struct qkv_use_options *o, bool exact,
                               struct qkv_use_sizes *sizes) {
     struct measured m = {.ctx = plan->ctx, .sizes = sizes};
-    enum qkv_status status = exact ? sizes_open(&m, folder) : QKV_OK;
-    const bool lines = o->use == QKV_USE_EVALUATE_PAIRS || o->use == QKV_USE_EVALUATE_LABELS;
+    const bool lines = o->file && (o->use == QKV_USE_EVALUATE_PAIRS || o->use == QKV_USE_EVALUATE_LABELS);
+    /* a model of images has no tokenizer */
+    enum qkv_status status = exact && (o->text_count || lines) ? sizes_open(&m, folder) : QKV_OK;
     *sizes = (struct qkv_use_sizes){.results = sizes_of_results(plan, o)};
     if (!status && o->text_count)
         status = sizes_of_texts(&m, plan, o);
-    else if (!status && lines && o->file)
+    else if (!status && lines)
         status = sizes_of_file(&m, plan, o->file);
     else
         sizes->longest = SIZE_MAX;

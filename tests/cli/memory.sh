@@ -65,7 +65,24 @@ if [ "${SANITIZE:-0}" != 1 ]; then
     refuses evaluating 'a smaller --batch \(' 120000 "$QKV" eval seq2seq --pairs pairs.tsv --batch 64
     refuses classifying 'shorter lines \(.*, --precision bf16 \(' 170000 "$QKV" classify classifier --input lines.txt
     refuses evaluating 'shorter lines \(.*, --precision bf16 \(' 170000 "$QKV" eval classifier --labeled labels.tsv
+    new --preset vit-tiny --set head.classes=10 --set d_model=512 --set encoder.ffn.d_ff=2048 --out images
+    header='{"in.pixels":{"dtype":"F32","shape":[64,1,28,28],"data_offsets":[0,200704]}}'
+    printf -v header '%-176s' "$header" # which is less than 256 bytes, so one byte says its length
+    { printf '\260\0\0\0\0\0\0\0%s' "$header" && head -c 200704 /dev/zero; } >images.safetensors
     # The file is mapped besides, so addresses are not limited.
+    images_within() { (ulimit -d "$1" && exec "$QKV" "${@:2}" images --examples images.safetensors --threads 1); }
+    refuse 1 '^qkv: classifying: [0-9.]+ MiB are needed, .* left by the limit of data.*; choose .*a smaller model' \
+        images_within 60000 classify
+    try 0 images_within 200000 classify
+    refuse 1 '^qkv: images.safetensors has no in.targets' images_within 60000 eval
+    header='{"in.pixels":{"dtype":"F32","shape":[64,1,28,28],"data_offsets":[0,200704]},'
+    header+='"in.targets":{"dtype":"I32","shape":[64],"data_offsets":[200704,200960]}}'
+    printf -v header '%-176s' "$header"
+    { printf '\260\0\0\0\0\0\0\0%s' "$header" && head -c 200960 /dev/zero; } >images.safetensors
+    refuse 1 '^qkv: evaluating: [0-9.]+ MiB are needed, .* left by the limit of data.*; choose .*a smaller model' \
+        images_within 60000 eval
+    try 0 images_within 200000 eval
+    rm -r images images.safetensors
     export_within() { (ulimit -d 60000 && exec "$QKV" export lm --dtype bf16 --out small "$@"); }
     sentence='^qkv: exporting: [0-9.]+ MiB are needed, but only [0-9.]+ MiB are left by the limit of data'
     refuse 1 "$sentence" export_within
