@@ -63,7 +63,8 @@ struct qkv_variant {
      * variants alternate, with random weights and a context that is long enough. */
     double train_speed, prompt_speed;
     const double *decode_speeds; /* one for each length of the cache */
-    /* The slowest and the fastest of these measurements; trainings do not alternate, so they have none. */
+    /* The bounds of these measurements, without the slowest and the fastest one; trainings do not alternate, so they
+     * have none. */
     double prompt_slowest, prompt_fastest;
     const double *decode_slowest, *decode_fastest;
 };

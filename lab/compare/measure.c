@@ -365,11 +365,12 @@ static enum qkv_status measure_round(struct work *w, int round) {
     return status;
 }
 
-/* Sets a speed of a variant: the median of its measurements, the slowest and the fastest. */
+/* Sets a speed of a variant: the median of its measurements, and their bounds. These leave out the slowest and the
+ * fastest measurement, which are often accidents on a busy machine. */
 static void measure_summarize(struct subject *s, size_t column, size_t caches) {
     double *turns = s->turns + column * MEASUREMENTS, slowest = NAN, fastest = NAN;
     const double speed = measure_works(s) ? qkv_median(turns, MEASUREMENTS) : NAN;
-    if (measure_works(s)) slowest = turns[0], fastest = turns[MEASUREMENTS - 1]; /* the median sorts them */
+    if (measure_works(s)) slowest = turns[1], fastest = turns[MEASUREMENTS - 2]; /* the median sorts them */
     if (column == 0) {
         s->variant->shown.prompt_speed = speed;
         s->variant->shown.prompt_slowest = slowest;

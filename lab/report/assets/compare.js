@@ -278,7 +278,7 @@
         page.el("h2", null, "Measures"), table,
         page.el("p", { class: "note" }, `Loss over the whole validation part${many ? `, mean and standard deviation of ${data.seeds.length} seeds` : ""}. Training: median of the steps. ` +
             "Prompts and decoding: medians of measurements in which the variants alternate, with random weights and a context long enough for the cache; decoding at N begins after N tokens." +
-            ` ★ marks the best of a column: a speed if its slowest measurement is faster than all measurements of the others, by more than the measurements of a variant differ; ${many ? "a loss if it is lower than all others by more than the deviations of both" : "no loss, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
+            ` ★ marks the best of a column: a speed if it is higher than all others by more than its measurements differ; ${many ? "a loss if it is lower than all others by more than the deviations of both" : "no loss, as one seed does not tell how large the noise is (--seeds 3 does)"}.` + (data.machine ? ` Machine: ${data.machine}.` : "")),
         page.el("h2", null, "Quality, speed, memory"),
         page.el("div", { class: "controls" }, page.select("Speed", speeds, state.x, set("x")), page.select("Area of a bubble", sizes, state.size, set("size"))),
         legend,
