@@ -13,7 +13,10 @@
         return i < CLI_COUNT_OF(names) ? names[i] : NULL;                                                              \
     }
 #define NAME(name, text, ...) text,
-CHOICES(isa, "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon")
+#define ISA_TABLE(name)       #name,
+#define ISA_COLUMNS(name)
+#define ISA_NAME(name, kind) ISA_##kind(name)
+CHOICES(isa, QKV_ISA_LIST(ISA_NAME))
 CHOICES(precision, "fp32", "bf16", "auto")
 CHOICES(storage, "fp32", "bf16")
 CHOICES(long, QKV_LONG_LIST(NAME))

@@ -50,10 +50,19 @@ enum qkv_precision {
     /* the precision of new runs (qkv_auto_precision); a context always has one of the two above */
     QKV_PRECISION_AUTO
 };
+/* The kernel tables, slower ones first: X(name, kind). kind: TABLE, or COLUMNS for kernels without a name for users,
+ * which tables of the same instruction set have on machines that can run them. A build has those of its architecture.
+ * src/kernel/isa/simd_{name}.h describes each. */
+#define QKV_ISA_LIST(X)                                                                                                \
+    X(scalar, TABLE)                                                                                                   \
+    X(avx2, TABLE)                                                                                                     \
+    X(avx512, TABLE)                                                                                                   \
+    X(avx512bf16, TABLE)                                                                                               \
+    X(amx, TABLE)                                                                                                      \
+    X(neon, TABLE)
 struct qkv_context_options {
     int threads; /* 0: one for each CPU that this process may use */
-    /* kernel table: "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: $QKV_ISA if set, else the best one
-     * of this machine */
+    /* kernel table: a name of QKV_ISA_LIST, "avx2"; NULL: $QKV_ISA if set, else the best one of this machine */
     const char *isa;
     enum qkv_precision precision; /* default QKV_FP32 */
     /* true: calls that need more memory than is free continue; false: they fail with QKV_MEMORY before they use any of

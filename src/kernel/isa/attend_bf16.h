@@ -17,11 +17,7 @@
 #define BF16 QKV_T(bf16_kernels)
 
 enum {
-#if defined(QKV_TABLE_amx)
-    STRIP = 32, /* rows of a product: two groups of the kernels */
-#else
-    STRIP = 28,
-#endif
+    STRIP = QKV_BF16_STRIP, /* rows of a product: two groups of the kernels */
     BLOCK_ROWS = 4 * STRIP, /* rows of a block in backward: terms of dK and dV */
     BLOCK_KEYS = 128,       /* keys of a block: terms of O and dQ */
     GRANULE = 32,           /* multiple of the kernels' step and width, and of two vectors */
@@ -41,11 +37,7 @@ QKV_INLINE vf exp_coarse(vf x) {
     p = vf_fma(p, r, vf_set(6.932829618e-1f));
     p = vf_fma(p, r, vf_set(1.0f));
     vm tiny = vf_lt(x, vf_set(-86.5f));
-#if defined(QKV_BF16_NATIVE) /* one instruction instead of two */
-    return vf_from_bits(_mm512_maskz_add_epi32(vm_not(tiny), vi_from_bits(p), n));
-#else
-    return vf_select(tiny, vf_zero(), vf_from_bits(vi_add(vi_from_bits(p), n)));
-#endif
+    return vf_from_bits(vi_add_unless(tiny, vi_from_bits(p), n));
 }
 
 /* Stays 0 while all numbers so far are finite in bf16 too: those that round to infinity are infinite after the
@@ -321,7 +313,7 @@ size_t QKV_T(attend_bf16_sums_floats)(const struct qkv_attend_plan *plan);
 void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_combine)(const struct qkv_attend_plan *plan, size_t unit);
 void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
-/* attend_bf16_few.c; not for AMX tiles */
+/* attend_bf16_few.c; if QKV_BF16_FEW_TILE is not 0 */
 size_t QKV_T(attend_bf16_few_scratch)(const struct qkv_attend_plan *plan);
 bool QKV_T(attend_bf16_forward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);
 bool QKV_T(attend_bf16_backward_few)(const struct qkv_attend_plan *plan, size_t pair, float *scratch);

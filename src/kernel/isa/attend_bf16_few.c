@@ -4,10 +4,10 @@
  * passes for any length (attend_bf16_forward.c, attend_bf16_backward.c), so the bits are the same. Heads with numbers
  * that bf16 cannot hold are left to those passes.
  *
- * AMX tiles add in an order of their own, so that table has no such kernels. */
+ * Tables whose products add in another order have no such kernels: their QKV_BF16_FEW_TILE is 0. */
 #include "kernel/isa/attend_bf16.h"
 
-#if !defined(QKV_TABLE_amx)
+#if QKV_BF16_FEW_TILE
 #include "kernel/isa/attend_few.h"
 #include "kernel/isa/attend_store.h"
 #include "kernel/isa/bf16_words.h"
@@ -24,20 +24,11 @@ QKV_INLINE vi few_spread(uint32_t word) {
     return vi_set(word);
 }
 
-/* sum += the two products of a word; the even one first if they are not added at once. */
 QKV_INLINE vf few_dot(vf sum, vi a, vi b) {
-#if defined(QKV_BF16_NATIVE)
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-#else
-    return vf_fma(bf16_odd(a), bf16_odd(b), vf_fma(bf16_even(a), bf16_even(b), sum));
-#endif
+    return dot_words(sum, a, b);
 }
 
-#if defined(QKV_BF16_NATIVE)
-#define FEW_TILE 14
-#else
-#define FEW_TILE 4
-#endif
+#define FEW_TILE QKV_BF16_FEW_TILE
 #include "kernel/isa/attend_few_product.h"
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */

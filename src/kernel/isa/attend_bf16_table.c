@@ -24,7 +24,7 @@ const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels) = {
     .forward = QKV_T(attend_bf16_forward),
     .combine = QKV_T(attend_bf16_combine),
     .backward = QKV_T(attend_bf16_backward),
-#if !defined(QKV_TABLE_amx)
+#if QKV_BF16_FEW_TILE
     .few_scratch = QKV_T(attend_bf16_few_scratch),
     .forward_few = QKV_T(attend_bf16_forward_few),
     .backward_few = QKV_T(attend_bf16_backward_few),

@@ -22,11 +22,7 @@ QKV_INLINE vf few_dot(vf sum, vf a, vf b) {
     return vf_fma(a, b, sum);
 }
 
-#if defined(QKV_ISA_avx512)
-#define FEW_TILE 14
-#else
-#define FEW_TILE 6
-#endif
+#define FEW_TILE QKV_FEW_TILE
 #include "kernel/isa/attend_few_product.h"
 
 struct few_lines { /* rows of floats */

@@ -58,7 +58,7 @@ QKV_INLINE void tiles(size_t rows, size_t columns, const enum tile_start how, fl
             TILE_CASE(1, 4)
             TILE_CASE(2, 4)
             TILE_CASE(3, 4)
-#if !defined(QKV_ISA_avx2)
+#if QKV_ATTEND_VECTORS > 2
             TILE_CASE(4, 4)
             TILE_CASE(5, 4)
             TILE_CASE(6, 4)

@@ -10,13 +10,9 @@
 #include "kernel/isa/attend.h"
 #include "kernel/isa/simd.h"
 
-enum { TILE = 6 }; /* rows of the full tile */
-#if defined(QKV_ISA_avx2)
-enum { VECTORS = 2 }; /* vectors of the full tile: 6×2 sums, 2 of B and 1 of A fill the 16 registers */
-#else
-enum { VECTORS = 4 }; /* 6×4 + 4 + 1 of 32 registers */
-#endif
-enum { PANEL = VECTORS * W }; /* keys of a panel of transposed K or V */
+enum { TILE = 6 };                     /* rows of the full tile */
+enum { VECTORS = QKV_ATTEND_VECTORS }; /* vectors of the full tile */
+enum { PANEL = VECTORS * W };          /* keys of a panel of transposed K or V */
 
 enum tile_start { FRESH, ADD, RESCALE }; /* C starts at 0, at its old value, or at that times rescale[r] */
 

@@ -1,31 +1,8 @@
-/* bf16.c: the kernels of the matrix product in bf16, once for each table: on AMX tiles, by AVX-512's dot products, or
- * widened to fp32 if a machine has neither. */
+/* bf16.c: the kernels of the matrix product in bf16, once for each table: QKV_BF16_PRODUCTS is the file that has them,
+ * bf16_widened.h if the table has no instructions for such products. */
 #include "kernel/isa/isa.h"
 
-#if defined(QKV_TABLE_amx)
-#include "kernel/isa/bf16_amx.h"
-#elif defined(QKV_TABLE_avx512bf16)
-#include "kernel/isa/bf16_dot_tile.h"
-#else
-#include "kernel/isa/bf16_widened.h"
-#endif
-
-#if defined(QKV_TABLE_amx)
-static void enter(size_t unit) {
-    tiles_begin(TILE_ROWS, unit ? unit / 2 : TILE_WORDS);
-}
-static void leave(void) {
-    _tile_release();
-}
-#else
-static void enter(size_t unit) {
-    (void)unit;
-}
-static void leave(void) {}
-static void blocks(const struct qkv_bf16_block *list, size_t count) {
-    for (size_t i = 0; i < count; i++) block(&list[i]);
-}
-#endif
+#include QKV_BF16_PRODUCTS
 
 const struct qkv_bf16_kernels QKV_T(bf16_kernels) = {
     .unit = UNIT,

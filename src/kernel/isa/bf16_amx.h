@@ -406,6 +406,13 @@ static void block(const struct qkv_bf16_block *b) {
     blocks(b, 1);
 }
 
+static void enter(size_t unit) {
+    tiles_begin(TILE_ROWS, unit ? unit / 2 : TILE_WORDS);
+}
+static void leave(void) {
+    _tile_release();
+}
+
 /* ---- few rows: the same sums in tiles of fewer rows ------------------------------------------------------------ */
 
 /* One pass over two panels, or one: B streams. */

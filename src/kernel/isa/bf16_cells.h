@@ -39,37 +39,33 @@ QKV_INLINE vf bf16_odd(vi words) {
 /* ---- for products of bf16 --------------------------------------------------------------------------------------
  * Tables with instructions for such products round with the instruction that comes with them. It reads subnormal
  * numbers as 0, as the products do. */
-#if defined(QKV_TABLE_amx) || defined(QKV_TABLE_avx512bf16)
-#define QKV_BF16_NATIVE 1
-#endif
 
+#if !defined(QKV_HAS_BF16_ROUND)
 /* 2W numbers, rounded, in order: W words. */
 QKV_INLINE vi rounded_words(vf a, vf b) {
-#if defined(QKV_BF16_NATIVE)
-    return (vi)_mm512_cvtne2ps_pbh(b, a);
-#else
     vf_unzip(&a, &b);
     return bf16_words(a, b);
-#endif
 }
-QKV_INLINE void store_halves(uint16_t *out, vf a, vf b) {
-#if defined(QKV_BF16_NATIVE)
-    vi_store((uint32_t *)(void *)out, rounded_words(a, b));
-#else
-    vi_store_halves(out, bf16_bits(a));
-    vi_store_halves(out + W, bf16_bits(b));
-#endif
-}
-
 /* Words of two rows: `even` in the lower halves. */
 QKV_INLINE vi words_of(vf even, vf odd) {
-#if defined(QKV_BF16_NATIVE)
-    const vi lanes = vi_iota();
-    return _mm512_permutexvar_epi16(vi_or(lanes, vi_shl(vi_add(lanes, vi_set(W)), 16)),
-                                    (vi)_mm512_cvtne2ps_pbh(odd, even));
-#else
     return bf16_words(even, odd);
-#endif
 }
+/* The 2W numbers of rounded_words, in memory. */
+QKV_INLINE void store_halves(uint16_t *out, vf a, vf b) {
+    vi_store_halves(out, bf16_bits(a));
+    vi_store_halves(out + W, bf16_bits(b));
+}
+#else
+QKV_INLINE void store_halves(uint16_t *out, vf a, vf b) {
+    vi_store((uint32_t *)(void *)out, rounded_words(a, b));
+}
+#endif
+
+#if !defined(QKV_HAS_BF16_DOT)
+/* sum += the two products of a word; the even one first if they are not added at once. */
+QKV_INLINE vf dot_words(vf sum, vi a, vi b) {
+    return vf_fma(bf16_odd(a), bf16_odd(b), vf_fma(bf16_even(a), bf16_even(b), sum));
+}
+#endif
 
 #endif

@@ -9,10 +9,6 @@
 
 enum { NR = 32, FEW = 8 };
 
-QKV_INLINE vf dot(vf sum, vi a, vi b) {
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
-
 static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns) {
     pack_b_panels(out, NR, STEP, bf16_pairs(K, STEP), 0, b, K, columns);
 }

@@ -130,8 +130,8 @@ QKV_INLINE void tile(const size_t rows, const struct qkv_bf16_block *b, size_t m
         QKV_UNROLL
         for (size_t i = 0; i < rows; i++) {
             vi a = vi_set(left[p * rows + i]);
-            sum[i][0] = dot(sum[i][0], a, b0);
-            sum[i][1] = dot(sum[i][1], a, b1);
+            sum[i][0] = dot_words(sum[i][0], a, b0);
+            sum[i][1] = dot_words(sum[i][1], a, b1);
         }
     }
     if (rows == MR && columns >= NR && only_groups(&b->out) && (b->chain || !b->resume)) {
@@ -187,7 +187,7 @@ QKV_INLINE void few_tile(const size_t rows, const size_t panels, const struct qk
             QKV_UNROLL
             for (size_t i = 0; i < rows; i++) {
                 const uint32_t *a = (const uint32_t *)(const void *)((const char *)f->a + i * f->lda);
-                sum[i][j] = dot(sum[i][j], vi_set(a[p]), words);
+                sum[i][j] = dot_words(sum[i][j], vi_set(a[p]), words);
             }
         }
     }
@@ -212,7 +212,7 @@ static double peak(size_t iterations) {
     for (int i = 0; i < CHAINS; i++) sum[i] = vf_set((float)i);
     for (size_t n = 0; n < iterations; n++) {
         QKV_UNROLL
-        for (int i = 0; i < CHAINS; i++) sum[i] = dot(sum[i], a, a);
+        for (int i = 0; i < CHAINS; i++) sum[i] = dot_words(sum[i], a, a);
     }
     float all = 0;
     QKV_UNROLL

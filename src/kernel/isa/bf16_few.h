@@ -1,7 +1,16 @@
-/* bf16_few.h: the loop of a product of few rows, for tables whose few_tile computes the sums of `rows` rows and
- * `panels` panels at a time. At most FEW_MAX (2 or 4) rows go together, because their sums must fit in registers. */
+/* bf16_few.h: for kernels without a state of the processor: blocks one by one, and the loop of a product of few rows,
+ * whose few_tile computes the sums of `rows` rows and `panels` panels at a time. At most FEW_MAX (2 or 4) rows go
+ * together, because their sums must fit in registers. */
 #ifndef QKV_ISA_BF16_FEW_H
 #define QKV_ISA_BF16_FEW_H
+
+static void enter(size_t unit) {
+    (void)unit;
+}
+static void leave(void) {}
+static void blocks(const struct qkv_bf16_block *list, size_t count) {
+    for (size_t i = 0; i < count; i++) block(&list[i]);
+}
 
 QKV_INLINE void few_rows_of(const size_t rows, const size_t panels, const struct qkv_bf16_few *f, size_t pairs) {
     size_t n = 0;

@@ -8,16 +8,8 @@
 #include "kernel/isa/gemm.h"
 #include "kernel/isa/isa.h"
 
-enum { RUN = 256, FEW = 8 };
-#if defined(QKV_ISA_avx512)
-enum { MR = 14, NR = 32 };
-#elif defined(QKV_ISA_avx2)
-enum { MR = 6, NR = 16 };
-#elif defined(QKV_ISA_neon)
-enum { MR = 6, NR = 16 };
-#else
-enum { MR = 4, NR = 8 };
-#endif
+enum { RUN = QKV_BF16_RUN, FEW = 8 };
+enum { MR = QKV_TILE_MR, NR = QKV_TILE_NV * W };
 
 static void pack_b(uint32_t *out, struct qkv_operand b, size_t K, size_t columns) {
     pack_b_panels(out, NR, 2, bf16_pairs(K, 2), 0, b, K, columns);

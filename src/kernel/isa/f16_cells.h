@@ -3,21 +3,7 @@
 #ifndef QKV_ISA_F16_CELLS_H
 #define QKV_ISA_F16_CELLS_H
 
-#if defined(QKV_ISA_avx512)
-QKV_INLINE vf f16_floats(const uint16_t *x) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)x));
-}
-QKV_INLINE void f16_halves(uint16_t *x, vf v) {
-    _mm256_storeu_si256((__m256i *)(void *)x, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-#elif defined(QKV_ISA_avx2)
-QKV_INLINE vf f16_floats(const uint16_t *x) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
-}
-QKV_INLINE void f16_halves(uint16_t *x, vf v) {
-    _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-#else
+#if !defined(QKV_HAS_F16)
 /* The steps of base/dtype.c: an addition changes the exponent's bias, twice for infinities and NaN, and a
  * floating-point subtraction normalizes subnormals; in the other direction an addition rounds them. */
 QKV_INLINE vf f16_floats(const uint16_t *x) {
@@ -38,6 +24,12 @@ QKV_INLINE void f16_halves(uint16_t *x, vf v) {
     half = vi_select(vi_ge(magnitude, vi_set(0x47800000)), vi_set(0x7c00), half);
     half = vi_select(vi_ge(magnitude, vi_set(0x7f800001)), vi_or(vi_set(0x7e00), vi_and(upper, vi_set(0x3ff))), half);
     vi_store_halves(x, vi_or(half, vi_and(vi_shr(bits, 16), vi_set(0x8000))));
+}
+/* f16 in the lower halves of words whose upper ones are 0. */
+QKV_INLINE vf f16_of_words(vi words) {
+    uint16_t lanes[W];
+    vi_store_halves(lanes, words);
+    return f16_floats(lanes);
 }
 #endif
 

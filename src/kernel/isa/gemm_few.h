@@ -49,36 +49,12 @@ enum {
 
 /* ---- numbers of 16 bits ------------------------------------------------------------------------------------------ */
 
-/* W words of unaligned memory. */
-QKV_INLINE vf few_words(const void *p) {
-#if defined(QKV_ISA_avx512) || defined(QKV_ISA_avx2)
-    return vf_load(p);
-#else
-    float words[W];
-    memcpy(words, p, sizeof words);
-    return vf_load(words);
-#endif
-}
-
-/* f16 in the lower halves of words whose upper ones are 0. */
-QKV_INLINE vf few_from_f16(vi words) {
-#if defined(QKV_ISA_avx512)
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
-#elif defined(QKV_ISA_avx2)
-    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
-#else
-    uint16_t lanes[W];
-    vi_store_halves(lanes, words);
-    return f16_floats(lanes);
-#endif
-}
-
 /* The numbers in the lower halves of words, and in the upper ones. */
 QKV_INLINE vf few_even(const enum few_kind kind, vi words) {
-    return kind == FEW_KIND_F16 ? few_from_f16(vi_and(words, vi_set(0xffff))) : bf16_even(words);
+    return kind == FEW_KIND_F16 ? f16_of_words(vi_and(words, vi_set(0xffff))) : bf16_even(words);
 }
 QKV_INLINE vf few_odd(const enum few_kind kind, vi words) {
-    return kind == FEW_KIND_F16 ? few_from_f16(vi_shr(words, 16)) : bf16_odd(words);
+    return kind == FEW_KIND_F16 ? f16_of_words(vi_shr(words, 16)) : bf16_odd(words);
 }
 
 /* ---- A --------------------------------------------------------------------------------------------------------- */
@@ -90,34 +66,12 @@ struct few_left {
     vi run_of_lane[LINES_MAX / W];
 };
 
-#if defined(QKV_ISA_avx512)
-/* Selects lane by lane one of the four numbers that `each` repeats. */
-QKV_INLINE vf few_choose(vf each, vi run) {
-#if defined(QKV_EMULATE_X86) /* SIMDe has no other */
-    return _mm512_permutexvar_ps(run, each);
-#else
-    return _mm512_permutevar_ps(each, run);
-#endif
-}
-#endif
-
 /* Term k of each lane's run. */
 QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_t m, size_t v, size_t k) {
     if (s.runs == 1) return vf_set(a->row[m][k]);
     const float *four = a->row[m] + GROUP * k;
-#if defined(QKV_ISA_avx512)
-    const vf each = _mm512_broadcast_f32x4(_mm_loadu_ps(four));
-    return GROUP % s.runs == 0 ? each : few_choose(each, a->run_of_lane[v]);
-#elif defined(QKV_ISA_avx2)
-    const vf each = _mm256_broadcast_ps((const __m128 *)(const void *)four);
-    return GROUP % s.runs == 0 ? each : _mm256_permutevar_ps(each, a->run_of_lane[v]);
-#elif defined(QKV_ISA_neon)
-    if (GROUP % s.runs == 0) return vf_load(four);
-    const vi bytes = vaddq_u32(vmulq_n_u32(a->run_of_lane[v], 0x04040404), vi_set(0x03020100));
-    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(vf_load(four)), vreinterpretq_u8_u32(bytes)));
-#else
-    return four[a->run_of_lane[v]];
-#endif
+    const bool in_order = W % GROUP == 0 && GROUP % s.runs == 0;
+    return in_order ? vf_repeat_four(four) : vf_of_four(four, a->run_of_lane[v]);
 }
 
 /* All runs together; the four numbers repeat if there are fewer runs. */
@@ -187,7 +141,7 @@ QKV_INLINE void few_transposed(const struct few_shape s, vf transposed[W], const
                                const struct few_lines *lines, const size_t v, const struct few_next *next) {
     QKV_UNROLL
     for (size_t j = 0; j < W; j++) {
-        transposed[j] = few_words(few_line(s, b, lines, v * W + j));
+        transposed[j] = vf_load_any(few_line(s, b, lines, v * W + j));
         const size_t bytes = j * W * sizeof(float);
         if (W * W * sizeof(float) >= QKV_CACHE_LINE && bytes % QKV_CACHE_LINE == 0) few_ask(next, bytes);
     }

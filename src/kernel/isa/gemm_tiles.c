@@ -7,19 +7,8 @@
 #include "kernel/isa/gemm_few.h"
 #include "kernel/isa/isa.h"
 
-#if defined(QKV_ISA_avx512)
-#define MR 14
-#define NV 2
-#elif defined(QKV_ISA_avx2)
-#define MR 6
-#define NV 2
-#elif defined(QKV_ISA_neon)
-#define MR 6
-#define NV 4
-#else
-#define MR 4
-#define NV 8
-#endif
+#define MR QKV_TILE_MR
+#define NV QKV_TILE_NV
 #define NR (NV * W)
 
 enum { LINE = QKV_CACHE_LINE / sizeof(float) };
@@ -133,17 +122,13 @@ typedef void tile_function(const struct qkv_gemm_block *block, const struct gemm
 
 /* Tiles of each height, NV vectors wide and one vector wide, for packed A and for A without packing; and those that
  * pack B. */
-#define TILE_HEIGHTS(X) X(1) X(2) X(3) X(4) TILE_HEIGHTS_6(X) TILE_HEIGHTS_14(X)
-#if MR >= 6
-#define TILE_HEIGHTS_6(X) X(5) X(6)
-#else
-#define TILE_HEIGHTS_6(X)
-#endif
-#if MR >= 14
-#define TILE_HEIGHTS_14(X) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
-#else
-#define TILE_HEIGHTS_14(X)
-#endif
+#define TILE_HEIGHTS(X)    QKV_PASTE(TILE_HEIGHTS_, QKV_TILE_MR)(X)
+#define TILE_HEIGHTS_4(X)  X(1) X(2) X(3) X(4)
+#define TILE_HEIGHTS_6(X)  TILE_HEIGHTS_4(X) X(5) X(6)
+#define TILE_HEIGHTS_8(X)  TILE_HEIGHTS_6(X) X(7) X(8)
+#define TILE_HEIGHTS_10(X) TILE_HEIGHTS_8(X) X(9) X(10)
+#define TILE_HEIGHTS_12(X) TILE_HEIGHTS_10(X) X(11) X(12)
+#define TILE_HEIGHTS_14(X) TILE_HEIGHTS_12(X) X(13) X(14)
 #define TILE_DEFINE(name, rows, vectors, packed, packs)                                                                \
     static void name(const struct qkv_gemm_block *block, const struct gemm_ask *ask, const float *a, const float *b,   \
                      size_t ldb, size_t m, size_t n, size_t columns) {                                                 \

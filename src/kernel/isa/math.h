@@ -18,7 +18,7 @@ QKV_INLINE vf vf_copysign(vf a, vf b) {
     return vf_from_bits(vi_or(vi_and(vi_from_bits(a), vi_set(0x7fffffffu)), vi_and(vi_from_bits(b), sign)));
 }
 
-#if !defined(QKV_SCALE_POWER)
+#if !defined(QKV_HAS_SCALE_POWER)
 /* p·2^n, rounded once, for p near 1 and shifted = n + 1.5·2^23. 2^n has two factors, so that subnormal results and n =
  * 128 are right. */
 QKV_INLINE vf vf_scale_power(vf p, vf shifted) {

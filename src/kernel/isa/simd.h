@@ -8,8 +8,10 @@
  * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned if either is NaN. The scalar
  * version has no fused multiply-add: its fma rounds twice.
  *
- * One file for each ISA defines the primitives; functions built from them (reductions, exp, tanh, erf) are in
- * math.h. */
+ * One file for each table, simd_NAME.h, defines the primitives. It also says what the instruction set has (QKV_HAS_…)
+ * and which sizes fit its registers; all other files ask that, and never for a name. What a file need not define has a
+ * default below. docs/design.md describes how to add one. Functions built from the primitives (reductions, exp, tanh,
+ * erf) are in math.h. */
 #ifndef QKV_SIMD_H
 #define QKV_SIMD_H
 
@@ -20,13 +22,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#define QKV_PASTE2(a, b) a##b
+#define QKV_PASTE(a, b)  QKV_PASTE2(a, b)
+#define QKV_TEXT2(a)     #a
+#define QKV_TEXT(a)      QKV_TEXT2(a)
+
 #define QKV_JOIN3(a, b, c)     a##b##_##c
 #define QKV_JOIN(a, name, isa) QKV_JOIN3(a, name, isa)
-/* QKV_K(add) is qkv_add_avx2 if the ISA is avx2. */
+/* QKV_K(add) is qkv_add_avx2 if the instruction set is avx2. */
 #define QKV_K(name) QKV_JOIN(qkv_, name, QKV_ISA_NAME)
-/* The ISA's name as a string. */
-#define QKV_TEXT2(a) #a
-#define QKV_TEXT(a)  QKV_TEXT2(a)
 
 #if defined(__clang__)
 #define QKV_INLINE      static inline __attribute__((always_inline))
@@ -71,19 +75,71 @@
 #define QKV_PREFETCH(address) ((void)(address))
 #endif
 
-#if defined(QKV_ISA_avx2)
-#include "kernel/isa/simd_avx2.h"
-#elif defined(QKV_ISA_avx512)
-#include "kernel/isa/simd_avx512.h"
-#elif defined(QKV_ISA_neon)
-#include "kernel/isa/simd_neon.h"
-#elif defined(QKV_ISA_scalar)
-#include "kernel/isa/simd_scalar.h"
+/* The build defines QKV_TABLE_NAME, an entry of QKV_ISA_LIST. A table is an instruction set, or it adds columns to the
+ * kernels of one, its QKV_ISA_BASE. */
+#if !defined(QKV_TABLE_NAME)
+#error "define QKV_TABLE_NAME, a name of QKV_ISA_LIST"
+#endif
+#define QKV_SIMD_FILE(name) QKV_TEXT(name.h)
+#include QKV_SIMD_FILE(QKV_PASTE(simd_, QKV_TABLE_NAME))
+#if defined(QKV_ISA_BASE)
+#define QKV_ISA_NAME QKV_ISA_BASE
 #else
-#error "define QKV_ISA_NAME and QKV_ISA_<name>"
+#define QKV_ISA_NAME QKV_TABLE_NAME
 #endif
 
-#if !defined(QKV_HALVES_N) /* no masks for 16 bits */
+/* ---- defaults ----------------------------------------------------------------------------------------------------
+ * Sizes that every table defines, in registers of W floats:
+ *   QKV_TILE_MR, QKV_TILE_NV   a tile of the matrix product has MR rows of NV vectors of sums; MR is even, 4 to 14
+ *   QKV_FEW_TILE               attention over few keys: rows of two vectors of sums; 4, 6 or 14
+ *   QKV_ATTEND_VECTORS         attention: vectors of a tile of 6 rows; 2 or 4 */
+
+/* Products of bf16: the file that has them; rows of a tile of attention over few keys, 4, 6 or 14, or 0 if the products
+ * do not add term by term; rows of a strip of attention, at least a group of the products; terms of a run of widened
+ * products, at most QKV_GEMM_RUN_MAX. */
+#if !defined(QKV_BF16_PRODUCTS)
+#define QKV_BF16_PRODUCTS "kernel/isa/bf16_widened.h"
+#define QKV_BF16_FEW_TILE 4
+#endif
+#if !defined(QKV_BF16_STRIP)
+#define QKV_BF16_STRIP 28
+#endif
+#if !defined(QKV_BF16_RUN)
+#define QKV_BF16_RUN 256
+#endif
+
+#if !defined(QKV_HAS_ANY_ADDRESS)
+/* W words at any address: those of vf_load are aligned as floats. */
+QKV_INLINE vf vf_load_any(const void *p) {
+    float words[W];
+    memcpy(words, p, sizeof words);
+    return vf_load(words);
+}
+#endif
+
+#if !defined(QKV_HAS_ADD_UNLESS)
+/* a + b; 0 where m. */
+QKV_INLINE vi vi_add_unless(vm m, vi a, vi b) {
+    return vi_from_bits(vf_select(m, vf_set(0.0f), vf_from_bits(vi_add(a, b))));
+}
+#endif
+
+#if !defined(QKV_HAS_FOUR)
+/* Lane i: four[which[i]]. */
+QKV_INLINE vf vf_of_four(const float *four, vi which) {
+    uint32_t lanes[W];
+    float chosen[W];
+    vi_store(lanes, which);
+    for (size_t i = 0; i < W; i++) chosen[i] = four[lanes[i]];
+    return vf_load(chosen);
+}
+/* Lane i: four[i % 4]. */
+QKV_INLINE vf vf_repeat_four(const float *four) {
+    return vf_of_four(four, vi_and(vi_iota(), vi_set(3)));
+}
+#endif
+
+#if !defined(QKV_HAS_HALVES_N)
 /* n < W halves; the others are 0. */
 QKV_INLINE vi vi_load_halves_n(const uint16_t *p, size_t n) {
     uint16_t lanes[W];

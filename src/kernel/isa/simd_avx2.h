@@ -2,9 +2,18 @@
 #ifndef QKV_SIMD_AVX2_H
 #define QKV_SIMD_AVX2_H
 
+#define QKV_ISA_PROCESSORS_avx2 "x86_64|amd64|AMD64"
+#define QKV_ISA_NEEDS_avx2      "avx avx2 fma f16c"
+#define QKV_ISA_OPTIONS_avx2    "-mavx2 -mfma -mf16c"
+
 #include <immintrin.h>
 
 #define W 8
+
+#define QKV_TILE_MR        6 /* 6 × 2 sums, 2 of B and 1 of A of 16 registers */
+#define QKV_TILE_NV        2
+#define QKV_FEW_TILE       6
+#define QKV_ATTEND_VECTORS 2 /* the same tile */
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -174,6 +183,28 @@ QKV_INLINE vm vi_eq(vi a, vi b) {
 }
 QKV_INLINE vm vi_ge(vi a, vi b) {
     return vi_eq(_mm256_max_epu32(a, b), a);
+}
+
+#define QKV_HAS_ANY_ADDRESS 1
+QKV_INLINE vf vf_load_any(const void *p) {
+    return vf_load(p);
+}
+#define QKV_HAS_FOUR 1
+QKV_INLINE vf vf_repeat_four(const float *four) {
+    return _mm256_broadcast_ps((const __m128 *)(const void *)four);
+}
+QKV_INLINE vf vf_of_four(const float *four, vi which) {
+    return _mm256_permutevar_ps(vf_repeat_four(four), which);
+}
+#define QKV_HAS_F16 1
+QKV_INLINE vf f16_floats(const uint16_t *x) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+QKV_INLINE void f16_halves(uint16_t *x, vf v) {
+    _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+QKV_INLINE vf f16_of_words(vi words) {
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
 QKV_INLINE float vf_sum(vf a) {

@@ -2,6 +2,11 @@
 #ifndef QKV_SIMD_AVX512_H
 #define QKV_SIMD_AVX512_H
 
+#define QKV_ISA_PROCESSORS_avx512 "x86_64|amd64|AMD64"
+#define QKV_ISA_NEEDS_avx512      "avx avx2 fma f16c avx512f avx512bw avx512dq avx512vl"
+/* Without the last one, gcc uses half vectors for its own loops. */
+#define QKV_ISA_OPTIONS_avx512 "-mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c -mprefer-vector-width=512"
+
 #if defined(QKV_EMULATE_X86) /* in tests only: the same intrinsics in portable C */
 #include "emulate_x86.h"
 #else
@@ -9,6 +14,11 @@
 #endif
 
 #define W 16
+
+#define QKV_TILE_MR        14 /* 14 × 2 sums, 2 of B and 1 of A of 32 registers */
+#define QKV_TILE_NV        2
+#define QKV_FEW_TILE       14
+#define QKV_ATTEND_VECTORS 4 /* 6 × 4 sums, 4 of B and 1 of A */
 
 typedef __m512 vf;
 typedef __m512i vi;
@@ -99,7 +109,7 @@ QKV_INLINE vf vf_sqrt(vf a) {
     return _mm512_sqrt_ps(a);
 }
 #if !defined(QKV_EMULATE_X86)
-#define QKV_SCALE_POWER
+#define QKV_HAS_SCALE_POWER 1
 /* p·2^n for shifted = n + 1.5·2^23 (math.h). */
 QKV_INLINE vf vf_scale_power(vf p, vf shifted) {
     return _mm512_scalef_ps(p, _mm512_sub_ps(shifted, _mm512_set1_ps(12582912.0f)));
@@ -155,7 +165,7 @@ QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
 }
 #if !defined(QKV_EMULATE_X86)
-#define QKV_HALVES_N
+#define QKV_HAS_HALVES_N 1
 /* n < W halves; the others are 0. */
 QKV_INLINE vi vi_load_halves_n(const uint16_t *p, size_t n) {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vm_first(n), p));
@@ -200,6 +210,36 @@ QKV_INLINE vm vi_eq(vi a, vi b) {
 }
 QKV_INLINE vm vi_ge(vi a, vi b) {
     return _mm512_cmpge_epu32_mask(a, b);
+}
+
+#define QKV_HAS_ADD_UNLESS 1
+QKV_INLINE vi vi_add_unless(vm m, vi a, vi b) {
+    return _mm512_maskz_add_epi32(vm_not(m), a, b);
+}
+#define QKV_HAS_ANY_ADDRESS 1
+QKV_INLINE vf vf_load_any(const void *p) {
+    return vf_load(p);
+}
+#define QKV_HAS_FOUR 1
+QKV_INLINE vf vf_repeat_four(const float *four) {
+    return _mm512_broadcast_f32x4(_mm_loadu_ps(four));
+}
+QKV_INLINE vf vf_of_four(const float *four, vi which) {
+#if defined(QKV_EMULATE_X86) /* SIMDe has no other */
+    return _mm512_permutexvar_ps(which, vf_repeat_four(four));
+#else
+    return _mm512_permutevar_ps(vf_repeat_four(four), which);
+#endif
+}
+#define QKV_HAS_F16 1
+QKV_INLINE vf f16_floats(const uint16_t *x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)x));
+}
+QKV_INLINE void f16_halves(uint16_t *x, vf v) {
+    _mm256_storeu_si256((__m256i *)(void *)x, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+QKV_INLINE vf f16_of_words(vi words) {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
 }
 
 QKV_INLINE __m256 vf_low_half(vf a) {

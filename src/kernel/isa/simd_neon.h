@@ -2,9 +2,18 @@
 #ifndef QKV_SIMD_NEON_H
 #define QKV_SIMD_NEON_H
 
+#define QKV_ISA_PROCESSORS_neon "aarch64|arm64"
+#define QKV_ISA_NEEDS_neon      "asimd"
+#define QKV_ISA_OPTIONS_neon    ""
+
 #include <arm_neon.h>
 
 #define W 4
+
+#define QKV_TILE_MR        6 /* 6 × 4 sums, 4 of B and 1 of A of 32 registers */
+#define QKV_TILE_NV        4
+#define QKV_FEW_TILE       6
+#define QKV_ATTEND_VECTORS 4 /* the same tile */
 
 typedef float32x4_t vf;
 typedef uint32x4_t vi;
@@ -181,6 +190,15 @@ QKV_INLINE vm vi_eq(vi a, vi b) {
 }
 QKV_INLINE vm vi_ge(vi a, vi b) {
     return vcgeq_u32(a, b);
+}
+
+#define QKV_HAS_FOUR 1
+QKV_INLINE vf vf_repeat_four(const float *four) {
+    return vf_load(four);
+}
+QKV_INLINE vf vf_of_four(const float *four, vi which) {
+    const vi bytes = vaddq_u32(vmulq_n_u32(which, 0x04040404), vi_set(0x03020100));
+    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(vf_load(four)), vreinterpretq_u8_u32(bytes)));
 }
 
 QKV_INLINE float vf_sum(vf a) {

@@ -2,7 +2,17 @@
 #ifndef QKV_SIMD_SCALAR_H
 #define QKV_SIMD_SCALAR_H
 
+/* At -O3, gcc unrolls the loops so far that sums no longer fit into registers. */
+#define QKV_ISA_PROCESSORS_scalar "."
+#define QKV_ISA_NEEDS_scalar      ""
+#define QKV_ISA_OPTIONS_scalar    "-O2"
+
 #define W 1
+
+#define QKV_TILE_MR        4
+#define QKV_TILE_NV        8
+#define QKV_FEW_TILE       6
+#define QKV_ATTEND_VECTORS 4
 
 typedef float vf;
 typedef uint32_t vi;
