@@ -12,32 +12,9 @@
 #include "kernel/isa/attend.h"
 #include "kernel/isa/bf16.h"
 
-#if defined(__x86_64__)
-extern const struct qkv_attend_bf16_kernels qkv_attend_bf16_kernels_avx512, qkv_attend_bf16_kernels_avx2;
-#elif defined(__aarch64__)
-extern const struct qkv_attend_bf16_kernels qkv_attend_bf16_kernels_neon;
-#endif
-extern const struct qkv_attend_bf16_kernels qkv_attend_bf16_kernels_scalar;
-
-/* The context's table with attention in bf16, in `kernels`, and its precision. */
+/* A copy of the context's table, and mixed precision. */
 static inline void attend_bf16_context(struct qkv_context *ctx, struct qkv_kernels *kernels) {
-    static const struct {
-        const char *isa;
-        const struct qkv_attend_bf16_kernels *kernels;
-    } widened[] = {
-#if defined(__x86_64__)
-        {"avx512", &qkv_attend_bf16_kernels_avx512},
-        {"avx2", &qkv_attend_bf16_kernels_avx2},
-#elif defined(__aarch64__)
-        {"neon", &qkv_attend_bf16_kernels_neon},
-#endif
-        {"scalar", &qkv_attend_bf16_kernels_scalar},
-    };
     *kernels = *ctx->kernels;
-    for (size_t i = 0; i < sizeof widened / sizeof widened[0]; i++)
-        if (!kernels->bf16->native && strcmp(widened[i].isa, kernels->isa) == 0)
-            kernels->attend_bf16 = widened[i].kernels;
-    if (!kernels->attend_bf16) abort();
     ctx->kernels = kernels;
     ctx->precision = QKV_MIXED_BF16;
 }

@@ -1,4 +1,4 @@
-/* dispatch: the kernel tables of this build, those that this machine can run, and the context, which chooses one. */
+/* dispatch: the context, which chooses one of the kernel tables that this machine can run (tables.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,43 +6,7 @@
 #include "kernel/cpu.h"
 #include "kernel/isa/bf16.h"
 
-/* Macros QKV_HAS_amx, … say which tables this build has. */
-extern const struct qkv_kernels qkv_kernels_amx, qkv_kernels_avx512bf16, qkv_kernels_avx512, qkv_kernels_avx2;
-extern const struct qkv_kernels qkv_kernels_neon, qkv_kernels_scalar;
-
 #define THREADS_MAX 1024
-
-const struct qkv_kernels *qkv_kernels_at(size_t i) {
-    const struct qkv_cpu cpu = qkv_cpu_detect();
-    (void)cpu; /* on an architecture with the scalar table only */
-    const struct {
-        const struct qkv_kernels *kernels;
-        bool here;
-    } tables[] = {
-#ifdef QKV_HAS_amx
-        {&qkv_kernels_amx, cpu.amx},
-#endif
-#ifdef QKV_HAS_avx512bf16
-        {&qkv_kernels_avx512bf16, cpu.avx512bf16},
-#endif
-#ifdef QKV_HAS_avx512
-        {&qkv_kernels_avx512, cpu.avx512},
-#endif
-#ifdef QKV_HAS_avx2
-        {&qkv_kernels_avx2, cpu.avx2},
-#endif
-#ifdef QKV_HAS_neon
-        {&qkv_kernels_neon, cpu.neon},
-#endif
-        {&qkv_kernels_scalar, true},
-    };
-    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
-        if (!tables[t].here) continue;
-        if (i == 0) return tables[t].kernels;
-        i--;
-    }
-    return NULL;
-}
 
 const char *qkv_isa_at(size_t i) {
     const struct qkv_kernels *kernels = qkv_kernels_at(i);
@@ -78,10 +42,7 @@ static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) 
 
 const char *qkv_context_isa_note(const struct qkv_context *ctx) {
     if (!ctx) return NULL;
-    if (!qkv_cpu_detect().amx_refused || strcmp(ctx->isa, qkv_isa_at(0)) != 0) return NULL;
-    return "this processor has AMX, but the operating system does not let programs use it (it needs Linux 5.16 or "
-           "newer, and a "
-           "virtual machine that passes it on)";
+    return strcmp(ctx->isa, qkv_isa_at(0)) ? NULL : qkv_cpu_note();
 }
 
 enum qkv_precision qkv_context_precision(const struct qkv_context *ctx) {

@@ -1,14 +1,26 @@
-/* table.c: one kernel table. */
+/* table.c: one entry of QKV_ISA_LIST: the kernels of an instruction set, or columns for one. */
 #include "kernel/isa/isa.h"
 
-#define TABLE_ENTRY(type, name, parameters) .name = QKV_K(name),
+#define TABLE_KERNEL(type, name, parameters) .name = QKV_K(name),
+#define TABLE_COLUMN(name)                   .name = &QKV_T(name##_kernels),
 
-const struct qkv_kernels QKV_T(kernels) = {
-    .isa = QKV_TEXT(QKV_TABLE_NAME),
+static const struct qkv_kernels kernels = {
+#if defined(QKV_ISA_BASE)
+    QKV_ISA_COLUMNS(TABLE_COLUMN)
+#else
     .width = W,
-    QKV_KERNEL_LIST(TABLE_ENTRY).gemm = &QKV_K(gemm_kernels),
-    .bf16 = &QKV_T(bf16_kernels),
+    .gemm = &QKV_K(gemm_kernels),
     .attend = &QKV_K(attend_kernels),
-    .attend_bf16 = &QKV_T(attend_bf16_kernels),
     .types = QKV_K(type_kernels),
+    QKV_KERNEL_LIST(TABLE_KERNEL) QKV_COLUMN_LIST(TABLE_COLUMN)
+#endif
+};
+
+const struct qkv_isa QKV_T(isa) = {
+    .name = QKV_TEXT(QKV_TABLE_NAME),
+#if defined(QKV_ISA_BASE)
+    .base = QKV_TEXT(QKV_ISA_BASE),
+#endif
+    .needs = QKV_PASTE(QKV_ISA_NEEDS_, QKV_TABLE_NAME),
+    .kernels = &kernels,
 };
