@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block, two types
-# of stored numbers, in blocks of 32 and of 256, and a type with a product of its own, each one file and one line. The
-# copy is built (with scalar kernels only) and knows them: in its help, specs, settings, training, export, and in the
-# tests over random models.
+# of stored numbers, in blocks of 32 and of 256, a type with a product of its own, an instruction set and a column for
+# it, each one file and one line. The copy is built (with the kernels of scalar and of the toy only) and knows them: in
+# its help, specs, settings, training, export, kernel tables, and in the tests over random models and of kernels.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
@@ -30,15 +30,22 @@ toy type_toy32.c type include/qkv/tensors.h 'F64,' 'X(TOY32, toy32)'
 toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
 toy type_toydot.c type include/qkv/tensors.h 'F64,' 'X(TOYDOT, toydot)'
 toy product_toydot.c kernel src/kernel/product.h 'f32)' 'X(toydot)'
+toy simd_pair.h kernel/isa include/qkv/context.h 'scalar,' 'X(pair, TABLE)'
+toy simd_pairrun.h kernel/isa include/qkv/context.h 'pair,' 'X(pairrun, COLUMNS)'
+cp "$toys/test_columns.c" copy/tests/
 
 tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
-tests+=' test_type_blocks test_dtype test_products'
+tests+=' test_type_blocks test_dtype test_products test_kernels test_columns'
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_BENCH=OFF \
-    -DQKV_KERNELS=scalar
+    '-DQKV_KERNELS=pair;pairrun'
 try 0 cmake --build built -j2 --target qkv $tests
 toy=built/qkv
-export QKV_ISA=
+export QKV_ISA=scalar
 
+try 0 $toy doctor
+has out 'pair, scalar'
+hasnt out 'pairrun'
+refuse 2 'scalar, pair, avx2, ' $toy info --preset nano-gpt --isa pairs
 try 0 $toy help compare
 for word in ramp stream-rms softsign; do has out "$word"; done
 try 0 $toy help export
@@ -56,6 +63,8 @@ has run/config.json '"softsign"'
 has run/config.json '"ramp"'
 try 0 $toy eval run --data text.txt --threads 1
 cp out loss
+try 0 $toy eval run --data text.txt --threads 1 --isa pair
+same "$(grep -oE 'loss +[0-9]+\.[0-9]' out)" "$(grep -oE 'loss +[0-9]+\.[0-9]' loss)" "the loss of kernels of pair"
 for type in toy32 toy256; do
     try 0 $toy new --preset nano-gpt --set d_model=256 --set decoder.layers=1 --out new-$type
     try 0 $toy export new-$type --dtype $type -o $type

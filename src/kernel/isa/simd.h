@@ -5,8 +5,8 @@
  *
  * Loads and stores need no alignment. The ..._n forms touch the first n lanes of memory only (n >= W: all), other lanes
  * load as 0; they use the same vector arithmetic, so a tail gives the same bits as the body. min, max and the
- * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned if either is NaN. The scalar
- * version has no fused multiply-add: its fma rounds twice.
+ * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned if either is NaN. fma and
+ * fnma round once, except in the scalar version, which has no fused multiply-add.
  *
  * One file for each table, simd_NAME.h, defines the primitives. It also says what the instruction set has (QKV_HAS_…)
  * and which sizes fit its registers; all other files ask that, and never for a name. What a file need not define has a
