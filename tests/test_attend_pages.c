@@ -1,6 +1,7 @@
 /* test_attend_pages: keys and values of the past in shuffled pages, with pasts of several lengths: the bits are
  * those of contiguous keys in a separate call for each sequence, which test_attend.c compares with the reference in
- * double precision. On every kernel table of this machine, in fp32 and in bf16. Also invalid page tables. */
+ * double precision; and every pair of page types has the bits of the same numbers in rows of fp32. On every kernel
+ * table of this machine, in fp32 and in bf16. Also invalid page tables. */
 #include "attend_precisions.h"
 
 enum { SCRATCH = 1 << 25 };
@@ -56,10 +57,11 @@ static void paged_make(struct paged_case *p, const struct attend_case *c, struct
         memcpy(p->lists[b], deck + b * each, own * sizeof *deck);
     }
     free(deck);
-    p->a.pages = (struct qkv_page_table){p->tables, positions, count};
+    p->a.pages = (struct qkv_page_table){.lists = p->tables, .positions = positions, .count = count};
     p->a.pasts = several ? p->pasts : NULL;
     p->a.past_k = paged_heads(c, p, &a->past_k, a->D, &p->k);
     p->a.past_v = paged_heads(c, p, &a->past_v, a->Dv, &p->v);
+    p->a.pages.k = qkv_page_type_of_rows(p->a.past_k.dtype), p->a.pages.v = qkv_page_type_of_rows(p->a.past_v.dtype);
 }
 
 static void paged_free(struct paged_case *p) {
@@ -158,61 +160,43 @@ static void long_sequences_go_over_many_pages(void **state) {
     }
 }
 
-/* ---- packed pages ----------------------------------------------------------------------------------------------- */
+/* ---- page types ------------------------------------------------------------------------------------------------- */
 
-/* All keys of the case become its past. */
-static void packed_start(struct attend_case *c) {
+/* All keys of a case without a past become its past. */
+static void typed_start(struct attend_case *c) {
     struct qkv_attend *a = &c->a;
     a->past = a->Tk, a->past_k = a->k, a->past_v = a->v;
     a->k = a->v = (struct qkv_heads){0};
-    a->dropout = 0;
 }
 
-/* Copies the rows of these pages as bf16, head by head, some of them spoilt; the copies replace those of the case. */
-static uint16_t *packed_rows(struct paged_case *p, struct qkv_heads *x, size_t columns, struct qkv_random *random) {
+/* Copies the rows of these pages as fp32, head by head, in numbers that a page type holds, some of them spoilt; the
+ * copies replace those of the case. */
+static float *typed_rows(const struct paged_case *p, struct qkv_heads *x, size_t columns,
+                         const struct qkv_page_type *type, struct qkv_random *random) {
     const size_t rows = p->a.pages.count * p->a.pages.positions, width = p->a.Hkv * columns;
-    uint16_t *data = malloc((rows * width + 1) * sizeof *data);
+    float *data = malloc((rows * width + 1) * sizeof *data);
     const float spoilt[] = {NAN, INFINITY, 1e-39f};
+    double stored[256];
+    assert_true(columns <= TEST_COUNT(stored));
     for (size_t row = 0; row < rows; row++)
-        for (size_t n = 0; n < width; n++) {
-            float value = attend_get(x, 0, row, n / columns, n % columns);
-            if (attend_chance(random, 0.002)) value = spoilt[attend_uniform(random, 0, 2)];
-            qkv_from_float(data + row * width + n, &value, QKV_BF16, 1);
+        for (size_t n = 0; n < p->a.Hkv; n++) {
+            float *to = data + row * width + n * columns;
+            for (size_t c = 0; c < columns; c++)
+                to[c] =
+                    attend_chance(random, 0.002) ? spoilt[attend_uniform(random, 0, 2)] : attend_get(x, 0, row, n, c);
+            qkv_from_float(stored, to, type->dtype, columns);
+            qkv_to_float(to, stored, type->dtype, columns);
         }
     *x = (struct qkv_heads){.data = data,
                             .batch_stride = p->a.pages.positions * width,
                             .row_stride = width,
                             .head_stride = columns,
-                            .dtype = QKV_BF16};
+                            .dtype = QKV_F32};
     return data;
 }
 
-struct packed {
-    struct qkv_context *ctx;
-    const struct paged_case *p;
-    char *data;
-    size_t bytes;
-};
-
-/* The positions [first, end) of one page and head. */
-static void packed_put(struct packed *x, size_t page, size_t n, size_t first, size_t end) {
-    const struct qkv_attend *a = &x->p->a;
-    const size_t at = page * a->Hkv + n, row = page * a->pages.positions + first;
-    const struct qkv_attend_put put = {.page = x->data + at * x->bytes,
-                                       .spoilt = (uint8_t *)x->data + a->pages.count * a->Hkv * x->bytes + at,
-                                       .D = a->D,
-                                       .Dv = a->Dv,
-                                       .positions = a->pages.positions,
-                                       .first = first,
-                                       .count = end - first,
-                                       .k = attend_place(&a->past_k, 0, row, n, 0),
-                                       .v = attend_place(&a->past_v, 0, row, n, 0),
-                                       .row_stride = a->Hkv * a->D};
-    qkv_attend_put(x->ctx, &put);
-}
-
 /* Positions of a page that somebody has. */
-static size_t packed_used(const struct paged_case *p, size_t page) {
+static size_t typed_used(const struct paged_case *p, size_t page) {
     const size_t positions = p->a.pages.positions;
     for (size_t b = 0; b < p->a.B; b++)
         for (size_t i = 0; i * positions < (size_t)p->pasts[b]; i++) {
@@ -222,15 +206,58 @@ static size_t packed_used(const struct paged_case *p, size_t page) {
     return 0;
 }
 
-/* A page in pieces, of one and of many rows; now and then it is shortened and goes on. */
-static void packed_fill(struct packed *x, size_t page, size_t n, struct qkv_random *random) {
-    const size_t used = packed_used(x->p, page);
+/* Puts the positions [first, end) of a page, one head or all of them, as rows of fp32, or of bf16 if these are the same
+ * numbers. */
+static void typed_put(const struct qkv_pages *pages, const float *numbers, size_t page, size_t first, size_t end,
+                      struct qkv_random *random) {
+    const size_t width = pages->heads * pages->columns, count = (end - first) * width;
+    const float *from = numbers + (page * pages->positions + first) * width;
+    const bool one = attend_chance(random, 0.5), halves = pages->type->dtype == QKV_BF16 && attend_chance(random, 0.7);
+    uint16_t *rounded = malloc((count + 1) * sizeof *rounded);
+    qkv_from_float(rounded, from, QKV_BF16, count);
+    for (size_t head = 0; head < pages->heads; head += one ? 1 : pages->heads) {
+        const struct qkv_page_part part = {
+            .page = page, .head = head, .heads = one ? 1 : pages->heads, .first = first, .count = end - first};
+        const size_t at = head * pages->columns;
+        const struct qkv_page_rows rows = {.data = halves ? (const void *)(rounded + at) : (const void *)(from + at),
+                                           .dtype = halves ? QKV_BF16 : QKV_F32,
+                                           .stride = width};
+        pages->type->put(pages, &part, &rows);
+    }
+    free(rounded);
+}
+
+/* Fills a page in pieces, of one and of many positions; now and then it is shortened and goes on. */
+static void typed_fill(const struct qkv_pages *pages, const float *numbers, size_t page, size_t used,
+                       struct qkv_random *random) {
     for (size_t done = 0; done < used;) {
         const size_t most = used - done, wanted = attend_chance(random, 0.6) ? 1 : attend_uniform(random, 1, most);
-        packed_put(x, page, n, done, done + wanted);
+        typed_put(pages, numbers, page, done, done + wanted, random);
         done += wanted;
         if (attend_chance(random, 0.02)) done = attend_uniform(random, 0, done);
     }
+}
+
+/* The same numbers in pages of a type; unused positions hold NaN. Each page is copied to a page that nobody has, and
+ * back. */
+static struct qkv_pages typed_make(const struct qkv_context *ctx, const struct paged_case *p,
+                                   const struct qkv_page_type *type, enum qkv_page_side side, size_t columns,
+                                   const float *numbers, struct qkv_random *random) {
+    const size_t count = p->a.pages.count;
+    struct qkv_pages pages = qkv_pages_of(ctx->kernels, type, side, p->a.Hkv, columns, p->a.pages.positions);
+    const size_t bytes = count * qkv_page_stored_bytes(&pages), line = QKV_CACHE_LINE;
+    pages.count = count;
+    pages.data = aligned_alloc(line, (bytes + line) / line * line);
+    memset(pages.data, 0xff, bytes);
+    for (size_t page = 0; page < count; page++) typed_fill(&pages, numbers, page, typed_used(p, page), random);
+    for (size_t page = 0; page < count; page++)
+        for (size_t to = 0; typed_used(p, page) && to < count; to++) {
+            if (typed_used(p, to)) continue;
+            type->copy(&pages, to, page, typed_used(p, page));
+            type->copy(&pages, page, to, typed_used(p, page));
+            break;
+        }
+    return pages;
 }
 
 /* Makes all NaNs equal: the sign of the sum of two NaNs, or of infinities, depends on the order of operands that a
@@ -245,102 +272,104 @@ static void *one_nan(void *data, size_t n, enum qkv_dtype dtype) {
     return data;
 }
 
-static void packed_expect(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p,
-                          struct qkv_random *random) {
-    const struct qkv_attend *a = &p->a;
-    const size_t bytes = c->elements[ATTEND_Y] * qkv_type_size(a->y.dtype), rows = a->B * a->H * a->Tq;
-    struct packed x = {ctx, p, NULL, qkv_attend_page_bytes(ctx, a->D, a->Dv, a->pages.positions)};
-    uint16_t *k = packed_rows(p, &p->a.past_k, a->D, random), *v = packed_rows(p, &p->a.past_v, a->Dv, random);
-    void *y = malloc(bytes + 1);
-    float *lse = malloc(rows * sizeof *lse + 1);
-    struct qkv_arena scratch;
-    assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
-    if (qkv_attend_forward(ctx, &scratch, a)) fail_msg("%s: %s", c->text, ctx->message);
-    memcpy(y, one_nan(c->buffer[ATTEND_Y], c->elements[ATTEND_Y], a->y.dtype), bytes);
-    memcpy(lse, one_nan(c->lse, rows, QKV_F32), rows * sizeof *lse);
-    const size_t places = a->pages.count * a->Hkv;
-    x.data = aligned_alloc(QKV_CACHE_LINE, (places * (x.bytes + 1) + QKV_CACHE_LINE) / QKV_CACHE_LINE * QKV_CACHE_LINE);
-    memset(x.data, 0xff, places * (x.bytes + 1)); /* NaN */
-    for (size_t i = 0; i < places; i++) packed_fill(&x, i / a->Hkv, i % a->Hkv, random);
-    struct qkv_attend packed = *a;
-    packed.page_bytes = x.bytes, packed.past_k.data = packed.past_v.data = x.data;
-    for (ctx->threads = 1; ctx->threads <= 3; ctx->threads += 2) {
-        memset(c->lse, 0x55, rows * sizeof *lse);
-        if (qkv_attend_forward(ctx, &scratch, &packed)) fail_msg("%s: %s", c->text, ctx->message);
-        one_nan(c->buffer[ATTEND_Y], c->elements[ATTEND_Y], a->y.dtype), one_nan(c->lse, rows, QKV_F32);
-        if (memcmp(y, c->buffer[ATTEND_Y], bytes) || memcmp(lse, c->lse, rows * sizeof *lse))
-            fail_msg("%s, packed pages of %zu, %d threads: %s: not the same bits", ctx->kernels->isa,
-                     a->pages.positions, ctx->threads, c->text);
-    }
-    ctx->threads = 2;
-    qkv_arena_free(&scratch);
-    free(y), free(lse), free(x.data), free(k), free(v);
+/* The results of a call: y, lse, and the scores of one head. */
+struct results {
+    size_t y_bytes, lse_count, score_count;
+    void *y;
+    float *lse, *scores;
+};
+
+static struct results results_of(struct qkv_context *ctx, struct attend_case *c, const struct qkv_attend *a,
+                                 struct qkv_arena *scratch) {
+    struct results r = {.y_bytes = c->elements[ATTEND_Y] * qkv_type_size(a->y.dtype),
+                        .lse_count = a->B * a->H * a->Tq,
+                        .score_count = a->Tq * qkv_attend_keys(a, 0)};
+    r.y = malloc(r.y_bytes + 1), r.lse = malloc(r.lse_count * sizeof *r.lse + 1);
+    r.scores = malloc(r.score_count * sizeof *r.scores + 1);
+    memset(c->lse, 0x55, r.lse_count * sizeof *c->lse);
+    if (qkv_attend_forward(ctx, scratch, a)) fail_msg("%s: %s", c->text, ctx->message);
+    memcpy(r.y, one_nan(c->buffer[ATTEND_Y], c->elements[ATTEND_Y], a->y.dtype), r.y_bytes);
+    memcpy(r.lse, one_nan(c->lse, r.lse_count, QKV_F32), r.lse_count * sizeof *r.lse);
+    if (qkv_attend_weights(ctx, scratch, a, QKV_ATTENTION_SCORES, 0, a->H - 1, 0, a->Tq, r.scores))
+        fail_msg("%s: %s", c->text, ctx->message);
+    one_nan(r.scores, r.score_count, QKV_F32);
+    return r;
 }
 
-/* Also with any content in unused positions of pages, and with values that are not finite. */
-static void packed_pages_have_the_bits_of_rows(void **state) {
+static bool results_same(const struct results *a, const struct results *b) {
+    return !memcmp(a->y, b->y, a->y_bytes) && !memcmp(a->lse, b->lse, a->lse_count * sizeof *a->lse) &&
+           !memcmp(a->scores, b->scores, a->score_count * sizeof *a->scores);
+}
+
+static void results_free(struct results *r) {
+    free(r->y), free(r->lse), free(r->scores);
+}
+
+/* Compares the case in pages of these types with the same numbers in rows of fp32. */
+static void typed_expect(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p,
+                         struct qkv_page_types types, bool shared, struct qkv_random *random) {
+    struct qkv_attend *a = &p->a;
+    float *k = typed_rows(p, &a->past_k, a->D, types.k, random), *v = k;
+    if (shared)
+        a->past_v = a->past_k;
+    else
+        v = typed_rows(p, &a->past_v, a->Dv, types.v, random);
+    struct qkv_arena scratch;
+    assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
+    a->pages.k = a->pages.v = &qkv_page_type_f32;
+    struct results expected = results_of(ctx, c, a, &scratch);
+    const struct qkv_pages keys = typed_make(ctx, p, types.k, QKV_PAGE_KEYS, a->D, k, random);
+    const struct qkv_pages values = shared ? keys : typed_make(ctx, p, types.v, QKV_PAGE_VALUES, a->Dv, v, random);
+    struct qkv_attend typed = *a;
+    typed.pages.k = types.k, typed.pages.v = types.v, typed.pages.shared = shared;
+    typed.past_k.data = keys.data, typed.past_k.dtype = types.k->dtype;
+    typed.past_v.data = values.data, typed.past_v.dtype = types.v->dtype;
+    for (ctx->threads = 1; ctx->threads <= 3; ctx->threads += 2) {
+        struct results got = results_of(ctx, c, &typed, &scratch);
+        if (!results_same(&expected, &got))
+            fail_msg("%s, keys in %s, values in %s%s, pages of %zu, %d threads: %s: not the same bits",
+                     ctx->kernels->isa, types.k->name, types.v->name, shared ? " (shared)" : "", a->pages.positions,
+                     ctx->threads, c->text);
+        results_free(&got);
+    }
+    ctx->threads = 2;
+    results_free(&expected);
+    qkv_arena_free(&scratch);
+    free(k), free(keys.data);
+    if (!shared) free(v), free(values.data);
+}
+
+/* Also with any content in unused positions of pages, and with values that are not finite; with all keys in pages or
+ * some; with values that are channels of the keys. */
+static void pages_of_all_types_have_the_bits_of_rows(void **state) {
     struct fixture f;
     struct qkv_context *ctx;
+    size_t count = 0;
     (void)state;
+    while (qkv_page_type_at(count)) count++;
     FOR_PRECISIONS(f, ctx) {
         struct qkv_random random = test_random(2);
-        for (size_t i = 0; i < cases(150); i++) {
+        for (size_t i = 0; i < cases(200); i++) {
+            const struct qkv_page_types types = {qkv_page_type_at(i % count), qkv_page_type_at(i / count % count)};
             struct attend_case c;
             struct paged_case p;
             attend_case_random(&c, &random, true);
-            if (c.a.past || c.a.D != c.a.Dv) {
+            const struct qkv_page_heads heads = {c.a.Hkv, c.a.D, c.a.Dv,
+                                                 types.k == types.v && c.a.Dv <= c.a.D && attend_chance(&random, 0.7)};
+            if (qkv_page_types_check(ctx, &heads, types, "a case", 0) || c.a.D > 256 || c.a.Dv > 256) {
                 attend_case_free(&c);
                 continue;
             }
-            packed_start(&c);
-            const size_t own = c.a.Tk + attend_uniform(&random, c.a.Tk == 0, 9);
-            paged_make(&p, &c, &random, own > QKV_ATTEND_BLOCK || attend_chance(&random, 0.5) ? QKV_ATTEND_BLOCK : own,
+            if (!c.a.past) typed_start(&c);
+            c.a.dropout = 0; /* whose mask counts keys of the whole call */
+            const size_t sizes[] = {QKV_ATTEND_BLOCK, c.a.past + attend_uniform(&random, 1, 9), 16,
+                                    attend_uniform(&random, 1, 200)};
+            paged_make(&p, &c, &random, sizes[attend_chance(&random, 0.5) ? 0 : attend_uniform(&random, 0, 3)],
                        attend_chance(&random, 0.5));
-            if (ctx->precision == QKV_MIXED_BF16)
-                packed_expect(ctx, &c, &p, &random);
-            else
-                assert_int_equal(qkv_attend_page_bytes(ctx, c.a.D, c.a.Dv, QKV_ATTEND_BLOCK), 0);
+            typed_expect(ctx, &c, &p, types, heads.shared, &random);
             paged_free(&p);
             attend_case_free(&c);
         }
-    }
-}
-
-static void packed_pages_of_others_are_refused(void **state) {
-    struct fixture f;
-    struct qkv_context *ctx;
-    (void)state;
-    FOR_PRECISIONS(f, ctx) {
-        struct qkv_random random = test_random(3);
-        struct attend_case c = {.a = {.B = 1, .H = 1, .Hkv = 1, .Tq = 2, .Tk = 3, .D = 4, .Dv = 4, .scale = 1}};
-        struct paged_case p;
-        struct qkv_arena scratch;
-        float weights[6];
-        attend_case_fill(&c, &random, 0, (struct attend_extras){0});
-        packed_start(&c);
-        paged_make(&p, &c, &random, QKV_ATTEND_BLOCK, false);
-        assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
-        const size_t bytes = qkv_attend_page_bytes(ctx, 4, 4, QKV_ATTEND_BLOCK);
-        p.a.page_bytes = bytes + 1;
-        assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
-        assert_non_null(strstr(ctx->message, "are not those of this context's kernels"));
-        assert_int_equal(qkv_attend_page_bytes(ctx, 4, 257, QKV_ATTEND_BLOCK), 0);
-        assert_int_equal(qkv_attend_page_bytes(ctx, 4, 4, 2 * QKV_ATTEND_BLOCK), 0);
-        p.a.page_bytes = bytes, p.a.past = 2, p.a.k = p.a.past_k, p.a.v = p.a.past_v;
-        if (bytes) {
-            assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
-            assert_non_null(strstr(ctx->message, "hold all 3 keys of a call, not 2"));
-            p.a.past = 3, p.a.pages.positions = 2, p.a.page_bytes = qkv_attend_page_bytes(ctx, 4, 4, 2);
-            assert_int_equal(qkv_attend_forward(ctx, &scratch, &p.a), QKV_SHAPE);
-            assert_non_null(strstr(ctx->message, "packed pages of 2 positions are impossible for 3 keys"));
-            p.a.pages.positions = QKV_ATTEND_BLOCK, p.a.page_bytes = bytes;
-            const enum qkv_attention_stage stage = QKV_ATTENTION_PRODUCTS;
-            assert_int_equal(qkv_attend_weights(ctx, &scratch, &p.a, stage, 0, 0, 0, 2, weights), QKV_ARGUMENT);
-            assert_non_null(strstr(ctx->message, "packed pages"));
-        }
-        qkv_arena_free(&scratch);
-        paged_free(&p);
-        attend_case_free(&c);
     }
 }
 
@@ -354,7 +383,8 @@ static void page_tables_that_make_no_sense_are_refused(void **state) {
     struct qkv_attend a = {.B = 2, .H = 1, .Hkv = 1, .Tq = 1, .Tk = 2, .D = 1, .Dv = 1, .scale = 1, .past = 2};
     (void)state;
     a.q = a.past_k = a.past_v = a.y = heads, a.lo = lo, a.hi = hi, a.pasts = past;
-    a.pages = (struct qkv_page_table){lists, 2, 2};
+    a.pages = (struct qkv_page_table){
+        .lists = lists, .positions = 2, .count = 2, .k = &qkv_page_type_f32, .v = &qkv_page_type_f32};
     assert_int_equal(qkv_arena_create(&ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
     assert_int_equal(qkv_attend_forward(&ctx, &scratch, &a), QKV_OK);
 #define REFUSED(change, status, says)                                                                                  \
@@ -374,6 +404,9 @@ static void page_tables_that_make_no_sense_are_refused(void **state) {
     REFUSED(lists[1] = NULL, QKV_ARGUMENT, "sequence 1 has a past of 1 keys, but no list of pages");
     REFUSED(past[1] = 3, QKV_SHAPE, "sequence 1 has a past of 3 keys; it must be from 0 to 2");
     REFUSED(past[0] = -1, QKV_SHAPE, "sequence 0 has a past of -1 keys");
+    REFUSED(a.pages.v = NULL, QKV_ARGUMENT, "pages are given without the types of their contents");
+    REFUSED(a.pages.k = &qkv_page_type_bf16, QKV_ARGUMENT, "past_k and past_v are not those of their pages");
+    REFUSED((a.pages.shared = true, a.Dv = 2), QKV_ARGUMENT, "the first of the keys' 1 channels, not 2");
     assert_int_equal(qkv_attend_forward(&ctx, &scratch, &a), QKV_OK);
     qkv_arena_free(&scratch);
 }
@@ -382,8 +415,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_in_pages_have_the_bits_of_keys_side_by_side),
         cmocka_unit_test(long_sequences_go_over_many_pages),
-        cmocka_unit_test(packed_pages_have_the_bits_of_rows),
-        cmocka_unit_test(packed_pages_of_others_are_refused),
+        cmocka_unit_test(pages_of_all_types_have_the_bits_of_rows),
         cmocka_unit_test(page_tables_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

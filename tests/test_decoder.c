@@ -258,7 +258,8 @@ static void test_no_gradient(void **state) {
     a.lo = lo;
     a.hi = hi;
     a.past_k = a.past_v = heads, a.past = 1;
-    a.pages = (struct qkv_page_table){lists, 1, 1};
+    a.pages = (struct qkv_page_table){
+        .lists = lists, .positions = 1, .count = 1, .k = &qkv_page_type_f32, .v = &qkv_page_type_f32};
     assert_fails(ctx, qkv_attend_backward(ctx, &arena, &a, &(struct qkv_attend_gradients){.dy = heads}), QKV_ARGUMENT,
                  "in pages");
     qkv_arena_free(&arena);

@@ -39,11 +39,10 @@ static const struct qkv_attention_spec layers[LAYERS] = {{.kv_heads = 1, .head_d
                                                          {.kv_heads = 2, .head_dim = 4, .value_dim = 4},
                                                          {.kv_heads = 3, .head_dim = 1, .value_dim = 5}};
 
-static void world_start(struct world *w, struct qkv_page_shape shape) {
+static void world_start(struct world *w, struct qkv_page_types types, struct qkv_page_shape shape) {
     const struct qkv_attention_spec *const attentions[LAYERS] = {&layers[0], &layers[1], &layers[2]};
     memset(w, 0, sizeof *w);
-    w->pool = qkv_page_pool_create(ctx, attentions, LAYERS, "the test's pool");
-    assert_non_null(w->pool);
+    assert_ok(ctx, qkv_page_pool_create(ctx, attentions, LAYERS, types, "the test's pool", &w->pool));
     assert_ok(ctx, qkv_page_pool_begin(w->pool, &shape));
     for (size_t i = 0; i < LISTS; i++) w->lists[i].pages = w->ids[i];
     w->next = 1;
@@ -52,15 +51,20 @@ static void world_start(struct world *w, struct qkv_page_shape shape) {
 /* The content of position j of a list in a layer: every channel of keys and values has the same number. */
 static void world_cell(struct world *w, size_t list, size_t j, size_t layer, bool write, float number) {
     const struct qkv_page_pool *p = w->pool;
-    const size_t row = (size_t)w->lists[list].pages[j / p->positions] * p->positions + j % p->positions;
     for (int side = 0; side < 2; side++) {
-        const size_t width = side ? p->v_width[layer] : p->k_width[layer], size = qkv_type_size(p->dtype);
-        char *at = (char *)(side ? p->attention[layer].v : p->attention[layer].k) + row * width * size;
-        for (size_t c = 0; c < width; c++) {
-            float have;
-            if (write) qkv_from_float(at + c * size, &number, p->dtype, 1);
-            qkv_to_float(&have, at + c * size, p->dtype, 1);
-            assert_true(have == number);
+        const struct qkv_pages *pages = side ? &p->attention[layer].v : &p->attention[layer].k;
+        float numbers[16], have[16];
+        struct qkv_page_part part = {.page = (size_t)w->lists[list].pages[j / p->positions],
+                                     .heads = pages->heads,
+                                     .first = j % p->positions,
+                                     .count = 1};
+        assert_true(pages->heads * pages->columns <= TEST_COUNT(numbers));
+        for (size_t c = 0; c < pages->heads * pages->columns; c++) numbers[c] = number;
+        const struct qkv_page_rows rows = {numbers, QKV_F32, pages->heads * pages->columns};
+        if (write) pages->type->put(pages, &part, &rows);
+        for (part.heads = 1; part.head < pages->heads; part.head++) {
+            pages->type->read(pages, &part, pages->columns, have);
+            assert_memory_equal(have, numbers, pages->columns * sizeof *have);
         }
     }
 }
@@ -180,11 +184,13 @@ static void test_lists_hold_what_copies_would_hold(void **state) {
     static struct world w;
     struct qkv_random random = test_random(1);
     static const size_t lengths[] = {LENGTH, LENGTH, 90};
-    for (size_t turn = 0; turn < 6; turn++) {
+    size_t types = 0;
+    while (qkv_page_type_at(types)) types++;
+    for (size_t turn = 0; turn < 3 * types; turn++) {
+        const struct qkv_page_types chosen = {qkv_page_type_at(turn % types), qkv_page_type_at(turn * turn % types)};
         struct qkv_page_shape shape = {.length = LENGTH, .pages = test_between(&random, 1, 40), .sequences = LISTS};
-        shape.dtype = turn % 2 ? QKV_BF16 : QKV_F32;
         shape.length = lengths[turn % 3];
-        world_start(&w, shape);
+        world_start(&w, chosen, shape);
         for (size_t step = 0; step < 200; step++) {
             world_step(&w, &random);
             expect_counts(&w);
@@ -200,14 +206,14 @@ static void test_lists_hold_what_copies_would_hold(void **state) {
 static void test_a_pool_of_0_pages_has_as_many_as_its_sequences_need(void **state) {
     (void)state;
     static struct world w;
-    world_start(&w, (struct qkv_page_shape){.length = 129, .sequences = 3, .dtype = QKV_F32});
+    const struct qkv_page_types bf16 = {&qkv_page_type_bf16, &qkv_page_type_bf16};
+    world_start(&w, bf16, (struct qkv_page_shape){.length = 129, .sequences = 3});
     assert_int_equal(w.pool->positions, QKV_PAGE_POSITIONS);
     assert_int_equal(w.pool->count, 6);
-    assert_ok(ctx,
-              qkv_page_pool_begin(w.pool, &(struct qkv_page_shape){.length = 5, .sequences = 4, .dtype = QKV_BF16}));
+    assert_ok(ctx, qkv_page_pool_begin(w.pool, &(struct qkv_page_shape){.length = 5, .sequences = 4}));
     assert_int_equal(w.pool->positions, 5);
     assert_int_equal(w.pool->count, 4);
-    const struct qkv_page_shape shape = {.length = 5, .dtype = QKV_BF16};
+    const struct qkv_page_shape shape = {.length = 5};
     assert_int_equal(qkv_page_bytes(w.pool, &shape), (5 + 16 + 18) * 5 * 2);
     qkv_page_pool_free(w.pool);
 }
@@ -215,7 +221,7 @@ static void test_a_pool_of_0_pages_has_as_many_as_its_sequences_need(void **stat
 static void test_sizes_past_all_numbers_are_refused(void **state) {
     (void)state;
     static struct world w;
-    world_start(&w, (struct qkv_page_shape){.length = 129, .sequences = 1, .dtype = QKV_F32});
+    world_start(&w, (struct qkv_page_types){0}, (struct qkv_page_shape){.length = 129, .sequences = 1});
     const struct qkv_page_shape shapes[] = {{.length = SIZE_MAX, .sequences = SIZE_MAX},
                                             {.length = 1000, .pages = SIZE_MAX},
                                             {.length = 1000, .pages = (size_t)INT32_MAX + 1},

@@ -119,10 +119,8 @@ struct work {
     struct qkv_arena memory, scratch;
     struct qkv_attend a;
     struct qkv_attend_gradients g;
-    /* of decoding: the keys and values of each cache, one after the other; if the kernels read packed pages, the
-     * pages */
-    char *caches;
-    int32_t *pages; /* the numbers of the pages */
+    char *caches;   /* of decoding: the keys and values of each cache, one after the other; or else: */
+    int32_t *pages; /* the numbers of pages that are no rows */
     const int32_t *lists[1];
     size_t cache_bytes, count, values_at; /* values_at: where the values of an unpacked cache begin, in bytes */
 };
@@ -151,32 +149,34 @@ static void *bench_attention_elements(struct work *w, enum qkv_dtype dtype, size
     return data;
 }
 
-/* Fills caches as a session has them: packed pages, one after the other. */
-static bool bench_attention_pages(struct work *w, const struct shape *s, size_t bytes) {
-    struct qkv_attend *a = &w->a;
-    const size_t pages = w->count * s->Tk / QKV_ATTEND_BLOCK, places = pages * s->Hkv;
-    w->caches = qkv_arena_take(&w->memory, places, bytes + 1);
-    w->pages = qkv_arena_take(&w->memory, pages, sizeof *w->pages);
-    const uint16_t *rows = bench_attention_elements(w, QKV_BF16, 2 * QKV_ATTEND_BLOCK * s->D);
-    if (!w->caches || !w->pages || !rows) return false;
-    for (size_t i = 0; i < pages; i++) w->pages[i] = (int32_t)i;
-    for (size_t i = 0; i < places; i++) {
-        const struct qkv_attend_put put = {.page = w->caches + i * bytes,
-                                           .spoilt = (uint8_t *)w->caches + places * bytes + i,
-                                           .D = s->D,
-                                           .Dv = s->D,
-                                           .positions = QKV_ATTEND_BLOCK,
-                                           .count = QKV_ATTEND_BLOCK,
-                                           .k = rows,
-                                           .v = rows + QKV_ATTEND_BLOCK * s->D,
-                                           .row_stride = s->D};
-        qkv_attend_put(w->ctx, &put);
+/* Fills the pages of keys, or of values; returns where they begin. */
+static void *bench_attention_fill(struct work *w, struct qkv_pages pages, size_t count) {
+    const uint16_t *numbers = bench_attention_elements(w, QKV_BF16, QKV_ATTEND_BLOCK * pages.heads * pages.columns);
+    pages.count = count;
+    pages.data = qkv_arena_take(&w->memory, count, qkv_page_stored_bytes(&pages));
+    if (!pages.data || !numbers) return NULL;
+    const struct qkv_page_rows rows = {numbers, QKV_BF16, pages.heads * pages.columns};
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_page_part part = {.page = i, .heads = pages.heads, .count = QKV_ATTEND_BLOCK};
+        pages.type->put(&pages, &part, &rows);
     }
-    a->pages = (struct qkv_page_table){.lists = w->lists, .positions = QKV_ATTEND_BLOCK, .count = pages};
-    a->page_bytes = bytes;
+    return pages.data;
+}
+
+/* Fills caches as a session has them. */
+static bool bench_attention_pages(struct work *w, const struct shape *s, struct qkv_page_types types) {
+    struct qkv_attend *a = &w->a;
+    const size_t count = w->count * s->Tk / QKV_ATTEND_BLOCK, positions = QKV_ATTEND_BLOCK;
+    const struct qkv_kernels *kernels = w->ctx->kernels;
+    w->pages = qkv_arena_take(&w->memory, count, sizeof *w->pages);
+    for (size_t i = 0; w->pages && i < count; i++) w->pages[i] = (int32_t)i;
+    a->pages = (struct qkv_page_table){w->lists, positions, count, types.k, types.v, false};
     a->past = s->Tk;
-    a->past_k = a->past_v = (struct qkv_heads){.data = w->caches, .dtype = QKV_BF16};
-    return true;
+    a->past_k.data =
+        bench_attention_fill(w, qkv_pages_of(kernels, types.k, QKV_PAGE_KEYS, s->Hkv, s->D, positions), count);
+    a->past_v.data =
+        bench_attention_fill(w, qkv_pages_of(kernels, types.v, QKV_PAGE_VALUES, s->Hkv, s->Dv, positions), count);
+    return w->pages && a->past_k.data && a->past_v.data;
 }
 
 /* Places queries, keys and values side by side in rows, as a fused projection leaves them; an unpacked cache has one
@@ -192,8 +192,9 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
         *v = (struct qkv_heads){x + (C + Ckv) * size, s->Tk * row, row, s->D, dtype};
         return true;
     }
-    const size_t packed = dtype == QKV_BF16 ? qkv_attend_page_bytes(w->ctx, s->D, s->Dv, QKV_ATTEND_BLOCK) : 0;
-    if (packed) return bench_attention_pages(w, s, packed);
+    const struct qkv_page_heads heads = {s->Hkv, s->D, s->Dv, s->shared};
+    const struct qkv_page_types types = qkv_page_types_of(w->ctx, &heads, (struct qkv_page_types){0});
+    if (!types.k->rows && !types.v->rows) return bench_attention_pages(w, s, types);
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
     if (!s->shared) *v = (struct qkv_heads){NULL, s->Tk * s->Hkv * s->Dv, s->Dv, s->Tk * s->Dv, dtype};
     w->values_at = s->shared ? 0 : s->Tk * Ckv * size;

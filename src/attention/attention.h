@@ -178,9 +178,8 @@ void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, 
 int qkv_attention_turned(const struct qkv_attention_spec *spec);
 /* The factor of scores. */
 double qkv_attention_scale(const struct qkv_attention_spec *spec);
-/* Numbers in the cache for each position: of keys, and of values (0 if values are channels of the keys). */
-size_t qkv_cache_k_width(const struct qkv_attention_spec *spec);
-size_t qkv_cache_v_width(const struct qkv_attention_spec *spec);
+/* The heads of what the cache of an attention stores. */
+struct qkv_page_heads qkv_cache_heads(const struct qkv_attention_spec *spec);
 /* Checks the latent of an attention in a model of width C, whose keys are called `where`…; else QKV_SPEC, about
  * `name`. */
 enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, const char *where,
@@ -215,14 +214,10 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
                                  const struct qkv_attention_spec *spec, bool cross,
                                  struct qkv_attention_parameters *parameters);
 
-/* Keys and values of one attention in pages: (rows, Hkv·D), (rows, Hkv·Dv); or, of latents, (rows, rank + rope_dim), k
- * and v the same memory. A call's page table says which rows belong to which sequence. */
+/* Keys and values of one attention in pages. A call's page table says which pages belong to which sequence. */
 struct qkv_key_values {
-    void *k, *v;
-    enum qkv_dtype dtype; /* QKV_F32 or QKV_BF16 */
-    size_t rows;
-    /* 0; or packed: bytes of a kv head on a page; k and v are then the same memory (page_bytes in struct qkv_attend) */
-    size_t packed;
+    struct qkv_pages k, v;
+    bool shared; /* of latents: v is k, of one head of rank + rope_dim channels; values are the first ones */
 };
 
 /* One attention with its projections in a pass over a tape. Unused pointers are NULL. */
@@ -260,12 +255,18 @@ bool qkv_latent_project(const struct qkv_attention_args *args, struct qkv_tensor
 /* The values of attention's result (N, H·Dv): with a cache the result is still latents, to which the projection of
  * values is applied. */
 struct qkv_tensor *qkv_latent_values(const struct qkv_attention_args *args, struct qkv_tensor *y);
-/* (key_values.c) Writes rows (N, k_width + v_width) from a column on into the cache: new ones after the others, or, if
- * `whole`, all rows of a source. */
-void qkv_attention_append(const struct qkv_attention_args *args, struct qkv_columns rows, size_t k_width,
-                          size_t v_width, size_t T, bool whole);
-/* The keys, or values, of a cache as a tensor. */
-struct qkv_columns qkv_attention_cached(const struct qkv_attention_args *args, void *data, size_t width);
+/* (key_values.c) The cached keys and values of an attention, empty, in pages of so many positions: all but the number
+ * of pages and their memory. The types were checked (qkv_page_types_check). */
+struct qkv_key_values qkv_key_values_of(const struct qkv_context *ctx, const struct qkv_attention_spec *spec,
+                                        struct qkv_page_types types, size_t positions);
+/* Takes memory for `count` pages from an arena, which may be measuring; false: there is none. */
+bool qkv_key_values_take(struct qkv_key_values *kv, struct qkv_arena *arena, size_t count);
+/* Writes rows of keys, then values, from a column on into the cache: new ones after the others, or, if `whole`, all
+ * rows of a source. */
+void qkv_attention_append(const struct qkv_attention_args *args, struct qkv_columns rows, size_t T, bool whole);
+/* The cached keys and values as tensors; sets the types of the call's pages. false: the tape has failed. */
+bool qkv_attention_cached(const struct qkv_attention_args *args, struct qkv_columns *k, struct qkv_columns *v,
+                          struct qkv_attend *call);
 
 /* x (B·Tq, in) → (B·Tq, out). */
 struct qkv_tensor *qkv_attention_sublayer(const struct qkv_attention_args *args, struct qkv_tensor *x);

@@ -82,7 +82,11 @@ static enum qkv_status check_past(struct qkv_context *ctx, struct request *r) {
     if (!status) status = qkv_view_check(ctx, "past_v", &c->past_v, "past_k", B, a->Hkv, T, a->Dv, false);
     a->past_k = qkv_view_for_kernel(&c->past_k);
     a->past_v = qkv_view_for_kernel(&c->past_v);
-    if (c->pages) a->pages = (struct qkv_page_table){.positions = T, .count = B};
+    if (c->pages)
+        a->pages = (struct qkv_page_table){.positions = T,
+                                           .count = B,
+                                           .k = qkv_page_type_of_rows(a->past_k.dtype),
+                                           .v = qkv_page_type_of_rows(a->past_v.dtype)};
     return status;
 }
 

@@ -30,15 +30,6 @@ double qkv_attention_scale(const struct qkv_attention_spec *spec) {
     return scale * m * m;
 }
 
-size_t qkv_cache_k_width(const struct qkv_attention_spec *spec) {
-    if (spec->latent.given) return (size_t)spec->latent.rank + (size_t)spec->latent.rope_dim;
-    return (size_t)spec->kv_heads * (size_t)spec->head_dim;
-}
-
-size_t qkv_cache_v_width(const struct qkv_attention_spec *spec) {
-    return spec->latent.given ? 0 : (size_t)spec->kv_heads * (size_t)spec->value_dim;
-}
-
 /* ---- checking -------------------------------------------------------------------------------------------------- */
 
 /* Refuses operations on the keys of heads between projections and scores: the absorbed form never computes these
@@ -127,8 +118,7 @@ static struct qkv_tensor *latent_queries(const struct qkv_attention_args *f, str
 
 bool qkv_latent_project(const struct qkv_attention_args *f, struct qkv_tensor *x, struct qkv_latent_call *call) {
     struct qkv_latent *p = &f->parameters->latent;
-    const size_t shared = (size_t)f->spec->latent.rope_dim, rank = (size_t)f->spec->latent.rank;
-    const size_t width = rank + shared;
+    const size_t shared = (size_t)f->spec->latent.rope_dim;
     struct qkv_tensor *q = latent_queries(f, x), *c = latent_compress(f, &p->kv_a, &p->kv_norm, x), *r = NULL;
     if (shared) r = latent_rotate(f, latent_linear(f, &p->k_rope, x), 0, 1, shared);
     *call = (struct qkv_latent_call){.q = q, .attend = *f->attend};
@@ -141,10 +131,10 @@ bool qkv_latent_project(const struct qkv_attention_args *f, struct qkv_tensor *x
     call->q = qkv_op_head_linear(f->tape, q, &p->k_b.weight, f->attend->H, shared, false);
     struct qkv_tensor *row = shared ? qkv_op_join_heads(f->tape, c, r, 1) : c;
     if (!row || !call->q) return false;
-    qkv_attention_append(f, (struct qkv_columns){row, 0}, width, 0, f->attend->Tq, false);
-    call->k = call->v = qkv_attention_cached(f, f->cache->k, width);
-    call->attend.Hkv = 1, call->attend.D = width, call->attend.Dv = rank;
-    return call->k.x != NULL;
+    const struct qkv_page_heads cached = qkv_cache_heads(f->spec);
+    qkv_attention_append(f, (struct qkv_columns){row, 0}, f->attend->Tq, false);
+    call->attend.Hkv = cached.heads, call->attend.D = cached.k_columns, call->attend.Dv = cached.v_columns;
+    return qkv_attention_cached(f, &call->k, &call->v, &call->attend);
 }
 
 struct qkv_tensor *qkv_latent_values(const struct qkv_attention_args *f, struct qkv_tensor *y) {

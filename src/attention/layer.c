@@ -140,10 +140,12 @@ static enum qkv_status check_cache(const struct qkv_attention_layer *l, size_t B
 
 static enum qkv_status take_cache(struct qkv_attention_cache *c) {
     const struct qkv_attention_spec *a = &c->layer->spec.attention;
+    const struct qkv_page_heads heads = qkv_cache_heads(a);
+    const struct qkv_page_types types = {&qkv_page_type_f32, &qkv_page_type_f32};
     size_t rows, k, v, lists, bytes;
     bool fits = qkv_multiply(c->B, c->capacity, &rows) &&
-                qkv_multiply(rows, (size_t)a->kv_heads * (size_t)a->head_dim * sizeof(float), &k) &&
-                qkv_multiply(rows, (size_t)a->kv_heads * (size_t)a->value_dim * sizeof(float), &v) &&
+                qkv_multiply(rows, heads.heads * heads.k_columns * sizeof(float), &k) &&
+                qkv_multiply(rows, heads.heads * heads.v_columns * sizeof(float), &v) &&
                 qkv_multiply(c->B, sizeof *c->page + sizeof *c->lists, &lists) && qkv_add_size(k, v, &bytes) &&
                 qkv_add_size(bytes, lists, &bytes) && qkv_add_size(bytes, (size_t)4 * QKV_CACHE_LINE, &bytes);
     if (!fits)
@@ -152,12 +154,11 @@ static enum qkv_status take_cache(struct qkv_attention_cache *c) {
                         c->capacity);
     enum qkv_status status = qkv_arena_create(c->layer->ctx, &c->storage, bytes, "an attention cache");
     if (status) return status;
-    c->rows = (struct qkv_key_values){.dtype = QKV_F32, .rows = rows};
-    c->rows.k = qkv_arena_take(&c->storage, k, 1);
-    c->rows.v = qkv_arena_take(&c->storage, v, 1);
+    c->rows = qkv_key_values_of(c->layer->ctx, a, types, c->capacity);
+    const bool taken = qkv_key_values_take(&c->rows, &c->storage, c->B);
     c->page = qkv_arena_take(&c->storage, c->B, sizeof *c->page);
     c->lists = qkv_arena_take(&c->storage, c->B, sizeof *c->lists);
-    if (!c->rows.k || !c->rows.v || !c->page || !c->lists) return QKV_MEMORY;
+    if (!taken || !c->page || !c->lists) return QKV_MEMORY;
     for (size_t b = 0; b < c->B; b++) {
         c->page[b] = (int32_t)b;
         c->lists[b] = &c->page[b];

@@ -33,11 +33,6 @@ static struct qkv_tensor *sublayer_project(const struct qkv_attention_args *f, s
     return qkv_op_clip(f->tape, y, 0, linear->weight.rows, (float)f->spec->clip);
 }
 
-static void sublayer_append(const struct qkv_attention_args *f, struct qkv_columns kv, size_t T, bool whole) {
-    const struct qkv_attend *call = f->attend;
-    qkv_attention_append(f, kv, call->Hkv * call->D, call->Hkv * call->Dv, T, whole);
-}
-
 /* One weight of an operand, which begins at row `first`, or a bias at that column, as an operand of its own; zero if it
  * has none. */
 static struct qkv_tensor sublayer_part(const struct qkv_tensor *whole, size_t first, size_t rows, size_t columns) {
@@ -73,9 +68,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
         qkv = qkv_op_rotate(f->tape, qkv, 0, a->H + a->Hkv, a->D, tables->pairs, tables->interleaved, t.table, t.rows);
     }
     *kv = (struct qkv_columns){qkv, a->H * a->D};
-    if (qkv && f->cache) {
-        sublayer_append(f, *kv, a->Tq, false);
-    }
+    if (qkv && f->cache) qkv_attention_append(f, *kv, a->Tq, false);
     return qkv;
 }
 
@@ -83,9 +76,7 @@ static struct qkv_tensor *self_project(const struct qkv_attention_args *f, struc
 static struct qkv_columns read_memory(const struct qkv_attention_args *f) {
     struct qkv_columns kv = {f->memory ? sublayer_project(f, &f->parameters->kv, f->memory, 0, f->attend->Hkv) : NULL,
                              0};
-    if (kv.x && f->cache) {
-        sublayer_append(f, kv, f->attend->Tk, true);
-    }
+    if (kv.x && f->cache) qkv_attention_append(f, kv, f->attend->Tk, true);
     return kv;
 }
 
@@ -129,17 +120,14 @@ static struct qkv_tensor *latent_attend(const struct qkv_attention_args *f, stru
 
 static struct qkv_tensor *heads_attend(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     const struct qkv_attend *a = f->attend;
-    struct qkv_attend packed;
+    struct qkv_attend cached;
     struct qkv_columns k = {0}, v = {0};
     struct qkv_tensor *q = f->cross ? cross_project(f, x, &k, &v) : self_project(f, x, &k);
-    size_t k_width = a->Hkv * a->D;
     if (f->values && !q) return NULL;
-    if (!v.x) v = (struct qkv_columns){k.x, k.column + k_width};
+    if (!v.x) v = (struct qkv_columns){k.x, k.column + a->Hkv * a->D};
     if (f->cache) {
-        k = qkv_attention_cached(f, f->cache->k, k_width);
-        v = qkv_attention_cached(f, f->cache->v, a->Hkv * a->Dv);
-        packed = *a, packed.page_bytes = f->cache->packed;
-        a = &packed;
+        cached = *a, a = &cached;
+        if (!qkv_attention_cached(f, &k, &v, &cached)) return NULL;
     }
     return sublayer_attend(f, q, k, v, a);
 }

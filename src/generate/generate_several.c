@@ -45,7 +45,7 @@ static bool several_write(void *user, const char *text, size_t size) {
 /* Counts the pages: whole pages of the prompt are shared, the others belong to one row each. 0 (the default, all
  * apart) if the context is too short: then rows begin again and share nothing. */
 static size_t several_pages(const struct several *s, size_t count) {
-    const struct qkv_page_shape shape = qkv_decode_shape(s->model, count, s->context, 0);
+    const struct qkv_page_shape shape = {.length = s->context, .sequences = count};
     const size_t positions = qkv_page_positions(&shape), whole = s->prompt.count / positions;
     size_t longest;
     if (!qkv_add_size(s->prompt.count, s->options->tokens, &longest) || longest > s->context) return 0;

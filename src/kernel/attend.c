@@ -8,8 +8,8 @@
  * order as one item would (isa/attend_sums.h).
  *
  * In bf16 (struct qkv_attend_bf16_kernels) the items are the same. Keys are packed once, before the items, because all
- * blocks of rows read them; but not if there is only one block of rows, or if keys are in packed pages. The number of
- * rows of a call changes no bits.
+ * blocks of rows read them; but not if there is only one block of rows, or if their pages store them packed. The number
+ * of rows of a call changes no bits.
  *
  * A ragged call is cut as if all its sequences were as long as the longest. An item then becomes an item of its own
  * sequence (attend_ragged.c), or nothing if that sequence is shorter. */
@@ -106,6 +106,16 @@ static void forward_run(struct qkv_context *ctx, struct qkv_attend_work *work) {
     if (plan->sums) forward_combine(work, units);
 }
 
+/* Keys and values are read as words where their pages have them, if each block of keys is one page. */
+static void forward_find_words(struct qkv_attend_plan *plan) {
+    const struct qkv_page_table *pages = &plan->a->pages;
+    const size_t keys = plan->a->Tk;
+    if (!pages->lists || plan->a->past != keys || pages->shared) return;
+    if (pages->positions != plan->keys && (pages->positions > plan->keys || keys > pages->positions)) return;
+    plan->words[QKV_PAGE_KEYS] = pages->k->words != NULL;
+    plan->words[QKV_PAGE_VALUES] = pages->v->words != NULL;
+}
+
 static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_attend_work *work) {
     struct qkv_attend_plan *plan = &work->plan;
     const size_t pairs = plan->a->B * plan->a->Hkv;
@@ -117,8 +127,10 @@ static enum qkv_status forward_bf16(struct qkv_context *ctx, struct qkv_arena *s
     plan->keys = work->bf16->keys;
     plan->key_blocks = qkv_attend_divide_up(plan->a->Tk, plan->keys);
     plan->keys_bytes = work->bf16->keys_bytes(plan);
-    plan->packs = plan->blocks == 1 && !plan->a->page_bytes;
-    const bool ahead = plan->blocks > 1 && !plan->a->page_bytes;
+    forward_find_words(plan);
+    const bool packed = plan->words[QKV_PAGE_KEYS] && plan->words[QKV_PAGE_VALUES];
+    plan->packs = plan->blocks == 1 && !packed;
+    const bool ahead = plan->blocks > 1 && !packed;
     enum qkv_status status = QKV_OK;
     if (ahead)
         status = qkv_attend_take_packed(ctx, scratch, pairs * plan->key_blocks, plan->keys_bytes, &plan->packed_keys);
@@ -149,7 +161,7 @@ enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *sc
     if (status) return status;
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: y must be given");
-    struct qkv_attend_work work = {.plan = qkv_attend_work_start(a), .kernels = ctx->kernels->attend};
+    struct qkv_attend_work work = {.plan = qkv_attend_work_start(ctx, a), .kernels = ctx->kernels->attend};
     work.bf16 = qkv_attend_bf16_of(ctx, &work.plan), work.unit = ctx->kernels->bf16;
     size_t mark = qkv_arena_mark(scratch);
     status = work.bf16 ? forward_bf16(ctx, scratch, &work) : forward_fp32(ctx, scratch, &work);
@@ -182,7 +194,7 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     status = qkv_attend_check_weights(ctx, a, stage, b, h, first, rows, out);
     if (status) return status;
     if (!rows || !a->Tk) return QKV_OK;
-    struct qkv_attend_work work = {.plan = qkv_attend_work_start(a), .kernels = ctx->kernels->attend};
+    struct qkv_attend_work work = {.plan = qkv_attend_work_start(ctx, a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     struct qkv_attend_sequence own;
     if (qkv_attend_is_ragged(a) && !ctx->dry) {

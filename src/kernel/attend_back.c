@@ -275,7 +275,7 @@ enum qkv_status qkv_attend_backward(struct qkv_context *ctx, struct qkv_arena *s
     if (!a->B && !g->dattention_bias) return QKV_OK;
     status = qkv_attend_check_gradients(ctx, a, g);
     if (status) return status;
-    struct qkv_attend_work work = {.plan = qkv_attend_work_start(a), .kernels = ctx->kernels->attend};
+    struct qkv_attend_work work = {.plan = qkv_attend_work_start(ctx, a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
     plan->g = g;
     work.bf16 = qkv_attend_bf16_of(ctx, plan), work.unit = ctx->kernels->bf16;

@@ -41,20 +41,26 @@ static enum qkv_status check_heads(struct qkv_context *ctx, const char *name, co
     return QKV_OK;
 }
 
-/* Packed pages have the format of this context's kernels, and room for all keys. */
-static enum qkv_status check_packed(struct qkv_context *ctx, const struct qkv_attend *a) {
-    const size_t bytes = qkv_attend_page_bytes(ctx, a->D, a->Dv, a->pages.positions);
-    if (a->page_bytes != bytes)
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attention: pages packed with %zu bytes a head are not those of this context's kernels, which "
-                        "take %zu (0: rows)",
-                        a->page_bytes, bytes);
-    if (a->pages.positions != QKV_ATTEND_BLOCK && a->past > a->pages.positions)
-        return qkv_fail(ctx, QKV_SHAPE, "attention: packed pages of %zu positions are impossible for %zu keys",
-                        a->pages.positions, a->past);
-    if (a->past != a->Tk || !a->pages.lists)
-        return qkv_fail(ctx, QKV_SHAPE, "attention: packed pages hold all %zu keys of a call, not %zu of them", a->Tk,
-                        a->pages.lists ? a->past : 0);
+/* Pages that are no rows may hold numbers of any type. */
+static enum qkv_status check_past(struct qkv_context *ctx, const struct qkv_attend *a, const char *name,
+                                  const struct qkv_heads *x, const struct qkv_page_type *type, bool needed) {
+    if (!a->pages.lists || !type || type->rows || !x->data) return check_heads(ctx, name, x, needed);
+    return QKV_OK;
+}
+
+/* Rows of pages have the numbers of their type; values in the pages of the keys are channels of the keys. */
+static enum qkv_status check_page_types(struct qkv_context *ctx, const struct qkv_attend *a) {
+    const struct qkv_page_table *pages = &a->pages;
+    const struct qkv_page_type *k = pages->k, *v = pages->v;
+    if (!k || !v) return qkv_fail(ctx, QKV_ARGUMENT, "attention: pages are given without the types of their contents");
+    if ((k->rows && a->past_k.data && a->past_k.dtype != k->dtype) ||
+        (v->rows && a->past_v.data && a->past_v.dtype != v->dtype))
+        return qkv_fail(ctx, QKV_ARGUMENT, "attention: the numbers of past_k and past_v are not those of their pages");
+    if (pages->shared && (k != v || a->past_k.data != a->past_v.data || a->Dv > a->D))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "attention: values in the pages of the keys are the first of the keys' %zu channels, not %zu "
+                        "in pages of their own",
+                        a->D, a->Dv);
     return QKV_OK;
 }
 
@@ -65,11 +71,9 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
         if (a->pasts[b] < 0 || (size_t)a->pasts[b] > a->past)
             return qkv_fail(ctx, QKV_SHAPE, "attention: sequence %zu has a past of %d keys; it must be from 0 to %zu",
                             b, a->pasts[b], a->past);
-    if (a->page_bytes) {
-        enum qkv_status status = check_packed(ctx, a);
-        if (status) return status;
-    }
     if (!pages->lists) return QKV_OK;
+    enum qkv_status status = check_page_types(ctx, a);
+    if (status) return status;
     if (!pages->positions && a->past)
         return qkv_fail(ctx, QKV_SHAPE, "attention: pages of no positions are impossible for %zu keys", a->past);
     for (size_t b = 0; !ctx->dry && b < a->B; b++) {
@@ -100,8 +104,8 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
     enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
     if (!status) status = check_heads(ctx, "k", &a->k, keys);
     if (!status) status = check_heads(ctx, "v", &a->v, keys);
-    if (!status) status = check_heads(ctx, "past_k", &a->past_k, past);
-    if (!status) status = check_heads(ctx, "past_v", &a->past_v, past);
+    if (!status) status = check_past(ctx, a, "past_k", &a->past_k, a->pages.k, past);
+    if (!status) status = check_past(ctx, a, "past_v", &a->past_v, a->pages.v, past);
     if (!status) status = check_heads(ctx, "y", &a->y, false);
     if (!status) status = check_pages(ctx, a);
     if (!status && queries && (!a->lo || !a->hi))
@@ -257,8 +261,6 @@ enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct
 enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct qkv_attend *a,
                                          enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                          const float *out) {
-    if (a->page_bytes)
-        return qkv_fail(ctx, QKV_ARGUMENT, "attention: there are no weights to look at where keys lie in packed pages");
     if ((int)stage < 0 || stage > QKV_ATTENTION_DROPPED)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
                         (int)stage);

@@ -4,8 +4,9 @@
 
 #include "kernel/product.h"
 
-struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a) {
+struct qkv_attend_plan qkv_attend_work_start(const struct qkv_context *ctx, const struct qkv_attend *a) {
     struct qkv_attend_plan plan = {.a = a, .group = a->H / a->Hkv, .pieces = 1, .mask_Tq = a->Tq, .mask_Tk = a->Tk};
+    plan.kernels = ctx->kernels;
     plan.rows = plan.group * a->Tq;
     if (a->ordered) {
         plan.mask_b = a->first_row;

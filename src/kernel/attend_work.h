@@ -35,7 +35,7 @@ struct qkv_attend_work {
 };
 
 /* The plan of a call, before it is cut. */
-struct qkv_attend_plan qkv_attend_work_start(const struct qkv_attend *a);
+struct qkv_attend_plan qkv_attend_work_start(const struct qkv_context *ctx, const struct qkv_attend *a);
 /* The bf16 kernels that compute a call, or NULL. Decides by the context and the shape alone; nothing else decides
  * this. */
 const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_context *ctx,

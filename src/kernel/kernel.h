@@ -11,6 +11,7 @@
 #define QKV_KERNEL_H
 
 #include "base/base.h"
+#include "kernel/page.h"
 #include "type/type.h"
 
 /* X(return type, name, (parameters)). Row-major; `ld…` is the distance between rows, in floats. */
@@ -166,15 +167,18 @@ struct qkv_heads {               /* (B, T, heads, channels) somewhere in memory 
     size_t batch_stride, row_stride, head_stride;
     enum qkv_dtype dtype; /* QKV_F32, QKV_BF16 or QKV_F16 */
 };
-/* The past of sequences in pages: key j of sequence b is row j % positions of batch row lists[b][j / positions] of
- * past_k and past_v, which are (count, positions, heads, channels). The bits are those of contiguous keys. The speed is
- * too if positions is a multiple of QKV_ATTEND_BLOCK, so that no block of keys crosses a page: blocks that do are
- * copied together first. */
+/* The past of sequences in pages: key j of sequence b is position j % positions of page lists[b][j / positions]. Pages
+ * that are rows (kernel/page.h) are batch rows of past_k and past_v, which are (count, positions, heads, channels). Of
+ * other types past_k.data and past_v.data are the first pages, as in struct qkv_pages. The bits are those of contiguous
+ * keys with the numbers of the pages. The speed of rows is too if positions is a multiple of QKV_ATTEND_BLOCK, so that
+ * no block of keys crosses a page: blocks that do are copied together first. */
 #define QKV_ATTEND_BLOCK 128 /* the blocks of keys of all kernels divide it */
 struct qkv_page_table {
     /* (B): the pages of each sequence, as many as its past needs; NULL: the past is (B, past, …) */
     const int32_t *const *lists;
-    size_t positions, count; /* of a page; number of pages */
+    size_t positions, count;           /* of a page; number of pages */
+    const struct qkv_page_type *k, *v; /* how the pages of keys and of values store them */
+    bool shared;                       /* values are the first Dv channels of the keys: past_v is past_k */
 };
 /* The strides of an array over (b, h, i, j) of (B, H, Tq, Tk); 0 broadcasts, keys are contiguous. */
 struct qkv_pairs {
@@ -206,10 +210,6 @@ struct qkv_attend {
     size_t past;
     const int32_t *pasts;        /* (B): the past of each sequence, at most `past`; NULL: all have `past` */
     struct qkv_page_table pages; /* of the past; forward only */
-    /* 0: pages are rows. Else pages are packed, and this is the bytes of a kv head on a page (qkv_attend_page_bytes).
-     * Then all keys are in pages: (count,Hkv,page_bytes) at past_k's data, and after that a byte for each (count,Hkv),
-     * which is not 0 if a value there is not finite. qkv_attend_weights refuses such pages */
-    size_t page_bytes;
     /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; NULL: not saved */
     float *lse;
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
@@ -236,20 +236,6 @@ struct qkv_attend {
     bool alone;
     uint64_t first_row; /* the number of batch row 0 in a larger batch */
 };
-/* Bytes of the keys and values of one kv head on a page of `positions`, packed for the context's kernels, so that a
- * step of decoding packs only its own positions: in bf16, if heads are not too wide. 0: pages are rows.
- * (attend_page.c) */
-size_t qkv_attend_page_bytes(const struct qkv_context *ctx, size_t D, size_t Dv, size_t positions);
-/* Writes keys and values of a head, `row_stride` numbers apart, to a packed page, from position `first` on. Positions
- * from `first` on that are not written become undefined. */
-struct qkv_attend_put {
-    void *page;      /* of the head */
-    uint8_t *spoilt; /* the head's byte: set if a value is not finite */
-    size_t D, Dv, positions, first, count;
-    const uint16_t *k, *v; /* bf16 */
-    size_t row_stride;
-};
-void qkv_attend_put(const struct qkv_context *ctx, const struct qkv_attend_put *put);
 /* Checks heads, widths and sizes of a call (attend_check.c). The calls below check this and everything else. */
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);
 /* A row without keys has y = 0 and gradient 0. Masked keys never reach a row's result: a NaN in a masked k, v,

@@ -72,9 +72,10 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
         if (d->layers) costs->decode_bytes += costs_read(m, w);
     }
     if (status || !d->layers) return status;
-    struct qkv_page_pool *pool = qkv_decode_pool(m, false);
-    if (!pool) return QKV_MEMORY;
-    const struct qkv_page_shape shape = qkv_decode_shape(m, 1, context, 0);
+    struct qkv_page_pool *pool;
+    status = qkv_decode_pool(m, false, &pool);
+    if (status) return status;
+    const struct qkv_page_shape shape = {.length = context, .sequences = 1};
     costs->page_positions = qkv_page_positions(&shape);
     costs->page_bytes = qkv_page_bytes(pool, &shape);
     costs->pages = qkv_page_count(costs->page_positions, context);

@@ -8,12 +8,9 @@
 #include "model/model.h"
 #include "sequence/pages.h"
 
-/* A pool of pages for self attention of the decoder's layers, or for their `cross` attention; NULL: failed, the context
- * has the message. (decode_pool.c) */
-struct qkv_page_pool *qkv_decode_pool(struct qkv_model *model, bool cross);
-/* The shape of such a pool for `rows` targets of at most `length` positions, in the context's precision; pages 0: as
- * many as these targets need at most. */
-struct qkv_page_shape qkv_decode_shape(const struct qkv_model *model, size_t rows, size_t length, size_t pages);
+/* A pool of pages for self attention of the decoder's layers, or for their `cross` attention, in the page types of the
+ * model. Fails as qkv_page_pool_create does. (decode_pool.c) */
+enum qkv_status qkv_decode_pool(struct qkv_model *model, bool cross, struct qkv_page_pool **out);
 /* `count` empty lists with room for sequences of such a pool, from an arena, which may be measuring; NULL: no
  * memory. */
 struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv_page_shape *shape, size_t count);

@@ -4,27 +4,21 @@
 
 #include <stdlib.h>
 
-struct qkv_page_pool *qkv_decode_pool(struct qkv_model *m, bool cross) {
+enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page_pool **out) {
     const struct qkv_stack_spec *spec = &m->spec.decoder;
     const size_t layers = (size_t)spec->layers;
     const struct qkv_attention_spec **attentions = qkv_allocate(m->ctx, layers + 1, sizeof *attentions);
-    if (!attentions) return NULL;
+    *out = NULL;
+    if (!attentions) return QKV_MEMORY;
     for (size_t layer = 0; layer < layers; layer++) {
         const struct qkv_layer_spec *kind = qkv_stack_layer(spec, layer);
         if (cross || qkv_layer_has(&m->decoder, layer, QKV_SUBLAYER_SELF))
             attentions[layer] = cross ? &kind->cross : &kind->attention;
     }
-    struct qkv_page_pool *pool =
-        qkv_page_pool_create(m->ctx, attentions, layers, cross ? "the keys and values of sources" : "the KV cache");
+    enum qkv_status status = qkv_page_pool_create(m->ctx, attentions, layers, m->cache_types,
+                                                  cross ? "the keys and values of sources" : "the KV cache", out);
     free(attentions);
-    return pool;
-}
-
-struct qkv_page_shape qkv_decode_shape(const struct qkv_model *m, size_t rows, size_t length, size_t pages) {
-    return (struct qkv_page_shape){.length = length,
-                                   .pages = pages,
-                                   .sequences = rows,
-                                   .dtype = m->ctx->precision == QKV_MIXED_BF16 ? QKV_BF16 : QKV_F32};
+    return status;
 }
 
 struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv_page_shape *shape, size_t count) {
@@ -37,7 +31,7 @@ struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv
 }
 
 struct qkv_cache_pages qkv_decode_pages(const struct qkv_page_pool *pool) {
-    const struct qkv_page_shape shape = {.length = pool->positions, .dtype = pool->dtype};
+    const struct qkv_page_shape shape = {.length = pool->positions};
     return (struct qkv_cache_pages){.positions = pool->positions,
                                     .bytes = qkv_page_bytes(pool, &shape),
                                     .count = pool->count,

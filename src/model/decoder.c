@@ -123,15 +123,14 @@ static enum qkv_status decoder_start(struct qkv_decoder *d, const struct qkv_dec
 }
 
 static struct qkv_page_shape decoder_pages(const struct qkv_decoder *d, const struct qkv_decoder_options *o) {
-    return qkv_decode_shape(d->model, d->most, d->capacity, o->pages);
+    return (struct qkv_page_shape){.length = d->capacity, .pages = o->pages, .sequences = d->most};
 }
 
 /* Makes a pool for this decoder alone. */
 static enum qkv_status decoder_own_pool(struct qkv_decoder *d) {
     if (d->pool && d->pool->owners == 1) return QKV_OK;
     qkv_page_pool_free(d->pool);
-    d->pool = qkv_decode_pool(d->model, false);
-    return d->pool ? QKV_OK : QKV_MEMORY;
+    return qkv_decode_pool(d->model, false, &d->pool);
 }
 
 static enum qkv_status decoder_take_kept(struct qkv_decoder *d, const struct qkv_page_shape *shape) {
@@ -234,7 +233,7 @@ enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_enc
 enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, struct qkv_decoder **out) {
     const size_t V = (size_t)from->model->spec.vocab;
     const bool scored = from->scored == from->rows;
-    const struct qkv_page_shape shape = qkv_decode_shape(from->model, 1, from->capacity, 0);
+    const struct qkv_page_shape shape = {.length = from->capacity, .sequences = 1};
     *out = NULL;
     struct qkv_decoder *d = qkv_decoder_allocate(from->model);
     if (!d) return QKV_MEMORY;

@@ -78,7 +78,7 @@ static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, siz
         calls[i].Tq = longest;
         calls[i].q_start = rows * longest == tokens ? NULL : start;
         calls[i].pasts = pass_pasts(d, pasts, rows, calls[i].Tk);
-        calls[i].pages = (struct qkv_page_table){tables, pool->positions, pool->count};
+        calls[i].pages = (struct qkv_page_table){.lists = tables, .positions = pool->positions, .count = pool->count};
     }
 }
 

@@ -32,7 +32,7 @@ static enum qkv_status take_kept(struct qkv_encoded *e) {
     e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
     if (!e->output || !e->lengths) return QKV_MEMORY;
     if (!e->pool) return QKV_OK;
-    const struct qkv_page_shape shape = qkv_decode_shape(m, e->B, e->T, 0);
+    const struct qkv_page_shape shape = {.length = e->T, .sequences = e->B};
     e->lists = qkv_decode_lists(&e->kept, &shape, e->B);
     e->tables = qkv_arena_take(&e->kept, e->B, sizeof *e->tables);
     return e->lists && e->tables ? QKV_OK : QKV_MEMORY;
@@ -40,7 +40,7 @@ static enum qkv_status take_kept(struct qkv_encoded *e) {
 
 /* Takes pages for as many positions as each source has. */
 static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
-    struct qkv_page_shape shape = qkv_decode_shape(e->model, e->B, e->T, 0);
+    struct qkv_page_shape shape = {.length = e->T, .sequences = e->B};
     const size_t positions = qkv_page_positions(&shape);
     for (size_t b = 0; b < e->B; b++) shape.pages += qkv_page_count(positions, (size_t)e->lengths[b]);
     if (!shape.pages) shape.pages = 1; /* 0 would mean as many pages as full sources need */
@@ -109,7 +109,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
         struct qkv_attend a = qkv_attend_start(spec, NULL, 0);
         a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL;
         a.pasts = e->lengths;
-        a.pages = (struct qkv_page_table){e->tables, e->pool->positions, e->pool->count};
+        a.pages = (struct qkv_page_table){.lists = e->tables, .positions = e->pool->positions, .count = e->pool->count};
         struct qkv_attention_args args = {.tape = &tape,
                                           .spec = spec,
                                           .attend = &a,
@@ -169,13 +169,15 @@ static struct qkv_encoded *encoder_make(struct qkv_model *m) {
     e->model = m;
     enum qkv_status status =
         qkv_arena_create(m->ctx, &e->graph_arena, qkv_graph_bytes(&m->spec), "records of encoding");
-    if (!status && m->decoder.spec && m->encoder.spec) {
-        e->pool = qkv_decode_pool(m, true);
-        if (!e->pool) status = QKV_MEMORY;
-    }
     if (!status) return e;
     qkv_encoded_free(e);
     return NULL;
+}
+
+/* Makes the pool for the keys and values of cross attention, if there is any. */
+static enum qkv_status encoder_own_pool(struct qkv_encoded *e) {
+    const struct qkv_model *m = e->model;
+    return e->pool || !m->decoder.spec || !m->encoder.spec ? QKV_OK : qkv_decode_pool(e->model, true, &e->pool);
 }
 
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
@@ -195,8 +197,9 @@ enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, con
     struct encoder_plan plan = {e, &step_bytes};
     if (!e) return QKV_MEMORY;
     e->B = B, e->T = T, e->planned_rows = B * T;
-    enum qkv_status status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
-    const struct qkv_page_shape shape = qkv_decode_shape(m, B, T, 0);
+    enum qkv_status status = encoder_own_pool(e);
+    if (!status) status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
+    const struct qkv_page_shape shape = {.length = T, .sequences = B};
     if (!status && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool_bytes);
     if (!status && targets) {
         struct qkv_decoder_options options = *targets;
@@ -218,6 +221,7 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     struct encoder_plan plan = {e, &step_bytes};
     enum qkv_status status = encoder_check(e->model, source);
     if (!status) status = qkv_model_ready(e->model);
+    if (!status) status = encoder_own_pool(e);
     if (status) return status;
     e->B = B;
     e->T = T;

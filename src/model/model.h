@@ -139,6 +139,8 @@ struct qkv_model {
     struct qkv_spec spec;
     bool planned; /* it has names and shapes only */
     struct qkv_model_parts parts;
+    /* Page types of caches that begin from now on; NULL: the usual ones. */
+    struct qkv_page_types cache_types;
     struct qkv_arena arena;     /* weights, then tables */
     struct qkv_arena gradients; /* base NULL until the first training pass */
     struct qkv_weights weights;

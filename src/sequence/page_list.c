@@ -1,8 +1,6 @@
 /* page_list: sequences as lists of pages: growing, sharing, truncating. */
 #include "sequence/pages.h"
 
-#include <string.h>
-
 static int32_t *list_last(const struct qkv_page_list *list) {
     return &list->pages[list->count - 1];
 }
@@ -41,36 +39,18 @@ struct list_copies {
     const struct qkv_page_list *lists;
 };
 
-static void list_copy_rows(void *data, size_t width, const struct qkv_page_pool *pool, int32_t to, int32_t from,
-                           size_t rows) {
-    const size_t row = width * qkv_type_size(pool->dtype), page = pool->positions * row;
-    memcpy((char *)data + (size_t)to * page, (const char *)data + (size_t)from * page, rows * row);
-}
-
-/* Copies a whole packed page. Positions after the list's length are copied too, but never read. */
-static void list_copy_packed(const struct qkv_key_values *kv, size_t count, size_t heads, int32_t to, int32_t from) {
-    const size_t page = heads * kv->packed;
-    char *data = kv->k, *spoilt = data + count * page;
-    memcpy(data + (size_t)to * page, data + (size_t)from * page, page);
-    memcpy(spoilt + (size_t)to * heads, spoilt + (size_t)from * heads, heads);
-}
-
 /* Copies one attention's part of a shared page: the positions that the list has, whose length is still the old one. */
 static void list_copy(void *argument, size_t item, int thread) {
     (void)thread;
     const struct list_copies *c = argument;
     const struct qkv_page_pool *pool = c->pool;
     const struct qkv_page_list *list = &c->lists[item / pool->attentions];
-    const size_t i = item % pool->attentions, held = list->length / pool->positions;
-    const struct qkv_key_values *kv = &pool->attention[i];
-    if (list->copied < 0 || !kv->k) return;
-    const size_t rows = list->length % pool->positions;
-    if (kv->packed) {
-        list_copy_packed(kv, pool->count, pool->heads[i], list->pages[held], list->copied);
-        return;
-    }
-    list_copy_rows(kv->k, pool->k_width[i], pool, list->pages[held], list->copied, rows);
-    list_copy_rows(kv->v, pool->v_width[i], pool, list->pages[held], list->copied, rows);
+    const struct qkv_key_values *kv = &pool->attention[item % pool->attentions];
+    if (list->copied < 0 || !kv->k.data) return;
+    const size_t to = (size_t)list->pages[list->length / pool->positions], from = (size_t)list->copied;
+    const size_t count = list->length % pool->positions;
+    kv->k.type->copy(&kv->k, to, from, count);
+    if (!kv->shared) kv->v.type->copy(&kv->v, to, from, count);
 }
 
 static int32_t list_take(struct qkv_page_pool *pool) {

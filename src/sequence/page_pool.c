@@ -1,36 +1,42 @@
-/* page_pool: the memory of pages: for each attention all keys of all pages, then all values, so that a page is a range
- * of rows of each. */
+/* page_pool: the memory of pages: for each attention all keys of all pages, then all values. */
 #include "sequence/pages.h"
 
 #include <stdlib.h>
 
-struct qkv_page_pool *qkv_page_pool_create(struct qkv_context *ctx, const struct qkv_attention_spec *const *attentions,
-                                           size_t count, const char *what) {
+static enum qkv_status pool_check(const struct qkv_page_pool *pool) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < pool->attentions && !status; i++) {
+        if (!pool->specs[i]) continue;
+        const struct qkv_page_heads heads = qkv_cache_heads(pool->specs[i]);
+        status = qkv_page_types_check(pool->ctx, &heads, pool->types, pool->what, i);
+    }
+    return status;
+}
+
+enum qkv_status qkv_page_pool_create(struct qkv_context *ctx, const struct qkv_attention_spec *const *attentions,
+                                     size_t count, struct qkv_page_types types, const char *what,
+                                     struct qkv_page_pool **out) {
     struct qkv_page_pool *pool = qkv_allocate(ctx, 1, sizeof *pool);
-    if (!pool) return NULL;
-    *pool = (struct qkv_page_pool){.ctx = ctx, .owners = 1, .what = what, .attentions = count};
+    *out = NULL;
+    if (!pool) return QKV_MEMORY;
+    *pool = (struct qkv_page_pool){.ctx = ctx, .owners = 1, .what = what, .attentions = count, .types = types};
     pool->attention = qkv_allocate(ctx, count + 1, sizeof *pool->attention);
-    pool->k_width = pool->attention ? qkv_allocate(ctx, 3 * count + 1, sizeof *pool->k_width) : NULL;
-    if (!pool->k_width) {
+    pool->specs = qkv_allocate(ctx, count + 1, sizeof *pool->specs);
+    enum qkv_status status = pool->attention && pool->specs ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < count && !status; i++) pool->specs[i] = attentions[i];
+    if (!status) status = pool_check(pool);
+    if (!status)
+        *out = pool;
+    else
         qkv_page_pool_free(pool);
-        return NULL;
-    }
-    pool->v_width = pool->k_width + count;
-    pool->heads = pool->v_width + count;
-    for (size_t i = 0; i < count; i++) {
-        if (!attentions[i]) continue;
-        pool->heads[i] = (size_t)attentions[i]->kv_heads;
-        pool->k_width[i] = qkv_cache_k_width(attentions[i]);
-        pool->v_width[i] = qkv_cache_v_width(attentions[i]);
-    }
-    return pool;
+    return status;
 }
 
 void qkv_page_pool_free(struct qkv_page_pool *pool) {
     if (!pool || --pool->owners > 0) return;
     qkv_arena_free(&pool->storage);
     free(pool->attention);
-    free(pool->k_width);
+    free(pool->specs);
     free(pool);
 }
 
@@ -42,21 +48,13 @@ size_t qkv_page_count(size_t positions, size_t length) {
     return length / positions + (length % positions != 0);
 }
 
-/* Bytes of a packed head on a page; 0: rows are not packed, also if values are channels of the keys, which packing
- * would store twice. */
-static size_t pool_packed(const struct qkv_page_pool *pool, size_t i, const struct qkv_page_shape *shape) {
-    const size_t heads = pool->heads[i];
-    if (shape->dtype != QKV_BF16 || !heads || !pool->v_width[i]) return 0;
-    return qkv_attend_page_bytes(pool->ctx, pool->k_width[i] / heads, pool->v_width[i] / heads,
-                                 qkv_page_positions(shape));
-}
-
 size_t qkv_page_bytes(const struct qkv_page_pool *pool, const struct qkv_page_shape *shape) {
-    const size_t row = qkv_page_positions(shape) * qkv_type_size(shape->dtype);
+    const size_t positions = qkv_page_positions(shape);
     size_t bytes = 0;
     for (size_t i = 0; i < pool->attentions; i++) {
-        const size_t packed = pool_packed(pool, i, shape);
-        bytes += packed ? pool->heads[i] * packed : (pool->k_width[i] + pool->v_width[i]) * row;
+        if (!pool->specs[i]) continue;
+        const struct qkv_key_values kv = qkv_key_values_of(pool->ctx, pool->specs[i], pool->types, positions);
+        bytes += kv.k.bytes + (kv.shared ? 0 : kv.v.bytes);
     }
     return bytes;
 }
@@ -71,9 +69,7 @@ static enum qkv_status pool_take(void *argument) {
     const struct pool_plan *plan = argument;
     const struct qkv_page_shape *shape = plan->shape;
     struct qkv_page_pool *pool = plan->pool;
-    const size_t size = qkv_type_size(shape->dtype);
     size_t rows;
-    pool->dtype = shape->dtype;
     pool->positions = qkv_page_positions(shape);
     pool->count = shape->pages;
     bool fits =
@@ -85,15 +81,9 @@ static enum qkv_status pool_take(void *argument) {
     bool taken = true;
     for (size_t i = 0; taken && i < pool->attentions; i++) {
         struct qkv_key_values *kv = &pool->attention[i];
-        const size_t packed = pool_packed(pool, i, shape);
-        if (!pool->k_width[i]) continue; /* a layer without such an attention */
-        kv->k = qkv_arena_take(&pool->storage, packed ? pool->count : rows,
-                               packed ? pool->heads[i] * (packed + 1) : pool->k_width[i] * size);
-        kv->v = packed || !pool->v_width[i] ? kv->k : qkv_arena_take(&pool->storage, rows, pool->v_width[i] * size);
-        kv->dtype = shape->dtype;
-        kv->rows = rows;
-        kv->packed = packed;
-        taken = kv->k && kv->v;
+        if (!pool->specs[i]) continue;
+        *kv = qkv_key_values_of(pool->ctx, pool->specs[i], pool->types, pool->positions);
+        taken = qkv_key_values_take(kv, &pool->storage, pool->count);
     }
     pool->references = qkv_arena_take(&pool->storage, pool->count, sizeof *pool->references);
     pool->spare = qkv_arena_take(&pool->storage, pool->count, sizeof *pool->spare);

@@ -5,9 +5,7 @@
  * list that grows into a shared page first gets a copy of it (copy on write), so another list never changes the
  * positions of a list.
  *
- * In mixed precision a page stores keys and values packed for the kernels of the context (page_bytes of struct
- * qkv_attend), unless heads are too wide for them, so a step of decoding packs only its own positions. Only attention
- * reads such pages.
+ * Page types (kernel/page.h) say how a page stores keys and how it stores values.
  *
  * Memory is taken once, when the pool begins. A full pool refuses with the number of missing pages, and leaves all
  * lists unchanged. Only one thread at a time may use a pool and its lists. (Paged keys and values: Kwon et al. 2023,
@@ -23,10 +21,9 @@ enum { QKV_PAGE_POSITIONS = QKV_ATTEND_BLOCK };
 /* ---- the pool (page_pool.c) ------------------------------------------------------------------------------------ */
 
 struct qkv_page_shape {
-    size_t length;        /* maximum of positions of a sequence, at least 1 */
-    size_t pages;         /* number of pages; 0: as many as `sequences` sequences need */
-    size_t sequences;     /* sequences that share nothing */
-    enum qkv_dtype dtype; /* of keys and values: QKV_F32 or QKV_BF16 */
+    size_t length;    /* maximum of positions of a sequence, at least 1 */
+    size_t pages;     /* number of pages; 0: as many as `sequences` sequences need */
+    size_t sequences; /* sequences that share nothing */
 };
 struct qkv_page_pool {
     struct qkv_context *ctx;
@@ -34,22 +31,21 @@ struct qkv_page_pool {
     const char *what;
     struct qkv_arena storage;
     size_t attentions;
-    /* (attentions): (count·positions, Hkv·D) and (count·positions, Hkv·Dv) of each; or packed; or, of latents,
-     * (count·positions, rank + rope_dim) as both */
-    struct qkv_key_values *attention;
-    size_t *k_width, *v_width; /* (attentions): Hkv·D, Hkv·Dv; or rank + rope_dim, 0 */
-    size_t *heads;             /* (attentions): Hkv */
-    enum qkv_dtype dtype;
-    size_t positions, count; /* positions of a page; number of pages */
-    int32_t *references;     /* (count): the number of lists that hold each */
-    int32_t *spare;          /* (spare_count): pages that no list holds; the last is handed out next */
+    const struct qkv_attention_spec **specs; /* (attentions); NULL: a layer without such an attention */
+    struct qkv_page_types types;             /* of all attentions, as they were chosen */
+    struct qkv_key_values *attention;        /* (attentions) */
+    size_t positions, count;                 /* positions of a page; number of pages */
+    int32_t *references;                     /* (count): the number of lists that hold each */
+    int32_t *spare;                          /* (spare_count): pages that no list holds; the last is handed out next */
     size_t spare_count;
 };
 
-/* An empty pool for these attentions, with one owner; `what` names it in messages ("the KV cache"). NULL with the
- * sentence recorded. */
-struct qkv_page_pool *qkv_page_pool_create(struct qkv_context *ctx, const struct qkv_attention_spec *const *attentions,
-                                           size_t count, const char *what);
+/* An empty pool for these attentions, which must outlive it, with one owner; `what` names it in messages ("the KV
+ * cache"). Types that are not chosen are the usual ones of the context's precision when the pool begins. Fails with
+ * QKV_MEMORY, and with QKV_ARGUMENT if the chosen types do not hold the heads of an attention. */
+enum qkv_status qkv_page_pool_create(struct qkv_context *ctx, const struct qkv_attention_spec *const *attentions,
+                                     size_t count, struct qkv_page_types types, const char *what,
+                                     struct qkv_page_pool **out);
 /* Removes one owner, and frees the pool with the last; NULL is fine. */
 void qkv_page_pool_free(struct qkv_page_pool *pool);
 /* For a pool of that shape: positions of a page, pages of a sequence of `length` positions, and bytes of a page. */

@@ -21,6 +21,7 @@
 /* The driver's plan of one call. All numbers depend on shapes, `pieces` also on whether there are several threads. */
 struct qkv_attend_plan {
     const struct qkv_attend *a;
+    const struct qkv_kernels *kernels;    /* of the context */
     const struct qkv_attend_gradients *g; /* backward only */
     size_t group;                         /* query heads for each kv head: H / Hkv */
     size_t rows;                          /* query rows for each kv head: group·Tq */
@@ -53,8 +54,9 @@ struct qkv_attend_plan {
     float *weights; /* attend_weights: (count,Tk), rows first… of head `head` in batch row `batch` */
     enum qkv_attention_stage stage;
     size_t batch, head, first, count;
-    /* bf16, forward, without pages: items pack their own keys, as no other item reads them; else all keys are packed
-     * first: */
+    /* bf16, forward: keys, or values, are read as operands where they are stored (`words` of a page type). Others are
+     * packed, by items for themselves if no other item reads them, else all of them first: */
+    bool words[2]; /* by enum qkv_page_side */
     bool packs;
     char *packed_keys; /* (B,Hkv,key_blocks), */
     char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
@@ -65,6 +67,9 @@ struct qkv_attend_plan {
 static inline size_t qkv_attend_room(const struct qkv_attend_plan *plan, size_t pair) {
     return plan->apart ? 0 : pair;
 }
+
+/* The pages of the keys, or of the values, of a call (attend_pages.c). */
+struct qkv_pages qkv_attend_pages(const struct qkv_attend_plan *plan, enum qkv_page_side side);
 
 struct qkv_attend_kernels {
     size_t width;         /* channels are padded to a multiple of this */
@@ -105,6 +110,14 @@ struct qkv_attend_kernels {
     void (*distances)(const struct qkv_attend_plan *plan, size_t item);
 };
 
+/* The keys, or the values, of one kv head on a page in the panels of a table (attend_bf16_page.c). */
+struct qkv_attend_bf16_page {
+    void *words;
+    enum qkv_page_side side;
+    size_t columns, positions;
+    uint8_t *spoilt; /* of values: set if one is not finite */
+};
+
 /* Attention with products in bf16 (attend_bf16_*.c, once for each table). Row statistics, attention_bias and gather are
  * the kernels above. */
 struct qkv_attend_bf16_kernels {
@@ -121,9 +134,13 @@ struct qkv_attend_bf16_kernels {
     void (*pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* Sets up a block of rows that backward packs when it first needs it. */
     void (*place_rows)(const struct qkv_attend_plan *plan, size_t item);
-    /* Bytes of a head's keys and values on a page; writing new ones to a page. */
-    size_t (*page_bytes)(size_t D, size_t Dv, size_t positions);
-    void (*put)(const struct qkv_attend_put *put);
+    /* Bytes of such a page; writing `count` rows, `stride` numbers apart, to its positions from `first` on; reading;
+     * the page as an operand. As in struct qkv_page_type. */
+    size_t (*page_bytes)(enum qkv_page_side side, size_t columns, size_t positions);
+    void (*page_put)(const struct qkv_attend_bf16_page *page, size_t first, size_t count, const uint16_t *rows,
+                     size_t stride);
+    void (*page_read)(const struct qkv_attend_bf16_page *page, size_t first, size_t count, size_t columns, float *out);
+    struct qkv_page_words (*page_words)(const struct qkv_attend_bf16_page *page);
     /* As in struct qkv_attend_kernels. */
     size_t (*sums_floats)(const struct qkv_attend_plan *plan);
     void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);

@@ -109,8 +109,8 @@ static void run_gradients(struct backward *f, size_t b, size_t n, size_t chunk) 
     const struct qkv_attend_plan *plan = f->plan;
     const struct qkv_attend *a = plan->a;
     const struct qkv_attend_gradients *g = plan->g;
-    const struct stream dk = {&g->dpast_k, &g->dk, a->past, b, n, a->D, NULL, 0, true};
-    const struct stream dv = {&g->dpast_v, &g->dv, a->past, b, n, a->Dv, NULL, 0, true};
+    const struct stream dk = stream_without_pages(&g->dpast_k, &g->dk, a->past, b, n, a->D);
+    const struct stream dv = stream_without_pages(&g->dpast_v, &g->dv, a->past, b, n, a->Dv);
     size_t end = (chunk + 1) * plan->chunk < plan->key_blocks ? (chunk + 1) * plan->chunk : plan->key_blocks;
     for (size_t block = chunk * plan->chunk; block < end; block++) {
         QKV_K(attend_backward_keys)(f, b, n, block);

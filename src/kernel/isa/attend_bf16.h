@@ -284,8 +284,11 @@ size_t QKV_T(attend_bf16_pack_scratch)(const struct qkv_attend_plan *plan);
 /* Bytes of a packed block of keys, and of rows. */
 size_t QKV_T(attend_bf16_keys_bytes)(const struct qkv_attend_plan *plan);
 size_t QKV_T(attend_bf16_rows_bytes)(const struct qkv_attend_plan *plan);
+/* Packs a block of keys and values, but not those that are read as words; or its values, for forward. */
 void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
                                    const struct key_block *out, float *scratch);
+void QKV_T(attend_bf16_pack_values)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
+                                    const struct key_block *out, float *scratch);
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_pack_rows)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_T(attend_bf16_place_rows)(const struct qkv_attend_plan *plan, size_t item);
@@ -293,19 +296,12 @@ void QKV_T(attend_bf16_place_rows)(const struct qkv_attend_plan *plan, size_t it
 void QKV_T(attend_bf16_pack_placed)(const struct qkv_attend_plan *plan, size_t item, const struct row_block *out,
                                     float *scratch);
 /* attend_bf16_page.c */
-struct page_keys { /* `count` keys of a page for the products */
-    const uint32_t *k;
-    uint32_t *v;
-    size_t terms;          /* terms in the panels of values */
-    bool clean;            /* whether all values are finite; if not, rows with others are zeros in v, */
-    struct qkv_heads rows; /* and this holds all rows */
-};
-size_t QKV_T(attend_bf16_page_bytes)(size_t D, size_t Dv, size_t positions);
-void QKV_T(attend_bf16_put)(const struct qkv_attend_put *put);
-/* The page with the keys [key, key + count) of head n. _page_scratch gives the bytes of scratch. */
-size_t QKV_T(attend_bf16_page_scratch)(const struct qkv_attend_plan *plan);
-struct page_keys QKV_T(attend_bf16_page)(const struct qkv_attend *a, size_t b, size_t n, size_t key, size_t count,
-                                         char *scratch);
+size_t QKV_T(attend_bf16_page_bytes)(enum qkv_page_side side, size_t columns, size_t positions);
+void QKV_T(attend_bf16_page_put)(const struct qkv_attend_bf16_page *page, size_t first, size_t count,
+                                 const uint16_t *rows, size_t stride);
+void QKV_T(attend_bf16_page_read)(const struct qkv_attend_bf16_page *page, size_t first, size_t count, size_t columns,
+                                  float *out);
+struct qkv_page_words QKV_T(attend_bf16_page_words)(const struct qkv_attend_bf16_page *page);
 /* attend_bf16_forward.c, attend_bf16_backward.c */
 size_t QKV_T(attend_bf16_forward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_T(attend_bf16_backward_scratch)(const struct qkv_attend_plan *plan);

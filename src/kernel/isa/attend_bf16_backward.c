@@ -271,8 +271,8 @@ static void run_gradients(struct backward *f, size_t chunk) {
     const struct qkv_attend_plan *plan = f->plan;
     const struct qkv_attend *a = f->a;
     const struct qkv_attend_gradients *g = plan->g;
-    const struct stream dk = {&g->dpast_k, &g->dk, a->past, f->b, f->n, a->D, NULL, 0, true};
-    const struct stream dv = {&g->dpast_v, &g->dv, a->past, f->b, f->n, a->Dv, NULL, 0, true};
+    const struct stream dk = stream_without_pages(&g->dpast_k, &g->dk, a->past, f->b, f->n, a->D);
+    const struct stream dv = stream_without_pages(&g->dpast_v, &g->dv, a->past, f->b, f->n, a->Dv);
     size_t end = (chunk + 1) * plan->chunk < plan->key_blocks ? (chunk + 1) * plan->chunk : plan->key_blocks;
     for (size_t block = chunk * plan->chunk; block < end; block++) {
         struct carve c = {f->packed, 0};
@@ -292,7 +292,7 @@ void QKV_T(attend_bf16_backward)(const struct qkv_attend_plan *plan, size_t item
     const struct qkv_attend *a = plan->a;
     const struct runs runs = runs_of(plan, item);
     const size_t n = runs.pair % a->Hkv, b = runs.pair / a->Hkv;
-    struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(a, b, n)};
+    struct backward f = {.plan = plan, .a = a, .b = b, .n = n, .stream_k = keys_of(plan, b, n)};
     f.rule = mask_rule(a->key, a->dropout), f.keep_scale = mask_scale(a->dropout);
     f.plain = plain_scores(a) && !(a->dropout > 0);
     f.apart = plan->g->ddistance_bias && distances_alone(a) && !(a->dropout > 0);

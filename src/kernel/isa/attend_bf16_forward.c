@@ -14,16 +14,16 @@ struct forward {
     bool plain; /* scores are scaled products */
     size_t b, n, key, keys;
     struct stream values;
+    struct qkv_pages key_pages;        /* of keys that are read as words */
     const uint32_t *block_k, *block_v; /* the current block of keys, packed, */
     size_t terms;                      /* with room for so many keys; */
     bool clean;                        /* whether its values are finite */
-    struct page_keys page;             /* the page that it is in */
     char *q;                           /* strips of left operands */
     float *s;                          /* (STRIP,BLOCK_KEYS): scores */
     uint16_t *p;                       /* the same of weights */
     char *left;                        /* p packed, if it must be */
     float *staging;
-    char *own;        /* a block of keys, if items pack them; or values of a page without those that are not finite */
+    char *own;        /* a block of keys, if items pack them; or values of a page where some are not finite */
     float *own_work;  /* scratch of packing */
     struct sums sums; /* of the current piece, */
     struct sums all;  /* and of all pieces so far */
@@ -51,9 +51,9 @@ static size_t carve_forward(const struct qkv_attend_plan *plan, struct forward *
     f->p = carve_take(&c, STRIP * (padded(D, GRANULE) > BLOCK_KEYS ? padded(D, GRANULE) : BLOCK_KEYS) * sizeof *f->p);
     f->left = carve_take(&c, BF16.in_place ? 0 : left_bytes(STRIP, BLOCK_KEYS));
     f->staging = carve_take(&c, BF16.native ? 0 : STRIP * wide * sizeof *f->staging);
-    const size_t page = plan->a->page_bytes ? QKV_T(attend_bf16_page_scratch)(plan) : 0;
-    f->own = carve_take(&c, plan->packs ? plan->keys_bytes : page);
-    f->own_work = carve_take(&c, plan->packs ? QKV_T(attend_bf16_pack_scratch)(plan) * sizeof(float) : 0);
+    const bool own = plan->packs || plan->words[QKV_PAGE_VALUES];
+    f->own = carve_take(&c, own ? plan->keys_bytes : 0);
+    f->own_work = carve_take(&c, own ? QKV_T(attend_bf16_pack_scratch)(plan) * sizeof(float) : 0);
     return c.used / sizeof(float);
 }
 
@@ -140,8 +140,9 @@ static void row_softmax(struct forward *f, size_t r, float *x, uint16_t *p, size
 
 /* Adds the contribution of values that were packed as zeros to O, for the rows that attend to them. */
 static void add_values_apart(struct forward *f, size_t r0, size_t rows) {
+    float row[CHANNELS];
     for (size_t j = 0; j < f->keys; j++) {
-        const struct cells v = stream_at(&f->values, f->key + j);
+        const struct cells v = stream_row(&f->values, f->key + j, row);
         if (fits(v, f->a->Dv)) continue;
         for (size_t r = 0; r < rows; r++) {
             float p;
@@ -184,21 +185,39 @@ static void forward_finish(const struct qkv_attend *a, const struct row *rows, s
     }
 }
 
+static void forward_use_values(struct forward *f, const struct key_block *block) {
+    f->block_v = block->v, f->terms = f->keys, f->clean = *block->finite_v;
+}
+
+/* The values of the current block where their page stores them, or, if some are not finite, packed without these. */
+static void forward_page_values(struct forward *f, size_t page) {
+    const struct qkv_page_words x = f->values.stored.type->words(&f->values.stored, page, f->n);
+    f->block_v = x.words, f->terms = x.terms, f->clean = true;
+    if (x.finite) return;
+    struct carve c = {f->own, 0};
+    const struct key_block own = carve_keys(f->plan, &c);
+    QKV_T(attend_bf16_pack_values)(f->plan, f->b, f->n, f->key / BLOCK_KEYS, &own, f->own_work);
+    forward_use_values(f, &own);
+}
+
 /* The current block of keys, packed: in its page, before the items, or here. */
 static void forward_block(struct forward *f) {
     const struct qkv_attend_plan *plan = f->plan;
+    const struct qkv_page_table *pages = &f->a->pages;
     const size_t pair = f->b * f->a->Hkv + f->n, block = f->key / BLOCK_KEYS;
-    if (f->a->page_bytes) {
-        f->page = QKV_T(attend_bf16_page)(f->a, f->b, f->n, f->key, f->keys, f->own);
-        f->block_k = f->page.k, f->block_v = f->page.v, f->terms = f->page.terms, f->clean = f->page.clean;
-        f->values = (struct stream){.past = &f->page.rows, .now = &f->page.rows, .turn = f->key, .columns = f->a->Dv};
-        return;
+    const bool *words = plan->words;
+    if (!words[QKV_PAGE_KEYS] || !words[QKV_PAGE_VALUES]) {
+        char *at = plan->packs ? f->own : plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes;
+        struct carve c = {at, 0};
+        const struct key_block packed = carve_keys(plan, &c);
+        if (plan->packs) QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &packed, f->own_work);
+        f->block_k = packed.k;
+        if (!words[QKV_PAGE_VALUES]) forward_use_values(f, &packed);
     }
-    struct carve c = {plan->packs ? f->own : plan->packed_keys + (pair * plan->key_blocks + block) * plan->keys_bytes,
-                      0};
-    const struct key_block own = carve_keys(plan, &c);
-    if (plan->packs) QKV_T(attend_bf16_pack_block)(plan, f->b, f->n, block, &own, f->own_work);
-    f->block_k = own.k, f->block_v = own.v, f->terms = f->keys, f->clean = *own.finite_v;
+    if (!words[QKV_PAGE_KEYS] && !words[QKV_PAGE_VALUES]) return;
+    const size_t page = (size_t)pages->lists[f->b][f->key / pages->positions];
+    if (words[QKV_PAGE_KEYS]) f->block_k = pages->k->words(&f->key_pages, page, f->n).words;
+    if (words[QKV_PAGE_VALUES]) forward_page_values(f, page);
 }
 
 /* f->sums of the keys [begin, end), which are of one piece, for `count` rows. */
@@ -238,7 +257,8 @@ void QKV_T(attend_bf16_forward)(const struct qkv_attend_plan *plan, size_t item,
     f.plan = plan, f.a = a, f.b = pair / a->Hkv, f.n = pair % a->Hkv;
     f.plain = plain_scores(a);
     f.rule = mask_rule(a->key, a->dropout);
-    f.values = values_of(a, f.b, f.n);
+    f.values = values_of(plan, f.b, f.n);
+    if (plan->words[QKV_PAGE_KEYS]) f.key_pages = qkv_attend_pages(plan, QKV_PAGE_KEYS);
     carve_forward(plan, &f, scratch);
     const size_t count = unit_rows(plan, unit, f.rows);
     forward_start(&f, count);

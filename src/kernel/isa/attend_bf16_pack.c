@@ -34,13 +34,14 @@ static bool clear_bad(struct staging *s, size_t count, size_t ld) {
 
 static void stage(struct staging *s, const struct stream *x, size_t first, size_t count, size_t ld) {
     struct cells row = {0};
+    float buffer[CHANNELS];
     vf check = vf_zero();
     for (size_t j = 0; j < count; j++) {
-        row = j ? stream_next(x, row, first + j) : stream_at(x, first);
+        row = j && !x->reads ? stream_next(x, row, first + j) : stream_row(x, first + j, buffer);
         check = round_row(s->rows + j * ld, row, x->columns, ld, check);
     }
     s->good = all_finite(check);
-    for (size_t j = 0; j < count && !s->good; j++) s->bad[j] = !fits(stream_at(x, first + j), x->columns);
+    for (size_t j = 0; j < count && !s->good; j++) s->bad[j] = !fits(stream_row(x, first + j, buffer), x->columns);
 }
 
 /* Keys or values of one block to pack: as they are, or rounded. If all must be `finite`, rows that bf16 cannot hold
@@ -66,27 +67,48 @@ static struct qkv_operand halves_along(struct halves x) {
     return (struct qkv_operand){x.rows, QKV_BF16, x.ld, 1};
 }
 
+static size_t pack_count(const struct qkv_attend *a, size_t key) {
+    return a->Tk - key < BLOCK_KEYS ? a->Tk - key : BLOCK_KEYS;
+}
+
+static void pack_keys_of(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
+                         const struct key_block *out, struct staging *s) {
+    const struct stream keys = keys_of(plan, b, n);
+    const size_t D = plan->a->D, key = block * BLOCK_KEYS, count = pack_count(plan->a, key);
+    struct halves x = halves_of(&keys, key, count, false, s, out->finite_k);
+    BF16.pack_b(out->k, halves_across(x), D, count);
+    if (!plan->g) return;
+    if (x.rows == s->rows)
+        *out->finite_k = clear_bad(s, count, x.ld);
+    else
+        x = halves_of(&keys, key, count, true, s, out->finite_k);
+    BF16.pack_b(out->k_rows, halves_along(x), count, D);
+}
+
+static void pack_values_of(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
+                           const struct key_block *out, struct staging *s) {
+    const struct stream values = values_of(plan, b, n);
+    const size_t Dv = plan->a->Dv, key = block * BLOCK_KEYS, count = pack_count(plan->a, key);
+    const struct halves x = halves_of(&values, key, count, !plan->g, s, out->finite_v);
+    if (plan->g)
+        BF16.pack_b(out->v, halves_across(x), Dv, count);
+    else
+        BF16.pack_b(out->v, halves_along(x), count, Dv);
+}
+
 void QKV_T(attend_bf16_pack_block)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
                                    const struct key_block *out, float *scratch) {
-    const struct qkv_attend *a = plan->a;
-    const struct stream keys = keys_of(a, b, n), values = values_of(a, b, n);
-    const size_t key = block * BLOCK_KEYS, count = a->Tk - key < BLOCK_KEYS ? a->Tk - key : BLOCK_KEYS;
     struct staging s;
     carve_staging(plan, &s, scratch);
-    struct halves x = halves_of(&keys, key, count, false, &s, out->finite_k);
-    BF16.pack_b(out->k, halves_across(x), a->D, count);
-    if (plan->g) {
-        if (x.rows == s.rows)
-            *out->finite_k = clear_bad(&s, count, x.ld);
-        else
-            x = halves_of(&keys, key, count, true, &s, out->finite_k);
-        BF16.pack_b(out->k_rows, halves_along(x), count, a->D);
-    }
-    x = halves_of(&values, key, count, !plan->g, &s, out->finite_v);
-    if (plan->g)
-        BF16.pack_b(out->v, halves_across(x), a->Dv, count);
-    else
-        BF16.pack_b(out->v, halves_along(x), count, a->Dv);
+    if (!plan->words[QKV_PAGE_KEYS]) pack_keys_of(plan, b, n, block, out, &s);
+    if (!plan->words[QKV_PAGE_VALUES]) pack_values_of(plan, b, n, block, out, &s);
+}
+
+void QKV_T(attend_bf16_pack_values)(const struct qkv_attend_plan *plan, size_t b, size_t n, size_t block,
+                                    const struct key_block *out, float *scratch) {
+    struct staging s;
+    carve_staging(plan, &s, scratch);
+    pack_values_of(plan, b, n, block, out, &s);
 }
 
 void QKV_T(attend_bf16_pack_keys)(const struct qkv_attend_plan *plan, size_t item, float *scratch) {

@@ -188,7 +188,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     f.plan = plan, f.a = a;
     f.plain = plain_scores(a);
     f.rule = mask_rule(a->key, a->dropout);
-    f.keys = keys_of(a, b, n), f.values = values_of(a, b, n);
+    f.keys = keys_of(plan, b, n), f.values = values_of(plan, b, n);
     f.count = unit_rows(plan, unit, f.rows);
     forward_carve(&f, scratch);
     for (size_t r = 0; r < f.count; r++)

@@ -66,7 +66,7 @@ void QKV_K(attend_backward_start)(struct backward *f, const struct qkv_attend_pl
 void QKV_K(attend_backward_keys)(struct backward *f, size_t b, size_t n, size_t block) {
     f->b = b, f->n = n, f->key = block * KEYS;
     f->keys = f->a->Tk - f->key < KEYS ? f->a->Tk - f->key : KEYS;
-    f->stream_k = keys_of(f->a, b, n), f->stream_v = values_of(f->a, b, n);
+    f->stream_k = keys_of(f->plan, b, n), f->stream_v = values_of(f->plan, b, n);
     f->packed = false;
 }
 

@@ -80,22 +80,57 @@ struct stream {
     const int32_t *pages; /* of the past, or NULL */
     size_t positions;     /* keys of a page */
     bool whole;           /* no block of keys crosses a page */
+    bool reads;           /* the pages are no rows: their type reads them */
+    struct qkv_pages stored;
 };
 
-QKV_INLINE struct stream stream_of(const struct qkv_attend *a, const struct qkv_heads *past,
-                                   const struct qkv_heads *now, size_t b, size_t n, size_t columns) {
-    const int32_t *pages = a->pages.lists ? a->pages.lists[b] : NULL;
-    const size_t positions = a->pages.positions;
-    return (struct stream){
-        past, now, a->past, b, n, columns, pages, positions, !pages || positions % QKV_ATTEND_BLOCK == 0};
+static inline struct stream stream_of(const struct qkv_attend_plan *plan, enum qkv_page_side side, size_t b, size_t n) {
+    const struct qkv_attend *a = plan->a;
+    const bool keys = side == QKV_PAGE_KEYS;
+    const struct qkv_page_table *pages = &a->pages;
+    struct stream s = {.past = keys ? &a->past_k : &a->past_v,
+                       .now = keys ? &a->k : &a->v,
+                       .turn = a->past,
+                       .b = b,
+                       .n = n,
+                       .columns = keys ? a->D : a->Dv,
+                       .pages = pages->lists ? pages->lists[b] : NULL,
+                       .positions = pages->positions};
+    s.whole = !s.pages || s.positions % QKV_ATTEND_BLOCK == 0;
+    s.reads = s.pages && !(keys ? pages->k : pages->v)->rows;
+    if (s.reads) s.stored = qkv_attend_pages(plan, side);
+    return s;
 }
-QKV_INLINE struct stream keys_of(const struct qkv_attend *a, size_t b, size_t n) {
-    return stream_of(a, &a->past_k, &a->k, b, n, a->D);
+static inline struct stream keys_of(const struct qkv_attend_plan *plan, size_t b, size_t n) {
+    return stream_of(plan, QKV_PAGE_KEYS, b, n);
 }
-QKV_INLINE struct stream values_of(const struct qkv_attend *a, size_t b, size_t n) {
-    return stream_of(a, &a->past_v, &a->v, b, n, a->Dv);
+static inline struct stream values_of(const struct qkv_attend_plan *plan, size_t b, size_t n) {
+    return stream_of(plan, QKV_PAGE_VALUES, b, n);
 }
 
+static inline struct stream stream_without_pages(const struct qkv_heads *past, const struct qkv_heads *now, size_t turn,
+                                                 size_t b, size_t n, size_t columns) {
+    return (struct stream){.past = past, .now = now, .turn = turn, .b = b, .n = n, .columns = columns, .whole = true};
+}
+
+/* Rows [first, first + count) as far as they are in pages that their type reads: out (…,columns). Returns their
+ * number. */
+static inline size_t stream_read(const struct stream *s, size_t first, size_t count, float *out) {
+    const size_t all = s->reads && first < s->turn ? qkv_min(count, s->turn - first) : 0;
+    for (size_t done = 0, some; done < all; done += some) {
+        const size_t at = first + done;
+        some = qkv_min(all - done, s->positions - at % s->positions);
+        const struct qkv_page_part part = {.page = (size_t)s->pages[at / s->positions],
+                                           .head = s->n,
+                                           .heads = 1,
+                                           .first = at % s->positions,
+                                           .count = some};
+        s->stored.type->read(&s->stored, &part, s->columns, out + done * s->columns);
+    }
+    return all;
+}
+
+/* The next three are for rows that no page type must read. */
 QKV_INLINE struct cells stream_at(const struct stream *s, size_t j) {
     if (j >= s->turn) return cells_at(s->now, s->b, j - s->turn, s->n);
     if (!s->pages) return cells_at(s->past, s->b, j, s->n);
@@ -111,15 +146,21 @@ QKV_INLINE struct cells stream_next(const struct stream *s, struct cells x, size
     return x;
 }
 
+/* Row j of any stream; `buffer` has room for it. */
+static inline struct cells stream_row(const struct stream *s, size_t j, float *buffer) {
+    return stream_read(s, j, 1, buffer) ? (struct cells){buffer, QKV_F32} : stream_at(s, j);
+}
+
 struct block { /* rows of floats with a constant stride */
     const float *x;
     size_t stride;
 };
 
-/* Whether rows [first, first + count) are only partly in the past, or in several pages. */
+/* Whether rows [first, first + count) are no rows of one array: they are only partly in the past, in several pages, or
+ * in pages that their type reads. */
 static inline bool stream_splits(const struct stream *s, size_t first, size_t count) {
     if (first >= s->turn) return false;
-    return first + count > s->turn || (!s->whole && first % s->positions + count > s->positions);
+    return s->reads || first + count > s->turn || (!s->whole && first % s->positions + count > s->positions);
 }
 
 /* Rows [first, first + count) where they are stored; x is NULL if they are not fp32, or have no constant stride. */
@@ -133,9 +174,10 @@ static inline struct block block_in_place(const struct stream *s, size_t first, 
 static inline struct block block_of(const struct stream *s, size_t first, size_t count, float *staging) {
     struct block block = block_in_place(s, first, count);
     if (block.x) return block;
+    const size_t read = stream_read(s, first, count, staging);
     struct cells x = {0};
-    for (size_t i = 0; i < count; i++) {
-        x = i ? stream_next(s, x, first + i) : stream_at(s, first);
+    for (size_t i = read; i < count; i++) {
+        x = i > read ? stream_next(s, x, first + i) : stream_at(s, first + i);
         read_cells(staging + i * s->columns, x, s->columns);
     }
     return (struct block){staging, s->columns};

@@ -56,7 +56,7 @@ static void walk(const struct qkv_attend_plan *plan, size_t first, size_t count,
     const struct qkv_attend *a = plan->a;
     float *q = scratch, *k = q + padded(plan->block * a->D, QKV_CACHE_LINE / sizeof(float));
     float *s = k + KEYS * a->D, *staging = s + KEYS, here[KEYS];
-    const struct stream stream = keys_of(a, plan->batch, plan->head / plan->group);
+    const struct stream stream = keys_of(plan, plan->batch, plan->head / plan->group);
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
     for (size_t r = 0; r < count; r++) {
