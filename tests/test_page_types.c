@@ -1,0 +1,393 @@
+/* test_page_types: caches of every pair of page types: the scores of sessions and their forks, of rows of a decoder
+ * that are selected again and again, and the hypotheses of beams, are those of rows with the same numbers, which
+ * test_shared_pages.c and test_search.c compare with passes over each sequence alone. Plans know the pages. The usual
+ * types, and the sentences about types that do not hold the heads of a model. */
+/* labels: numeric quick */
+#include "search_fixture.h"
+
+#include "generate/search.h"
+#include "model/decode.h"
+
+enum { CONTEXT = 300, V = 23, SCORES = 40 };
+
+static struct qkv_context *ctx;
+
+static const char alone[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"d_model\": 16, \"context\": 300, "
+                            "\"position\": {\"kind\": \"rope\"}, "
+                            "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": 2, "
+                            "\"head_dim\": 6, \"value_dim\": 10}}}";
+static const char both[] =
+    "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"source_vocab\": 17, \"d_model\": 16, \"context\": 300, "
+    "\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}, "
+    "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": 2}}}";
+
+static int setup(void **state) {
+    (void)state;
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2, .precision = QKV_PRECISION_AUTO});
+}
+
+static int teardown(void **state) {
+    (void)state;
+    qkv_context_free(ctx);
+    return 0;
+}
+
+static struct qkv_model *make_latent(void) {
+    static const char *const settings[] = {"context=300", "vocab=23"};
+    struct qkv_spec spec;
+    struct qkv_model *m;
+    assert_ok(ctx, qkv_spec_preset(ctx, &spec, "mla-tiny", settings, TEST_COUNT(settings)));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &m));
+    return m;
+}
+
+/* ---- types ------------------------------------------------------------------------------------------------------- */
+
+/* Whether the type holds all numbers that the context appends: fp32, or in mixed precision bf16. */
+static bool holds_all(const struct qkv_page_type *type) {
+    struct qkv_random random = test_random(7);
+    float numbers[256], back[256];
+    double stored[256];
+    for (size_t i = 0; i < TEST_COUNT(numbers); i++) {
+        numbers[i] = (float)(3 * qkv_random_normal(&random)) * powf(10, (float)(i % 30) - 15);
+        if (ctx->precision != QKV_FP32) {
+            qkv_from_float(stored, numbers + i, QKV_BF16, 1);
+            qkv_to_float(numbers + i, stored, QKV_BF16, 1);
+        }
+    }
+    qkv_from_float(stored, numbers, type->dtype, TEST_COUNT(numbers));
+    qkv_to_float(back, stored, type->dtype, TEST_COUNT(numbers));
+    return !memcmp(back, numbers, sizeof back);
+}
+
+/* A type of rows that has the same numbers in this context; NULL: there is no other than the type itself. */
+static const struct qkv_page_type *rows_like(const struct qkv_page_type *type) {
+    if (holds_all(type)) return &qkv_page_type_f32;
+    return qkv_page_type_of_rows(type->dtype);
+}
+
+/* Calls `run` with every pair of types that holds the heads of the decoder's first layer, and with the usual types, and
+ * compares its scores with those in rows. */
+static void each_pair(struct qkv_model *m, size_t (*run)(struct qkv_model *m, float *scores)) {
+    static float got[SCORES * V], expected[SCORES * V];
+    const struct qkv_page_heads heads = qkv_cache_heads(&m->spec.decoder.kinds[0].attention);
+    struct qkv_page_types pair;
+    size_t pairs = 0;
+    for (size_t k = 0; (pair.k = qkv_page_type_at(k)); k++)
+        for (size_t v = 0; (pair.v = qkv_page_type_at(v)); v++) {
+            const struct qkv_page_types rows = {rows_like(pair.k), rows_like(pair.v)};
+            if (qkv_page_types_check(ctx, &heads, pair, "a cache", 0) || !rows.k || !rows.v) continue;
+            memset(got, 0, sizeof got), memset(expected, 0, sizeof expected);
+            m->cache_types = pair;
+            assert_int_equal(run(m, got), SCORES * V);
+            m->cache_types = rows;
+            assert_int_equal(run(m, expected), SCORES * V);
+            if (memcmp(got, expected, sizeof got))
+                fail_msg("keys in %s, values in %s: not the bits of rows", pair.k->name, pair.v->name);
+            pairs++;
+        }
+    assert_true(pairs >= 3);
+    m->cache_types = (struct qkv_page_types){0};
+    assert_int_equal(run(m, got), SCORES * V);
+    m->cache_types = (struct qkv_page_types){&qkv_page_type_f32, &qkv_page_type_f32};
+    assert_int_equal(run(m, expected), SCORES * V);
+    if (memcmp(got, expected, sizeof got)) fail_msg("the usual types: not the bits of rows");
+    m->cache_types = (struct qkv_page_types){0};
+}
+
+/* ---- sessions and prefixes --------------------------------------------------------------------------------------- */
+
+static size_t add_scores(float *scores, size_t at, const float *logits, size_t rows) {
+    assert_non_null(logits);
+    assert_true(at + rows * V <= SCORES * V);
+    memcpy(scores + at, logits, rows * V * sizeof *scores);
+    return at + rows * V;
+}
+
+/* A long prompt, single tokens, a fork that goes on, and a session that is shortened and goes on. */
+static size_t run_sessions(struct qkv_model *m, float *scores) {
+    struct qkv_random random = test_random(1);
+    struct qkv_session *s, *fork;
+    int32_t ids[CONTEXT];
+    size_t at = 0;
+    fixture_ids(&random, ids, CONTEXT, V);
+    assert_ok(ctx, qkv_session_create_shared(m, 0, 8, &s));
+    assert_ok(ctx, qkv_session_append(s, ids, 3));
+    at = add_scores(scores, at, qkv_session_logits(s), 1);
+    assert_ok(ctx, qkv_session_append(s, ids + 3, 197));
+    at = add_scores(scores, at, qkv_session_logits(s), 1);
+    assert_ok(ctx, qkv_session_fork(s, &fork));
+    for (size_t i = 0; i < 12; i++) {
+        assert_ok(ctx, qkv_session_append(s, ids + 200 + i, 1));
+        at = add_scores(scores, at, qkv_session_logits(s), 1);
+        assert_ok(ctx, qkv_session_append(fork, ids + 250 + i, 1 + i % 3));
+        at = add_scores(scores, at, qkv_session_logits(fork), 1);
+    }
+    qkv_session_truncate(s, 101);
+    for (size_t i = 0; i < 14; i++) {
+        assert_ok(ctx, qkv_session_append(s, ids + 10 * i, 1 + i));
+        at = add_scores(scores, at, qkv_session_logits(s), 1);
+    }
+    qkv_session_free(s);
+    qkv_session_free(fork);
+    return at;
+}
+
+static void sessions_and_forks_have_the_bits_of_rows(void **state) {
+    (void)state;
+    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *latent = make_latent();
+    each_pair(m, run_sessions);
+    each_pair(latent, run_sessions);
+    qkv_model_free(m);
+    qkv_model_free(latent);
+}
+
+/* ---- rows and beams ---------------------------------------------------------------------------------------------- */
+
+/* Four rows that are selected again after each step, as beams are. */
+static void run_rows(struct qkv_model *m, const struct qkv_encoded *encoded, float *scores, size_t *at) {
+    enum { ROWS = 4 };
+    struct qkv_random random = test_random(2);
+    struct qkv_decoder *d;
+    const size_t sources[ROWS] = {0, 1, 1, 0}, counts[ROWS] = {130, 2, 1, 61};
+    int32_t ids[CONTEXT];
+    fixture_ids(&random, ids, CONTEXT, V);
+    assert_ok(ctx, qkv_decoder_create(m, encoded, encoded ? sources : NULL, ROWS, 0, &d));
+    assert_ok(ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = ids, .counts = counts}));
+    *at = add_scores(scores, *at, qkv_decoder_logits(d), ROWS);
+    for (size_t i = 0; i < 9; i++) {
+        const size_t from[ROWS] = {i % ROWS, 3 * i % ROWS, 0, i % 2};
+        assert_ok(ctx, qkv_decoder_select(d, from, ROWS));
+        assert_ok(ctx, qkv_decoder_step(d, ids + ROWS * i));
+        *at = add_scores(scores, *at, qkv_decoder_logits(d), ROWS);
+    }
+    qkv_decoder_free(d);
+}
+
+static size_t run_decoder(struct qkv_model *m, float *scores) {
+    size_t at = 0;
+    run_rows(m, NULL, scores, &at);
+    return at;
+}
+
+static size_t run_encoded(struct qkv_model *m, float *scores) {
+    struct qkv_random random = test_random(3);
+    struct qkv_encoded *encoded;
+    int32_t ids[2 * 140];
+    const int32_t lengths[] = {140, 9};
+    size_t at = 0;
+    fixture_ids(&random, ids, TEST_COUNT(ids), 17);
+    assert_ok(ctx, qkv_encode(m, ids, lengths, 2, 140, &encoded));
+    run_rows(m, encoded, scores, &at);
+    qkv_encoded_free(encoded);
+    return at;
+}
+
+static void rows_of_a_decoder_have_the_bits_of_rows(void **state) {
+    (void)state;
+    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *pair = fixture_model(ctx, both, NULL, 0, 4, 0.2);
+    struct qkv_model *latent = make_latent();
+    each_pair(m, run_decoder);
+    each_pair(latent, run_decoder);
+    each_pair(pair, run_encoded);
+    qkv_model_free(m);
+    qkv_model_free(pair);
+    qkv_model_free(latent);
+}
+
+struct found {
+    float *scores;
+    size_t count;
+};
+
+static bool take_hypotheses(void *user, size_t source, const struct qkv_hypothesis *h, size_t count) {
+    struct found *f = user;
+    (void)source;
+    for (size_t i = 0; i < count; i++) {
+        assert_true(f->count + 2 + h[i].count <= SCORES * V);
+        f->scores[f->count++] = (float)h[i].log_probability;
+        f->scores[f->count++] = (float)h[i].score;
+        for (size_t k = 0; k < h[i].count; k++) f->scores[f->count++] = (float)h[i].ids[k];
+    }
+    return true;
+}
+
+static size_t run_beams(struct qkv_model *m, float *scores) {
+    struct qkv_random random = test_random(4);
+    struct qkv_search_options o = qkv_search_defaults();
+    struct found f = {.scores = scores};
+    int32_t ids[3][20];
+    const int32_t *const sources[] = {ids[0], ids[1], ids[2]};
+    const size_t lengths[] = {20, 3, 11};
+    o.beam = 4, o.n_best = 4, o.max_tokens = 30;
+    for (size_t i = 0; i < 3; i++) fixture_ids(&random, ids[i], 20, 17);
+    const int32_t end = 2, begin = 1;
+    const struct qkv_search_job job = {
+        .ids = {.begin = begin, .first = -1, .ends = &end, .end_count = 1, .barred = &begin, .barred_count = 1},
+        .vocab = SIZE_MAX,
+        .sources = sources,
+        .lengths = lengths,
+        .what = "source",
+        .count = 3,
+        .options = &o,
+        .take = take_hypotheses,
+        .user = &f};
+    assert_ok(ctx, qkv_search_run(m, &job));
+    assert_true(f.count > 50);
+    return SCORES * V;
+}
+
+static void beams_have_the_bits_of_rows(void **state) {
+    (void)state;
+    struct qkv_model *m = fixture_model(ctx, both, NULL, 0, 6, 0.2);
+    each_pair(m, run_beams);
+    qkv_model_free(m);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+static void plans_count_the_pages_that_sessions_take(void **state) {
+    (void)state;
+    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *plan;
+    const struct qkv_page_heads heads = qkv_cache_heads(&m->spec.decoder.kinds[0].attention);
+    struct qkv_page_types pair;
+    assert_ok(ctx, qkv_model_plan(ctx, &m->spec, &plan));
+    for (size_t k = 0; (pair.k = qkv_page_type_at(k)); k++)
+        for (size_t v = 0; (pair.v = qkv_page_type_at(v)); v++) {
+            struct qkv_session *s;
+            struct qkv_costs costs;
+            if (qkv_page_types_check(ctx, &heads, pair, "a cache", 0)) continue;
+            m->cache_types = plan->cache_types = pair;
+            assert_ok(ctx, qkv_session_create(m, 0, &s));
+            assert_ok(ctx, qkv_model_costs(plan, 1, CONTEXT, &costs));
+            assert_int_equal(costs.page_bytes, qkv_session_pages(s).bytes);
+            const struct qkv_key_values kv = qkv_key_values_of(ctx, &m->spec.decoder.kinds[0].attention, pair, 128);
+            assert_int_equal(costs.page_bytes, 2 * (kv.k.bytes + kv.v.bytes));
+            if (pair.k->rows && pair.v->rows)
+                assert_int_equal(costs.page_bytes,
+                                 2 * 128 * 2 * (6 * qkv_type_size(pair.k->dtype) + 10 * qkv_type_size(pair.v->dtype)));
+            qkv_session_free(s);
+        }
+    qkv_model_free(m);
+    qkv_model_free(plan);
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static void types_have_names_of_their_own(void **state) {
+    (void)state;
+    const struct qkv_page_type *a, *b;
+    char names[256] = "";
+    for (size_t i = 0; (a = qkv_page_type_at(i)); i++) {
+        for (size_t j = 0; j < i && (b = qkv_page_type_at(j)); j++) assert_string_not_equal(a->name, b->name);
+        assert_true(strlen(names) + strlen(a->name) + 2 < sizeof names);
+        strcat(strcat(names, " "), a->name);
+    }
+    print_message("page types:%s\n", names);
+}
+
+static void the_usual_types_follow_from_precision_and_heads(void **state) {
+    (void)state;
+    static const struct {
+        enum qkv_precision precision;
+        struct qkv_page_heads heads;
+        const char *name;
+    } cases[] = {{QKV_FP32, {2, 64, 64, false}, "f32"},
+                 {QKV_FP32, {1, 576, 512, true}, "f32"},
+                 {QKV_MIXED_BF16, {2, 64, 64, false}, "bf16_packed"},
+                 {QKV_MIXED_BF16, {2, 256, 1, false}, "bf16_packed"},
+                 {QKV_MIXED_BF16, {2, 257, 64, false}, "bf16"},
+                 {QKV_MIXED_BF16, {2, 64, 257, false}, "bf16"},
+                 {QKV_MIXED_BF16, {1, 80, 64, true}, "bf16"}};
+    struct qkv_context own = *ctx;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        own.precision = cases[i].precision;
+        struct qkv_page_types types = qkv_page_types_of(&own, &cases[i].heads, (struct qkv_page_types){0});
+        assert_string_equal(types.k->name, cases[i].name);
+        assert_string_equal(types.v->name, cases[i].name);
+        types = qkv_page_types_of(&own, &cases[i].heads, (struct qkv_page_types){.v = &qkv_page_type_f16});
+        assert_string_equal(types.k->name, cases[i].heads.shared ? "f16" : cases[i].name);
+        assert_string_equal(types.v->name, "f16");
+    }
+}
+
+static void refused(struct qkv_model *m, struct qkv_page_types types, const char *const *parts, size_t count) {
+    struct qkv_session *s;
+    struct qkv_decoder *d;
+    size_t bytes;
+    m->cache_types = types;
+    const struct qkv_decoder_options options = {.rows = 2, .chunk = 1};
+    for (size_t i = 0; i < count; i++) {
+        assert_fails(ctx, qkv_session_create(m, 0, &s), QKV_ARGUMENT, parts[i]);
+        assert_null(s);
+        assert_fails(ctx, qkv_decoder_create_with(m, &options, &d), QKV_ARGUMENT, parts[i]);
+        assert_fails(ctx, qkv_session_measure(m, 0, &bytes), QKV_ARGUMENT, parts[i]);
+    }
+}
+
+static void types_that_do_not_hold_the_heads_are_refused(void **state) {
+    (void)state;
+    const struct qkv_page_type *packed = &qkv_page_type_bf16_packed, *f32 = &qkv_page_type_f32;
+    static const char *const wide[] = {"decoder.attention.head_dim=300", "decoder.attention.value_dim=8"};
+    static const char *const keys[] = {"the KV cache: pages of bf16_packed hold heads of at most 256 channels, but the "
+                                       "keys of layer 0 have 300 a head",
+                                       "(choose f32,", " or f16)"};
+    static const char *const wide_values[] = {"decoder.attention.head_dim=8", "decoder.attention.value_dim=300"};
+    static const char *const values[] = {"the values of layer 0 have 300 a head"};
+    static const char *const shared[] = {
+        "the KV cache: pages of bf16_packed cannot hold latent attention, as in layer 0, "
+        "whose values are 64 of the 80 channels of the keys",
+        "(choose f32,"};
+    static const char *const apart[] = {"keys are to be stored as f32 and values as bf16_packed, but in layer 0",
+                                        "choose one type for both: f32,"};
+    struct qkv_model *m = fixture_model(ctx, alone, wide, 2, 3, 0.2);
+    struct qkv_session *s;
+    refused(m, (struct qkv_page_types){packed, packed}, keys, 3);
+    m->cache_types = (struct qkv_page_types){f32, packed}; /* values of 8 channels fit */
+    assert_ok(ctx, qkv_session_create(m, 0, &s));
+    qkv_session_free(s);
+    qkv_model_free(m);
+    m = fixture_model(ctx, alone, wide_values, 2, 3, 0.2);
+    refused(m, (struct qkv_page_types){packed, packed}, values, 1);
+    refused(m, (struct qkv_page_types){.v = packed}, values, 1);
+    qkv_model_free(m);
+    m = make_latent();
+    refused(m, (struct qkv_page_types){packed, packed}, shared, 2);
+    refused(m, (struct qkv_page_types){.v = packed}, shared, 2);
+    refused(m, (struct qkv_page_types){f32, packed}, apart, 2);
+    qkv_model_free(m);
+}
+
+static void types_that_do_not_hold_the_heads_of_cross_attention_are_refused(void **state) {
+    (void)state;
+    static const char *const wide[] = {"decoder.cross.head_dim=300"};
+    const int32_t ids[4] = {1, 2, 3, 4};
+    struct qkv_model *m = fixture_model(ctx, both, wide, 1, 3, 0.2);
+    struct qkv_encoded *e;
+    size_t bytes;
+    m->cache_types.k = &qkv_page_type_bf16_packed;
+    static const char part[] =
+        "the keys and values of sources: pages of bf16_packed hold heads of at most 256 channels, "
+        "but the keys of layer 0 have 300 a head (choose f32,";
+    assert_fails(ctx, qkv_encode(m, ids, NULL, 1, 4, &e), QKV_ARGUMENT, part);
+    assert_null(e);
+    assert_fails(ctx, qkv_encoded_measure(m, 1, 4, NULL, &bytes), QKV_ARGUMENT, part);
+    m->cache_types.k = NULL;
+    assert_ok(ctx, qkv_encode(m, ids, NULL, 1, 4, &e));
+    qkv_encoded_free(e);
+    qkv_model_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_have_names_of_their_own),
+        cmocka_unit_test(the_usual_types_follow_from_precision_and_heads),
+        cmocka_unit_test(sessions_and_forks_have_the_bits_of_rows),
+        cmocka_unit_test(rows_of_a_decoder_have_the_bits_of_rows),
+        cmocka_unit_test(beams_have_the_bits_of_rows),
+        cmocka_unit_test(plans_count_the_pages_that_sessions_take),
+        cmocka_unit_test(types_that_do_not_hold_the_heads_are_refused),
+        cmocka_unit_test(types_that_do_not_hold_the_heads_of_cross_attention_are_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
