@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block, two types
 # of stored numbers, in blocks of 32 and of 256, a type with a product of its own, an instruction set and a column for
-# it, each one file and one line. The copy is built (with the kernels of scalar and of the toy only) and knows them: in
-# its help, specs, settings, training, export, kernel tables, and in the tests over random models and of kernels.
+# it, and a page type, each one file and one line. The copy is built (with the kernels of scalar and of the toy only)
+# and knows them: in its help, specs, settings, training, export, kernel tables, and in the tests over random models, of
+# kernels and over the lists.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
@@ -30,12 +31,13 @@ toy type_toy32.c type include/qkv/tensors.h 'F64,' 'X(TOY32, toy32)'
 toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
 toy type_toydot.c type include/qkv/tensors.h 'F64,' 'X(TOYDOT, toydot)'
 toy product_toydot.c kernel src/kernel/product.h 'f32)' 'X(toydot)'
+toy page_f64_columns.c kernel src/kernel/page.h 'f32)' 'X(f64_columns)'
 toy simd_pair.h kernel/isa include/qkv/context.h 'scalar,' 'X(pair, TABLE)'
 toy simd_pairrun.h kernel/isa include/qkv/context.h 'pair,' 'X(pairrun, COLUMNS)'
 cp "$toys/test_columns.c" copy/tests/
 
 tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
-tests+=' test_type_blocks test_dtype test_products test_kernels test_columns'
+tests+=' test_type_blocks test_dtype test_products test_kernels test_columns test_page_types test_pages'
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_BENCH=OFF \
     '-DQKV_KERNELS=pair;pairrun'
 try 0 cmake --build built -j2 --target qkv $tests
@@ -103,4 +105,6 @@ for test in $tests; do
     hasnt err 'SKIPPED'
     hasnt out 'SKIPPED'
 done
+try 0 built/tests/test_page_types
+has out 'page types: .*f64_columns'
 finish
