@@ -184,13 +184,12 @@ static void check_forms(const struct qkv_product *row) {
         .data = w, .rows = OUT, .columns = IN, .operand.product = row, .operand.product_back = row};
     const struct qkv_tape_mark mark = qkv_tape_mark(&tape);
     assert_non_null(qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32));
-    const struct qkv_form *form = qkv_tensor_form(x, row->form);
+    const struct qkv_form *form = qkv_tape_formed(&tape, x, row->form);
     assert_int_equal(!form, row->form == QKV_F32); /* fp32 is read as it is */
     assert_non_null(qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32));
-    assert_ptr_equal(qkv_tensor_form(x, row->form), form);
+    assert_ptr_equal(qkv_tape_formed(&tape, x, row->form), form);
     assert_ptr_equal(tape.forms, form);
     qkv_tape_release(&tape, mark);
-    assert_null(x->forms);
     assert_null(tape.forms);
     qkv_arena_free(&arena);
     qkv_arena_free(&graph);
@@ -226,7 +225,7 @@ static void weights_with_products_in_fp32_share_a_wider_form(void **state) {
     struct qkv_tensor weight = {.data = w, .rows = OUT, .columns = IN, .operand.fp32 = true};
     const struct qkv_tensor *y = qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32);
     assert_non_null(y);
-    const struct qkv_form *form = qkv_tensor_form(x, QKV_F32);
+    const struct qkv_form *form = qkv_tape_formed(&tape, x, QKV_F32);
     assert_non_null(form);
     assert_memory_equal(form->data, wide, sizeof wide);
     const struct qkv_tensor *z = qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32);

@@ -188,7 +188,7 @@ size_t qkv_balance_experts(struct qkv_model *model, double *loads);
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
 /* Makes weights ready to be multiplied as `product` says (the context's, but in plans): each operand gets its row, and
  * those that are packed, with `backward` also those that only backward reads, get memory and are packed. This is done
- * once; callers do so before they measure or run anything of the model. (packed_weights.c) */
+ * once; callers do so before they measure or run anything of the model. (model_ready.c) */
 enum qkv_status qkv_model_prepare(struct qkv_model *model, const struct qkv_product *product, bool backward);
 void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of the model: weights, tables, and gradients and packed weights if they have been asked for; without weights
@@ -205,7 +205,8 @@ enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spe
 enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Fails with QKV_FILE if the weights' file has changed. Called before every use of the weights. */
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);
-/* Packs the weights that have changed since they were packed. */
+/* Takes memory for packed weights, once. Packs those that have changed since they were packed. */
+enum qkv_status qkv_model_take_packed(struct qkv_model *model, bool backward);
 void qkv_model_pack(struct qkv_model *model);
 /* Both: called before each forward pass. */
 enum qkv_status qkv_model_ready(struct qkv_model *model);

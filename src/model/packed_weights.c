@@ -92,37 +92,10 @@ void qkv_model_pack(struct qkv_model *m) {
     m->packed_changes = m->weights.changes + 1;
 }
 
-enum qkv_status qkv_model_ready(struct qkv_model *m) {
-    enum qkv_status status = qkv_model_check_file(m);
-    if (!status) qkv_model_pack(m);
-    return status;
-}
-
 static bool packed_weights_any(const struct qkv_model *m) {
     for (size_t i = 0; i < m->weights.tensor_count; i++)
         if (packed_weights_multiplies(m, m->weights.tensors[i])) return true;
     return false;
-}
-
-enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product *product, bool backward) {
-    enum qkv_status status = QKV_OK;
-    if (m->weights.product != product) {
-        status = qkv_weights_choose(&m->weights, product);
-        if (status) return status;
-        qkv_model_drop_packed(m);
-    }
-    if (!packed_weights_any(m)) return QKV_OK;
-    if (!m->packed_weights) {
-        m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
-        status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
-    }
-    if (!status && backward && m->head_weight && m->head_weight->operand.product_back->packed_bytes &&
-        packed_weights_multiplies(m, m->head_weight) && !m->head_weight->operand.packed_transposed) {
-        status = packed_weights_add(m, &m->packed_back, take_backward);
-    }
-    if (!status) status = qkv_model_ready(m);
-    if (status) qkv_model_drop_packed(m);
-    return status;
 }
 
 void qkv_model_drop_packed(struct qkv_model *m) {
@@ -134,6 +107,20 @@ void qkv_model_drop_packed(struct qkv_model *m) {
     m->packed_changes = 0;
     qkv_arena_free(&m->packed_arena);
     qkv_arena_free(&m->packed_back);
+}
+
+enum qkv_status qkv_model_take_packed(struct qkv_model *m, bool backward) {
+    enum qkv_status status = QKV_OK;
+    if (!packed_weights_any(m)) return QKV_OK;
+    if (!m->packed_weights) {
+        m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
+        status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
+    }
+    if (!status && backward && m->head_weight && m->head_weight->operand.product_back->packed_bytes &&
+        packed_weights_multiplies(m, m->head_weight) && !m->head_weight->operand.packed_transposed)
+        status = packed_weights_add(m, &m->packed_back, take_backward);
+    if (status) qkv_model_drop_packed(m);
+    return status;
 }
 
 size_t qkv_model_bytes(const struct qkv_model *m) {

@@ -55,30 +55,24 @@ struct qkv_linear_rows qkv_tape_convert(struct qkv_tape *tape, const struct qkv_
     return qkv_product_reads(product, x.dtype) ? x : form_make(tape, product, x, count);
 }
 
-const struct qkv_form *qkv_tensor_form(const struct qkv_tensor *x, enum qkv_dtype dtype) {
-    const struct qkv_form *form = x->forms;
-    while (form && form->dtype != dtype) form = form->next;
+const struct qkv_form *qkv_tape_formed(const struct qkv_tape *tape, const struct qkv_tensor *x, enum qkv_dtype dtype) {
+    const struct qkv_form *form = tape->forms;
+    while (form && (form->of != x || form->dtype != dtype)) form = form->previous;
     return form;
 }
 
 /* A tensor that is fp32 gets a form even where the product could round it while it packs: others share it. */
-struct qkv_linear_rows qkv_tape_form(struct qkv_tape *tape, const struct qkv_product *product, struct qkv_tensor *x) {
+struct qkv_linear_rows qkv_tape_form(struct qkv_tape *tape, const struct qkv_product *product,
+                                     const struct qkv_tensor *x) {
     const struct qkv_linear_rows own = {x->data, x->dtype};
-    const struct qkv_form *made = qkv_tensor_form(x, product->form);
     if (x->dtype == product->form) return own;
+    const struct qkv_form *made = qkv_tape_formed(tape, x, product->form);
     if (made) return (struct qkv_linear_rows){made->data, made->dtype};
     const size_t mark = qkv_arena_mark(tape->arena);
     struct qkv_form *form = qkv_tape_take_graph(tape, sizeof *form);
     const struct qkv_linear_rows rows = form_make(tape, product, own, x->rows * x->columns);
     if (!form || !rows.data) return (struct qkv_linear_rows){NULL, product->form};
-    *form = (struct qkv_form){rows.data, rows.dtype, mark, x, x->forms, tape->forms};
-    x->forms = tape->forms = form;
+    *form = (struct qkv_form){rows.data, rows.dtype, mark, x, tape->forms};
+    tape->forms = form;
     return rows;
-}
-
-void qkv_tape_release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
-    for (; tape->forms && tape->forms->mark >= mark.arena; tape->forms = tape->forms->previous)
-        tape->forms->of->forms = tape->forms->next;
-    qkv_arena_release(tape->arena, mark.arena);
-    qkv_arena_release(tape->graph_arena, mark.graph_arena);
 }

@@ -243,7 +243,7 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     }
     const struct qkv_linear_carry carry = {
         .done = weight->learning.uses == 1 && weight->learning.given == 1 ? &weight->learning.carried : NULL};
-    const struct qkv_form *form = qkv_tensor_form(x, qkv_operand_product_back(tape, weight)->form);
+    const struct qkv_form *form = qkv_tape_formed(tape, x, qkv_operand_product_back(tape, weight)->form);
     const struct qkv_linear_rows rows = {form ? form->data : x->data, form ? form->dtype : x->dtype};
     status = qkv_linear_backward_parts(tape, dy, rows, x->rows, dx, accumulate, weight, dweight, bias, dbias,
                                        x->learning.order, carry);

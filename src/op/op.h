@@ -17,14 +17,14 @@
 
 /* ---- a tensor: an activation, or an operand, and what it learns ------------------------------------------------- */
 
-/* The numbers of an activation in the type in which a product reads them, made once for all products that read them
- * (form.c). */
+/* The numbers of an activation in the type in which a product reads them, made once for all products of the tape that
+ * read them (form.c). */
 struct qkv_form {
     void *data;
     enum qkv_dtype dtype;
     size_t mark; /* of the tape's arena, before it */
-    struct qkv_tensor *of;
-    struct qkv_form *next, *previous; /* of the activation; of the tape */
+    const struct qkv_tensor *of;
+    struct qkv_form *previous; /* of the tape */
 };
 
 /* A weight packed for its product. The model owns it, packs it when it is finished, and packs it again before the next
@@ -104,8 +104,7 @@ struct qkv_tensor {
     void *data; /* fp32, or bf16; of an operand whose numbers are elsewhere only a sign that it exists */
     enum qkv_dtype dtype;
     size_t rows, columns;
-    size_t planned_rows;    /* rows that a ragged batch's plan has memory for; 0: as many as `rows` */
-    struct qkv_form *forms; /* of an activation; NULL: none were made */
+    size_t planned_rows; /* rows that a ragged batch's plan has memory for; 0: as many as `rows` */
     struct qkv_operand_part operand;
     struct qkv_learning learning;
 };
@@ -262,9 +261,10 @@ struct qkv_linear_rows {
 bool qkv_product_reads(const struct qkv_product *product, enum qkv_dtype dtype);
 /* x in a type that the product reads: x itself, or its form, which is made where x has none. data is NULL after an
  * error. */
-struct qkv_linear_rows qkv_tape_form(struct qkv_tape *tape, const struct qkv_product *product, struct qkv_tensor *x);
-/* The form of that type that was made of x; NULL: none was. */
-const struct qkv_form *qkv_tensor_form(const struct qkv_tensor *x, enum qkv_dtype dtype);
+struct qkv_linear_rows qkv_tape_form(struct qkv_tape *tape, const struct qkv_product *product,
+                                     const struct qkv_tensor *x);
+/* The form of that type that the tape has of x; NULL: none was made. */
+const struct qkv_form *qkv_tape_formed(const struct qkv_tape *tape, const struct qkv_tensor *x, enum qkv_dtype dtype);
 /* `count` numbers, whole rows, in a type that the product reads: the same ones, or converted, in memory of the
  * arena. */
 struct qkv_linear_rows qkv_tape_convert(struct qkv_tape *tape, const struct qkv_product *product,

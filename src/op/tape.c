@@ -156,6 +156,12 @@ struct qkv_tape_mark qkv_tape_mark(const struct qkv_tape *tape) {
     return (struct qkv_tape_mark){qkv_arena_mark(tape->arena), qkv_arena_mark(tape->graph_arena)};
 }
 
+void qkv_tape_release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
+    while (tape->forms && tape->forms->mark >= mark.arena) tape->forms = tape->forms->previous;
+    qkv_arena_release(tape->arena, mark.arena);
+    qkv_arena_release(tape->graph_arena, mark.graph_arena);
+}
+
 struct move {
     float *to;
     const float *from;

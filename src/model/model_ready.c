@@ -1,0 +1,19 @@
+/* A model made ready to be multiplied: each operand has its row of the table of products, and what they pack is
+ * packed. */
+#include "model/model.h"
+
+enum qkv_status qkv_model_ready(struct qkv_model *m) {
+    enum qkv_status status = qkv_model_check_file(m);
+    if (!status) qkv_model_pack(m);
+    return status;
+}
+
+enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product *product, bool backward) {
+    if (m->weights.product != product) {
+        enum qkv_status status = qkv_weights_choose(&m->weights, product);
+        if (status) return status;
+        qkv_model_drop_packed(m);
+    }
+    enum qkv_status status = qkv_model_take_packed(m, backward);
+    return status || !m->packed_weights ? status : qkv_model_ready(m);
+}
