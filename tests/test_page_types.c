@@ -329,20 +329,18 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
     (void)state;
     const struct qkv_page_type *packed = &qkv_page_type_bf16_packed, *f32 = &qkv_page_type_f32;
     static const char *const wide[] = {"decoder.attention.head_dim=300", "decoder.attention.value_dim=8"};
-    static const char *const keys[] = {"the KV cache: pages of bf16_packed hold heads of at most 256 channels, but the "
-                                       "keys of layer 0 have 300 a head",
-                                       "(choose f32,", " or f16)"};
+    static const char *const keys[] = {"the KV cache: pages of bf16_packed hold heads of at most 256 channels",
+                                       "but the keys of layer 0 have 300 a head", "(choose f32,", " or f16)"};
     static const char *const wide_values[] = {"decoder.attention.head_dim=8", "decoder.attention.value_dim=300"};
     static const char *const values[] = {"the values of layer 0 have 300 a head"};
     static const char *const shared[] = {
-        "the KV cache: pages of bf16_packed cannot hold latent attention, as in layer 0, "
-        "whose values are 64 of the 80 channels of the keys",
-        "(choose f32,"};
+        "the KV cache: pages of bf16_packed cannot hold latent attention, as in layer 0, ",
+        "whose values are 64 of the 80 channels of the keys", "(choose f32,"};
     static const char *const apart[] = {"keys are to be stored as f32 and values as bf16_packed, but in layer 0",
                                         "choose one type for both: f32,"};
     struct qkv_model *m = fixture_model(ctx, alone, wide, 2, 3, 0.2);
     struct qkv_session *s;
-    refused(m, (struct qkv_page_types){packed, packed}, keys, 3);
+    refused(m, (struct qkv_page_types){packed, packed}, keys, 4);
     m->cache_types = (struct qkv_page_types){f32, packed}; /* values of 8 channels fit */
     assert_ok(ctx, qkv_session_create(m, 0, &s));
     qkv_session_free(s);
@@ -352,8 +350,8 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
     refused(m, (struct qkv_page_types){.v = packed}, values, 1);
     qkv_model_free(m);
     m = make_latent();
-    refused(m, (struct qkv_page_types){packed, packed}, shared, 2);
-    refused(m, (struct qkv_page_types){.v = packed}, shared, 2);
+    refused(m, (struct qkv_page_types){packed, packed}, shared, 3);
+    refused(m, (struct qkv_page_types){.v = packed}, shared, 3);
     refused(m, (struct qkv_page_types){f32, packed}, apart, 2);
     qkv_model_free(m);
 }
