@@ -167,33 +167,46 @@ static void a_row_has_its_bits_alone_and_at_any_number_of_threads(void **state) 
 
 enum { ROWS = 5, IN = 256, OUT = 3 };
 
-static void check_forms(const struct qkv_product *row) {
-    struct qkv_context *ctx = context(NULL, 2);
+struct forms { /* x (ROWS,IN) and the numbers of a weight (OUT,IN), on a tape in mixed precision */
+    struct qkv_context *ctx;
     struct qkv_arena arena, graph;
-    struct qkv_random r = test_random(11);
     struct qkv_tape tape;
-    float w[OUT * IN], own[ROWS * IN];
-    ctx->precision = QKV_MIXED_BF16;
-    assert_ok(ctx, qkv_arena_create(ctx, &arena, (size_t)1 << 22, "numbers"));
-    assert_ok(ctx, qkv_arena_create(ctx, &graph, (size_t)1 << 20, "nodes"));
-    qkv_tape_start(&tape, ctx, &arena, &graph, false);
-    test_fill(&r, w, OUT * IN, 1);
-    test_fill(&r, own, ROWS * IN, 1);
-    struct qkv_tensor *x = qkv_tape_view(&tape, own, ROWS, IN);
+    float w[OUT * IN], x[ROWS * IN];
+};
+
+static void forms_begin(struct forms *f, uint64_t stream) {
+    struct qkv_random r = test_random(stream);
+    f->ctx = context(NULL, 2);
+    f->ctx->precision = QKV_MIXED_BF16;
+    assert_ok(f->ctx, qkv_arena_create(f->ctx, &f->arena, (size_t)1 << 22, "numbers"));
+    assert_ok(f->ctx, qkv_arena_create(f->ctx, &f->graph, (size_t)1 << 20, "nodes"));
+    qkv_tape_start(&f->tape, f->ctx, &f->arena, &f->graph, false);
+    test_fill(&r, f->w, OUT * IN, 1);
+    test_fill(&r, f->x, ROWS * IN, 1);
+}
+
+static void forms_end(struct forms *f) {
+    qkv_arena_free(&f->arena);
+    qkv_arena_free(&f->graph);
+    qkv_context_free(f->ctx);
+}
+
+static void check_forms(const struct qkv_product *row) {
+    struct forms f;
+    forms_begin(&f, 11);
+    struct qkv_tensor *x = qkv_tape_view(&f.tape, f.x, ROWS, IN);
     struct qkv_tensor weight = {
-        .data = w, .rows = OUT, .columns = IN, .operand.product = row, .operand.product_back = row};
-    const struct qkv_tape_mark mark = qkv_tape_mark(&tape);
-    assert_non_null(qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32));
-    const struct qkv_form *form = qkv_tape_formed(&tape, x, row->form);
+        .data = f.w, .rows = OUT, .columns = IN, .operand.product = row, .operand.product_back = row};
+    const struct qkv_tape_mark mark = qkv_tape_mark(&f.tape);
+    assert_non_null(qkv_op_linear(&f.tape, x, &weight, NULL, QKV_RESULT_FP32));
+    const struct qkv_form *form = qkv_tape_formed(&f.tape, x, row->form);
     assert_int_equal(!form, row->form == QKV_F32); /* fp32 is read as it is */
-    assert_non_null(qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32));
-    assert_ptr_equal(qkv_tape_formed(&tape, x, row->form), form);
-    assert_ptr_equal(tape.forms, form);
-    qkv_tape_release(&tape, mark);
-    assert_null(tape.forms);
-    qkv_arena_free(&arena);
-    qkv_arena_free(&graph);
-    qkv_context_free(ctx);
+    assert_non_null(qkv_op_linear(&f.tape, x, &weight, NULL, QKV_RESULT_FP32));
+    assert_ptr_equal(qkv_tape_formed(&f.tape, x, row->form), form);
+    assert_ptr_equal(f.tape.forms, form);
+    qkv_tape_release(&f.tape, mark);
+    assert_null(f.tape.forms);
+    forms_end(&f);
 }
 
 static void products_share_the_form_of_what_they_read(void **state) {
@@ -206,34 +219,24 @@ static void products_share_the_form_of_what_they_read(void **state) {
 /* A router reads activations in bf16 as fp32: widened once, for forward and for backward. */
 static void weights_with_products_in_fp32_share_a_wider_form(void **state) {
     (void)state;
-    struct qkv_context *ctx = context(NULL, 2);
-    struct qkv_arena arena, graph;
-    struct qkv_random r = test_random(12);
-    struct qkv_tape tape;
-    float w[OUT * IN], own[ROWS * IN], wide[ROWS * IN];
+    struct forms f;
+    float wide[ROWS * IN];
     uint16_t half[ROWS * IN];
-    ctx->precision = QKV_MIXED_BF16;
-    assert_ok(ctx, qkv_arena_create(ctx, &arena, (size_t)1 << 22, "numbers"));
-    assert_ok(ctx, qkv_arena_create(ctx, &graph, (size_t)1 << 20, "nodes"));
-    qkv_tape_start(&tape, ctx, &arena, &graph, false);
-    test_fill(&r, w, OUT * IN, 1);
-    test_fill(&r, own, ROWS * IN, 1);
-    qkv_from_float(half, own, QKV_BF16, ROWS * IN);
+    forms_begin(&f, 12);
+    qkv_from_float(half, f.x, QKV_BF16, ROWS * IN);
     qkv_to_float(wide, half, QKV_BF16, ROWS * IN);
-    struct qkv_tensor *x = qkv_tape_view(&tape, (float *)(void *)half, ROWS, IN);
+    struct qkv_tensor *x = qkv_tape_view(&f.tape, (float *)(void *)half, ROWS, IN);
     x->dtype = QKV_BF16;
-    struct qkv_tensor weight = {.data = w, .rows = OUT, .columns = IN, .operand.fp32 = true};
-    const struct qkv_tensor *y = qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32);
+    struct qkv_tensor weight = {.data = f.w, .rows = OUT, .columns = IN, .operand.fp32 = true};
+    const struct qkv_tensor *y = qkv_op_linear(&f.tape, x, &weight, NULL, QKV_RESULT_FP32);
     assert_non_null(y);
-    const struct qkv_form *form = qkv_tape_formed(&tape, x, QKV_F32);
+    const struct qkv_form *form = qkv_tape_formed(&f.tape, x, QKV_F32);
     assert_non_null(form);
     assert_memory_equal(form->data, wide, sizeof wide);
-    const struct qkv_tensor *z = qkv_op_linear(&tape, x, &weight, NULL, QKV_RESULT_FP32);
-    assert_ptr_equal(tape.forms, form);
+    const struct qkv_tensor *z = qkv_op_linear(&f.tape, x, &weight, NULL, QKV_RESULT_FP32);
+    assert_ptr_equal(f.tape.forms, form);
     assert_memory_equal(y->data, z->data, ROWS * OUT * sizeof(float));
-    qkv_arena_free(&arena);
-    qkv_arena_free(&graph);
-    qkv_context_free(ctx);
+    forms_end(&f);
 }
 
 int main(void) {

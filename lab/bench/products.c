@@ -47,36 +47,28 @@ static struct qkv_operand products_operand(const void *data, enum qkv_dtype dtyp
     return (struct qkv_operand){data, dtype, transposed ? 1 : columns, transposed ? rows : 1};
 }
 
-/* This library's product in fp32. */
-static enum qkv_status ours_fp32(void *argument, size_t turn) {
-    struct work *w = argument;
+/* This library's product, of operands in the form of the row of the table. */
+static enum qkv_status ours(struct work *w, const struct qkv_product *product, size_t turn) {
     const struct qkv_bench_product *p = &w->product;
     const size_t i = turn % p->count;
     const struct qkv_product_call call = {.c = p->c[i],
                                           .dtype = QKV_F32,
                                           .ldc = p->N,
-                                          .a = products_operand(p->a, QKV_F32, p->M, p->K, p->a_transposed),
-                                          .b = products_operand(p->b[i], QKV_F32, p->K, p->N, p->b_transposed),
-                                          .M = p->M,
-                                          .N = p->N,
-                                          .K = p->K};
-    return qkv_gemm(w->ctx, &w->scratch, &call);
-}
-
-static enum qkv_status ours_bf16(void *argument, size_t turn) {
-    struct work *w = argument;
-    const struct qkv_bench_product *p = &w->product;
-    const size_t i = turn % p->count;
-    const struct qkv_product_call call = {.c = p->c[i],
-                                          .dtype = QKV_F32,
-                                          .ldc = p->N,
-                                          .a = products_operand(p->a, QKV_BF16, p->M, p->K, p->a_transposed),
-                                          .b = products_operand(p->b[i], QKV_BF16, p->K, p->N, p->b_transposed),
+                                          .a = products_operand(p->a, product->form, p->M, p->K, p->a_transposed),
+                                          .b = products_operand(p->b[i], product->form, p->K, p->N, p->b_transposed),
                                           .M = p->M,
                                           .N = p->N,
                                           .K = p->K,
                                           .packed = w->panels[i]};
-    return qkv_gemm_bf16(w->ctx, &w->scratch, &call);
+    return product->multiply(w->ctx, &w->scratch, &call);
+}
+
+static enum qkv_status ours_fp32(void *argument, size_t turn) {
+    return ours(argument, &qkv_product_f32, turn);
+}
+
+static enum qkv_status ours_bf16(void *argument, size_t turn) {
+    return ours(argument, &qkv_product_bf16, turn);
 }
 
 /* Makes the product C = A·B for one of the three products of a layer. */

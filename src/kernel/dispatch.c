@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernel/cpu.h"
-#include "kernel/isa/bf16.h"
+#include "kernel/product.h"
 
 #define THREADS_MAX 1024
 
@@ -62,7 +62,7 @@ void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision preci
 
 bool qkv_context_native_bf16(const struct qkv_context *ctx) {
     if (!ctx) return false;
-    return ctx->kernels->bf16->native;
+    return qkv_product_bf16.native(ctx->kernels);
 }
 
 /* The precision is chosen after the kernels. */
