@@ -5,10 +5,11 @@
 
 #include "test.h"
 
+#include "base/backend.h"
 #include "check_attend_apart.h"
 
 static inline struct qkv_context context_of(size_t table, int threads) {
-    struct qkv_context ctx = {.threads = threads, .kernels = qkv_kernels_at(table)};
+    struct qkv_context ctx = {.threads = threads, .kernels = qkv_kernels_at(table), .backend = &qkv_backend_bare};
     return ctx;
 }
 

@@ -16,10 +16,10 @@ static inline bool attend_run(struct qkv_context *ctx, struct attend_case *c, bo
     for (size_t i = 0; c->g.dsinks && i < c->a.B * c->a.H; i++) c->g.dsinks[i] = 7;
     struct qkv_arena measure, scratch;
     qkv_arena_measure(ctx, &measure, "scratch");
-    ctx->dry = true;
+    const struct qkv_planning had = qkv_planning_begin(ctx);
     bool good = qkv_attend_forward(ctx, &measure, &c->a) == QKV_OK;
     if (good && backward) good = qkv_attend_backward(ctx, &measure, &c->a, &c->g) == QKV_OK;
-    ctx->dry = false;
+    qkv_planning_end(ctx, had);
     if (good) good = qkv_arena_create(ctx, &scratch, measure.peak, "scratch") == QKV_OK;
     if (good) {
         good = qkv_attend_forward(ctx, &scratch, &c->a) == QKV_OK;

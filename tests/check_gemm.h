@@ -212,10 +212,10 @@ static void check_gemm_memory(struct qkv_context *ctx, struct qkv_arena *scratch
         struct gemm_data d = gemm_data(random, &s);
         float *c = copied(d.c, d.c_floats);
         struct qkv_arena measure, real, small;
-        ctx->dry = true;
+        const struct qkv_planning had = qkv_planning_begin(ctx);
         qkv_arena_measure(ctx, &measure, "measure");
         CHECK(gemm_run(ctx, &measure, &d, c) == QKV_OK, "%s", qkv_message(ctx));
-        ctx->dry = false;
+        qkv_planning_end(ctx, had);
         CHECK(same_bits(c, d.c, d.c_floats), "a dry run wrote to C");
         CHECK(qkv_arena_create(ctx, &real, measure.peak, "real") == QKV_OK, "%s", qkv_message(ctx));
         CHECK(gemm_run(ctx, &real, &d, c) == QKV_OK, "%s", qkv_message(ctx));

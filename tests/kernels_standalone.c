@@ -2,6 +2,7 @@
  * every table of the machine (or the one named), with a seed that may be given. Exit status 0 when all hold. */
 #include <time.h>
 
+#include "base/backend.h"
 #include "check_attend_bf16.h"
 #include "check_bf16.h"
 #include "check_cuts.h"
@@ -17,7 +18,7 @@ static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *rand
     struct qkv_arena scratch;
     for (int threads = 1; threads <= 2; threads++) {
         struct qkv_context_options options = {.threads = threads, .isa = k->isa};
-        if (qkv_context_create(&ctx, &options) || qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch")) {
+        if (qkv_context_make(&ctx, &options) || qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch")) {
             fprintf(stderr, "%s\n", qkv_message(ctx));
             exit(2);
         }
@@ -30,7 +31,7 @@ static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *rand
 }
 
 static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
-    struct qkv_context ctx = {.threads = 2, .kernels = k};
+    struct qkv_context ctx = {.threads = 2, .kernels = k, .backend = &qkv_backend_bare};
     CHECK(attend_check_random(&ctx, seed, 60, NULL), "attention and its gradient");
     CHECK(attend_check_threads(&ctx, seed, 10), "attention on more threads");
     CHECK(attend_check_parts(&ctx, seed, 20), "attention of a part");
@@ -41,7 +42,7 @@ static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
 
 static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
     struct qkv_kernels kernels;
-    struct qkv_context ctx = {.threads = 2, .kernels = k};
+    struct qkv_context ctx = {.threads = 2, .kernels = k, .backend = &qkv_backend_bare};
     attend_bf16_context(&ctx, &kernels);
     CHECK(attend_bf16_check_random(&ctx, seed, 40, NULL), "attention in bf16 and its gradient");
     CHECK(attend_check_threads(&ctx, seed, 10), "attention in bf16 on more threads");

@@ -261,9 +261,9 @@ static void test_refused_gradients(void **state) {
         assert_status(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g), QKV_ARGUMENT);
         assert_message(&ctx, "overlap");
         a.attention_bias_strides = apart[i];
-        ctx.dry = true;
+        const struct qkv_planning had = qkv_planning_begin(&ctx);
         assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
-        ctx.dry = false;
+        qkv_planning_end(&ctx, had);
     }
     qkv_arena_free(&scratch);
 }

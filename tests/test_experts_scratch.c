@@ -112,9 +112,9 @@ static void experts_take_no_more_than_a_dry_run_says(void **state) {
             struct qkv_arena measure, real;
             draw(&s, round);
             qkv_arena_measure(s.f.ctx, &measure, "a dry run");
-            s.f.ctx->dry = true;
+            const struct qkv_planning had = qkv_planning_begin(s.f.ctx);
             const size_t said = run(&s, &measure, both);
-            s.f.ctx->dry = false;
+            qkv_planning_end(s.f.ctx, had);
             assert_status(s.f.ctx, qkv_arena_create(s.f.ctx, &real, said, "what the dry run said"), QKV_OK);
             const size_t took = run(&s, &real, both);
             assert_true(took <= said);

@@ -48,10 +48,10 @@ static void run_part(struct qkv_context *ctx, const struct product *p, size_t fr
     const struct qkv_order one = {1, to - from, p->cut.start[to] - before, first, start};
     struct qkv_operand a = {p->a + before * p->M, QKV_F32, 1, p->M}, b = {p->b + before * p->N, QKV_F32, p->N, 1};
     if (p->b_halves) b.data = p->b_halves + before * p->N, b.dtype = QKV_BF16;
-    ctx->dry = true;
+    const struct qkv_planning had = qkv_planning_begin(ctx);
     qkv_arena_measure(ctx, &scratch, "measure");
     assert_ok(ctx, order_product(ctx, &scratch, c, p, a, b, whole ? &p->cut.order : &one, NULL));
-    ctx->dry = false;
+    qkv_planning_end(ctx, had);
     const size_t peak = scratch.peak;
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, peak, "scratch"));
     assert_ok(ctx, order_product(ctx, &scratch, c, p, a, b, whole ? &p->cut.order : &one, NULL));

@@ -80,14 +80,15 @@ static size_t run_memory(struct fixture *f, bool dry) {
     } else {
         assert_int_equal(qkv_arena_create(f->ctx, &arena, 64 << 20, "real"), QKV_OK);
     }
-    f->ctx->dry = dry;
+    struct qkv_planning had = {0};
+    if (dry) had = qkv_planning_begin(f->ctx);
     qkv_arena_release(&f->graph_arena, 0);
     qkv_tape_start(&f->tape, f->ctx, &arena, &f->graph_arena, true);
     struct qkv_tensor *y = build_add(f);
     struct qkv_loss loss;
     qkv_op_inner_product(&f->tape, y, f->values[0], 1, &loss);
     assert_int_equal(qkv_tape_backward(&f->tape), QKV_OK);
-    f->ctx->dry = false;
+    if (dry) qkv_planning_end(f->ctx, had);
     size_t peak = arena.peak;
     qkv_arena_free(&arena);
     return peak;

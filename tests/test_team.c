@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "base/backend.h"
+
 /* ---- every item once -------------------------------------------------------------------------------------------- */
 
 struct visits {
@@ -41,13 +43,13 @@ static void every_item_once(void **state) {
     static const size_t counts[] = {0, 1, 2, 3, 7, 64, 1000, 4097}, grains[] = {1, 3, 64, 5000, 0, SIZE_MAX};
     static atomic_int seen[4097];
     for (int threads = 1; threads <= 8; threads++) {
-        struct qkv_context ctx = {.threads = threads};
+        struct qkv_context ctx = {.threads = threads, .backend = &qkv_backend_bare};
         for (size_t c = 0; c < TEST_COUNT(counts); c++) {
             for (size_t g = 0; g <= TEST_COUNT(grains); g++) {
                 struct visits v = {.seen = seen, .threads = threads};
                 for (size_t i = 0; i < 4097; i++) atomic_store(&seen[i], 0);
                 for (int dry = 1; dry >= 0; dry--) {
-                    ctx.dry = dry;
+                    ctx.backend = dry ? &qkv_backend_bare_plan : &qkv_backend_bare;
                     if (g < TEST_COUNT(grains)) {
                         qkv_parallel_range(&ctx, counts[c], grains[g], visit_range, &v);
                     } else {
@@ -72,7 +74,7 @@ static void meet(void *argument, size_t item, int thread) {
 
 static void items_run_at_once(void **state) {
     (void)state;
-    struct qkv_context ctx = {.threads = 2};
+    struct qkv_context ctx = {.threads = 2, .backend = &qkv_backend_bare};
     atomic_int arrived = 0;
     qkv_parallel(&ctx, 2, meet, &arrived);
     qkv_team_free(&ctx);

@@ -1,6 +1,7 @@
 /* intervals: fills a call of attention before it runs: the part that the spec decides, the positions of its queries,
  * and the keys that each query attends to. */
 #include "attention/attention.h"
+#include "op/steps.h"
 
 #include <math.h>
 
@@ -42,7 +43,9 @@ struct qkv_mask qkv_attention_mask(const struct qkv_attention_spec *spec, const 
 
 const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T, size_t first) {
     int32_t *positions = qkv_tape_take(tape, B * T, sizeof *positions);
-    for (size_t n = 0; positions && !tape->ctx->dry && n < B * T; n++) positions[n] = (int32_t)(first + n % T);
+    if (positions)
+        qkv_tape_failed(tape,
+                        QKV_STEP(tape->ctx, positions, .out = positions, .count = B * T, .period = T, .first = first));
     return positions;
 }
 

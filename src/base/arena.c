@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/backend.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_POISONS 1
@@ -22,8 +22,6 @@
 #define ASAN_POISON_MEMORY_REGION(address, size)   ((void)(address), (void)(size))
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #endif
-
-#define HUGE_PAGE ((size_t)2 << 20)
 
 #define CHECKED ((size_t)4 << 20) /* smaller arenas are not checked against the memory that is left */
 
@@ -77,23 +75,30 @@ static void move_used(struct qkv_arena *arena, size_t used) {
     }
 }
 
-enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what) {
-    *arena = (struct qkv_arena){.ctx = ctx, .what = what};
+static enum qkv_status arena_make(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what,
+                                  const struct qkv_backend *backend) {
+    *arena = (struct qkv_arena){.ctx = ctx, .backend = backend, .what = what};
     size_t bytes;
     if (!round_up(capacity, &bytes) || bytes > PTRDIFF_MAX) return qkv_fail_memory(ctx, SIZE_MAX, what);
     if (bytes == 0) bytes = QKV_CACHE_LINE;
     enum qkv_status status = bytes >= CHECKED ? qkv_memory_check(ctx, bytes, what, NULL) : QKV_OK;
     if (status) return status;
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) return qkv_fail_memory(ctx, bytes, what);
-#ifdef MADV_HUGEPAGE
-    if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE); /* only for speed: a failure changes no result */
-#endif
+    void *base = backend ? backend->take(bytes) : qkv_host_take(bytes);
+    if (!base) return qkv_fail_memory(ctx, bytes, what);
     qkv_arena_count(bytes, true);
     arena->base = base;
     arena->capacity = bytes;
     arena_poison(arena, 0, guard_end(arena, 0));
     return QKV_OK;
+}
+
+enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what) {
+    return arena_make(ctx, arena, capacity, what, NULL);
+}
+
+enum qkv_status qkv_arena_create_numbers(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity,
+                                         const char *what) {
+    return arena_make(ctx, arena, capacity, what, ctx->backend);
 }
 
 void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const char *what) {
@@ -106,7 +111,7 @@ void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const c
 void qkv_arena_free(struct qkv_arena *arena) {
     if (arena->base && !arena->measuring) {
         arena_unpoison(arena, 0, qkv_max(guard_end(arena, arena->used), qkv_min(arena->peak, PADDED)));
-        munmap(arena->base, arena->capacity);
+        (arena->backend ? arena->backend->release : qkv_host_release)(arena->base, arena->capacity);
         qkv_arena_count(arena->capacity - arena->discarded, false);
     }
     *arena = (struct qkv_arena){0};
@@ -150,16 +155,29 @@ void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
     move_used(arena, mark);
 }
 
+struct qkv_planning qkv_planning_begin(struct qkv_context *ctx) {
+    const struct qkv_planning had = {ctx->backend, ctx->profile, ctx->dry};
+    ctx->backend = ctx->backend->plan;
+    ctx->profile = NULL;
+    ctx->dry = true;
+    return had;
+}
+
+void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had) {
+    ctx->backend = had.backend;
+    ctx->profile = had.profile;
+    ctx->dry = had.dry;
+}
+
 enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,
                          void *argument, size_t *bytes) {
     const struct qkv_arena real = *arena;
-    const bool dry = ctx->dry;
-    ctx->dry = true;
+    const struct qkv_planning had = qkv_planning_begin(ctx);
     qkv_arena_measure(ctx, arena, what);
     enum qkv_status status = plan(argument);
     if (arena->peak > *bytes) *bytes = arena->peak;
     *arena = real;
-    ctx->dry = dry;
+    qkv_planning_end(ctx, had);
     return status;
 }
 

@@ -29,6 +29,7 @@
 /* ---- context and failure (status.c) ------------------------------------------------------------------------ */
 
 struct qkv_kernels; /* the kernel table, see kernel/kernel.h */
+struct qkv_backend; /* base/backend.h */
 struct qkv_arena;
 struct qkv_profile;
 struct qkv_team;
@@ -38,6 +39,7 @@ struct qkv_context {
     struct qkv_team *team;             /* the other threads of the context; NULL: none were started */
     bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
     bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
+    const struct qkv_backend *backend; /* where numbers are, and what computes with them */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
     enum qkv_precision precision;      /* of matrix products and of activations saved for backward */
@@ -191,10 +193,11 @@ enum qkv_status qkv_list_files(struct qkv_context *ctx, const char *const *names
 /* ---- arenas (arena.c) ------------------------------------------------------------------------------------------
  * An arena is one mapping. It is handed out front to back in 64-byte aligned pieces, and released as a whole or back to
  * a mark. Creating one is refused if there is not as much memory (qkv_memory_check).
- * A measuring arena hands out addresses that nobody may touch, and only counts: run a plan on it with ctx->dry set, and
- * `peak` is the exact memory that the plan needs. */
+ * A measuring arena hands out addresses that nobody may touch, and only counts: run a plan on it while the context
+ * plans, and `peak` is the exact memory that the plan needs. */
 struct qkv_arena {
     struct qkv_context *ctx;
+    const struct qkv_backend *backend; /* whose memory it is; NULL: the host's */
     unsigned char *base;
     size_t capacity, used, peak;
     size_t discarded; /* bytes of pieces that qkv_arena_discard freed */
@@ -202,6 +205,9 @@ struct qkv_arena {
     const char *what; /* for messages: "parameters", "one step" */
 };
 enum qkv_status qkv_arena_create(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity, const char *what);
+/* The same in the memory of the context's backend, for numbers: the host touches it only through the backend's rows. */
+enum qkv_status qkv_arena_create_numbers(struct qkv_context *ctx, struct qkv_arena *arena, size_t capacity,
+                                         const char *what);
 void qkv_arena_measure(struct qkv_context *ctx, struct qkv_arena *arena, const char *what);
 void qkv_arena_free(struct qkv_arena *arena);
 /* count × size bytes, 64-byte aligned, not zeroed; NULL with the sentence recorded when they do not fit.
@@ -212,8 +218,16 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
-/* Sets *bytes to the memory that plan(argument) takes of `arena`, or leaves it if it is larger. The plan runs dry
- * (ctx->dry), and the arena only counts; afterwards the arena is as before. `what` is for messages. */
+/* From begin to end the context has the backend that plans for its own, and no profile; begin returns what it had. */
+struct qkv_planning {
+    const struct qkv_backend *backend;
+    struct qkv_profile *profile;
+    bool dry;
+};
+struct qkv_planning qkv_planning_begin(struct qkv_context *ctx);
+void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had);
+/* Sets *bytes to the memory that plan(argument) takes of `arena`, or leaves it if it is larger. Meanwhile the context
+ * plans, and the arena only counts; afterwards the arena is as before. `what` is for messages. */
 typedef enum qkv_status qkv_plan_body(void *argument);
 enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,
                          void *argument, size_t *bytes);
@@ -244,13 +258,16 @@ void qkv_arena_count(size_t bytes, bool made);
 /* ---- parallel ranges (parallel.c) ------------------------------------------------------------------------------
  * Calls body(argument, item, thread) once for every item in [0, count), from up to ctx->threads threads; `thread` is in
  * [0, ctx->threads) and selects per-thread scratch. Threads take items as they come free, so the result of an item may
- * depend on `item` only: then every number of threads gives the same bits. Does nothing if ctx->dry. Bodies must not
- * fail, allocate, or call qkv_parallel. */
+ * depend on `item` only: then every number of threads gives the same bits. Does nothing while the context plans. Bodies
+ * must not fail, allocate, or call qkv_parallel. */
 typedef void qkv_body(void *argument, size_t item, int thread);
 void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument);
 /* The same for [0, count) cut into ranges of `grain` elements: body(argument, begin, end, thread). */
 typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread);
 void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
+/* Calls body(argument) on the calling thread and returns its status: what reads or writes numbers and is no loop. The
+ * body may call qkv_parallel. While the context plans, the body is not called, and the status is QKV_OK. */
+enum qkv_status qkv_compute(struct qkv_context *ctx, enum qkv_status (*body)(void *argument), void *argument);
 /* Starts threads until the context has `threads` with the caller's, and returns how many it has: fewer if the system
  * refuses more (team.c). qkv_context_create starts the threads of a context. If it was given more threads since, or the
  * process is a forked child, the next loop starts them. */

@@ -3,13 +3,45 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/backend.h"
 
 void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
-    if (ctx->dry) return;
+    ctx->backend->loop(ctx, count, body, argument);
+}
+
+enum qkv_status qkv_compute(struct qkv_context *ctx, qkv_compute_body *body, void *argument) {
+    return ctx->backend->compute(body, argument);
+}
+
+void qkv_loop_threads(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
     if (ctx->threads > 1 && count > 1 && qkv_team_run(ctx, count, body, argument)) return;
     for (size_t item = 0; item < count; item++) body(argument, item, 0);
 }
+
+void qkv_loop_none(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
+    (void)ctx, (void)count, (void)body, (void)argument;
+}
+
+enum qkv_status qkv_compute_here(qkv_compute_body *body, void *argument) {
+    return body(argument);
+}
+
+enum qkv_status qkv_compute_none(qkv_compute_body *body, void *argument) {
+    (void)body, (void)argument;
+    return QKV_OK;
+}
+
+const struct qkv_backend qkv_backend_bare = {.name = "bare",
+                                             .plan = &qkv_backend_bare_plan,
+                                             .take = qkv_host_take,
+                                             .release = qkv_host_release,
+                                             .write = qkv_host_copy,
+                                             .read = qkv_host_copy,
+                                             .lend = qkv_host_lend,
+                                             .loop = qkv_loop_threads,
+                                             .compute = qkv_compute_here};
+const struct qkv_backend qkv_backend_bare_plan = {
+    .name = "bare, planning", .plan = &qkv_backend_bare_plan, .loop = qkv_loop_none, .compute = qkv_compute_none};
 
 struct range {
     qkv_range_body *body;

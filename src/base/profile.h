@@ -18,7 +18,7 @@ struct qkv_profile {
 /* Starts the clock without a lap: the time before it is in no row. */
 void qkv_profile_start(struct qkv_profile *profile);
 /* Adds the time since the previous lap, and the work done in it, to the row of that name and direction. The name must
- * live as long as the profile. Does nothing without a profile, and in a dry run. */
+ * live as long as the profile. Does nothing without a profile; a context that plans has none. */
 void qkv_profile_lap(struct qkv_context *ctx, const char *name, enum qkv_profile_direction direction, double flops,
                      double bytes);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backend.h"
 #include "kernel/cpu.h"
 #include "kernel/product.h"
 
@@ -117,11 +118,11 @@ static enum qkv_status choose_ranks(struct qkv_context *ctx, const struct qkv_co
                     QKV_RANKS_MOST);
 }
 
-enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options) {
-    QKV_NEED(NULL, out);
+enum qkv_status qkv_context_make(struct qkv_context **out, const struct qkv_context_options *options) {
     struct qkv_context *ctx = *out = calloc(1, sizeof *ctx);
     if (!ctx) return QKV_MEMORY;
     ctx->threads = 1;
+    ctx->backend = &qkv_backend_bare;
     ctx->l1d = qkv_cache_bytes(1);
     ctx->l2 = qkv_cache_bytes(2);
     ctx->ignore_memory = options && options->ignore_memory;

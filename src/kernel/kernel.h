@@ -133,6 +133,8 @@ struct qkv_kernels {
     const struct qkv_type_kernels *types; /* [QKV_DTYPE_COUNT] */
 };
 
+/* qkv_context_create, with a backend for kernels alone (dispatch.c). */
+enum qkv_status qkv_context_make(struct qkv_context **out, const struct qkv_context_options *options);
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */
 const struct qkv_kernels *qkv_kernels_at(size_t i);
 /* The measured peak of fused multiply-adds of all threads of the context together, FLOP/s; takes about 30 ms. */

@@ -16,8 +16,8 @@ static void peak_item(void *argument, size_t item, int thread) {
 }
 
 static double peak_measure(struct qkv_context *ctx, double (*kernel)(size_t)) {
-    /* never dry: it is measured */
-    struct qkv_context measured = {.threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels};
+    struct qkv_context measured = {
+        .threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels, .backend = ctx->backend};
     struct peak peak = {kernel, 1000};
     double seconds, flops = 0;
     for (;;) { /* doubles the iterations until they take about a millisecond */
@@ -74,7 +74,8 @@ static void read_item(void *argument, size_t begin, size_t end, int thread) {
 }
 
 double qkv_measure_bandwidth(struct qkv_context *ctx) {
-    struct qkv_context measured = {.threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels};
+    struct qkv_context measured = {
+        .threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels, .backend = ctx->backend};
     struct qkv_arena arena;
     size_t bytes = READ_TIMES * qkv_cache_bytes(0);
     if (bytes < READ_MIN) bytes = READ_MIN;

@@ -3,21 +3,10 @@
 #include "model/decode.h"
 #include "model/pass.h"
 #include "model/spec.h"
+#include "op/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct copy {
-    float *to;
-    const float *from;
-    size_t bytes;
-};
-
-static void copy_body(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    const struct copy *c = argument;
-    memcpy(c->to, c->from, c->bytes);
-}
 
 /* The stack that encodes: the encoder, or a decoder alone. */
 static struct qkv_stack *encoded_stack(struct qkv_model *m) {
@@ -100,8 +89,9 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
     const size_t mark = qkv_arena_mark(&e->arena);
     const struct qkv_tensor *whole = rows->ragged ? qkv_op_scatter(&tape, x, rows->place, e->B * e->T) : x;
     if (!whole) return tape.status;
-    struct copy copy = {e->output, whole->data, whole->rows * whole->columns * sizeof(float)};
-    qkv_parallel(m->ctx, 1, copy_body, &copy);
+    const size_t bytes = whole->rows * whole->columns * sizeof(float);
+    if (qkv_tape_failed(&tape, QKV_STEP(m->ctx, copy, .to = e->output, .from = whole->data, .bytes = bytes)))
+        return tape.status;
     qkv_arena_release(&e->arena, mark);
     for (size_t layer = 0; e->pool && layer < (size_t)m->spec.decoder.layers; layer++) {
         const struct qkv_tape_mark layer_mark = qkv_tape_mark(&tape);

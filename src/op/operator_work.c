@@ -23,7 +23,7 @@ static void cost_add(struct qkv_cost *sum, struct qkv_cost cost) {
 
 void qkv_operator_count(struct qkv_tape *tape, const struct qkv_node *node, bool backward) {
     struct qkv_tape_costs *costs = tape->costs;
-    const bool profiled = tape->ctx->profile && !tape->ctx->dry;
+    const bool profiled = tape->ctx->profile != NULL;
     if ((!costs && !profiled) || (backward && node->whole)) return;
     struct qkv_cost cost = node->row->cost(node, backward);
     if (costs) {

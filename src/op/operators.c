@@ -1,4 +1,5 @@
 /* operators: the table of rows, one per operator of the list. */
+#include "base/backend.h"
 #include "op/op.h"
 
 #define ROW(name)                                                                                                      \
@@ -12,5 +13,5 @@ void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_a
                               .graph_arena = graph_arena,
                               .recording = recording,
                               .status = QKV_OK,
-                              .rows = qkv_operators};
+                              .rows = ctx->backend->operators};
 }

@@ -5,6 +5,7 @@
  * same size, so a deep stack needs only a few. Gradients of parameters are in the model's memory and are added to. */
 #include "op/op.h"
 #include "op/recompute_segment.h"
+#include "op/steps.h"
 
 #include <string.h>
 
@@ -162,23 +163,12 @@ void qkv_tape_release(struct qkv_tape *tape, struct qkv_tape_mark mark) {
     qkv_arena_release(tape->graph_arena, mark.graph_arena);
 }
 
-struct move {
-    float *to;
-    const float *from;
-    size_t bytes;
-};
-
-static void move_body(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    struct move *m = argument;
-    memmove(m->to, m->from, m->bytes);
-}
-
 struct qkv_tensor *qkv_tape_keep(struct qkv_tape *tape, struct qkv_tape_mark mark, struct qkv_tensor *into,
                                  struct qkv_tensor *x) {
     if (tape->recording || tape->status || !x) return x;
-    struct move m = {.to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float)};
-    if (into != x) qkv_parallel(tape->ctx, 1, move_body, &m);
+    if (into != x)
+        tape->status =
+            QKV_STEP(tape->ctx, copy, .to = into->data, .from = x->data, .bytes = x->rows * x->columns * sizeof(float));
     qkv_tape_release(tape, mark);
     return into;
 }

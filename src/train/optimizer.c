@@ -1,7 +1,6 @@
-/* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum. The formulas are
- * beside the kernels (kernel/kernel.h: adamw, sgd), which clip and clear the gradients in the same pass; here are
- * the state and the cut into pieces of a size that does not depend on the number of threads. What decays is said by
- * QKV_ROLE_LIST: matrices. */
+/* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum: the state, and the
+ * cut into pieces of a size that does not depend on the number of threads. The backend's step `optimize` has the
+ * arithmetic. What decays is said by QKV_ROLE_LIST: matrices. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "op/steps.h"
 #include "train/train.h"
 
 #define PIECE ((size_t)1 << 14) /* elements a thread takes at a time: 4 arrays of 64 KiB */
@@ -26,6 +26,7 @@ struct qkv_optimizer {
     struct qkv_moment_run *runs; /* of weights in turn */
     bool *learns;                /* (weights): when it was made */
     struct piece *pieces;
+    struct qkv_optimizer_piece *work; /* (piece_count): those of the latest step */
     struct qkv_rank_masters masters;
 };
 
@@ -137,7 +138,8 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     cut_runs(weights, o->runs);
     o->piece_count = cut_pieces(o, NULL);
     o->pieces = qkv_allocate(ctx, o->piece_count + 1, sizeof *o->pieces);
-    if (!o->pieces) return QKV_MEMORY;
+    o->work = qkv_allocate(ctx, o->piece_count + 1, sizeof *o->work);
+    if (!o->pieces || !o->work) return QKV_MEMORY;
     cut_pieces(o, o->pieces);
     return take_moments(ctx, o);
 }
@@ -185,6 +187,7 @@ void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     free(optimizer->runs);
     free(optimizer->learns);
     free(optimizer->pieces);
+    free(optimizer->work);
     free(optimizer);
 }
 
@@ -196,32 +199,24 @@ const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer 
     return &optimizer->masters;
 }
 
-struct step { /* what the pieces of one step share */
-    const struct qkv_kernels *kernels;
-    struct qkv_optimizer *optimizer;
-    float rate, gradient_scale, correction1, correction2;
-};
-
-static void step_piece(void *argument, size_t item, int thread) {
-    (void)thread;
-    const struct step *s = argument;
-    struct qkv_optimizer *o = s->optimizer;
-    const struct qkv_optimizer_options *p = &o->options;
-    const struct piece *piece = &o->pieces[item];
-    const struct qkv_moment_run *run = &o->runs[piece->run];
-    const struct qkv_weight *weight = &o->model->weights.list[run->weight];
-    if (!weight->trainable) return;
-    const size_t begin = piece->begin, n = piece->end - begin;
-    float *w = run->master ? run->master + (begin - run->begin) : weight->data + begin, *dw = weight->gradient + begin,
-          *m = run->moments[0] + (begin - run->begin);
-    const float decay = weight->decays ? (float)p->weight_decay : 0, rate = s->rate * weight->rate;
-    if (p->kind == QKV_OPTIMIZER_SGD) {
-        s->kernels->sgd(w, m, dw, s->gradient_scale, rate, (float)p->momentum, decay, n);
-        return;
+/* The pieces that learn, where their numbers are now. */
+static size_t step_pieces(const struct qkv_optimizer *o, float rate) {
+    size_t count = 0;
+    for (size_t i = 0; i < o->piece_count; i++) {
+        const struct piece *piece = &o->pieces[i];
+        const struct qkv_moment_run *run = &o->runs[piece->run];
+        const struct qkv_weight *weight = &o->model->weights.list[run->weight];
+        const size_t begin = piece->begin, own = begin - run->begin;
+        if (!weight->trainable) continue;
+        o->work[count++] = (struct qkv_optimizer_piece){
+            .weight = run->master ? run->master + own : weight->data + begin,
+            .gradient = weight->gradient + begin,
+            .moments = {run->moments[0] + own, o->moments > 1 ? run->moments[1] + own : NULL},
+            .count = piece->end - begin,
+            .rate = rate * weight->rate,
+            .decay = weight->decays ? (float)o->options.weight_decay : 0};
     }
-    float *v = run->moments[1] + (begin - run->begin);
-    s->kernels->adamw(w, m, v, dw, s->gradient_scale, rate, (float)p->beta1, (float)p->beta2, (float)p->eps, decay,
-                      s->correction1, s->correction2, p->kind == QKV_OPTIMIZER_ADAM, n);
+    return count;
 }
 
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
@@ -253,12 +248,13 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                         "another optimizer");
     enum qkv_status status;
     double t = (double)++optimizer->steps;
-    struct step step = {.kernels = ctx->kernels, .optimizer = optimizer, .rate = (float)rate};
-    step.gradient_scale = (float)gradient_scale;
-    step.correction1 = (float)(1 - pow(optimizer->options.beta1, t));
-    step.correction2 = (float)(1 - pow(optimizer->options.beta2, t));
-    qkv_parallel(ctx, optimizer->piece_count, step_piece, &step);
-    status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
+    const struct qkv_optimizer_options *p = &optimizer->options;
+    const size_t count = step_pieces(optimizer, (float)rate);
+    status = QKV_STEP(ctx, optimize, .pieces = optimizer->work, .count = count, .kind = p->kind,
+                      .gradient_scale = (float)gradient_scale, .beta1 = (float)p->beta1, .beta2 = (float)p->beta2,
+                      .eps = (float)p->eps, .momentum = (float)p->momentum,
+                      .correction1 = (float)(1 - pow(p->beta1, t)), .correction2 = (float)(1 - pow(p->beta2, t)));
+    if (!status) status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
     for (size_t i = 0; i < weights->count; i++)
         if (weights->list[i].trainable) qkv_weight_changed(weights, i);
     optimizer->model->dirty = false;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its
 # left,
-#     base <- type <- kernel <- op <- attention <- sequence,   base <- text <- metric,   {sequence, text} <- model <-
+#     base <- type <- kernel <- op <- attention <- sequence <- backend,   base <- text <- metric,
+#     {backend, text} <- model <-
 # family <- io, {io, generate} <- train; the lab needs public functions, base and the little that the table below allows
 # it; the command needs public functions and the lab; and no object files need each other in a circle. docs/design.md
 # says the same in words.
@@ -34,13 +35,14 @@ kernel base type
 op base type kernel
 attention base type kernel op
 sequence base type kernel op attention
+backend base type kernel op attention sequence
 text base
 metric base text
-model base type kernel op attention sequence text
-family base type kernel op attention sequence text model
-io base type kernel op attention sequence text model family
-generate base type kernel op attention sequence text model
-train base type kernel op attention sequence text metric model io generate
+model base type kernel op attention sequence backend text
+family base type kernel op attention sequence backend text model
+io base type kernel op attention sequence backend text model family
+generate base type kernel op attention sequence backend text model
+train base type kernel op attention sequence backend text metric model io generate
 lab/report base
 lab/compare base lab/report
 lab/bench base type kernel model train

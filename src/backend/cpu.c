@@ -1,0 +1,17 @@
+/* cpu: the backend of CPUs: the host's memory, the operators of room op, and the steps of this room. */
+#include "backend/backend.h"
+
+#define STEP(name) [QKV_STEP_##name] = qkv_cpu_##name,
+static qkv_step *const cpu_steps[QKV_STEP_COUNT] = {QKV_STEP_LIST(STEP)};
+
+const struct qkv_backend qkv_backend_cpu = {.name = "cpu",
+                                            .plan = &qkv_backend_dry,
+                                            .take = qkv_host_take,
+                                            .release = qkv_host_release,
+                                            .write = qkv_host_copy,
+                                            .read = qkv_host_copy,
+                                            .lend = qkv_host_lend,
+                                            .operators = qkv_operators,
+                                            .steps = cpu_steps,
+                                            .loop = qkv_loop_threads,
+                                            .compute = qkv_compute_here};

@@ -1,0 +1,36 @@
+/* dry: the backend that plans for the CPU's. Its operators take the same memory, but their loops do nothing; its steps
+ * do nothing. */
+#include "backend/backend.h"
+
+static enum qkv_status dry_step(struct qkv_context *ctx, const void *call) {
+    (void)ctx, (void)call;
+    return QKV_OK;
+}
+
+#define STEP(name) [QKV_STEP_##name] = dry_step,
+static qkv_step *const dry_steps[QKV_STEP_COUNT] = {QKV_STEP_LIST(STEP)};
+
+static void *dry_take(size_t bytes) {
+    (void)bytes;
+    return NULL;
+}
+
+static void dry_release(void *memory, size_t bytes) {
+    (void)memory, (void)bytes;
+}
+
+static void dry_copy(void *to, const void *from, size_t bytes) {
+    (void)to, (void)from, (void)bytes;
+}
+
+const struct qkv_backend qkv_backend_dry = {.name = "dry",
+                                            .plan = &qkv_backend_dry,
+                                            .take = dry_take,
+                                            .release = dry_release,
+                                            .write = dry_copy,
+                                            .read = dry_copy,
+                                            .lend = qkv_host_lend,
+                                            .operators = qkv_operators,
+                                            .steps = dry_steps,
+                                            .loop = qkv_loop_none,
+                                            .compute = qkv_compute_none};
