@@ -26,7 +26,7 @@ enum qkv_status qkv_cpu_copy(struct qkv_context *ctx, const void *call) {
 static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct qkv_step_clear *c = argument;
-    memset((char *)c->to + begin, 0, end - begin);
+    memset((char *)c->to + begin, c->byte, end - begin);
 }
 
 enum qkv_status qkv_cpu_clear(struct qkv_context *ctx, const void *call) {

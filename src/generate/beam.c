@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "generate/generate.h"
 
 size_t qkv_search_width(const struct qkv_search_rules *rules) {
@@ -27,13 +28,6 @@ size_t qkv_search_width(const struct qkv_search_rules *rules) {
 static bool beam_ends(const struct qkv_search_rules *rules, int32_t id) {
     for (size_t i = 0; i < rules->ids.end_count; i++)
         if (rules->ids.ends[i] == id) return true;
-    return false;
-}
-
-/* Whether a token is barred from being chosen. */
-static bool beam_bars(const struct qkv_search_rules *rules, int32_t id) {
-    for (size_t i = 0; i < rules->ids.barred_count; i++)
-        if (rules->ids.barred[i] == id) return true;
     return false;
 }
 
@@ -116,100 +110,6 @@ static bool beam_decided(const struct qkv_beam *b) {
     return !(bound > b->finished[o->n_best - 1].score);
 }
 
-/* ---- candidates ------------------------------------------------------------------------------------------------- */
-
-static bool beam_better(struct qkv_candidate a, struct qkv_candidate b) {
-    if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
-    return a.row != b.row ? a.row < b.row : a.id < b.id;
-}
-
-static void sift_down(struct qkv_beam *b, size_t i) {
-    struct qkv_candidate x = b->heap[i];
-    for (size_t child; (child = 2 * i + 1) < b->heaped; i = child) {
-        if (child + 1 < b->heaped && beam_better(b->heap[child], b->heap[child + 1])) child++;
-        if (!beam_better(x, b->heap[child])) break;
-        b->heap[i] = b->heap[child];
-    }
-    b->heap[i] = x;
-}
-
-static void sift_up(struct qkv_beam *b, size_t i) {
-    struct qkv_candidate x = b->heap[i];
-    for (size_t parent; i > 0 && beam_better(b->heap[parent = (i - 1) / 2], x); i = parent)
-        b->heap[i] = b->heap[parent];
-    b->heap[i] = x;
-}
-
-/* Lists the tokens that would repeat n tokens of a row. */
-static void find_banned(struct qkv_beam *b, const int32_t *ids) {
-    const size_t n = b->rules->options->no_repeat;
-    b->banned_count = 0;
-    if (n == 0 || b->length < n) return;
-    const int32_t *last = ids + b->length - (n - 1);
-    for (size_t at = 0; at + n <= b->length; at++)
-        if (memcmp(ids + at, last, (n - 1) * sizeof *ids) == 0) b->banned[b->banned_count++] = ids[at + n - 1];
-}
-
-static bool is_banned(const struct qkv_beam *b, int32_t id) {
-    for (size_t i = 0; i < b->banned_count; i++)
-        if (b->banned[i] == id) return true;
-    return false;
-}
-
-static void add_candidate(struct qkv_beam *b, struct qkv_candidate c, size_t max_count) {
-    if (b->heaped < max_count) {
-        b->heap[b->heaped++] = c;
-        sift_up(b, b->heaped - 1);
-    } else if (beam_better(c, b->heap[0])) {
-        b->heap[0] = c;
-        sift_down(b, 0);
-    }
-}
-
-/* Adds the likeliest continuations of a row to the heap. A comparison of floats, with a margin for rounding, skips
- * tokens that cannot beat the worst candidate. */
-static void scan_row(struct qkv_beam *b, size_t row, const float *scores) {
-    const struct qkv_search_rules *rules = b->rules;
-    const size_t max_count = 2 * rules->options->beam;
-    double lse = (double)rules->ctx->kernels->log_sum_exp(scores, rules->V);
-    if (!isfinite(lse)) {
-        b->broken = true;
-        return;
-    }
-    double base = b->sums[row] - lse;
-    float threshold = -INFINITY;
-    if (b->length == 0 && rules->ids.first >= 0) { /* the only choice, with log-probability 0 */
-        add_candidate(b, (struct qkv_candidate){b->sums[row], (int32_t)row, rules->ids.first}, max_count);
-        return;
-    }
-    find_banned(b, b->ids + row * b->max_length);
-    for (size_t i = 0; i < rules->vocab; i++) {
-        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || is_banned(b, (int32_t)i)) continue;
-        if (beam_bars(rules, (int32_t)i)) continue;
-        add_candidate(
-            b,
-            (struct qkv_candidate){.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = (int32_t)i},
-            max_count);
-        if (b->heaped == max_count) {
-            double worst = b->heap[0].log_probability - base;
-            threshold = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
-        }
-    }
-}
-
-/* Turns the heap into a list, best first. */
-static size_t sort_candidates(struct qkv_beam *b) {
-    size_t count = b->heaped;
-    while (b->heaped > 1) {
-        struct qkv_candidate worst = b->heap[0];
-        b->heap[0] = b->heap[--b->heaped];
-        sift_down(b, 0);
-        b->heap[b->heaped] = worst;
-    }
-    b->heaped = 0;
-    return count;
-}
-
 /* ---- a step ----------------------------------------------------------------------------------------------------- */
 
 /* Makes the new live hypotheses: their parents with one token more. */
@@ -239,11 +139,22 @@ static void finish_all(struct qkv_beam *b, size_t candidates) {
     b->live = 0;
 }
 
-void qkv_beam_step(struct qkv_beam *b, const float *scores) {
+struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *b, const float *scores) {
+    return (struct qkv_continuation){.scores = scores,
+                                     .rows = b->live,
+                                     .sums = b->sums,
+                                     .ids = b->ids,
+                                     .length = b->length,
+                                     .stride = b->max_length,
+                                     .banned = b->banned,
+                                     .best = b->heap};
+}
+
+void qkv_beam_step(struct qkv_beam *b, const struct qkv_continuation *found) {
     const struct qkv_search_rules *rules = b->rules;
-    const size_t beam = rules->options->beam;
-    for (size_t r = 0; r < b->live && !b->broken; r++) scan_row(b, r, scores + r * rules->V);
-    size_t count = sort_candidates(b), live = 0;
+    const size_t beam = rules->options->beam, count = found->count;
+    size_t live = 0;
+    b->broken = found->broken;
     if (b->length == b->max_length || count == 0) {
         finish_all(b, count);
         return;
@@ -262,6 +173,11 @@ void qkv_beam_step(struct qkv_beam *b, const float *scores) {
 }
 
 /* ---- sampling --------------------------------------------------------------------------------------------------- */
+
+/* Lists the tokens that would repeat n tokens of a row. */
+static void find_banned(struct qkv_beam *b, const int32_t *ids) {
+    b->banned_count = qkv_repeats(ids, b->length, b->rules->options->no_repeat, b->banned);
+}
 
 /* Each line and hypothesis has a seed of its own. */
 static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {

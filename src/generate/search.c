@@ -25,14 +25,15 @@ struct search {
     size_t batch; /* sources that run together */
     struct qkv_encoded *encoded;
     struct qkv_decoder *decoder;
-    struct qkv_beam *beams;        /* of a window */
-    size_t *order;                 /* of a window: its sources, the longest first */
-    struct qkv_beam **active;      /* (batch): those that are not done */
-    size_t *first, active_count;   /* the first row of each */
-    int32_t *ids, *source_lengths; /* of a batch's sources */
-    size_t *row_sources, *from;    /* (batch·width) */
-    size_t *row_lengths;           /* the lengths for which their rotations are computed */
-    int32_t *next;                 /* (batch·width) */
+    struct qkv_beam *beams;         /* of a window */
+    size_t *order;                  /* of a window: its sources, the longest first */
+    struct qkv_beam **active;       /* (batch): those that are not done */
+    size_t *first, active_count;    /* the first row of each */
+    int32_t *ids, *source_lengths;  /* of a batch's sources */
+    size_t *row_sources, *from;     /* (batch·width) */
+    struct qkv_continuation *found; /* (batch): of each active source, what its hypotheses continue with */
+    size_t *row_lengths;            /* the lengths for which their rotations are computed */
+    int32_t *next;                  /* (batch·width) */
 };
 
 struct qkv_search_options qkv_search_defaults(void) {
@@ -149,24 +150,23 @@ static enum qkv_status begin_batch(struct search *s) {
     return status ? status : qkv_decoder_move(s->decoder, s->from, count);
 }
 
-struct steps {
-    struct search *search;
-    const float *logits;
-};
-
-static void step_body(void *argument, size_t i, int thread) {
-    (void)thread;
-    const struct steps *steps = argument;
-    struct search *s = steps->search;
-    qkv_beam_step(s->active[i], steps->logits + s->first[i] * s->rules.V);
+/* All sources find the likeliest continuations of their hypotheses, and take one step. */
+static enum qkv_status step_search(struct search *s, const float *logits) {
+    const struct qkv_search_rules *rules = &s->rules;
+    for (size_t i = 0; i < s->active_count; i++)
+        s->found[i] = qkv_beam_continuation(s->active[i], logits + s->first[i] * rules->V);
+    enum qkv_status status =
+        QKV_STEP(rules->ctx, candidates, .sources = s->found, .count = s->active_count, .V = rules->V,
+                 .vocab = rules->vocab, .most = 2 * rules->options->beam, .no_repeat = rules->options->no_repeat,
+                 .first = rules->ids.first, .barred = rules->ids.barred, .barred_count = rules->ids.barred_count);
+    for (size_t i = 0; i < s->active_count && !status; i++) qkv_beam_step(s->active[i], &s->found[i]);
+    return status;
 }
 
 /* All hypotheses read their scores. */
 static enum qkv_status step_beams(struct search *s) {
     const float *logits = qkv_decoder_logits(s->decoder);
-    enum qkv_status status = QKV_OK;
-    struct steps steps = {.search = s, .logits = logits};
-    if (!s->rules.options->sample) qkv_parallel(s->rules.ctx, s->active_count, step_body, &steps);
+    enum qkv_status status = s->rules.options->sample ? QKV_OK : step_search(s, logits);
     for (size_t i = 0; s->rules.options->sample && i < s->active_count && !status; i++)
         status = qkv_beam_draw(s->active[i], logits + s->first[i] * s->rules.V);
     for (size_t i = 0; i < s->active_count && !status; i++)
@@ -268,13 +268,14 @@ static enum qkv_status search_start(struct search *s, size_t count, size_t *wind
     s->order = qkv_allocate(ctx, *window, sizeof *s->order);
     s->active = qkv_allocate(ctx, s->batch, sizeof *s->active);
     s->first = qkv_allocate(ctx, s->batch, sizeof *s->first);
+    s->found = qkv_allocate(ctx, s->batch, sizeof *s->found);
     s->source_lengths = qkv_allocate(ctx, s->batch, sizeof *s->source_lengths);
     s->row_sources = qkv_allocate(ctx, s->batch, width * sizeof *s->row_sources);
     s->row_lengths = qkv_allocate(ctx, s->batch, width * sizeof *s->row_lengths);
     s->from = qkv_allocate(ctx, s->batch, width * sizeof *s->from);
     s->next = qkv_allocate(ctx, s->batch, width * sizeof *s->next);
-    if (!s->beams || !s->order || !s->active || !s->first || !s->source_lengths || !s->row_sources || !s->row_lengths ||
-        !s->from || !s->next)
+    if (!s->beams || !s->order || !s->active || !s->first || !s->found || !s->source_lengths || !s->row_sources ||
+        !s->row_lengths || !s->from || !s->next)
         return QKV_MEMORY;
     s->encoded = qkv_encoded_allocate(s->model, false);
     s->decoder = s->encoded ? qkv_decoder_allocate(s->model) : NULL;
@@ -288,6 +289,7 @@ static void search_clear(struct search *s) {
     free(s->order);
     free(s->active);
     free(s->first);
+    free(s->found);
     free(s->ids);
     free(s->source_lengths);
     free(s->row_sources);

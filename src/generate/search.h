@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "kernel/kernel.h"
+#include "op/steps.h"
 
 /* The tokens that begin and end targets. */
 struct qkv_search_ids {
@@ -42,11 +43,6 @@ enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doin
 
 /* ---- beam.c ----------------------------------------------------------------------------------------------------- */
 
-struct qkv_candidate {
-    double log_probability;
-    int32_t row, id;
-};
-
 /* The search of one source. A step reads the scores of its `live` rows; then rows parents[0], … continue with the
  * tokens next[0], … as the new live rows. */
 struct qkv_beam {
@@ -59,9 +55,8 @@ struct qkv_beam {
     size_t *lanes;              /* (width): in sampling, the hypothesis of each row */
     size_t *parents;            /* (width) */
     int32_t *next;              /* (width) */
-    struct qkv_candidate *heap; /* (2·width), the worst first */
-    size_t heaped;
-    int32_t *banned; /* (max_length): tokens that would repeat n tokens of the present row */
+    struct qkv_candidate *heap; /* (2·width): the likeliest continuations, the best first */
+    int32_t *banned;            /* (max_length): tokens that would repeat n tokens of the present row */
     size_t banned_count;
     struct qkv_hypothesis *finished; /* (n_best), best first; their ids are in finished_ids */
     size_t finished_count;
@@ -72,10 +67,11 @@ struct qkv_beam {
 enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number, size_t max_length,
                                 struct qkv_beam *beam);
 void qkv_beam_free(struct qkv_beam *beam);
-/* Runs one step with the scores (live,V); at the first step (1,V). Searching allocates nothing and cannot fail, so
- * several sources may step in parallel; sampling (qkv_beam_draw) may fail and sets the message. live is 0 when the
+/* What the step `candidates` reads of a source, with the scores (live,V); at the first step (1,V). */
+struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *beam, const float *scores);
+/* Runs one step with what it has found. Sampling (qkv_beam_draw) may fail and sets the message. live is 0 when the
  * source is done. */
-void qkv_beam_step(struct qkv_beam *beam, const float *scores);
+void qkv_beam_step(struct qkv_beam *beam, const struct qkv_continuation *found);
 enum qkv_status qkv_beam_draw(struct qkv_beam *beam, const float *scores);
 
 #endif

@@ -38,16 +38,18 @@ enum qkv_status qkv_published_json(struct qkv_context *ctx, const char *path, js
 const struct qkv_array *qkv_published_find(const struct qkv_published *published, const char *name, size_t *file);
 
 /* Copies the rows of one of our matrices out of a tensor of theirs; numbers have 2 or 4 bytes. */
-void qkv_published_repack(struct qkv_context *ctx, const struct qkv_family_view *view, const void *theirs, size_t rows,
-                          size_t columns, size_t width, void *ours);
+enum qkv_status qkv_published_repack(struct qkv_context *ctx, const struct qkv_family_view *view, const void *theirs,
+                                     size_t rows, size_t columns, size_t width, void *ours);
+/* The rows of theirs that our rows are, for the caller to free; NULL: there is no memory. */
+size_t *qkv_published_places(struct qkv_context *ctx, const struct qkv_family_view *view, size_t rows);
 /* Whether a weight needs a repacked copy in the file's format. */
 bool qkv_published_must_repack(const struct qkv_published_entry *entry, const struct qkv_weight *weight);
 /* Finds the tensors of an entry whose view is set, and checks their shapes and types (published_packed.c). */
 enum qkv_status qkv_published_locate(const struct qkv_published *published, const struct qkv_array *want,
                                      struct qkv_published_entry *entry);
 /* Copies the rows of one of our matrices, as QKV_MXFP4, from a tensor of blocks and a tensor of their exponents. */
-void qkv_published_join(const struct qkv_published *published, const struct qkv_published_entry *entry, size_t rows,
-                        void *ours);
+enum qkv_status qkv_published_join(const struct qkv_published *published, const struct qkv_published_entry *entry,
+                                   size_t rows, void *ours);
 /* The numbers of theirs as floats, or, of a tensor that stacks experts, those of the entry's expert; in theirs'
  * order. */
 enum qkv_status qkv_published_floats(const struct qkv_published *published, const struct qkv_published_entry *entry,

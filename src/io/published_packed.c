@@ -9,6 +9,7 @@
 
 #include "io/io.h"
 #include "io/published_files.h"
+#include "op/steps.h"
 #include "io/safetensors.h"
 
 enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2 }; /* numbers of a block of MXFP4, and the bytes of the numbers alone */
@@ -124,40 +125,18 @@ enum qkv_status qkv_published_floats(const struct qkv_published *p, const struct
 
 /* ---- MXFP4 ------------------------------------------------------------------------------------------------------- */
 
-struct join {
-    const struct qkv_family_view *view;
-    const unsigned char *numbers, *exponents; /* of the entry's expert: (out, in/2) and (out, in/32) */
-    unsigned char *ours;
-    size_t blocks; /* of a row */
-};
-
-static unsigned join_number(const unsigned char *bytes, size_t k) {
-    return k % 2 ? bytes[k / 2] >> 4 : bytes[k / 2] & 15;
-}
-
-/* A byte of the file holds the numbers 2k and 2k + 1 of a block, a byte of QKV_MXFP4 the numbers k and k + 16. */
-static void join_rows(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct join *j = argument;
-    for (size_t r = begin; r < end; r++) {
-        const size_t first = qkv_family_row(j->view, r) * j->blocks;
-        for (size_t i = 0; i < j->blocks; i++) {
-            const unsigned char *bytes = j->numbers + (first + i) * BLOCK_BYTES;
-            unsigned char *out = j->ours + (r * j->blocks + i) * (1 + BLOCK_BYTES);
-            *out++ = j->exponents[first + i];
-            for (size_t k = 0; k < BLOCK_BYTES; k++)
-                out[k] = (unsigned char)(join_number(bytes, k) | join_number(bytes, k + BLOCK / 2) << 4);
-        }
-    }
-}
-
-void qkv_published_join(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows, void *ours) {
-    enum { ROWS_A_PIECE = 64 };
+enum qkv_status qkv_published_join(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows,
+                                   void *ours) {
+    size_t *places = qkv_published_places(p->ctx, &e->view, rows);
+    if (!places) return QKV_MEMORY;
     struct qkv_array numbers = *e->theirs, exponents = *e->scales;
     numbers.bytes /= e->view.slices, exponents.bytes /= e->view.slices;
     numbers.data = (const char *)numbers.data + e->view.slice * numbers.bytes;
     exponents.data = (const char *)exponents.data + e->view.slice * exponents.bytes;
-    struct join j = {&e->view, numbers.data, exponents.data, ours, e->theirs->shape[2]};
-    qkv_parallel_range(p->ctx, rows, ROWS_A_PIECE, join_rows, &j);
+    enum qkv_status status =
+        QKV_STEP(p->ctx, join_blocks, .ours = ours, .numbers = numbers.data, .exponents = exponents.data,
+                 .places = places, .rows = rows, .blocks = e->theirs->shape[2]);
+    free(places);
     qkv_tensors_forget(p->files[e->file].tensors, &numbers);
+    return status;
 }

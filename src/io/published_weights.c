@@ -132,13 +132,14 @@ static enum qkv_status take_slice(const struct qkv_published *p, const struct qk
 }
 
 /* Copies the rows of a weight, numbers of `width` bytes, straight from the mapped file, then releases those pages. */
-static void repack_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows,
-                          size_t columns, size_t width, void *ours) {
+static enum qkv_status repack_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows,
+                                     size_t columns, size_t width, void *ours) {
     struct qkv_array slice = *e->theirs;
     slice.bytes /= e->view.slices;
     slice.data = (const char *)slice.data + e->view.slice * slice.bytes;
-    qkv_published_repack(p->ctx, &e->view, slice.data, rows, columns, width, ours);
+    enum qkv_status status = qkv_published_repack(p->ctx, &e->view, slice.data, rows, columns, width, ours);
     qkv_tensors_forget(p->files[e->file].tensors, &slice);
+    return status;
 }
 
 static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_weight *weight, struct taken *taken) {
@@ -147,21 +148,19 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
     const size_t rows = weight->array.shape[0], columns = rows ? weight->rows * weight->columns / rows : 0;
     if (e->theirs->dtype == QKV_F32 && !e->scales &&
         (size_t)e->view.slices * e->view.total * columns * sizeof(float) == e->theirs->bytes) {
-        repack_tensor(p, e, rows, columns, sizeof(float), weight->data);
-        return QKV_OK;
+        return repack_tensor(p, e, rows, columns, sizeof(float), weight->data);
     }
     enum qkv_status status = take_slice(p, e, taken);
     if (status) return status;
-    qkv_published_repack(p->ctx, &e->view, taken->floats, rows, columns, sizeof(float), weight->data);
-    return QKV_OK;
+    return qkv_published_repack(p->ctx, &e->view, taken->floats, rows, columns, sizeof(float), weight->data);
 }
 
 /* Repacks a weight that keeps its format, into the published model's memory. */
-static void repack_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
+static enum qkv_status repack_weight(const struct qkv_published *p, const struct qkv_weight *weight) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
     void *ours = (void *)(uintptr_t)e->array.data;
-    if (e->packed) qkv_published_join(p, e, weight->rows, ours);
-    if (e->repacked && !e->packed) repack_tensor(p, e, weight->rows, weight->columns, 2, ours);
+    if (e->packed) return qkv_published_join(p, e, weight->rows, ours);
+    return e->repacked ? repack_tensor(p, e, weight->rows, weight->columns, 2, ours) : QKV_OK;
 }
 
 static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {
@@ -214,7 +213,7 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const void *publishe
     for (size_t i = 0; i < model->weights.count && !status; i++) {
         struct qkv_weight *weight = &model->weights.list[i];
         if (weight->stored)
-            repack_weight(published, weight);
+            status = repack_weight(published, weight);
         else
             status = take_weight(published, weight, &taken);
     }

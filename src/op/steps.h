@@ -15,7 +15,14 @@
     X(copy)                                                                                                            \
     X(clear)                                                                                                           \
     X(positions)                                                                                                       \
-    X(optimize)
+    X(candidates)                                                                                                      \
+    X(optimize)                                                                                                        \
+    X(carry)                                                                                                           \
+    X(carry_rows)                                                                                                      \
+    X(add_rows)                                                                                                        \
+    X(clear_rows)                                                                                                      \
+    X(repack)                                                                                                          \
+    X(join_blocks)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
@@ -25,10 +32,11 @@ struct qkv_step_copy {
     const void *from;
     size_t bytes;
 };
-/* to = 0 */
+/* Every byte of `to` becomes `byte`. */
 struct qkv_step_clear {
     void *to;
     size_t bytes;
+    unsigned char byte;
 };
 
 /* ---- indices ---------------------------------------------------------------------------------------------------- */
@@ -55,9 +63,94 @@ struct qkv_step_optimize {
     float gradient_scale, beta1, beta2, eps, momentum, correction1, correction2;
 };
 
+/* A node of the tree of sums (kernel/order.h): sum = sum + levels[0] + levels[1] …, in this order. to: receives the sum,
+ * which becomes zeros; NULL: the sum stays. */
+struct qkv_step_carry {
+    float *sum, *to;
+    const float *levels[QKV_ORDER_LEVELS];
+    size_t level_count, count; /* count: of the floats of each */
+};
+/* The same of rows, of which each array has only those whose mark is not 0: a row of a level without a mark is not
+ * added, and a row without any mark is not written. `to` gets the marks of its rows. */
+struct qkv_step_carry_rows {
+    size_t rows, columns;
+    float *sum, *to;
+    uint8_t *sum_marks, *to_marks; /* (rows) */
+    const float *levels[QKV_ORDER_LEVELS];
+    const uint8_t *level_marks[QKV_ORDER_LEVELS];
+    size_t level_count;
+};
+/* to += x, of the rows whose mark is not 0. */
+struct qkv_step_add_rows {
+    size_t rows, columns;
+    float *to;
+    const float *x;
+    const uint8_t *marks;
+};
+/* x = 0, of the rows whose mark is not 0; all marks become 0. */
+struct qkv_step_clear_rows {
+    size_t rows, columns;
+    float *x;
+    uint8_t *marks;
+};
+
+/* ---- search ----------------------------------------------------------------------------------------------------- */
+
+/* A continuation of a hypothesis by one token. */
+struct qkv_candidate {
+    double log_probability;
+    int32_t row, id;
+};
+/* The hypotheses of one source that continue, and what they continue with; of the host, but for the scores. */
+struct qkv_continuation {
+    const float *scores; /* (rows, V) */
+    size_t rows;
+    const double *sums; /* (rows): the log-probability of each hypothesis */
+    const int32_t *ids; /* (rows, stride): its `length` tokens */
+    size_t length, stride;
+    int32_t *banned;            /* (length): scratch */
+    struct qkv_candidate *best; /* (most): receives the likeliest continuations, the best first */
+    size_t count;               /* how many there are */
+    bool broken;                /* a score is not finite */
+};
+/* The likeliest continuations of each source: of equal ones those of the first row, then of the first id. */
+struct qkv_step_candidates {
+    struct qkv_continuation *sources;
+    size_t count, V, vocab; /* vocab: ids that can be chosen, the first of V */
+    size_t most;            /* continuations of a source */
+    size_t no_repeat;       /* tokens that would repeat so many of a hypothesis are not chosen; 0: all are */
+    int32_t first;          /* the only first token of a hypothesis; -1: any */
+    const int32_t *barred;  /* ids that are not chosen */
+    size_t barred_count;
+};
+
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+/* Rows of a matrix in a file, in another order than in the model; numbers have `width` bytes, 2 or 4. Row r of ours is
+ * row places[r] of theirs, whose matrix has `total` rows, or, `transposed`, columns. theirs and places are of the
+ * host. */
+struct qkv_step_repack {
+    void *ours;
+    const void *theirs; /* may be unaligned */
+    const size_t *places;
+    size_t rows, columns, width, total;
+    bool transposed;
+};
+/* Rows of QKV_MXFP4, which a file has as two matrices: 32 numbers of 4 bits in 16 bytes, and a byte of their exponent.
+ * A byte of the file holds the numbers 2k and 2k + 1 of a block, a byte of QKV_MXFP4 the numbers k and k + 16. */
+struct qkv_step_join_blocks {
+    unsigned char *ours;
+    const unsigned char *numbers, *exponents; /* of the host: (…, 16·blocks) and (…, blocks) */
+    const size_t *places;                     /* of the host: as in repack */
+    size_t rows, blocks;                      /* blocks: of a row */
+};
+
 #define QKV_STEP_NUMBER(name) QKV_STEP_##name,
 enum qkv_step_number { QKV_STEP_LIST(QKV_STEP_NUMBER) QKV_STEP_COUNT };
 
+/* The step `name` of a filled-in struct, or with these fields of it. */
+#define QKV_STEP_OF(ctx, name, call)                                                                                   \
+    ((ctx)->backend->steps[QKV_STEP_##name]((ctx), (const struct qkv_step_##name *){(call)}))
 #define QKV_STEP(ctx, name, ...)                                                                                       \
     ((ctx)->backend->steps[QKV_STEP_##name]((ctx), &(const struct qkv_step_##name){__VA_ARGS__}))
 

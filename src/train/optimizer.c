@@ -119,8 +119,9 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
             const size_t n = o->runs[i].end - o->runs[i].begin;
             float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
             if (!moment) return QKV_MEMORY;
-            memset(moment, 0, n * sizeof(float));
             o->runs[i].moments[k] = moment;
+            status = QKV_STEP(ctx, clear, .to = moment, .bytes = n * sizeof(float));
+            if (status) return status;
         }
     }
     return status;

@@ -10,9 +10,9 @@
 
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "op/steps.h"
 #include "train/train.h"
 
-enum { PIECE = 1 << 14 };
 _Static_assert((int)QKV_PART_LEVELS == (int)QKV_ORDER_LEVELS, "sums that wait have as many levels as a tree");
 
 /* ---- the cut ---------------------------------------------------------------------------------------------------- */
@@ -185,14 +185,15 @@ enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, s
     sums->later = next;
     sums->later_floats = later;
     sums->later_bytes = rows;
-    memset(parts_rows(sums, next), 1, rows); /* what they hold is cleared at first */
+    /* what they hold is cleared at first */
+    status = QKV_STEP(model->ctx, clear, .to = parts_rows(sums, next), .bytes = rows, .byte = 1);
     next += later + rows / sizeof(float);
     for (size_t i = 0; i < QKV_ORDER_LEVELS; i++) {
         if (!(levels >> i & 1)) continue;
         sums->levels[i] = next;
         next += model->weights.floats + later + rows / sizeof(float);
     }
-    return QKV_OK;
+    return status;
 }
 
 void qkv_part_sums_free(struct qkv_part_sums *sums) {
@@ -202,86 +203,48 @@ void qkv_part_sums_free(struct qkv_part_sums *sums) {
     free(sums->carry);
 }
 
-/* The gradient of one later use of a weight: rows of it. */
-struct later {
-    const struct qkv_kernels *kernels;
-    size_t columns;
-    float *sum, *to; /* to: NULL: it stays */
-    uint8_t *sum_rows, *to_rows;
-    size_t count;
-    const float *levels[QKV_ORDER_LEVELS];
-    const uint8_t *level_rows[QKV_ORDER_LEVELS];
-};
+/* What becomes of the gradients of later uses. */
+enum later { LATER_CLEAR, LATER_CARRY, LATER_ADD };
 
-static void later_clear(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct later *l = argument;
-    for (size_t r = begin; r < end; r++) {
-        if (l->sum_rows[r]) memset(l->sum + r * l->columns, 0, l->columns * sizeof(float));
-        l->sum_rows[r] = 0;
-    }
-}
-
-static void later_carry(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct later *l = argument;
-    const size_t n = l->columns;
-    for (size_t r = begin; r < end; r++) {
-        float *sum = l->sum + r * n;
-        uint8_t any = l->sum_rows[r];
-        for (size_t i = 0; i < l->count; i++) {
-            if (!l->level_rows[i][r]) continue;
-            l->kernels->add(sum, l->levels[i] + r * n, sum, n);
-            any = 1;
-        }
-        l->sum_rows[r] = any && !l->to;
-        if (!l->to) continue;
-        l->to_rows[r] = any;
-        if (!any) continue;
-        memcpy(l->to + r * n, sum, n * sizeof *sum);
-        memset(sum, 0, n * sizeof *sum);
-    }
-}
-
-/* To the gradient. */
-static void later_add(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct later *l = argument;
-    for (size_t r = begin; r < end; r++)
-        if (l->sum_rows[r])
-            l->kernels->add(l->to + r * l->columns, l->sum + r * l->columns, l->to + r * l->columns, l->columns);
-}
-
-static void later_places(const struct qkv_part_sums *s, const struct qkv_order_step *step, size_t at, size_t row,
-                         struct later *l) {
+/* The rows of one use, from `at` floats and `row` marks on, go to their node of the tree. */
+static enum qkv_status later_carry(const struct qkv_part_sums *s, const struct qkv_order_step *step, size_t at,
+                                   size_t row, const struct qkv_tensor *weight) {
     const size_t floats = s->model->weights.floats;
     float *to = step->last ? NULL : s->levels[step->level] + floats;
-    l->to = to ? to + at : NULL;
-    l->to_rows = to ? parts_rows(s, to) + row : NULL;
-    l->count = step->count;
+    struct qkv_step_carry_rows c = {.rows = weight->rows, .columns = weight->columns, .level_count = step->count};
+    c.sum = s->later + at, c.sum_marks = parts_rows(s, s->later) + row;
+    c.to = to ? to + at : NULL, c.to_marks = to ? parts_rows(s, to) + row : NULL;
     for (size_t i = 0; i < step->count; i++) {
         float *level = s->levels[step->levels[i]] + floats;
-        l->levels[i] = level + at;
-        l->level_rows[i] = parts_rows(s, level) + row;
+        c.levels[i] = level + at;
+        c.level_marks[i] = parts_rows(s, level) + row;
     }
+    return QKV_STEP_OF(s->model->ctx, carry_rows, &c);
 }
 
-/* Goes through later uses of all weights; step: NULL: none of the tree. */
-static void parts_each_later(const struct qkv_part_sums *s, const struct qkv_order_step *step, qkv_range_body *body) {
+/* Goes through later uses of all weights; `step` is of CARRY. */
+static enum qkv_status parts_each_later(const struct qkv_part_sums *s, enum later what,
+                                        const struct qkv_order_step *step) {
+    struct qkv_context *ctx = s->model->ctx;
     const struct qkv_weights *w = &s->model->weights;
+    enum qkv_status status = QKV_OK;
     size_t at = 0, row = 0;
     for (size_t i = 0, uses; i < w->tensor_count; i++) {
         const struct qkv_tensor *weight = w->tensors[i];
-        const size_t stride = qkv_parts_later(weight, &uses), rows = weight->rows;
-        for (size_t use = 0; use < uses; use++, at += stride, row += rows) {
-            struct later l = {
-                .kernels = s->model->ctx->kernels, .columns = weight->columns, .to = weight->learning.gradient};
-            l.sum = s->later + at;
-            l.sum_rows = parts_rows(s, s->later) + row;
-            if (step) later_places(s, step, at, row, &l);
-            qkv_parallel_range(s->model->ctx, rows, PIECE / weight->columns + 1, body, &l);
+        const size_t stride = qkv_parts_later(weight, &uses), rows = weight->rows, columns = weight->columns;
+        for (size_t use = 0; use < uses && !status; use++, at += stride, row += rows) {
+            float *x = s->later + at;
+            uint8_t *marks = parts_rows(s, s->later) + row;
+            if (what == LATER_CARRY)
+                status = later_carry(s, step, at, row, weight);
+            else if (what == LATER_CLEAR)
+                status = QKV_STEP(ctx, clear_rows, .rows = rows, .columns = columns, .x = x, .marks = marks);
+            else
+                status = QKV_STEP(ctx, add_rows, .rows = rows, .columns = columns, .x = x, .marks = marks,
+                                  .to = weight->learning.gradient);
         }
     }
+    return status;
 }
 
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts) {
@@ -296,25 +259,7 @@ void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *par
         weight->learning.later_rows = weight->learning.later ? rows : NULL;
         if (weight->learning.later) next += uses * weight->learning.later_stride, rows += uses * weight->rows;
     }
-    if (several) parts_each_later(sums, NULL, later_clear);
-}
-
-struct carry {
-    const struct qkv_kernels *kernels;
-    float *sum, *to; /* to: NULL: it stays */
-    size_t count;
-    const float *levels[QKV_ORDER_LEVELS];
-};
-
-static void parts_carry(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct carry *c = argument;
-    float *sum = c->sum + begin;
-    const float *levels[QKV_ORDER_LEVELS];
-    for (size_t i = 0; i < c->count; i++) levels[i] = c->levels[i] + begin;
-    c->kernels->add_several(c->to ? c->to + begin : sum, sum, levels, c->count, end - begin);
-    if (!c->to) return;
-    memset(sum, 0, (end - begin) * sizeof *sum);
+    sums->status = several ? parts_each_later(sums, LATER_CLEAR, NULL) : QKV_OK;
 }
 
 /* A part of whole groups leaves gradients of products where they wait; those in work are then only of a group that
@@ -337,41 +282,44 @@ void qkv_part_sums_next(struct qkv_part_sums *s, const struct qkv_parts *p) {
     for (size_t i = 0; i < step.count; i++) s->carry->earlier[i] = s->levels[step.levels[i]];
 }
 
-static void parts_carry_run(struct qkv_part_sums *s, const struct qkv_order_step *step, size_t at, size_t floats) {
-    struct carry c = {.kernels = s->model->ctx->kernels, .sum = s->model->weights.gradients + at, .count = step->count};
+static enum qkv_status parts_carry_run(struct qkv_part_sums *s, const struct qkv_order_step *step, size_t at,
+                                       size_t floats) {
+    struct qkv_step_carry c = {.sum = s->model->weights.gradients + at, .level_count = step->count, .count = floats};
     c.to = step->last ? NULL : s->levels[step->level] + at;
     for (size_t i = 0; i < step->count; i++) c.levels[i] = s->levels[step->levels[i]] + at;
-    if (floats && (c.to || c.count)) qkv_parallel_range(s->model->ctx, floats, PIECE, parts_carry, &c);
+    return floats && (c.to || c.level_count) ? QKV_STEP_OF(s->model->ctx, carry, &c) : QKV_OK;
 }
 
 /* Of the gradients that are not there yet, run by run as they lie side by side. */
-static void parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_order_step *step) {
+static enum qkv_status parts_carry_gradients(struct qkv_part_sums *s, const struct qkv_order_step *step) {
     const struct qkv_weights *w = &s->model->weights;
+    enum qkv_status status = QKV_OK;
     size_t begin = 0, end = 0;
-    for (size_t i = 0; i < w->tensor_count; i++) {
+    for (size_t i = 0; i < w->tensor_count && !status; i++) {
         const struct qkv_tensor *x = w->tensors[i];
         const size_t at = x->learning.gradient ? (size_t)(x->learning.gradient - w->gradients) : 0;
         if (!x->learning.gradient || x->learning.carried) continue;
-        if (at != end) parts_carry_run(s, step, begin, end - begin);
+        if (at != end) status = parts_carry_run(s, step, begin, end - begin);
         if (at != end) begin = at;
         end = at + parts_line(x->rows * x->columns);
     }
-    parts_carry_run(s, step, begin, end - begin);
+    return status ? status : parts_carry_run(s, step, begin, end - begin);
 }
 
 void qkv_part_sums_complete(struct qkv_part_sums *s, struct qkv_tensor *x) {
-    if (x->learning.carried) return;
+    if (x->learning.carried || s->status) return;
     const struct qkv_order_step step = parts_step(&s->latest);
-    parts_carry_run(s, &step, (size_t)(x->learning.gradient - s->model->weights.gradients),
-                    parts_line(x->rows * x->columns));
     x->learning.carried = true;
+    s->status = parts_carry_run(s, &step, (size_t)(x->learning.gradient - s->model->weights.gradients),
+                                parts_line(x->rows * x->columns));
 }
 
-void qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
-    if (!p->several || !p->whole) return;
+enum qkv_status qkv_part_sums_end(struct qkv_part_sums *s, const struct qkv_parts *p) {
+    if (!p->several || !p->whole || s->status) return s->status;
     const struct qkv_order_step step = parts_step(p);
-    parts_carry_gradients(s, &step);
-    parts_each_later(s, &step, later_carry);
-    if (step.last && qkv_context_ranks(s->model->ctx) == 1)
-        parts_each_later(s, NULL, later_add); /* as a pass that is no part adds them */
+    enum qkv_status status = parts_carry_gradients(s, &step);
+    if (!status) status = parts_each_later(s, LATER_CARRY, &step);
+    if (!status && step.last && qkv_context_ranks(s->model->ctx) == 1)
+        status = parts_each_later(s, LATER_ADD, NULL); /* as a pass that is no part adds them */
+    return status;
 }

@@ -268,6 +268,7 @@ struct qkv_part_sums {
     float *levels[QKV_PART_LEVELS];   /* gradients, then those, then bytes, 0: zeros, whatever the row holds */
     struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */
     struct qkv_parts latest;          /* the part in work */
+    enum qkv_status status;           /* the first failure of the step */
 };
 /* Floats from one later use of a weight to the next, and how many there are. */
 size_t qkv_parts_later(const struct qkv_tensor *weight, size_t *uses);
@@ -276,10 +277,10 @@ size_t qkv_parts_later_all(const struct qkv_model *model);
 enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
 enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums);
 void qkv_part_sums_free(struct qkv_part_sums *sums);
-/* Before the first part of a step; before each; and after each. */
+/* Before the first part of a step; before each; and after each, which returns the first failure of the step. */
 void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 void qkv_part_sums_next(struct qkv_part_sums *sums, const struct qkv_parts *parts);
-void qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
+enum qkv_status qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
 /* While backward runs over a whole part that is not to be added to any later one: the gradient of a weight that is
  * used once is complete in this part, and now has the sums that wait for it. */
 void qkv_part_sums_complete(struct qkv_part_sums *sums, struct qkv_tensor *weight);

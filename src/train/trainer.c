@@ -69,7 +69,7 @@ static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_st
         if (status == QKV_NUMBER) qkv_fail_at(t->ctx, "step %lld", (long long)t->report.step + 1);
         if (!status) *loss += qkv_pass_loss(t->pass, &counted);
         if (!status) status = qkv_pass_backward(t->pass);
-        if (!status) qkv_part_sums_end(&t->sums, &parts);
+        if (!status) status = qkv_part_sums_end(&t->sums, &parts);
     }
     const enum qkv_status lost = qkv_rank_sums_end(&t->rank_sums); /* others wait for them, whatever has failed here */
     status = qkv_rank_settle(t, lost ? lost : status, step->rows, losses);

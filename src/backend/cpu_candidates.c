@@ -1,0 +1,113 @@
+/* cpu_candidates: the step of a search: the likeliest continuations of hypotheses. They are in a heap whose first entry is
+ * the worst of them; a comparison of floats, with a margin for rounding, skips tokens that cannot beat it. */
+#include "backend/backend.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool better(struct qkv_candidate a, struct qkv_candidate b) {
+    if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+    return a.row != b.row ? a.row < b.row : a.id < b.id;
+}
+
+static void sift_down(struct qkv_continuation *s, size_t i) {
+    struct qkv_candidate x = s->best[i];
+    for (size_t child; (child = 2 * i + 1) < s->count; i = child) {
+        if (child + 1 < s->count && better(s->best[child], s->best[child + 1])) child++;
+        if (!better(x, s->best[child])) break;
+        s->best[i] = s->best[child];
+    }
+    s->best[i] = x;
+}
+
+static void sift_up(struct qkv_continuation *s, size_t i) {
+    struct qkv_candidate x = s->best[i];
+    for (size_t parent; i > 0 && better(s->best[parent = (i - 1) / 2], x); i = parent) s->best[i] = s->best[parent];
+    s->best[i] = x;
+}
+
+static void add_candidate(struct qkv_continuation *s, struct qkv_candidate c, size_t most) {
+    if (s->count < most) {
+        s->best[s->count++] = c;
+        sift_up(s, s->count - 1);
+    } else if (better(c, s->best[0])) {
+        s->best[0] = c;
+        sift_down(s, 0);
+    }
+}
+
+/* Turns the heap into a list, best first. */
+static void sort_candidates(struct qkv_continuation *s) {
+    const size_t count = s->count;
+    while (s->count > 1) {
+        struct qkv_candidate worst = s->best[0];
+        s->best[0] = s->best[--s->count];
+        sift_down(s, 0);
+        s->best[s->count] = worst;
+    }
+    s->count = count;
+}
+
+size_t qkv_repeats(const int32_t *ids, size_t length, size_t n, int32_t *banned) {
+    size_t count = 0;
+    if (n == 0 || length < n) return 0;
+    const int32_t *last = ids + length - (n - 1);
+    for (size_t at = 0; at + n <= length; at++)
+        if (memcmp(ids + at, last, (n - 1) * sizeof *ids) == 0) banned[count++] = ids[at + n - 1];
+    return count;
+}
+
+static bool listed(const int32_t *ids, size_t count, int32_t id) {
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* Adds the likeliest continuations of a row to the heap. */
+static void scan_row(const struct qkv_context *ctx, const struct qkv_step_candidates *step, struct qkv_continuation *s,
+                     size_t row) {
+    const float *scores = s->scores + row * step->V;
+    double lse = (double)ctx->kernels->log_sum_exp(scores, step->V);
+    if (!isfinite(lse)) {
+        s->broken = true;
+        return;
+    }
+    double base = s->sums[row] - lse;
+    float threshold = -INFINITY;
+    if (s->length == 0 && step->first >= 0) { /* the only choice, with log-probability 0 */
+        add_candidate(s, (struct qkv_candidate){s->sums[row], (int32_t)row, step->first}, step->most);
+        return;
+    }
+    const size_t banned = qkv_repeats(s->ids + row * s->stride, s->length, step->no_repeat, s->banned);
+    for (size_t i = 0; i < step->vocab; i++) {
+        const int32_t id = (int32_t)i;
+        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || listed(s->banned, banned, id)) continue;
+        if (listed(step->barred, step->barred_count, id)) continue;
+        const struct qkv_candidate c = {.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = id};
+        add_candidate(s, c, step->most);
+        if (s->count == step->most) {
+            double worst = s->best[0].log_probability - base;
+            threshold = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
+        }
+    }
+}
+
+struct candidates {
+    const struct qkv_context *ctx;
+    const struct qkv_step_candidates *step;
+};
+
+static void candidates_source(void *argument, size_t i, int thread) {
+    (void)thread;
+    const struct candidates *c = argument;
+    struct qkv_continuation *s = &c->step->sources[i];
+    s->count = 0;
+    for (size_t row = 0; row < s->rows && !s->broken; row++) scan_row(c->ctx, c->step, s, row);
+    sort_candidates(s);
+}
+
+enum qkv_status qkv_cpu_candidates(struct qkv_context *ctx, const void *call) {
+    struct candidates c = {ctx, call};
+    qkv_parallel(ctx, c.step->count, candidates_source, &c);
+    return QKV_OK;
+}
