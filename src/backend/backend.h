@@ -16,8 +16,8 @@ extern const struct qkv_backend qkv_backend_cpu, qkv_backend_dry;
 QKV_STEP_LIST(QKV_CPU_STEP_DECLARE)
 #undef QKV_CPU_STEP_DECLARE
 
-/* Writes the tokens that would repeat n tokens of `length` ids, and returns how many they are: at most length. n 0: none
- * (cpu_candidates.c). */
+/* Writes the tokens that would repeat n tokens of `length` ids, and returns how many they are: at most length. n 0:
+ * none (cpu_candidates.c). */
 size_t qkv_repeats(const int32_t *ids, size_t length, size_t n, int32_t *banned);
 
 #endif

@@ -5,6 +5,44 @@
 
 #define FLOATS_A_PIECE ((size_t)1 << 14)
 
+struct squares {
+    const struct qkv_kernels *kernels;
+    const struct qkv_step_squares *step;
+};
+
+static void squares_piece(void *argument, size_t piece, int thread) {
+    (void)thread;
+    const struct squares *q = argument;
+    const struct qkv_step_squares *s = q->step;
+    const size_t begin = piece * s->piece;
+    s->sums[piece] = q->kernels->sum_squares(s->x + begin, qkv_min(s->piece, s->count - begin));
+}
+
+enum qkv_status qkv_cpu_squares(struct qkv_context *ctx, const void *call) {
+    struct squares q = {ctx->kernels, call};
+    qkv_parallel(ctx, qkv_pieces(q.step->count, q.step->piece), squares_piece, &q);
+    return QKV_OK;
+}
+
+struct round {
+    const struct qkv_context *ctx;
+    const struct qkv_step_round *step;
+};
+
+static void round_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct round *r = argument;
+    const struct qkv_step_round *s = r->step;
+    const size_t at = qkv_type_span(s->product->form, begin);
+    s->product->round(r->ctx, (char *)s->to + at, s->from + begin, end - begin);
+}
+
+enum qkv_status qkv_cpu_round(struct qkv_context *ctx, const void *call) {
+    struct round r = {ctx, call};
+    qkv_parallel_range(ctx, r.step->count, FLOATS_A_PIECE, round_piece, &r);
+    return QKV_OK;
+}
+
 struct carry {
     const struct qkv_kernels *kernels;
     const struct qkv_step_carry *step;

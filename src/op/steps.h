@@ -17,6 +17,8 @@
     X(positions)                                                                                                       \
     X(candidates)                                                                                                      \
     X(optimize)                                                                                                        \
+    X(squares)                                                                                                         \
+    X(round)                                                                                                           \
     X(carry)                                                                                                           \
     X(carry_rows)                                                                                                      \
     X(add_rows)                                                                                                        \
@@ -63,8 +65,21 @@ struct qkv_step_optimize {
     float gradient_scale, beta1, beta2, eps, momentum, correction1, correction2;
 };
 
-/* A node of the tree of sums (kernel/order.h): sum = sum + levels[0] + levels[1] …, in this order. to: receives the sum,
- * which becomes zeros; NULL: the sum stays. */
+/* sums[i] = the sum of x² over the i-th piece of x, of `piece` floats each, in double. sums are of the host. */
+struct qkv_step_squares {
+    const float *x;
+    size_t count, piece;
+    double *sums;
+};
+/* Numbers in the form that a product reads (kernel/product.h: round). */
+struct qkv_step_round {
+    void *to;
+    const float *from;
+    size_t count;
+    const struct qkv_product *product;
+};
+/* A node of the tree of sums (kernel/order.h): sum = sum + levels[0] + levels[1] …, in this order. to: receives the
+ * sum, which becomes zeros; NULL: the sum stays. */
 struct qkv_step_carry {
     float *sum, *to;
     const float *levels[QKV_ORDER_LEVELS];
@@ -101,7 +116,8 @@ struct qkv_candidate {
     double log_probability;
     int32_t row, id;
 };
-/* The hypotheses of one source that continue, and what they continue with; of the host, but for the scores. */
+/* The hypotheses of one source that continue, and what they continue with. All but the scores is of
+ * the host. */
 struct qkv_continuation {
     const float *scores; /* (rows, V) */
     size_t rows;

@@ -5,39 +5,26 @@
 
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "op/steps.h"
 #include "train/train.h"
 
 /* ---- norm ------------------------------------------------------------------------------------------------------- */
-
-struct spread {
-    struct qkv_weights *w;
-    struct qkv_rank_cut cut;
-    int rank;
-    bool out;     /* weights to where gradients lie; else back */
-    double *sums; /* of a rank's pieces, bucket after bucket */
-};
-
-static void spread_square(void *argument, size_t bucket, int thread) {
-    (void)thread;
-    const struct spread *s = argument;
-    double *sums = s->sums + bucket * (s->cut.share / QKV_GRADIENT_PIECE);
-    size_t begin, end, next;
-    qkv_rank_own(&s->cut, bucket, s->rank, &begin, &end);
-    for (; begin < end; begin = next) {
-        next = qkv_min(end, begin + QKV_GRADIENT_PIECE);
-        *sums++ = s->w->ctx->kernels->sum_squares(s->w->gradients + begin, next - begin);
-    }
-}
 
 size_t qkv_rank_pieces(const struct qkv_rank_cut *cut) {
     return cut->buckets * (cut->share / QKV_GRADIENT_PIECE);
 }
 
-void qkv_rank_square(struct qkv_model *model, double *sums) {
+enum qkv_status qkv_rank_square(struct qkv_model *model, double *sums) {
     struct qkv_weights *w = &model->weights;
-    struct spread s = {
-        .w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx), .sums = sums};
-    qkv_parallel(w->ctx, s.cut.buckets, spread_square, &s);
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
+    enum qkv_status status = QKV_OK;
+    for (size_t b = 0; b < cut.buckets && !status; b++, sums += cut.share / QKV_GRADIENT_PIECE) {
+        size_t begin, end;
+        qkv_rank_own(&cut, b, qkv_context_rank(w->ctx), &begin, &end);
+        status = QKV_STEP(w->ctx, squares, .x = w->gradients + begin, .count = end - begin, .piece = QKV_GRADIENT_PIECE,
+                          .sums = sums);
+    }
+    return status;
 }
 
 void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums) {
@@ -91,39 +78,45 @@ static enum qkv_status spread_array(struct qkv_context *ctx, const struct qkv_ra
     return status;
 }
 
-/* Copies the weights of what this rank owns of a bucket out, or what others own of it back. */
-static void spread_copy(void *argument, size_t bucket, int thread) {
-    (void)thread;
-    const struct spread *s = argument;
-    struct qkv_weights *w = s->w;
-    for (int r = 0; r < s->cut.ranks; r++) {
-        size_t begin, end;
-        if ((r == s->rank) != s->out) continue;
-        qkv_rank_own(&s->cut, bucket, r, &begin, &end);
-        for (size_t i = 0; i < w->count; i++) {
-            const struct qkv_weight *weight = &w->list[i];
-            if (!weight->trainable) continue;
-            const size_t at = (size_t)(weight->gradient - w->gradients);
-            const size_t from = qkv_max(begin, at), to = qkv_min(end, at + weight->rows * weight->columns);
-            if (from >= to) continue;
-            if (s->out)
-                memcpy(w->gradients + from, weight->data + (from - at), (to - from) * sizeof(float));
-            else
-                memcpy(weight->data + (from - at), w->gradients + from, (to - from) * sizeof(float));
-        }
+/* Copies floats [begin, end) of the array of gradients from the weights that lie otherwise, or to them. */
+static enum qkv_status spread_copy_run(struct qkv_weights *w, size_t begin, size_t end, bool out) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < w->count && !status; i++) {
+        const struct qkv_weight *weight = &w->list[i];
+        if (!weight->trainable) continue;
+        const size_t at = (size_t)(weight->gradient - w->gradients);
+        const size_t from = qkv_max(begin, at), to = qkv_min(end, at + weight->rows * weight->columns);
+        if (from >= to) continue;
+        float *there = w->gradients + from, *here = weight->data + (from - at);
+        status = QKV_STEP(w->ctx, copy, .to = out ? there : here, .from = out ? here : there,
+                          .bytes = (to - from) * sizeof(float));
     }
+    return status;
+}
+
+/* Copies the weights that this rank owns out, or those that others own back. */
+static enum qkv_status spread_copy(struct qkv_weights *w, const struct qkv_rank_cut *cut, bool out) {
+    enum qkv_status status = QKV_OK;
+    for (size_t b = 0; b < cut->buckets; b++)
+        for (int r = 0; r < cut->ranks && !status; r++) {
+            size_t begin, end;
+            qkv_rank_own(cut, b, r, &begin, &end);
+            if ((r == qkv_context_rank(w->ctx)) == out) status = spread_copy_run(w, begin, end, out);
+        }
+    return status;
 }
 
 /* What this rank has of gradients that others own; those of its own the optimizer has cleared. */
-static void spread_clear(void *argument, size_t bucket, int thread) {
-    (void)thread;
-    const struct spread *s = argument;
-    for (int r = 0; r < s->cut.ranks; r++) {
-        size_t begin, end;
-        if (r == s->rank) continue;
-        qkv_rank_own(&s->cut, bucket, r, &begin, &end);
-        memset(s->w->gradients + begin, 0, (end - begin) * sizeof(float));
-    }
+static enum qkv_status spread_clear(struct qkv_weights *w, const struct qkv_rank_cut *cut) {
+    enum qkv_status status = QKV_OK;
+    for (size_t b = 0; b < cut->buckets; b++)
+        for (int r = 0; r < cut->ranks && !status; r++) {
+            size_t begin, end;
+            qkv_rank_own(cut, b, r, &begin, &end);
+            if (r != qkv_context_rank(w->ctx))
+                status = QKV_STEP(w->ctx, clear, .to = w->gradients + begin, .bytes = (end - begin) * sizeof(float));
+        }
+    return status;
 }
 
 /* ---- divided weights -------------------------------------------------------------------------------------------- */
@@ -163,20 +156,19 @@ size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_
     return (end - begin) * sizeof(float);
 }
 
-struct spread_rounding {
-    const struct qkv_weights *w;
-    const struct qkv_rank_masters *masters;
-};
-
-static void spread_round(void *argument, size_t run, int thread) {
-    (void)thread;
-    const struct spread_rounding *s = argument;
-    const struct qkv_moment_run *r = &s->masters->runs[run];
-    const struct qkv_weight *weight = &s->w->list[r->weight];
-    if (!r->master) return;
-    uint16_t *to =
-        (uint16_t *)(void *)weight->part_of->learning.gradient + weight->first_row * weight->columns + r->begin;
-    weight->part_of->operand.product->round(s->w->ctx, to, r->master, r->end - r->begin);
+/* The weights of this rank's runs as bf16, to where their gradients were. */
+static enum qkv_status spread_round(struct qkv_weights *w, const struct qkv_rank_masters *masters) {
+    enum qkv_status status = QKV_OK;
+    for (size_t run = 0; run < masters->run_count && !status; run++) {
+        const struct qkv_moment_run *r = &masters->runs[run];
+        const struct qkv_weight *weight = &w->list[r->weight];
+        if (!r->master) continue;
+        uint16_t *to =
+            (uint16_t *)(void *)weight->part_of->learning.gradient + weight->first_row * weight->columns + r->begin;
+        status = QKV_STEP(w->ctx, round, .to = to, .from = r->master, .count = r->end - r->begin,
+                          .product = weight->part_of->operand.product);
+    }
+    return status;
 }
 
 /* Where their gradients were, which are used up, divided weights lie as bf16 until all of them are there and can be
@@ -185,8 +177,7 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
                                       const struct qkv_rank_masters *masters) {
     struct qkv_context *ctx = w->ctx;
     const int rank = qkv_context_rank(ctx);
-    enum qkv_status status = QKV_OK;
-    qkv_parallel(ctx, masters->run_count, spread_round, &(struct spread_rounding){w, masters});
+    enum qkv_status status = spread_round(w, masters);
     for (size_t b = 0; b < cut->buckets; b++) {
         const size_t out = spread_message(w, cut, b, rank, SPREAD_OUT, masters->sent);
         for (int shift = 1; shift < cut->ranks && !status; shift++) {
@@ -212,21 +203,18 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
 /* The gradients are used up, so their array carries weights that lie otherwise. */
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters) {
     struct qkv_weights *w = &model->weights;
-    struct spread s = {
-        .w = w, .cut = qkv_rank_cut_of(w->ctx, w->floats), .rank = qkv_context_rank(w->ctx), .out = true};
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
     enum qkv_status status;
     float *first;
-    if (s.cut.ranks == 1) return QKV_OK;
-    if (masters->arena.base) return spread_divided(w, &s.cut, masters);
+    if (cut.ranks == 1) return QKV_OK;
+    if (masters->arena.base) return spread_divided(w, &cut, masters);
     if (spread_alike(w, &first)) {
-        status = spread_array(w->ctx, &s.cut, first);
-        qkv_parallel(w->ctx, s.cut.buckets, spread_clear, &s);
-    } else {
-        qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
-        status = spread_array(w->ctx, &s.cut, w->gradients);
-        s.out = false;
-        if (!status) qkv_parallel(w->ctx, s.cut.buckets, spread_copy, &s);
-        qkv_weights_clear_gradients(w);
+        status = spread_array(w->ctx, &cut, first);
+        return status ? status : spread_clear(w, &cut);
     }
+    status = spread_copy(w, &cut, true);
+    if (!status) status = spread_array(w->ctx, &cut, w->gradients);
+    if (!status) status = spread_copy(w, &cut, false);
+    qkv_weights_clear_gradients(w);
     return status;
 }

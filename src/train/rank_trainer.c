@@ -25,9 +25,10 @@ enum qkv_status qkv_rank_settle(struct qkv_trainer *t, enum qkv_status status, s
     int32_t statuses[QKV_RANKS_MOST];
     if (ranks == 1 || status == QKV_RANK) return status;
     double *all = own + size;
+    const enum qkv_status squared = qkv_rank_square(t->model, own + CARD_SQUARES);
+    if (!status) status = squared;
     own[CARD_STATUS] = (double)status;
     memcpy(own + CARD_LOSSES, losses, QKV_GROUPS_MAX * sizeof *losses);
-    qkv_rank_square(t->model, own + CARD_SQUARES);
     const enum qkv_status lost = qkv_rank_gather(t->ctx, own, size * sizeof *own, all);
     if (lost) return lost;
     for (int r = 0; r < ranks; r++) {

@@ -114,7 +114,7 @@ int qkv_rank_round_run(struct qkv_rank_sums *sums, size_t round);
 
 /* Pieces of the norm that a rank owns, at most; their squares, bucket after bucket; and those of a rank taken over. */
 size_t qkv_rank_pieces(const struct qkv_rank_cut *cut);
-void qkv_rank_square(struct qkv_model *model, double *sums);
+enum qkv_status qkv_rank_square(struct qkv_model *model, double *sums);
 void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums);
 /* The norm of all gradients; of several ranks, once the squares of all have been taken over. */
 double qkv_rank_norm(struct qkv_model *model);
