@@ -54,7 +54,7 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     m->arena.peak = bytes; /* what the weights of a planned model would take */
     if (!status && !planned) {
         model_clear(m);
-        status = qkv_arena_create(ctx, &m->arena, bytes, "weights");
+        status = qkv_arena_create_numbers(ctx, &m->arena, bytes, "weights");
         if (!status) {
             status = model_fill(m);
         }
@@ -96,7 +96,7 @@ enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
     if (status || !m->file.owner) return status;
     qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");
     status = qkv_weights_to_fp32(&m->weights, &m->learned);
-    if (!status) status = qkv_arena_create(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
+    if (!status) status = qkv_arena_create_numbers(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
     if (!status) status = qkv_weights_to_fp32(&m->weights, &m->learned);
     if (!status) model_close_file(m);
     return status;

@@ -59,7 +59,7 @@ static enum qkv_status packed_weights_add(struct qkv_model *m, struct qkv_arena 
     m->packed_changes = 0;
     enum qkv_status status = take_all(m);
     if (status || m->planned) return status;
-    status = qkv_arena_create(m->ctx, arena, arena->peak, "packed weights");
+    status = qkv_arena_create_numbers(m->ctx, arena, arena->peak, "packed weights");
     return !status ? take_all(m) : status;
 }
 

@@ -224,6 +224,6 @@ enum qkv_status qkv_model_add_gradients(struct qkv_model *m) {
     qkv_arena_measure(m->ctx, &m->gradients, "gradients");
     enum qkv_status status = qkv_weights_add_gradients(&m->weights, &m->gradients);
     if (status || m->planned) return status;
-    status = qkv_arena_create(m->ctx, &m->gradients, m->gradients.peak, "gradients");
+    status = qkv_arena_create_numbers(m->ctx, &m->gradients, m->gradients.peak, "gradients");
     return status ? status : qkv_weights_add_gradients(&m->weights, &m->gradients);
 }

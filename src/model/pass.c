@@ -270,7 +270,7 @@ enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qk
         status = measure_all(*out);
     }
     if (!status) {
-        status = qkv_arena_create(model->ctx, &(*out)->arena, (*out)->plan.bytes, "one pass");
+        status = qkv_arena_create_numbers(model->ctx, &(*out)->arena, (*out)->plan.bytes, "one pass");
     }
     if (status) {
         qkv_pass_free(*out);
@@ -322,7 +322,7 @@ static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) 
     qkv_profile_lap(p->model->ctx, "planning", QKV_PROFILE_WHOLE, 0, 0);
     if (!status && plan.bytes > p->arena.capacity) {
         qkv_arena_free(&p->arena);
-        status = qkv_arena_create(p->model->ctx, &p->arena, plan.bytes, "one pass");
+        status = qkv_arena_create_numbers(p->model->ctx, &p->arena, plan.bytes, "one pass");
     }
     p->fits = !status ? p->shape : (struct qkv_pass_key){0};
     if (!status) p->chosen = p->model->weights.chosen;

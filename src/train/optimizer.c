@@ -113,7 +113,7 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
         floats += qkv_pieces(o->runs[i].end - o->runs[i].begin, line) * line;
     if (!qkv_multiply(floats, o->moments * sizeof(float), &total))
         return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
-    enum qkv_status status = qkv_arena_create(ctx, &o->arena, total, "optimizer state");
+    enum qkv_status status = qkv_arena_create_numbers(ctx, &o->arena, total, "optimizer state");
     for (size_t k = 0; k < o->moments && !status; k++) {
         for (size_t i = 0; i < o->run_count; i++) {
             const size_t n = o->runs[i].end - o->runs[i].begin;

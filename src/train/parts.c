@@ -177,7 +177,8 @@ enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, s
     if (!levels) return QKV_OK;
     if (!parts_floats(model, levels, &later, &rows, &all))
         return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of groups");
-    enum qkv_status status = qkv_arena_create(model->ctx, &sums->arena, all * sizeof(float), "gradients of groups");
+    enum qkv_status status =
+        qkv_arena_create_numbers(model->ctx, &sums->arena, all * sizeof(float), "gradients of groups");
     float *next = status || !all ? NULL : qkv_arena_take(&sums->arena, all, sizeof(float));
     if (!next) return status;
     sums->carry = qkv_allocate(model->ctx, 1, sizeof *sums->carry);
