@@ -69,7 +69,8 @@ static void check_pool(void **state) {
 /* Pooling rows without padding; the lengths say which there are. */
 static struct qkv_tensor *build_pool_rows(struct fixture *f) {
     static const int32_t lengths[] = {4, 0, 2};
-    const struct qkv_rows *rows = qkv_rows_make(&f->tape, 3, 4, lengths, NULL, 6, 0);
+    static const struct qkv_rows shape = {.N = 6, .B = 3, .T = 4, .ragged = true};
+    const struct qkv_rows *rows = qkv_rows_make(&f->tape, &shape, lengths, NULL);
     return qkv_op_pool_rows(&f->tape, &f->leaves[0], *(const enum qkv_pool *)f->options, rows);
 }
 

@@ -1,9 +1,9 @@
-/* cpu_memory: steps that copy and clear. */
+/* cpu_memory: steps that copy, clear and move numbers. */
 #include "backend/backend.h"
 
 #include <string.h>
 
-enum { BYTES_A_PIECE = 1 << 16 };
+enum { BYTES_A_PIECE = 1 << 16, SPREAD_COLUMNS = 4096 };
 
 static void copy_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
@@ -32,5 +32,24 @@ static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
 enum qkv_status qkv_cpu_clear(struct qkv_context *ctx, const void *call) {
     struct qkv_step_clear c = *(const struct qkv_step_clear *)call;
     qkv_parallel_range(ctx, c.bytes, BYTES_A_PIECE, clear_piece, &c);
+    return QKV_OK;
+}
+
+/* Moves some columns, the last row first: a row's place is never before the row. */
+static void spread_columns(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct qkv_step_spread *s = argument;
+    for (size_t place = s->places, n = s->rows; place-- > n;) {
+        float *to = s->matrix + place * s->columns + begin;
+        if (n && (size_t)s->place[n - 1] == place)
+            memcpy(to, s->matrix + --n * s->columns + begin, (end - begin) * sizeof *to);
+        else
+            memset(to, 0, (end - begin) * sizeof *to);
+    }
+}
+
+enum qkv_status qkv_cpu_spread(struct qkv_context *ctx, const void *call) {
+    struct qkv_step_spread s = *(const struct qkv_step_spread *)call;
+    qkv_parallel_range(ctx, s.columns, SPREAD_COLUMNS, spread_columns, &s);
     return QKV_OK;
 }

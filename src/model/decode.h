@@ -25,7 +25,7 @@ enum qkv_status qkv_session_check(struct qkv_model *model, size_t capacity);
 struct qkv_encoded {
     struct qkv_model *model;
     size_t B, T;
-    size_t planned_rows;                       /* rows without padding, for dry runs */
+    size_t rows;                               /* without padding */
     struct qkv_arena kept, arena, graph_arena; /* kept: what decoding reads; arena: what encoding computes in */
     float *output;                             /* (B·T, C) */
     int32_t *lengths;                          /* (B) */

@@ -74,15 +74,15 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
                                            : qkv_sequence_positions(tape, 1, rows->N, 0));
 }
 
-/* Runs the encoder; with ctx->dry, plans it. */
-static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_side *source) {
+/* Runs the encoder, or plans it. ragged: sources may be shorter than T. */
+static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_side *source, bool ragged) {
     struct qkv_model *m = e->model;
     struct qkv_tape tape;
     qkv_arena_release(&e->arena, 0);
     qkv_arena_release(&e->graph_arena, 0);
     qkv_tape_start(&tape, m->ctx, &e->arena, &e->graph_arena, false);
-    const size_t N = m->ctx->dry ? e->planned_rows : qkv_rows_count(e->B, e->T, e->lengths);
-    const struct qkv_rows *rows = qkv_rows_make(&tape, e->B, e->T, e->lengths, NULL, N, 0);
+    const struct qkv_rows shape = {.N = e->rows, .B = e->B, .T = e->T, .ragged = ragged};
+    const struct qkv_rows *rows = qkv_rows_make(&tape, &shape, e->lengths, NULL);
     struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, source) : NULL;
     if (!x) return tape.status;
     if (e->pool) qkv_tape_form(&tape, qkv_product_of(m->ctx), x); /* all layers of the decoder read it */
@@ -120,9 +120,11 @@ struct encoder_plan {
     size_t *step_bytes;
 };
 
+/* The plan is for ragged sources, and for ids where the stack reads them. */
 static enum qkv_status plan_run(void *encoded) {
+    static const int32_t none[1];
     const struct qkv_encoded *e = encoded;
-    return encoder_run(encoded, &(struct qkv_pass_side){.B = e->B, .T = e->T});
+    return encoder_run(encoded, &(struct qkv_pass_side){.B = e->B, .T = e->T, .ids = none}, true);
 }
 
 /* Plans the memory that decoding reads, and inside that plan the memory of a run. */
@@ -186,7 +188,7 @@ enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, con
     struct qkv_encoded *e = encoder_make(m);
     struct encoder_plan plan = {e, &step_bytes};
     if (!e) return QKV_MEMORY;
-    e->B = B, e->T = T, e->planned_rows = B * T;
+    e->B = B, e->T = T, e->rows = B * T;
     enum qkv_status status = encoder_own_pool(e);
     if (!status) status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
     const struct qkv_page_shape shape = {.length = T, .sequences = B};
@@ -215,14 +217,14 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     if (status) return status;
     e->B = B;
     e->T = T;
-    e->planned_rows = qkv_rows_count(B, T, lengths);
+    e->rows = qkv_rows_count(B, T, lengths);
     status = qkv_plan(ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
     if (!status) status = qkv_arena_room(ctx, &e->kept, kept_bytes, "encoded sources");
     if (!status) status = qkv_arena_room(ctx, &e->arena, step_bytes, "encoding");
     if (!status) status = take_kept(e);
     for (size_t b = 0; !status && b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
     if (!status && e->pool) status = encoder_take_pages(e);
-    if (!status) status = encoder_run(e, source);
+    if (!status) status = encoder_run(e, source, e->rows < B * T);
     if (status) e->B = 0;
     return status;
 }

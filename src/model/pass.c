@@ -165,6 +165,12 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
     return status;
 }
 
+/* A plan is for ragged rows, so it has the memory of all batches with so many rows. */
+static struct qkv_pass_key planned_shape(struct qkv_pass_key shape) {
+    shape.ragged = shape.source_ragged = 1;
+    return shape;
+}
+
 static enum qkv_status measure_shape(struct qkv_pass *p, const struct qkv_pass_shape *s) {
     const size_t groups = p->groups < s->B ? p->groups : s->B;
     const bool both = qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER;
@@ -181,6 +187,7 @@ static enum qkv_status measure_shape(struct qkv_pass *p, const struct qkv_pass_s
                                      .source_rows = s->source_rows ? s->source_rows : s->B * s->source_T,
                                      .groups = p->groups ? groups : 0,
                                      .scored = p->options.scored ? p->options.scored + 1 : 0};
+    p->shape = planned_shape(p->shape);
     return pass_measure(p, &p->plan);
 }
 
@@ -311,7 +318,7 @@ double qkv_pass_plan_flops(const struct qkv_pass_plan *plan) {
 static enum qkv_status make_room(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_pass_plan plan = {0};
     const bool others = p->options.train && p->chosen != p->model->weights.chosen;
-    p->shape = qkv_pass_key(p, b);
+    p->shape = planned_shape(qkv_pass_key(p, b));
     if (others) p->made = (struct qkv_pass_key){0};
     if (!others && (!memcmp(&p->fits, &p->shape, sizeof p->fits) || !memcmp(&p->made, &p->shape, sizeof p->made)))
         return QKV_OK;
@@ -343,6 +350,7 @@ enum qkv_status qkv_pass_forward(struct qkv_pass *p, const struct qkv_batch *bat
         status = make_room(p, &b);
     }
     if (!status) {
+        p->shape = qkv_pass_key(p, &b);
         p->model->dirty = p->model->dirty || p->options.train;
         status = pass_run(p, &b);
     }

@@ -9,6 +9,7 @@ struct qkv_pass_key {
     size_t B, T, source_T, rows, source_rows, groups;
     size_t scored;                /* 1 + the number of chosen rows; 0: none are chosen */
     size_t inputs, source_inputs; /* 1: vectors in place of ids; 2: and their gradient is wanted */
+    size_t ragged, source_ragged; /* 1: sequences may be shorter than T */
     size_t masks;                 /* dense masks given: 1 of self attention, 2 of the source's, 4 of cross attention */
 };
 

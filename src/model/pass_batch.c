@@ -306,6 +306,8 @@ struct qkv_pass_key qkv_pass_key(const struct qkv_pass *p, const struct qkv_batc
         .source_rows = both ? side_rows(p, &source) : b->B * b->source_T,
         .groups = p->part.groups,
         .scored = b->scored ? b->scored_count + 1 : 0,
+        .ragged = side_rows(p, &side) < side.B * side.T,
+        .source_ragged = both && side_rows(p, &source) < source.B * source.T,
         .inputs = !b->inputs          ? 0
                   : b->input_gradient ? 2
                                       : 1,
@@ -318,14 +320,20 @@ struct qkv_pass_key qkv_pass_key(const struct qkv_pass *p, const struct qkv_batc
 
 const struct qkv_rows *qkv_pass_rows(struct qkv_pass *p, struct qkv_pass_side *s, bool source) {
     const struct qkv_pass_options *o = &p->options;
-    const size_t N = source ? p->shape.source_rows : p->shape.rows, most = source ? o->source_rows : o->rows;
+    struct qkv_rows shape = {.N = source ? p->shape.source_rows : p->shape.rows,
+                             .B = s->B,
+                             .T = s->T,
+                             .most = source ? o->source_rows : o->rows,
+                             .ragged = source ? p->shape.source_ragged : p->shape.ragged};
     if (s->cu) {
         int32_t *lengths = qkv_tape_take(&p->tape, s->B, sizeof *lengths);
         for (size_t b = 0; lengths && !p->model->ctx->dry && b < s->B; b++) lengths[b] = s->cu[b + 1] - s->cu[b];
         if (!lengths) return NULL;
         s->lengths = lengths;
     }
-    return qkv_rows_make(&p->tape, s->B, s->T, o->padding && !s->cu ? NULL : s->lengths, s->documents, N, most);
+    const int32_t *lengths = o->padding && !s->cu ? NULL : s->lengths;
+    shape.ragged = shape.ragged && lengths;
+    return qkv_rows_make(&p->tape, &shape, lengths, s->documents);
 }
 
 /* The values of a batch, packed to its rows. */

@@ -162,12 +162,12 @@ struct qkv_tensor *qkv_op_pool_rows(struct qkv_tape *tape, struct qkv_tensor *x,
 /* ---- rows of ragged batches (rows.c) ---- */
 /* The sum of the lengths (B), each at most T; NULL: B·T. */
 size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths);
-/* The N rows of sequences of these lengths, in the memory of the tape, whose batch they become. documents (B,T), or
- * NULL: positions begin at 0 again where the number of the document changes. A dry run reads neither lengths nor
- * documents. most: the maximum number of rows of all batches to come; 0: B·T. */
-const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
-                                     const int32_t *documents, size_t N, size_t most);
-/* The values of the rows, (N), out of values (B,T); `values` itself where there is no padding. */
+/* The rows of sequences of these lengths, in the memory of the tape, whose batch they become. shape: their N, B, T,
+ * whether they are ragged (a plan says so where batches to come may be), and `most`, or 0: B·T. lengths (B), with the
+ * sum N; NULL: all have T. documents (B,T); NULL: a sequence is one document. */
+const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, const struct qkv_rows *shape, const int32_t *lengths,
+                                     const int32_t *documents);
+/* The values of the rows, (N), out of values (B,T); `values` itself where the rows are not ragged. */
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values);
 /* Moves the first N rows of a matrix (B·T, columns) to their places; all other rows become zeros. */
 void qkv_rows_spread(struct qkv_tape *tape, const struct qkv_rows *rows, float *matrix, size_t columns);

@@ -3,12 +3,12 @@
  * gather: y[m] = x[index[m]]; backward: dx[index[m]] += dy[m], in the order of m, for a block of columns at a time, so
  * that any thread count gives the same bits.
  * scatter: y[index[n]] = x[n] and zeros elsewhere; backward: dx[n] = dy[index[n]]. */
-#include "op/op.h"
+#include "op/steps.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, SPREAD_COLUMNS = 4096 };
+enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
 
 /* ---- the rows of a batch ----------------------------------------------------------------------------------------- */
 
@@ -18,69 +18,37 @@ size_t qkv_rows_count(size_t B, size_t T, const int32_t *lengths) {
     return N;
 }
 
-static void rows_fill(size_t B, size_t T, const int32_t *lengths, const int32_t *documents, int32_t *start,
-                      int32_t *place, int32_t *position) {
-    size_t n = 0;
-    for (size_t b = 0; b < B; b++) {
-        start[b] = (int32_t)n;
-        for (size_t t = 0, first = 0; t < (lengths ? (size_t)lengths[b] : T); t++, n++) {
-            if (documents && t && documents[b * T + t] != documents[b * T + t - 1]) first = t;
-            place[n] = (int32_t)(b * T + t), position[n] = (int32_t)(t - first);
-        }
-    }
-    start[B] = (int32_t)n;
-}
-
-const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, size_t B, size_t T, const int32_t *lengths,
-                                     const int32_t *documents, size_t N, size_t most) {
+const struct qkv_rows *qkv_rows_make(struct qkv_tape *tape, const struct qkv_rows *shape, const int32_t *lengths,
+                                     const int32_t *documents) {
+    const size_t B = shape->B, T = shape->T, N = shape->N;
     struct qkv_rows *rows = qkv_tape_take_graph(tape, sizeof *rows);
     int32_t *start = qkv_tape_take(tape, B + 1, sizeof *start), *place = qkv_tape_take(tape, N, sizeof *place);
     int32_t *position = qkv_tape_take(tape, N, sizeof *position);
     if (!rows || !start || !place || !position) return NULL;
-    if (!tape->ctx->dry) rows_fill(B, T, lengths, documents, start, place, position);
-    *rows = (struct qkv_rows){.N = N,
-                              .B = B,
-                              .T = T,
-                              .most = most && most < B * T ? most : B * T,
-                              .ragged = lengths && (tape->ctx->dry || N < B * T),
-                              .start = start,
-                              .place = place,
-                              .position = position,
-                              .before = tape->batch};
+    if (qkv_tape_failed(tape, QKV_STEP(tape->ctx, rows, .start = start, .place = place, .position = position,
+                                       .lengths = lengths, .documents = documents, .B = B, .T = T)))
+        return NULL;
+    *rows = *shape;
+    rows->most = shape->most && shape->most < B * T ? shape->most : B * T;
+    rows->start = start, rows->place = place, rows->position = position;
+    rows->before = tape->batch;
     tape->batch = rows;
     return rows;
 }
 
 const int32_t *qkv_rows_pack(struct qkv_tape *tape, const struct qkv_rows *rows, const int32_t *values) {
-    if (!rows->ragged || (!values && !tape->ctx->dry)) return values; /* a plan may have no values yet */
+    if (!rows->ragged) return values;
     int32_t *packed = qkv_tape_take(tape, rows->N, sizeof *packed);
-    for (size_t n = 0; packed && !tape->ctx->dry && n < rows->N; n++) packed[n] = values[rows->place[n]];
+    if (packed)
+        qkv_tape_failed(
+            tape, QKV_STEP(tape->ctx, pick, .out = packed, .values = values, .index = rows->place, .count = rows->N));
     return packed;
 }
 
-struct spread {
-    const struct qkv_rows *rows;
-    float *matrix;
-    size_t columns;
-};
-
-/* Moves some columns, the last row first: a row's place is never before the row. */
-static void rows_spread(void *argument, size_t begin, size_t end, int thread) {
-    const struct spread *s = argument;
-    const struct qkv_rows *rows = s->rows;
-    (void)thread;
-    for (size_t place = rows->B * rows->T, n = rows->N; place-- > n;) {
-        float *to = s->matrix + place * s->columns + begin;
-        if (n && (size_t)rows->place[n - 1] == place)
-            memcpy(to, s->matrix + --n * s->columns + begin, (end - begin) * sizeof *to);
-        else
-            memset(to, 0, (end - begin) * sizeof *to);
-    }
-}
-
 void qkv_rows_spread(struct qkv_tape *tape, const struct qkv_rows *rows, float *matrix, size_t columns) {
-    struct spread s = {rows, matrix, columns};
-    if (rows->ragged) qkv_parallel_range(tape->ctx, columns, SPREAD_COLUMNS, rows_spread, &s);
+    if (tape->status || !rows->ragged) return;
+    qkv_tape_failed(tape, QKV_STEP(tape->ctx, spread, .matrix = matrix, .place = rows->place, .rows = rows->N,
+                                   .places = rows->B * rows->T, .columns = columns));
 }
 
 /* ---- gather and scatter ------------------------------------------------------------------------------------------ */

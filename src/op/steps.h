@@ -14,6 +14,7 @@
 #define QKV_STEP_LIST(X)                                                                                               \
     X(copy)                                                                                                            \
     X(clear)                                                                                                           \
+    X(spread)                                                                                                          \
     X(positions)                                                                                                       \
     X(candidates)                                                                                                      \
     X(optimize)                                                                                                        \
@@ -24,7 +25,9 @@
     X(add_rows)                                                                                                        \
     X(clear_rows)                                                                                                      \
     X(repack)                                                                                                          \
-    X(join_blocks)
+    X(join_blocks)                                                                                                     \
+    X(rows)                                                                                                            \
+    X(pick)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
@@ -41,12 +44,34 @@ struct qkv_step_clear {
     unsigned char byte;
 };
 
+/* Moves the first `rows` rows of a matrix (places, columns) to row place[n], in place; all other rows become zeros.
+ * place (rows) rises, and place[n] is at least n. */
+struct qkv_step_spread {
+    float *matrix;
+    const int32_t *place;
+    size_t rows, places, columns;
+};
+
 /* ---- indices ---------------------------------------------------------------------------------------------------- */
 
 /* out[n] = first + n % period, count of them. */
 struct qkv_step_positions {
     int32_t *out;
     size_t count, period, first;
+};
+/* The rows of B sequences of at most T positions, one sequence after the other, as in struct qkv_rows: start (B + 1),
+ * place and position (start[B]). Positions begin at 0 again where the number of the document changes. */
+struct qkv_step_rows {
+    int32_t *start, *place, *position;
+    const int32_t *lengths;   /* (B); NULL: all have T */
+    const int32_t *documents; /* (B,T); NULL: a sequence is one document */
+    size_t B, T;
+};
+/* out[n] = values[index[n]], count of them. */
+struct qkv_step_pick {
+    int32_t *out;
+    const int32_t *values, *index;
+    size_t count;
 };
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
