@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "op/op.h"
+#include "op/table.h"
 #include "op/weights.h"
 
 /* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */
@@ -112,6 +113,10 @@ struct qkv_turn_rule {
     double base, factor;
     const double *frequencies; /* (pairs) or NULL */
 };
+/* The rule for sequences of `length` positions; context: of the model. `frequencies` (pairs) receives its list, if it
+ * has one. */
+struct qkv_turn_rule qkv_turn_rule_of(const struct qkv_position_spec *position, size_t length, size_t context,
+                                      size_t pairs, double *frequencies);
 /* Cosine and sine of each pair's angle at position t: (pairs,2). */
 void qkv_rotation_row(const struct qkv_turn_rule *rule, size_t t, size_t pairs, float *row);
 

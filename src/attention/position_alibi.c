@@ -44,44 +44,45 @@ static float alibi_factor(const struct qkv_position_fill *fill) {
 }
 
 struct alibi {
-    const struct qkv_position_fill *fill;
-    float *bias, factor;
+    const struct qkv_position_spec *position;
+    float factor;
     size_t H, row, zero;
 };
 
-static size_t alibi_distance(const struct alibi *a, size_t d) {
-    return d < a->zero ? a->zero - d : d - a->zero;
+static float alibi_distance(const struct alibi *a, size_t d) {
+    return (float)(d < a->zero ? a->zero - d : d - a->zero);
 }
 
-static void fill_head(void *argument, size_t h, int thread) {
-    (void)thread;
-    const struct alibi *a = argument;
-    const float slope = qkv_alibi_slope(a->fill->position, h, a->H) * a->factor;
-    for (size_t d = 0; d < a->row; d++) a->bias[h * a->row + d] = -slope * (float)alibi_distance(a, d);
+static void alibi_head(const void *of, size_t h, void *out) {
+    const struct alibi *a = of;
+    const float slope = qkv_alibi_slope(a->position, h, a->H) * a->factor;
+    float *bias = out;
+    for (size_t d = 0; d < a->row; d++) bias[d] = -slope * alibi_distance(a, d);
 }
 
-static void fill_factors(void *argument, size_t d, int thread) {
-    (void)thread;
-    const struct alibi *a = argument;
-    a->bias[d] = -a->factor * (float)alibi_distance(a, d);
+static void alibi_distance_factor(const void *of, size_t d, void *out) {
+    const struct alibi *a = of;
+    *(float *)out = -a->factor * alibi_distance(a, d);
 }
 
 enum qkv_status qkv_position_alibi(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
-    size_t context = fill->context;
-    struct alibi a = {.fill = fill, .H = (size_t)fill->attention->heads, .row = 2 * context - 1, .zero = context - 1};
-    a.factor = alibi_factor(fill);
-    a.bias = qkv_arena_take(fill->arena, (fill->position->learn ? 1 : a.H) * a.row, sizeof(float));
-    if (!a.bias) return QKV_MEMORY;
+    const struct alibi a = {.position = fill->position,
+                            .factor = alibi_factor(fill),
+                            .H = (size_t)fill->attention->heads,
+                            .row = 2 * fill->context - 1,
+                            .zero = fill->context - 1};
     if (fill->position->learn) {
-        int32_t *rows =
-            qkv_arena_take(fill->arena, a.row, sizeof *rows); /* fresh memory is zero: all heads use the one row */
+        const float *factors =
+            qkv_table_make(fill->ctx, fill->arena, a.row, sizeof *factors, alibi_distance_factor, &a);
+        /* fresh memory is zero: all heads use the one row */
+        const int32_t *rows = factors ? qkv_arena_take(fill->arena, a.row, sizeof *rows) : NULL;
         if (!rows) return QKV_MEMORY;
-        qkv_parallel(fill->ctx, a.row, fill_factors, &a);
-        tables->map = (struct qkv_distance_map){.rows = rows, .factors = a.bias};
-        tables->context = context;
+        tables->map = (struct qkv_distance_map){.rows = rows, .factors = factors};
+        tables->context = fill->context;
         return QKV_OK;
     }
-    qkv_parallel(fill->ctx, a.H, fill_head, &a);
-    tables->distance_bias = (struct qkv_distance_bias){.table = a.bias, .row = a.row, .zero = a.zero};
+    const float *bias = qkv_table_make(fill->ctx, fill->arena, a.H, a.row * sizeof *bias, alibi_head, &a);
+    if (!bias) return QKV_MEMORY;
+    tables->distance_bias = (struct qkv_distance_bias){.table = bias, .row = a.row, .zero = a.zero};
     return QKV_OK;
 }

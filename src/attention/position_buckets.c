@@ -7,7 +7,6 @@
 #include <math.h>
 
 struct buckets {
-    int32_t *rows;
     size_t zero;
     int count, max_distance;
     bool causal;
@@ -28,24 +27,21 @@ static int32_t bucket_of(const struct buckets *b, int64_t distance) {
     return first + (at < (float)(side - exact) ? exact + (int32_t)at : side - 1);
 }
 
-static void fill_distance(void *argument, size_t d, int thread) {
-    (void)thread;
-    const struct buckets *b = argument;
-    b->rows[d] = bucket_of(b, (int64_t)d - (int64_t)b->zero);
+static void bucket_row(const void *of, size_t d, void *out) {
+    const struct buckets *b = of;
+    *(int32_t *)out = bucket_of(b, (int64_t)d - (int64_t)b->zero);
 }
 
 enum qkv_status qkv_position_buckets(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
     const struct qkv_position_spec *spec = fill->position;
-    struct buckets b = {.zero = fill->context - 1,
-                        .count = spec->buckets,
-                        .max_distance = spec->max_distance,
-                        .causal = fill->attention->causal};
-    b.rows = qkv_arena_take(fill->arena, 2 * fill->context - 1, sizeof *b.rows);
-    if (!b.rows) return QKV_MEMORY;
-    qkv_parallel(fill->ctx, 2 * fill->context - 1, fill_distance, &b);
-    tables->map.rows = b.rows;
+    const struct buckets b = {.zero = fill->context - 1,
+                              .count = spec->buckets,
+                              .max_distance = spec->max_distance,
+                              .causal = fill->attention->causal};
+    tables->map.rows =
+        qkv_table_make(fill->ctx, fill->arena, 2 * fill->context - 1, sizeof *tables->map.rows, bucket_row, &b);
     tables->context = fill->context;
-    return QKV_OK;
+    return tables->map.rows ? QKV_OK : QKV_MEMORY;
 }
 
 enum qkv_status qkv_distance_check(struct qkv_context *ctx, const char *name, const char *where,

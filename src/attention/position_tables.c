@@ -37,12 +37,16 @@ struct qkv_tensor *qkv_distance_weight(struct qkv_distance_weights *weights, con
     return position->kind == QKV_POSITION_ALIBI && position->learn ? &weights->slopes : NULL;
 }
 
-/* The initial slopes; a plan does not read them. */
+static void distance_slope(const void *of, size_t h, void *slope) {
+    const struct qkv_attention_spec *spec = of;
+    *(float *)slope = qkv_alibi_slope(&spec->position, h, (size_t)spec->heads);
+}
+
+/* The initial slopes. */
 static const float *distance_slopes(struct qkv_weights *weights, const struct qkv_attention_spec *spec) {
-    float *slopes = qkv_arena_take(weights->arena, (size_t)spec->heads, sizeof *slopes);
+    const float *slopes =
+        qkv_table_make(weights->ctx, weights->arena, (size_t)spec->heads, sizeof *slopes, distance_slope, spec);
     if (!slopes) weights->status = QKV_MEMORY;
-    for (size_t h = 0; slopes && !weights->arena->measuring && h < (size_t)spec->heads; h++)
-        slopes[h] = qkv_alibi_slope(&spec->position, h, (size_t)spec->heads);
     return slopes;
 }
 

@@ -5,30 +5,6 @@
 
 #include <math.h>
 
-struct rotate_call {
-    const struct qkv_kernels *kernels;
-    const struct qkv_view *x;
-    const struct qkv_rotation *r;
-    float *scratch; /* one row for every thread */
-};
-
-static void rotate_row(void *argument, size_t row, int thread) {
-    const struct rotate_call *call = argument;
-    const struct qkv_view *x = call->x;
-    const struct qkv_rotation *r = call->r;
-    size_t t = row % x->T, h = row / x->T % x->H, b = row / x->T / x->H, at = b * x->batch + h * x->head + t * x->row;
-    size_t position = r->positions ? (size_t)r->positions[b * x->T + t] : t, channels = 2 * r->pairs;
-    const float *table = r->table + position * r->pairs * 2;
-    if (x->dtype == QKV_F32) {
-        call->kernels->rotate((float *)x->data + at, 1, x->D, r->pairs, r->interleaved, table, r->inverse);
-        return;
-    }
-    float *copy = call->scratch + (size_t)thread * channels;
-    qkv_to_float(copy, (uint16_t *)x->data + at, x->dtype, channels);
-    call->kernels->rotate(copy, 1, channels, r->pairs, r->interleaved, table, r->inverse);
-    qkv_from_float((uint16_t *)x->data + at, copy, x->dtype, channels);
-}
-
 static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct qkv_view *x,
                                          const struct qkv_rotation *r) {
     enum qkv_status status = qkv_view_check(ctx, "x", x, "itself", x->B, x->H, x->T, x->D, true);
@@ -66,15 +42,22 @@ enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, co
     QKV_NEED(ctx, rotation);
     enum qkv_status status = rotate_view_check(ctx, x, rotation);
     if (status || !rotation->pairs || !x->B || !x->H || !x->T) return status;
-    struct rotate_call call = {.kernels = ctx->kernels, .x = x, .r = rotation};
     struct qkv_arena *arena;
     size_t floats = x->dtype == QKV_F32 ? 0 : 2 * rotation->pairs * (size_t)ctx->threads;
     status = qkv_workspace(ctx, floats * sizeof(float), &arena);
     if (status) return status;
-    call.scratch = qkv_arena_take(arena, floats, sizeof(float));
-    qkv_parallel(ctx, x->B * x->H * x->T, rotate_row, &call);
+    qkv_rotate_heads(ctx, x, rotation, qkv_arena_take(arena, floats, sizeof(float)));
     qkv_arena_release(arena, 0);
     return QKV_OK;
+}
+
+struct qkv_turn_rule qkv_turn_rule_of(const struct qkv_position_spec *position, size_t length, size_t context,
+                                      size_t pairs, double *frequencies) {
+    const bool listed = qkv_rotation_is_listed(position);
+    if (listed) qkv_rotation_frequencies(position, length, pairs, frequencies);
+    return (struct qkv_turn_rule){.base = qkv_rotation_base(position, length, pairs),
+                                  .factor = qkv_rotation_factor(position, context),
+                                  .frequencies = listed ? frequencies : NULL};
 }
 
 void qkv_rotation_row(const struct qkv_turn_rule *rule, size_t t, size_t pairs, float *row) {
@@ -133,11 +116,7 @@ enum qkv_status qkv_rotation_table_of(struct qkv_context *ctx, const struct qkv_
     if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is NULL");
     double *frequencies = qkv_allocate(ctx, pairs + 1, sizeof *frequencies);
     if (!frequencies) return QKV_MEMORY;
-    const bool listed = qkv_rotation_is_listed(position);
-    if (listed) qkv_rotation_frequencies(position, length, pairs, frequencies);
-    const struct qkv_turn_rule rule = {.base = qkv_rotation_base(position, length, pairs),
-                                       .factor = qkv_rotation_factor(position, context),
-                                       .frequencies = listed ? frequencies : NULL};
+    const struct qkv_turn_rule rule = qkv_turn_rule_of(position, length, context, pairs, frequencies);
     for (size_t t = 0; t < count; t++) qkv_rotation_row(&rule, t, pairs, table + t * pairs * 2);
     qkv_free(frequencies);
     return QKV_OK;

@@ -6,6 +6,7 @@ static qkv_step *const cpu_steps[QKV_STEP_COUNT] = {QKV_STEP_LIST(STEP)};
 
 const struct qkv_backend qkv_backend_cpu = {.name = "cpu",
                                             .plan = &qkv_backend_dry,
+                                            .of_host = true,
                                             .take = qkv_host_take,
                                             .release = qkv_host_release,
                                             .write = qkv_host_copy,

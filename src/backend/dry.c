@@ -25,6 +25,7 @@ static void dry_copy(void *to, const void *from, size_t bytes) {
 
 const struct qkv_backend qkv_backend_dry = {.name = "dry",
                                             .plan = &qkv_backend_dry,
+                                            .of_host = true,
                                             .take = dry_take,
                                             .release = dry_release,
                                             .write = dry_copy,

@@ -22,6 +22,8 @@ struct qkv_backend {
     /* The backend that plans for this one: its rows take the same memory and compute nothing. A backend that plans has
      * itself here. */
     const struct qkv_backend *plan;
+    /* The memory is the host's: the host may read and write it. Else the host has only `write`, `read` and `lend`. */
+    bool of_host;
     /* Memory: a mapping of zeros, which begins with a page; NULL: there is none. `bytes` of release are those of
      * take. */
     void *(*take)(size_t bytes);

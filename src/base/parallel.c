@@ -33,6 +33,7 @@ enum qkv_status qkv_compute_none(qkv_compute_body *body, void *argument) {
 
 const struct qkv_backend qkv_backend_bare = {.name = "bare",
                                              .plan = &qkv_backend_bare_plan,
+                                             .of_host = true,
                                              .take = qkv_host_take,
                                              .release = qkv_host_release,
                                              .write = qkv_host_copy,
@@ -40,8 +41,11 @@ const struct qkv_backend qkv_backend_bare = {.name = "bare",
                                              .lend = qkv_host_lend,
                                              .loop = qkv_loop_threads,
                                              .compute = qkv_compute_here};
-const struct qkv_backend qkv_backend_bare_plan = {
-    .name = "bare, planning", .plan = &qkv_backend_bare_plan, .loop = qkv_loop_none, .compute = qkv_compute_none};
+const struct qkv_backend qkv_backend_bare_plan = {.name = "bare, planning",
+                                                  .plan = &qkv_backend_bare_plan,
+                                                  .of_host = true,
+                                                  .loop = qkv_loop_none,
+                                                  .compute = qkv_compute_none};
 
 struct range {
     qkv_range_body *body;

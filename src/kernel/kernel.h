@@ -274,4 +274,11 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
                                    enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                    float *out);
 
+/* ---- rotations (rotate.c) ---- */
+
+/* Rotates the heads of a view, whose rows and positions were checked, in place, in parallel. scratch: for each thread
+ * 2·pairs floats, where x is not fp32. */
+void qkv_rotate_heads(struct qkv_context *ctx, const struct qkv_view *x, const struct qkv_rotation *rotation,
+                      float *scratch);
+
 #endif

@@ -6,7 +6,6 @@
 #include <math.h>
 
 struct sinusoidal {
-    float *embed;
     size_t C, first; /* the position of the first row */
     enum qkv_sinusoid layout;
 };
@@ -17,12 +16,11 @@ static double sinusoid_angle(const struct sinusoidal *s, size_t t, size_t j) {
     return (double)t * pow(10000.0, -(double)(2 * j) / (double)s->C);
 }
 
-static void sinusoid_row(void *argument, size_t t, int thread) {
-    (void)thread;
-    const struct sinusoidal *s = argument;
+static void sinusoid_row(const void *of, size_t t, void *out) {
+    const struct sinusoidal *s = of;
     const bool spaced = s->layout == QKV_SINUSOID_SPACED, interleaved = s->layout == QKV_SINUSOID_INTERLEAVED;
     const size_t sines = spaced ? s->C / 2 : s->C - s->C / 2;
-    float *row = s->embed + t * s->C;
+    float *row = out;
     for (size_t c = 0; c < s->C; c++) {
         const bool cosine = interleaved ? c % 2 : c >= sines;
         const double angle = sinusoid_angle(s, s->first + t, interleaved ? c / 2 : cosine ? c - sines : c);
@@ -38,17 +36,15 @@ enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t
         return qkv_fail(ctx, QKV_SHAPE, "sinusoids: a table of %zu positions and %zu channels cannot be addressed",
                         count, C);
     if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "sinusoids: the table is NULL");
-    struct sinusoidal s = {.embed = table, .C = C};
-    if (entries) qkv_parallel(ctx, count, sinusoid_row, &s);
+    const struct sinusoidal s = {.C = C};
+    if (entries) qkv_table_fill(ctx, table, count, C * sizeof *table, sinusoid_row, &s);
     return QKV_OK;
 }
 
 enum qkv_status qkv_position_sinusoidal(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
-    size_t context = fill->context;
-    struct sinusoidal s = {.C = fill->C, .first = (size_t)fill->position->offset, .layout = fill->position->layout};
-    s.embed = qkv_arena_take(fill->arena, context * s.C, sizeof(float));
-    if (!s.embed) return QKV_MEMORY;
-    qkv_parallel(fill->ctx, context, sinusoid_row, &s);
-    tables->embed = s.embed;
-    return QKV_OK;
+    const struct sinusoidal s = {
+        .C = fill->C, .first = (size_t)fill->position->offset, .layout = fill->position->layout};
+    tables->embed =
+        qkv_table_make(fill->ctx, fill->arena, fill->context, fill->C * sizeof *tables->embed, sinusoid_row, &s);
+    return tables->embed ? QKV_OK : QKV_MEMORY;
 }
