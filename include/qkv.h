@@ -42,22 +42,23 @@
 #ifndef QKV_H
 #define QKV_H
 
-#include "qkv/context.h"   /* threads, kernels, precision, messages */
-#include "qkv/tensors.h"   /* tensor files: safetensors */
-#include "qkv/files.h"     /* names of the files in the folders of models and runs */
-#include "qkv/output.h"    /* files that a program writes for its user */
-#include "qkv/tokenizer.h" /* text to ids and back */
-#include "qkv/spec.h"      /* a transformer as data */
-#include "qkv/keys.h"      /* the keys of a spec in words */
-#include "qkv/model.h"     /* weights, costs */
-#include "qkv/published.h" /* published models of others */
-#include "qkv/pass.h"      /* forward and backward over a batch */
-#include "qkv/generate.h"  /* sessions, sampling, generation */
-#include "qkv/attention.h" /* attention without a model */
-#include "qkv/modules.h"   /* blocks, stacks and models on float tensors */
-#include "qkv/training.h"  /* optimizers, training runs, evaluation */
-#include "qkv/sequences.h" /* encoders and encoder–decoders: read, classify, translate */
-#include "qkv/ranks.h"     /* several processes or machines that train together */
-#include "qkv/support.h"   /* JSON, UTF-8, a clock: tools for programs */
+#include "qkv/context.h"    /* threads, kernels, precision, messages */
+#include "qkv/tensors.h"    /* tensor files: safetensors */
+#include "qkv/files.h"      /* names of the files in the folders of models and runs */
+#include "qkv/output.h"     /* files that a program writes for its user */
+#include "qkv/tokenizer.h"  /* text to ids and back */
+#include "qkv/spec.h"       /* a transformer as data */
+#include "qkv/keys.h"       /* the keys of a spec in words */
+#include "qkv/model.h"      /* weights, costs */
+#include "qkv/published.h"  /* published models of others */
+#include "qkv/pass.h"       /* forward and backward over a batch */
+#include "qkv/generate.h"   /* sessions, sampling, generation */
+#include "qkv/attention.h"  /* attention without a model */
+#include "qkv/modules.h"    /* blocks, stacks and models on float tensors */
+#include "qkv/training.h"   /* optimizers, training runs */
+#include "qkv/evaluation.h" /* evaluation of texts, memory of uses */
+#include "qkv/sequences.h"  /* encoders and encoder–decoders: read, classify, translate */
+#include "qkv/ranks.h"      /* several processes or machines that train together */
+#include "qkv/support.h"    /* JSON, UTF-8, a clock: tools for programs */
 
 #endif

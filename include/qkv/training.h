@@ -1,4 +1,4 @@
-/* qkv/training.h: optimizers, training runs and the evaluation of texts; a part of qkv.h, which includes it. Stable. */
+/* qkv/training.h: optimizers and training runs; a part of qkv.h, which includes it. Stable. */
 #ifndef QKV_PUBLIC_TRAINING_H
 #define QKV_PUBLIC_TRAINING_H
 
@@ -462,90 +462,6 @@ struct qkv_profile_report {
 QKV_API enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *trainer);
 /* Experimental: the measurements so far; no rows if measuring was not started. */
 QKV_API struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *trainer);
-
-struct qkv_evaluation {
-    double loss, perplexity, bits_per_byte; /* loss in nats a token */
-    size_t tokens, bytes;                   /* predicted tokens, and the bytes of text that they stand for */
-    /* predicted tokens whose text the vocabulary does not contain (qkv_tokenizer_unknown) */
-    size_t unknown;
-    double seconds;
-};
-struct qkv_evaluate_options {
-    size_t batch, context; /* 0: 8 windows, the spec's context */
-    /* Evaluates as training with the option documents does: documents in a window, each ended by the tokenizer's end
-     * token, do not attend to each other. The first token of a document has nothing to be predicted from and does not
-     * count. Not for a model with a prefix. */
-    bool documents;
-};
-/* Whether the run in `folder` (or of the checkpoint with that path) was trained with documents, which evaluation should
- * then use too. False if there is no record: a model that qkv did not train, or a run from before the option existed.
- * Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
-QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents);
-/* 8 windows of the spec's context; documents attend to each other. */
-QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
-/* Evaluates a model on a text: the mean loss over windows of `context` tokens, one after the other. Every token except
- * the first is predicted once. For a model whose spec has a prefix, the first half of each window is its prefix and
- * only the second half is predicted. `path` is a file, or a folder of files, which are joined as in training, with an
- * end token between two of them.
- *
- * In a context of several ranks (qkv/ranks.h) all ranks must call an evaluation (of texts, pairs, labelled lines or
- * examples); they divide its batches, and each gets the numbers of a single rank, bit for bit. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
-QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
-                                          const struct qkv_evaluate_options *options, qkv_progress *progress,
-                                          void *user, struct qkv_evaluation *evaluation);
-/* Evaluates a model on several files or folders, joined in order. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
-QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
-                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
-                                           void *user, struct qkv_evaluation *evaluation);
-
-/* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
- * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
-struct qkv_use_costs {
-    size_t lines_bytes;    /* embedding or classifying lines (qkv_embed, qkv_classify) */
-    size_t search_bytes;   /* translating with greedy search (qkv_translate) */
-    size_t evaluate_bytes; /* evaluating on texts, pairs, labelled lines or examples, whichever the model is for */
-    size_t export_bytes;   /* writing the model in another format */
-    /* writing it as a folder of a published family, at most; this converts one tensor of a layer at a time */
-    size_t publish_bytes;
-};
-/* Experimental: measures the costs by dry runs of a planned model, for example one of qkv_model_plan_load. A model that
- * is not planned is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs *costs);
-
-/* Experimental: what a model is to be used for. */
-enum qkv_use {
-    QKV_USE_EMBED,
-    QKV_USE_CLASSIFY,
-    QKV_USE_TRANSLATE,
-    QKV_USE_EVALUATE_TEXT,
-    QKV_USE_EVALUATE_PAIRS,
-    QKV_USE_EVALUATE_LABELS,
-    QKV_USE_EVALUATE_EXAMPLES,
-    QKV_USE_EXPORT, /* writing the model in another format */
-    QKV_USE_PUBLISH /* writing it as a folder of a published family */
-};
-struct qkv_use_options {
-    enum qkv_use use;
-    const char *const *texts; /* the lines to embed, classify or translate */
-    size_t text_count;
-    bool pairs;        /* two lines are read as one sequence */
-    const char *file;  /* pairs, labelled lines or examples to read; NULL: such files as long as the context */
-    size_t batch;      /* windows of a text, or sources of a search; 0: the default */
-    size_t context;    /* tokens of a window; 0: the spec's context */
-    size_t width;      /* hypotheses or samples of a source; 0: 1 */
-    size_t max_tokens; /* of a target; 0: as qkv_search_options has it */
-    bool loaded;       /* the weights are in memory already */
-};
-/* Experimental: embedding, with zeros and NULL for the rest. */
-QKV_API struct qkv_use_options qkv_use_defaults(void);
-/* Experimental: checks that the weights of the model in `folder`, the largest batch of a use and its results fit into
- * the free memory, before any weight is read; the sentence says how much is needed, how much is left, and what needs
- * less. A use that the model does not have, and a file that cannot be read, pass: the use itself reports them. Fails
- * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_use_check_memory(struct qkv_context *ctx, const char *folder,
-                                             const struct qkv_use_options *options);
 
 #ifdef __cplusplus
 }
