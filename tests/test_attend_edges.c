@@ -293,6 +293,46 @@ static void test_refused_weights(void **state) {
     qkv_arena_free(&scratch);
 }
 
+/* ---- plans ------------------------------------------------------------------------------------------------------ */
+
+/* Every array is at an address of a measuring arena: a touch is a fault. */
+static void a_plan_reads_no_numbers(void **state) {
+    (void)state;
+    for (int mixed = 0; mixed <= 1; mixed++) {
+        struct qkv_context ctx = context_of(0, 2);
+        struct qkv_arena scratch;
+        ctx.precision = mixed ? QKV_MIXED_BF16 : QKV_FP32;
+        qkv_arena_measure(&ctx, &scratch, "scratch");
+        void *nowhere = qkv_arena_take(&scratch, 1 << 20, 1);
+        const struct qkv_heads x = {nowhere, 800, 40, 20, QKV_F32};
+        struct qkv_attend a = {
+            .B = 3, .H = 2, .Hkv = 1, .Tq = 20, .Tk = 40, .D = 20, .Dv = 20, .past = 20, .scale = 1, .dropout = 0.5F};
+        a.q = a.k = a.v = a.y = a.past_k = a.past_v = x;
+        a.q_start = a.k_start = a.pasts = a.lo = a.hi = a.position = nowhere;
+        a.lse = nowhere, a.sinks = nowhere, a.mask = nowhere, a.attention_bias = nowhere;
+        a.distance_bias = (struct qkv_distance_bias){nowhere, 80, 40};
+        const struct qkv_attend_gradients g = {.dy = x,
+                                               .dq = x,
+                                               .dk = x,
+                                               .dv = x,
+                                               .dpast_k = x,
+                                               .dpast_v = x,
+                                               .dattention_bias = nowhere,
+                                               .ddistance_bias = nowhere,
+                                               .dsinks = nowhere};
+        const struct qkv_planning had = qkv_planning_begin(&ctx);
+        assert_ok(&ctx, qkv_attend_forward(&ctx, &scratch, &a));
+        a.attention_bias_strides = (struct qkv_pairs){1600, 800, 40, 0};
+        assert_ok(&ctx, qkv_attend_backward(&ctx, &scratch, &a, &g));
+        assert_ok(&ctx, qkv_attend_weights(&ctx, &scratch, &a, QKV_ATTENTION_DROPPED, 1, 1, 2, 18, nowhere));
+        a.pages = (struct qkv_page_table){nowhere, 16, 8, &qkv_page_type_f32, &qkv_page_type_f32, false};
+        assert_ok(&ctx, qkv_attend_forward(&ctx, &scratch, &a));
+        assert_ok(&ctx, qkv_attend_weights(&ctx, &scratch, &a, QKV_ATTENTION_SCORES, 2, 0, 0, 20, nowhere));
+        qkv_planning_end(&ctx, had);
+        qkv_arena_free(&scratch);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_edges),
@@ -303,6 +343,7 @@ int main(void) {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_gradients),
         cmocka_unit_test(test_refused_weights),
+        cmocka_unit_test(a_plan_reads_no_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

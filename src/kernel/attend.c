@@ -60,10 +60,14 @@ static void pack_keys_item(const struct qkv_attend_work *work, const struct qkv_
     work->bf16->pack_keys(plan, item, qkv_attend_scratch(work, thread));
 }
 
-/* Not parallel: the rows are few, and waking the threads again would take longer. */
-static void forward_combine(const struct qkv_attend_work *work, size_t units) {
+/* One item: the rows are few, and waking the threads again would take longer. */
+static void forward_combine(void *argument, size_t only, int thread) {
+    (void)only, (void)thread;
+    const struct qkv_attend_work *work = argument;
+    const struct qkv_attend_plan *whole = &work->plan;
+    const size_t units = whole->a->B * qkv_attend_units(whole);
     struct qkv_attend_place place;
-    qkv_attend_place_start(&place, &work->plan);
+    qkv_attend_place_start(&place, whole);
     for (size_t unit = 0; unit < units; unit++) {
         size_t item = unit;
         const struct qkv_attend_plan *plan = qkv_attend_item_plan(&place, qkv_attend_units, &item);
@@ -95,15 +99,14 @@ static enum qkv_status forward_cut_keys(struct qkv_context *ctx, struct qkv_aren
 
 static void forward_run(struct qkv_context *ctx, struct qkv_attend_work *work) {
     const struct qkv_attend_plan *plan = &work->plan;
-    const size_t units = plan->a->B * plan->a->Hkv * plan->blocks, items = units * plan->pieces;
-    if (ctx->dry) return;
+    const size_t items = plan->a->B * qkv_attend_pieces(plan);
     if (work->bf16 || !forward_is_short(plan->a)) {
         qkv_attend_items(ctx, work, items, forward_body);
     } else {
         work->items = work->grain = items;
-        forward_body(work, 0, 0);
+        qkv_parallel(ctx, 1, forward_body, work);
     }
-    if (plan->sums) forward_combine(work, units);
+    if (plan->sums) qkv_parallel(ctx, 1, forward_combine, work);
 }
 
 /* Keys and values are read as words where their pages have them, if each block of keys is one page. */
@@ -177,13 +180,35 @@ static void weights_body(void *argument, size_t item, int thread) {
 }
 
 /* Turns weights into the weights that forward multiplied by the values, with the same dropout mask. */
-static void weights_drop(struct qkv_context *ctx, const struct qkv_attend_plan *plan) {
+static void weights_drop(void *argument, size_t r, int thread) {
+    (void)thread;
+    const struct qkv_attend_plan *plan = argument;
     const struct qkv_attend *a = plan->a;
-    for (size_t r = 0; r < plan->count && !ctx->dry; r++) {
-        const uint64_t row = ((plan->mask_b + plan->batch) * a->H + plan->head) * plan->mask_Tq + plan->first + r;
-        float *w = plan->weights + r * a->Tk;
-        ctx->kernels->dropout(w, NULL, w, a->dropout, a->key, row * plan->mask_Tk, a->Tk);
+    const uint64_t row = ((plan->mask_b + plan->batch) * a->H + plan->head) * plan->mask_Tq + plan->first + r;
+    float *w = plan->weights + r * a->Tk;
+    plan->kernels->dropout(w, NULL, w, a->dropout, a->key, row * plan->mask_Tk, a->Tk);
+}
+
+struct weights {
+    struct qkv_context *ctx;
+    struct qkv_attend_work *work;
+    size_t b;
+    bool dropped;
+};
+
+/* In a ragged call the plan becomes that of the sequence, which only a run knows. */
+static enum qkv_status weights_run(void *argument) {
+    const struct weights *w = argument;
+    struct qkv_attend_plan *plan = &w->work->plan;
+    struct qkv_attend_sequence own;
+    if (qkv_attend_is_ragged(plan->a)) {
+        qkv_attend_sequence_of(plan, w->b, &own);
+        own.plan.blocks = plan->blocks;
+        *plan = own.plan;
     }
+    qkv_parallel(w->ctx, plan->blocks, weights_body, w->work);
+    if (w->dropped && plan->a->dropout > 0) qkv_parallel(w->ctx, plan->count, weights_drop, plan);
+    return QKV_OK;
 }
 
 enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a,
@@ -196,21 +221,15 @@ enum qkv_status qkv_attend_weights(struct qkv_context *ctx, struct qkv_arena *sc
     if (!rows || !a->Tk) return QKV_OK;
     struct qkv_attend_work work = {.plan = qkv_attend_work_start(ctx, a), .kernels = ctx->kernels->attend};
     struct qkv_attend_plan *plan = &work.plan;
-    struct qkv_attend_sequence own;
-    if (qkv_attend_is_ragged(a) && !ctx->dry) {
-        qkv_attend_sequence_of(plan, b, &own);
-        *plan = own.plan, b = 0;
-    }
-    const bool dropped = stage == QKV_ATTENTION_DROPPED;
-    plan->stage = dropped ? QKV_ATTENTION_WEIGHTS : stage;
+    struct weights weights = {.ctx = ctx, .work = &work, .b = b, .dropped = stage == QKV_ATTENTION_DROPPED};
+    plan->stage = weights.dropped ? QKV_ATTENTION_WEIGHTS : stage;
     plan->rounds_dy = qkv_attend_bf16_of(ctx, plan) != NULL;
     plan->weights = out, plan->batch = b, plan->head = h, plan->first = first, plan->count = rows;
     plan->block = WEIGHTS_ROWS / work.kernels->tile * work.kernels->tile;
     plan->blocks = qkv_attend_divide_up(rows, plan->block);
     size_t mark = qkv_arena_mark(scratch);
     status = qkv_attend_take_scratch(ctx, scratch, &work, work.kernels->weights_scratch(plan));
-    if (!status) qkv_parallel(ctx, plan->blocks, weights_body, &work);
-    if (!status && dropped && plan->a->dropout > 0) weights_drop(ctx, plan);
+    if (!status) status = qkv_compute(ctx, weights_run, &weights);
     qkv_arena_release(scratch, mark);
     return status;
 }

@@ -4,6 +4,18 @@
 
 #include <math.h>
 
+/* A check of numbers that only a run has: the lengths, pages and positions of sequences. */
+struct checked {
+    struct qkv_context *ctx;
+    const struct qkv_attend *a;
+};
+
+static enum qkv_status check_numbers(struct qkv_context *ctx, const struct qkv_attend *a,
+                                     enum qkv_status (*body)(void *argument)) {
+    struct checked c = {ctx, a};
+    return qkv_compute(ctx, body, &c);
+}
+
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a) {
     const size_t limit = (size_t)INT32_MAX;
     if (!a->H || !a->Hkv || a->H % a->Hkv)
@@ -64,19 +76,24 @@ static enum qkv_status check_page_types(struct qkv_context *ctx, const struct qk
     return QKV_OK;
 }
 
-/* The page tables have the pages that the past of each sequence needs. */
-static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attend *a) {
-    const struct qkv_page_table *pages = &a->pages;
-    for (size_t b = 0; a->pasts && !ctx->dry && b < a->B; b++)
+static enum qkv_status check_pasts(void *argument) {
+    const struct checked *c = argument;
+    const struct qkv_attend *a = c->a;
+    for (size_t b = 0; b < a->B; b++)
         if (a->pasts[b] < 0 || (size_t)a->pasts[b] > a->past)
-            return qkv_fail(ctx, QKV_SHAPE, "attention: sequence %zu has a past of %d keys; it must be from 0 to %zu",
-                            b, a->pasts[b], a->past);
-    if (!pages->lists) return QKV_OK;
-    enum qkv_status status = check_page_types(ctx, a);
-    if (status) return status;
-    if (!pages->positions && a->past)
-        return qkv_fail(ctx, QKV_SHAPE, "attention: pages of no positions are impossible for %zu keys", a->past);
-    for (size_t b = 0; !ctx->dry && b < a->B; b++) {
+            return qkv_fail(c->ctx, QKV_SHAPE,
+                            "attention: sequence %zu has a past of %d keys; it must be from 0 to %zu", b, a->pasts[b],
+                            a->past);
+    return QKV_OK;
+}
+
+/* The page tables have the pages that the past of each sequence needs. */
+static enum qkv_status check_lists(void *argument) {
+    const struct checked *c = argument;
+    struct qkv_context *ctx = c->ctx;
+    const struct qkv_attend *a = c->a;
+    const struct qkv_page_table *pages = &a->pages;
+    for (size_t b = 0; b < a->B; b++) {
         const size_t past = a->pasts ? (size_t)a->pasts[b] : a->past;
         if (past && !pages->lists[b])
             return qkv_fail(ctx, QKV_ARGUMENT, "attention: sequence %zu has a past of %zu keys, but no list of pages",
@@ -91,6 +108,26 @@ static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_att
     return QKV_OK;
 }
 
+static enum qkv_status check_pages(struct qkv_context *ctx, const struct qkv_attend *a) {
+    enum qkv_status status = a->pasts ? check_numbers(ctx, a, check_pasts) : QKV_OK;
+    if (status || !a->pages.lists) return status;
+    status = check_page_types(ctx, a);
+    if (status) return status;
+    if (!a->pages.positions && a->past)
+        return qkv_fail(ctx, QKV_SHAPE, "attention: pages of no positions are impossible for %zu keys", a->past);
+    return check_numbers(ctx, a, check_lists);
+}
+
+static enum qkv_status check_keys(struct qkv_context *ctx, const struct qkv_attend *a, bool needed) {
+    const enum qkv_status status = check_heads(ctx, "k", &a->k, needed);
+    return status ? status : check_heads(ctx, "v", &a->v, needed);
+}
+
+static enum qkv_status check_ragged_keys(void *argument) {
+    const struct checked *c = argument;
+    return check_keys(c->ctx, c->a, c->a->B && c->a->k_start[c->a->B] > 0);
+}
+
 /* Inputs, and y if there is one. */
 static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_attend *a) {
     if (a->past > a->Tk)
@@ -100,10 +137,9 @@ static enum qkv_status check_data(struct qkv_context *ctx, const struct qkv_atte
         return qkv_fail(ctx, QKV_SHAPE, "attention: a mask or a bias lacks more keys than the %zu that there are",
                         a->Tk);
     const bool queries = a->B && a->Tq, past = a->B && a->past;
-    const bool keys = a->B && (a->k_start && !ctx->dry ? a->k_start[a->B] > 0 : a->Tk > a->past);
     enum qkv_status status = check_heads(ctx, "q", &a->q, queries);
-    if (!status) status = check_heads(ctx, "k", &a->k, keys);
-    if (!status) status = check_heads(ctx, "v", &a->v, keys);
+    if (!status && a->k_start) status = check_numbers(ctx, a, check_ragged_keys);
+    if (!status) status = check_keys(ctx, a, !a->k_start && a->B && a->Tk > a->past);
     if (!status) status = check_past(ctx, a, "past_k", &a->past_k, a->pages.k, past);
     if (!status) status = check_past(ctx, a, "past_v", &a->past_v, a->pages.v, past);
     if (!status) status = check_heads(ctx, "y", &a->y, false);
@@ -121,7 +157,7 @@ bool qkv_softcap_valid(double c) {
 /* Cumulative rows, of at most `max_rows` a sequence. */
 static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_attend *a, const char *name,
                                    const int32_t *start, size_t max_rows) {
-    if (!start || ctx->dry) return QKV_OK;
+    if (!start) return QKV_OK;
     if (start[0])
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: %s begins at %d; the first sequence begins at row 0", name,
                         start[0]);
@@ -137,10 +173,13 @@ static enum qkv_status check_start(struct qkv_context *ctx, const struct qkv_att
     return QKV_OK;
 }
 
-static enum qkv_status check_starts(struct qkv_context *ctx, const struct qkv_attend *a) {
+static enum qkv_status check_starts(void *argument) {
+    const struct checked *c = argument;
+    struct qkv_context *ctx = c->ctx;
+    const struct qkv_attend *a = c->a;
     enum qkv_status status = check_start(ctx, a, "q_start", a->q_start, a->Tq);
     if (!status) status = check_start(ctx, a, "k_start", a->k_start, a->Tk);
-    for (size_t b = 0; !status && a->k_start && a->past && !ctx->dry && b < a->B; b++)
+    for (size_t b = 0; !status && a->k_start && a->past && b < a->B; b++)
         if (qkv_attend_keys(a, b) > a->Tk)
             return qkv_fail(ctx, QKV_SHAPE,
                             "attention: sequence %zu has %zu keys, past and others, but there are at most %zu", b,
@@ -183,25 +222,31 @@ static enum qkv_status check_distances(struct qkv_context *ctx, const struct qkv
 }
 
 /* The table of distances has an entry for every distance between a row and a key of this call. */
-static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_attend *a) {
-    if (!a->distance_bias.table || ctx->dry) return QKV_OK;
-    if (a->distance_bias.row > (size_t)INT64_MAX / 2 || a->distance_bias.zero > (size_t)INT64_MAX / 2)
-        return qkv_fail(ctx, QKV_SHAPE,
-                        "attention: a table of distances with %zu distances and zero at %zu cannot be addressed",
-                        a->distance_bias.row, a->distance_bias.zero);
+static enum qkv_status check_all_distances(void *argument) {
+    const struct checked *c = argument;
+    const struct qkv_attend *a = c->a;
     enum qkv_status status = QKV_OK;
     for (size_t b = 0, row = 0; b < a->B && !status; row += qkv_attend_queries(a, b++)) {
         const size_t keys = qkv_attend_keys(a, b);
         for (size_t i = 0; i < qkv_attend_queries(a, b) && !status; i++)
-            status = check_distances(ctx, a, row + i, (int64_t)keys);
+            status = check_distances(c->ctx, a, row + i, (int64_t)keys);
     }
     return status;
+}
+
+static enum qkv_status check_bias(struct qkv_context *ctx, const struct qkv_attend *a) {
+    if (!a->distance_bias.table) return QKV_OK;
+    if (a->distance_bias.row > (size_t)INT64_MAX / 2 || a->distance_bias.zero > (size_t)INT64_MAX / 2)
+        return qkv_fail(ctx, QKV_SHAPE,
+                        "attention: a table of distances with %zu distances and zero at %zu cannot be addressed",
+                        a->distance_bias.row, a->distance_bias.zero);
+    return check_numbers(ctx, a, check_all_distances);
 }
 
 enum qkv_status qkv_attend_check(struct qkv_context *ctx, const struct qkv_attend *a) {
     enum qkv_status status = qkv_attend_check_sizes(ctx, a);
     if (!status) status = check_data(ctx, a);
-    if (!status) status = check_starts(ctx, a);
+    if (!status) status = check_numbers(ctx, a, check_starts);
     if (!status) status = check_options(ctx, a);
     if (!status) status = check_bias(ctx, a);
     return status;
@@ -258,19 +303,37 @@ enum qkv_status qkv_attend_check_gradients(struct qkv_context *ctx, const struct
     return status;
 }
 
+/* The rows of a head whose weights a caller wants. */
+struct checked_rows {
+    struct qkv_context *ctx;
+    const struct qkv_attend *a;
+    size_t b, h, first, rows;
+};
+
+static enum qkv_status check_rows(const struct checked_rows *r, size_t Tq) {
+    const struct qkv_attend *a = r->a;
+    if (r->b < a->B && r->h < a->H && r->first <= Tq && r->rows <= Tq - r->first) return QKV_OK;
+    return qkv_fail(r->ctx, QKV_SHAPE,
+                    "attention: weights of batch row %zu, head %zu, rows %zu and %zu more do not exist in (B,H,Tq) = "
+                    "(%zu,%zu,%zu)",
+                    r->b, r->h, r->first, r->rows, a->B, a->H, Tq);
+}
+
+static enum qkv_status check_ragged_rows(void *argument) {
+    const struct checked_rows *r = argument;
+    return check_rows(r, qkv_attend_queries(r->a, r->b));
+}
+
 enum qkv_status qkv_attend_check_weights(struct qkv_context *ctx, const struct qkv_attend *a,
                                          enum qkv_attention_stage stage, size_t b, size_t h, size_t first, size_t rows,
                                          const float *out) {
     if ((int)stage < 0 || stage > QKV_ATTENTION_DROPPED)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: the stage is %d; it must be one of enum qkv_attention_stage",
                         (int)stage);
-    const size_t Tq = b < a->B && !ctx->dry ? qkv_attend_queries(a, b) : a->Tq;
-    if (b >= a->B || h >= a->H || first > Tq || rows > Tq - first)
-        return qkv_fail(
-            ctx, QKV_SHAPE,
-            "attention: weights of batch row %zu, head %zu, rows %zu and %zu more do not exist in (B,H,Tq) = "
-            "(%zu,%zu,%zu)",
-            b, h, first, rows, a->B, a->H, Tq);
+    struct checked_rows checked = {ctx, a, b, h, first, rows};
+    enum qkv_status status = a->q_start && b < a->B ? qkv_compute(ctx, check_ragged_rows, &checked) : QKV_OK;
+    if (!status) status = check_rows(&checked, a->Tq);
+    if (status) return status;
     if (rows && a->Tk && !out) return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need a place to go");
     if (rows && a->Tk && (stage == QKV_ATTENTION_WEIGHTS || stage == QKV_ATTENTION_DROPPED) && !a->lse)
         return qkv_fail(ctx, QKV_ARGUMENT, "attention: weights need lse of the forward pass");

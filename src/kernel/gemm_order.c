@@ -386,7 +386,7 @@ static size_t ordered_all(const struct qkv_order *o, size_t order_step, size_t s
     return o->terms + o->sequences * (order_step - 1) + o->groups * step * 2;
 }
 
-/* Plans by shapes alone: in a dry run only the number of sequences is known. */
+/* Plans by shapes alone: of the sequences it reads only the number. */
 static void ordered_plan(struct ordered *p) {
     const struct qkv_order *o = p->order;
     const size_t threads = (size_t)p->ctx->threads, l2 = p->ctx->l2 ? p->ctx->l2 : 512 * 1024;
@@ -484,8 +484,8 @@ static void ordered_gather(struct ordered *p) {
     p->panels = qkv_min(p->panels, columns / p->nr);
 }
 
-static void ordered_run(struct ordered *p) {
-    if (p->ctx->dry) return;
+static enum qkv_status ordered_run(void *argument) {
+    struct ordered *p = argument;
     ordered_narrow(p);
     ordered_sections(p);
     ordered_gather(p);
@@ -499,6 +499,7 @@ static void ordered_run(struct ordered *p) {
             qkv_parallel(p->ctx, p->row_blocks * qkv_pieces(panels, p->panels), block_item, p);
         }
     }
+    return QKV_OK;
 }
 
 static enum qkv_status ordered_multiply(struct qkv_context *ctx, bool mixed, struct qkv_arena *scratch,
@@ -526,10 +527,9 @@ static enum qkv_status ordered_multiply(struct qkv_context *ctx, bool mixed, str
     }
     p.apart = order->groups > 1 || p.carry;
     const size_t mark = qkv_arena_mark(scratch);
-    const bool taken = ordered_take(&p, scratch);
-    if (taken) ordered_run(&p);
+    const enum qkv_status status = ordered_take(&p, scratch) ? qkv_compute(ctx, ordered_run, &p) : QKV_MEMORY;
     qkv_arena_release(scratch, mark);
-    return taken ? QKV_OK : QKV_MEMORY;
+    return status;
 }
 
 /* ---- the two products -------------------------------------------------------------------------------------------- */

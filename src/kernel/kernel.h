@@ -215,8 +215,8 @@ struct qkv_attend {
     /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; NULL: not saved */
     float *lse;
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
-    /* The number of pairs of a query and a key of one head that lo and hi allow, for costs. 0: counted when needed; a
-     * dry run cannot, because its lo and hi are not set */
+    /* The number of pairs of a query and a key of one head that lo and hi allow, for costs. 0: counted when needed,
+     * from lo and hi, which a plan does not have */
     double pairs;
     const uint8_t *mask; /* or NULL: of those keys, only where mask is not 0 */
     struct qkv_pairs mask_strides;

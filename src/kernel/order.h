@@ -17,7 +17,7 @@ enum { QKV_ORDER_LEVELS = 8, QKV_GROUPS_MAX = 64 };
 struct qkv_order {
     size_t groups, sequences, terms;
     const size_t *first; /* (groups + 1): the sequence that each group begins with */
-    const size_t *start; /* (sequences + 1): the term that each sequence begins with. A dry run reads neither list */
+    const size_t *start; /* (sequences + 1): the term that each sequence begins with. A plan reads neither list */
 };
 /* What happens to the sum of the groups [begin, end) of `groups`. These are all groups after `begin`, or a power of two
  * of groups that begins at a multiple of itself. The pending sums of `count` levels are added to the sum, in this
