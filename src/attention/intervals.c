@@ -65,6 +65,7 @@ void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, 
     int32_t *lo = qkv_tape_take(tape, N, sizeof *lo), *hi = qkv_tape_take(tape, N, sizeof *hi);
     a->B = mask->B, a->Tq = mask->Tq, a->Tk = mask->Tk;
     a->q_start = queries ? queries->start : NULL, a->k_start = keys ? keys->start : NULL;
+    a->q_rows = queries ? queries->N : 0, a->k_rows = keys ? keys->N : 0;
     a->lo = lo, a->hi = hi;
     a->pairs = tape->costs ? intervals_planned_pairs(mask) : 0;
     if (!lo || !hi || tape->ctx->dry || qkv_tape_failed(tape, qkv_mask_check(tape->ctx, mask))) return;

@@ -206,6 +206,7 @@ struct qkv_attend {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     /* (B + 1), from 0 on, never falling; NULL: every sequence has Tq queries, Tk keys */
     const int32_t *q_start, *k_start;
+    size_t q_rows, k_rows; /* q_start[B] and k_start[B], for the operator, which does not read these arrays */
     struct qkv_heads q, k, v, y;
     /* the first `past` of the Tk keys; k and v hold the others, from row 0 */
     struct qkv_heads past_k, past_v;
@@ -215,8 +216,8 @@ struct qkv_attend {
     /* (B, H, Tq): log-sum-exp of each row, its sink included, −inf for a row without keys; NULL: not saved */
     float *lse;
     const int32_t *lo, *hi; /* (B, Tq): row i attends to keys j with lo <= j < hi; values outside [0, Tk] are clamped */
-    /* The number of pairs of a query and a key of one head that lo and hi allow, for costs. 0: counted when needed,
-     * from lo and hi, which a plan does not have */
+    /* The number of pairs of a query and a key of one head that lo and hi allow, for costs. 0: the operator counts them
+     * when it runs; a plan has no lo and hi, so it needs the number */
     double pairs;
     const uint8_t *mask; /* or NULL: of those keys, only where mask is not 0 */
     struct qkv_pairs mask_strides;

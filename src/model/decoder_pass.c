@@ -77,6 +77,7 @@ static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, siz
         calls[i].B = rows;
         calls[i].Tq = longest;
         calls[i].q_start = rows * longest == tokens ? NULL : start;
+        calls[i].q_rows = tokens;
         calls[i].pasts = pass_pasts(d, pasts, rows, calls[i].Tk);
         calls[i].pages = (struct qkv_page_table){.lists = tables, .positions = pool->positions, .count = pool->count};
     }

@@ -97,7 +97,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
         const struct qkv_tape_mark layer_mark = qkv_tape_mark(&tape);
         const struct qkv_attention_spec *spec = &qkv_stack_layer(m->decoder.spec, layer)->cross;
         struct qkv_attend a = qkv_attend_start(spec, NULL, 0);
-        a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL;
+        a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL, a.k_rows = rows->N;
         a.pasts = e->lengths;
         a.pages = (struct qkv_page_table){.lists = e->tables, .positions = e->pool->positions, .count = e->pool->count};
         struct qkv_attention_args args = {.tape = &tape,

@@ -31,6 +31,7 @@ struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack
             calls[i].B = like->B, calls[i].Tq = like->Tq, calls[i].Tk = like->Tk;
             calls[i].lo = like->lo, calls[i].hi = like->hi, calls[i].pairs = like->pairs;
             calls[i].q_start = like->q_start, calls[i].k_start = like->k_start;
+            calls[i].q_rows = like->q_rows, calls[i].k_rows = like->k_rows;
             continue;
         }
         const struct qkv_mask own = qkv_attention_mask(a, mask);

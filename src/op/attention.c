@@ -2,9 +2,7 @@
  *
  * q (B·Tq, …), k and v (B·Tk, …) hold their heads side by side in some of their columns, often all three in one tensor;
  * y (B·Tq, H·Dv). Backward reads q, k, v, y and the log-sum-exp of each row (Dao et al. 2022). */
-#include "op/op.h"
-
-#include <string.h>
+#include "op/steps.h"
 
 struct attend {
     struct qkv_attend kernel;
@@ -30,44 +28,52 @@ static bool attention_same(struct qkv_columns a, struct qkv_columns b) {
     return a.x == b.x;
 }
 
-struct fill {
-    float *data;
-    size_t count;
-};
+static enum qkv_status attention_clear(const struct qkv_tape *tape, float *x, size_t count) {
+    return QKV_STEP(tape->ctx, clear, .to = x, .bytes = count * sizeof *x);
+}
 
-static void zero_body(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    const struct fill *f = argument;
-    memset(f->data, 0, f->count * sizeof(float));
+/* Pairs of a query and a key that one head of the call computes, of all sequences together. */
+static enum qkv_status attention_count(void *argument) {
+    struct qkv_attend *a = argument;
+    const size_t rows = a->q_start ? a->q_rows : a->B * a->Tq;
+    for (size_t r = 0, b = 0; r < rows; r++) {
+        while (a->q_start ? r >= (size_t)a->q_start[b + 1] : r >= (b + 1) * a->Tq) b++;
+        const int64_t keys = a->k_start ? a->k_start[b + 1] - a->k_start[b] : (int64_t)a->Tk;
+        const int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < keys ? a->hi[r] : keys;
+        a->pairs += hi > lo ? (double)(hi - lo) : 0;
+    }
+    return QKV_OK;
+}
+
+/* Counts the pairs where the tape wants costs and the caller has not counted them. */
+static enum qkv_status attention_pairs(const struct qkv_tape *tape, struct attend *o) {
+    if (o->kernel.pairs > 0 || !qkv_operator_counts(tape)) return QKV_OK;
+    return qkv_compute(tape->ctx, attention_count, &o->kernel);
 }
 
 /* The gradient of the table of distance_bias, (B,H,entries): kernels add to what earlier layers have left there. */
 static float *attention_distances(struct qkv_tape *tape, const struct attend *o, enum qkv_status *status) {
     bool accumulate;
     float *sums = qkv_gradient_out(tape, o->learned.distance_bias, &accumulate, status);
-    struct fill f = {.data = sums};
-    if (!sums) return NULL;
-    f.count = o->learned.distance_bias->learning.buffer->count;
-    if (!accumulate) qkv_parallel(tape->ctx, 1, zero_body, &f);
+    if (sums && !accumulate) *status = attention_clear(tape, sums, o->learned.distance_bias->learning.buffer->count);
     return sums;
 }
 
 /* The gradient of sinks, (B,H), zeroed. */
-static float *attention_sinks(struct qkv_tape *tape, const struct attend *o) {
-    struct fill f = {.count = o->kernel.B * o->kernel.H};
-    f.data = qkv_tape_take(tape, f.count, sizeof(float));
-    if (f.data) qkv_parallel(tape->ctx, 1, zero_body, &f);
-    return f.data;
+static enum qkv_status attention_sinks(struct qkv_tape *tape, const struct attend *o, float **sums) {
+    const size_t count = o->kernel.B * o->kernel.H;
+    *sums = qkv_tape_take(tape, count, sizeof **sums);
+    return *sums ? attention_clear(tape, *sums, count) : QKV_MEMORY;
 }
 
 /* The kernels either overwrite all gradients or add to all of them. Where the inputs differ in this, new gradients
  * start from zero and all are added to. The gradient of attention_bias is always added to. */
 enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node) {
-    const struct attend *o = node->saved;
+    struct attend *o = node->saved;
     const struct qkv_columns *parts[3] = {&o->q, &o->k, &o->v};
     float *gradients[3];
     bool accumulates[3], any = o->dattention_bias != NULL, all = true, always;
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = attention_pairs(tape, o);
     float *dsinks = qkv_gradient_out(tape, o->learned.sinks, &always, &status);
     for (int i = 0; i < 3; i++) {
         int first = 0;
@@ -86,11 +92,10 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
         all = all && accumulates[i];
     }
     for (int i = 0; i < 3 && any && !all; i++) {
-        struct fill f = {.data = gradients[i], .count = parts[i]->x->rows * parts[i]->x->columns};
         bool again = (i > 0 && gradients[i] == gradients[0]) || (i > 1 && gradients[i] == gradients[1]);
-        if (gradients[i] && !accumulates[i] && !again) {
-            qkv_parallel(tape->ctx, 1, zero_body, &f);
-        }
+        if (gradients[i] && !accumulates[i] && !again)
+            status = attention_clear(tape, gradients[i], parts[i]->x->rows * parts[i]->x->columns);
+        if (status) return status;
     }
     const struct qkv_attend *a = &o->kernel;
     float *distances = attention_distances(tape, o, &status);
@@ -106,29 +111,18 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
                                      .ddistance_bias = distances,
                                      .accumulate = any};
     const size_t mark = qkv_arena_mark(tape->arena);
-    if (dsinks) {
-        g.dsinks = attention_sinks(tape, o);
-        if (!g.dsinks) return QKV_MEMORY;
-    }
-    status = qkv_attend_backward(tape->ctx, tape->arena, a, &g);
+    if (dsinks) status = attention_sinks(tape, o, &g.dsinks);
+    if (!status) status = qkv_attend_backward(tape->ctx, tape->arena, a, &g);
     if (dsinks && !status)
         qkv_order_sequences(tape->ctx, node->inputs[0]->learning.order, dsinks, g.dsinks, a->B, a->H);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
 
-/* Rows of ragged queries or keys, of all sequences together. A dry run cannot read `start`: it takes the tensor's
- * rows. */
-static size_t attention_rows(const struct qkv_tape *tape, const int32_t *start, size_t B, struct qkv_columns c,
-                             size_t rectangular) {
-    if (!start) return rectangular;
-    return tape->ctx->dry || start[B] < 0 ? c.x->rows : (size_t)start[B];
-}
-
-/* Rows of keys and values: those of the pages, or of tensors with B·Tk rows. */
-static size_t attention_key_rows(const struct qkv_tape *tape, const struct qkv_attend *a, struct qkv_columns c) {
+/* Rows of keys and values: those of the pages, or of tensors. */
+static size_t attention_key_rows(const struct qkv_attend *a) {
     if (a->pages.lists) return a->pages.count * a->pages.positions;
-    return attention_rows(tape, a->k_start, a->B, c, a->B * a->Tk);
+    return a->k_start ? a->k_rows : a->B * a->Tk;
 }
 
 static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns c, const char *name, size_t rows,
@@ -141,7 +135,7 @@ static enum qkv_status attention_check(struct qkv_tape *tape, struct qkv_columns
 enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     const struct attend *o = node->saved;
     const struct qkv_attend *a = &o->kernel;
-    const size_t queries = attention_rows(tape, a->q_start, a->B, o->q, a->B * a->Tq);
+    const size_t queries = a->q_start ? a->q_rows : a->B * a->Tq;
     enum qkv_status status = attention_check(tape, o->q, "q", queries, a->H * a->D);
     if (status) return status;
     const struct qkv_tensor *table = o->learned.distance_bias, *sinks = o->learned.sinks;
@@ -154,8 +148,8 @@ enum qkv_status qkv_check_attend(struct qkv_tape *tape, struct qkv_node *node) {
     if (sinks && sinks->rows * sinks->columns != a->H)
         return qkv_fail(tape->ctx, QKV_SHAPE, "attend: %zu sinks are given for %zu heads", sinks->rows * sinks->columns,
                         a->H);
-    status = attention_check(tape, o->k, "k", attention_key_rows(tape, a, o->k), a->Hkv * a->D);
-    return status ? status : attention_check(tape, o->v, "v", attention_key_rows(tape, a, o->v), a->Hkv * a->Dv);
+    status = attention_check(tape, o->k, "k", attention_key_rows(a), a->Hkv * a->D);
+    return status ? status : attention_check(tape, o->v, "v", attention_key_rows(a), a->Hkv * a->Dv);
 }
 
 enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node) {
@@ -172,28 +166,16 @@ enum qkv_status qkv_forward_attend(struct qkv_tape *tape, struct qkv_node *node)
     if (o->keeps_lse) {
         a->lse = qkv_tape_take(tape, a->H * y->rows, sizeof(float));
     }
-    return !tape->status ? qkv_attend_forward(tape->ctx, tape->arena, a) : tape->status;
-}
-
-/* Pairs of a query and a key that one head of the call computes, of all sequences together. */
-static double attend_pairs(const struct qkv_attend *a) {
-    double sum = 0;
-    if (a->pairs > 0) return a->pairs; /* the caller counted them: a dry run cannot read lengths */
-    const size_t rows = a->q_start ? (size_t)a->q_start[a->B] : a->B * a->Tq;
-    for (size_t r = 0, b = 0; r < rows; r++) {
-        while (a->q_start ? r >= (size_t)a->q_start[b + 1] : r >= (b + 1) * a->Tq) b++;
-        const int64_t keys = a->k_start ? a->k_start[b + 1] - a->k_start[b] : (int64_t)a->Tk;
-        const int64_t lo = a->lo[r] > 0 ? a->lo[r] : 0, hi = a->hi[r] < keys ? a->hi[r] : keys;
-        sum += hi > lo ? (double)(hi - lo) : 0;
-    }
-    return sum;
+    if (tape->status) return tape->status;
+    const enum qkv_status status = attention_pairs(tape, o);
+    return status ? status : qkv_attend_forward(tape->ctx, tape->arena, a);
 }
 
 /* Forward computes q·k and weights·v; backward computes q·k again, dy·v, and the gradients of q, k and v. */
 struct qkv_cost qkv_cost_attend(const struct qkv_node *node, bool backward) {
     const struct attend *o = node->saved;
     const double D = (double)o->kernel.D, Dv = (double)o->kernel.Dv;
-    const double columns = 2 * attend_pairs(&o->kernel) * (double)o->kernel.H;
+    const double columns = 2 * o->kernel.pairs * (double)o->kernel.H;
     return (struct qkv_cost){.flops = columns * (backward ? 3 * D + 2 * Dv : D + Dv),
                              .again = backward ? columns * D : 0};
 }

@@ -314,6 +314,8 @@ void qkv_order_sequences(struct qkv_context *ctx, const struct qkv_row_order *or
 void qkv_order_begins(const struct qkv_order *order, size_t begins[QKV_GROUPS_MAX + 1]);
 
 /* ---- rows (operators.c) ----------------------------------------------------------------------------------------- */
+/* Whether the costs of nodes are counted: for the profile, or for the tape's costs. */
+bool qkv_operator_counts(const struct qkv_tape *tape);
 /* Adds a node that has run to the profile and to the tape's costs. */
 void qkv_operator_count(struct qkv_tape *tape, const struct qkv_node *node, bool backward);
 /* For costs: bytes of a tensor, and of its gradient, which is always fp32; 0 for NULL. */

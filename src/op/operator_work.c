@@ -21,10 +21,13 @@ static void cost_add(struct qkv_cost *sum, struct qkv_cost cost) {
     sum->bytes += cost.bytes;
 }
 
+bool qkv_operator_counts(const struct qkv_tape *tape) {
+    return tape->costs || tape->ctx->profile;
+}
+
 void qkv_operator_count(struct qkv_tape *tape, const struct qkv_node *node, bool backward) {
     struct qkv_tape_costs *costs = tape->costs;
-    const bool profiled = tape->ctx->profile != NULL;
-    if ((!costs && !profiled) || (backward && node->whole)) return;
+    if (!qkv_operator_counts(tape) || (backward && node->whole)) return;
     struct qkv_cost cost = node->row->cost(node, backward);
     if (costs) {
         cost_add(backward ? &costs->backward : tape->repeats ? &costs->repeated : &costs->forward, cost);
