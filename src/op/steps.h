@@ -16,6 +16,8 @@
     X(clear)                                                                                                           \
     X(spread)                                                                                                          \
     X(positions)                                                                                                       \
+    X(append_pages)                                                                                                    \
+    X(copy_pages)                                                                                                      \
     X(candidates)                                                                                                      \
     X(optimize)                                                                                                        \
     X(squares)                                                                                                         \
@@ -71,6 +73,33 @@ struct qkv_step_rows {
 struct qkv_step_pick {
     int32_t *out;
     const int32_t *values, *index;
+    size_t count;
+};
+
+/* ---- pages ------------------------------------------------------------------------------------------------------ */
+
+struct qkv_key_values; /* attention/attention.h: the pages of one attention */
+
+/* Writes new rows of keys and values to the pages of their sequences. */
+struct qkv_step_append_pages {
+    const struct qkv_key_values *cache; /* of the host */
+    struct qkv_page_rows rows;          /* the keys of all heads, then, unless they are shared, the values */
+    const int32_t *const *lists;        /* (B): the pages of each sequence */
+    size_t B, T;                        /* sequences; rows of each, at most with `start` */
+    const int32_t *start;               /* (B + 1): the first row of each; NULL: all have T */
+    const int32_t *lengths;             /* (B): positions of each, with the new ones; NULL: all have `length` */
+    size_t length;
+    bool whole; /* the rows are the first positions of a sequence, as many as it has; else its last ones */
+};
+/* The first `positions` positions of a page go to another page. */
+struct qkv_page_copy {
+    size_t from, to, positions;
+};
+/* These copies, in every one of `attentions` caches. All but the pages is of the host. */
+struct qkv_step_copy_pages {
+    const struct qkv_key_values *caches; /* those without data are left out */
+    size_t attentions;
+    const struct qkv_page_copy *copies;
     size_t count;
 };
 

@@ -1,5 +1,8 @@
 /* page_list: sequences as lists of pages: growing, sharing, truncating. */
+#include "op/steps.h"
 #include "sequence/pages.h"
+
+enum { COPIES = 64 }; /* pages that are copied by one step */
 
 static int32_t *list_last(const struct qkv_page_list *list) {
     return &list->pages[list->count - 1];
@@ -34,35 +37,34 @@ static void lists_restore(struct qkv_page_pool *pool, struct qkv_page_list *list
 
 /* ---- growing --------------------------------------------------------------------------------------------------- */
 
-struct list_copies {
-    const struct qkv_page_pool *pool;
-    const struct qkv_page_list *lists;
-};
-
-/* Copies one attention's part of a shared page: the positions that the list has, whose length is still the old one. */
-static void list_copy(void *argument, size_t item, int thread) {
-    (void)thread;
-    const struct list_copies *c = argument;
-    const struct qkv_page_pool *pool = c->pool;
-    const struct qkv_page_list *list = &c->lists[item / pool->attentions];
-    const struct qkv_key_values *kv = &pool->attention[item % pool->attentions];
-    if (list->copied < 0 || !kv->k.data) return;
-    const size_t to = (size_t)list->pages[list->length / pool->positions], from = (size_t)list->copied;
-    const size_t count = list->length % pool->positions;
-    kv->k.type->copy(&kv->k, to, from, count);
-    if (!kv->shared) kv->v.type->copy(&kv->v, to, from, count);
-}
-
 static int32_t list_take(struct qkv_page_pool *pool) {
     const int32_t page = pool->spare[--pool->spare_count];
     pool->references[page] = 1;
     return page;
 }
 
+/* Copies the shared pages that lists grow into: the positions that a list has, whose length is still the old one. */
+static enum qkv_status lists_copy(const struct qkv_page_pool *pool, const struct qkv_page_list *lists, size_t count) {
+    struct qkv_page_copy copies[COPIES];
+    size_t n = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const struct qkv_page_list *list = &lists[i];
+        if (list->copied >= 0)
+            copies[n++] = (struct qkv_page_copy){.from = (size_t)list->copied,
+                                                 .to = (size_t)list->pages[list->length / pool->positions],
+                                                 .positions = list->length % pool->positions};
+        if (!n || (n < COPIES && i + 1 < count)) continue;
+        status = QKV_STEP(pool->ctx, copy_pages, .caches = pool->attention, .attentions = pool->attentions,
+                          .copies = copies, .count = n);
+        n = 0;
+    }
+    return status;
+}
+
 enum qkv_status qkv_page_lists_grow(struct qkv_page_pool *pool, struct qkv_page_list *lists, const size_t *more,
                                     size_t count) {
     const size_t needed = lists_count(pool, lists, more, count);
-    bool copies = false;
     if (needed > pool->spare_count) {
         lists_restore(pool, lists, count);
         return qkv_fail(
@@ -73,14 +75,13 @@ enum qkv_status qkv_page_lists_grow(struct qkv_page_pool *pool, struct qkv_page_
     }
     for (size_t i = 0; i < count; i++) {
         struct qkv_page_list *list = &lists[i];
-        if (list->copied >= 0) *list_last(list) = list_take(pool), copies = true;
+        if (list->copied >= 0) *list_last(list) = list_take(pool);
         const size_t pages = qkv_page_count(pool->positions, list->length + more[i]);
         while (more[i] && list->count < pages) list->pages[list->count++] = list_take(pool);
     }
-    struct list_copies c = {pool, lists};
-    if (copies) qkv_parallel(pool->ctx, count * pool->attentions, list_copy, &c);
+    const enum qkv_status status = lists_copy(pool, lists, count);
     for (size_t i = 0; i < count; i++) lists[i].length += more[i];
-    return QKV_OK;
+    return status;
 }
 
 /* ---- sharing and truncating ------------------------------------------------------------------------------------ */
