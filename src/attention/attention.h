@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "op/op.h"
-#include "op/table.h"
+#include "op/fill_table.h"
 #include "op/weights.h"
 
 /* ---- masks (mask.c) -------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* context: the context of a user of the library: the kernels' (kernel/dispatch.c), with the backend of CPUs. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 #include "kernel/kernel.h"
 
 enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options) {

@@ -1,6 +1,6 @@
 /* cpu_candidates: the step of a search: the likeliest continuations of hypotheses. They are in a heap whose first entry
  * is the worst of them; a comparison of floats, with a margin for rounding, skips tokens that cannot beat it. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 #include <math.h>
 #include <string.h>

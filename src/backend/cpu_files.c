@@ -1,5 +1,5 @@
 /* cpu_files: steps that take matrices from files whose numbers are in another order. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* cpu_indices: steps that compute indices: positions, rows, intervals of keys. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 enum qkv_status qkv_cpu_positions(struct qkv_context *ctx, const void *call) {
     const struct qkv_step_positions *p = call;

@@ -1,5 +1,5 @@
 /* cpu_memory: steps that copy, clear and move numbers. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 #include <string.h>
 

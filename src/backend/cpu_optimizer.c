@@ -1,6 +1,6 @@
 /* cpu_optimizer: the step of an optimizer. The formulas are beside the kernels (kernel/kernel.h: adamw, sgd), which
  * clip and clear the gradients in the same pass. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 struct optimize {
     const struct qkv_kernels *kernels;

@@ -1,6 +1,6 @@
 /* cpu_pages: steps on the pages of a cache: new keys and values are written to them, and shared pages copied. */
 #include "attention/attention.h"
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 enum { APPEND_ROWS = 8 }; /* minimum of a sequence's rows for which heads are shared between threads */
 

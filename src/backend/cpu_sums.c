@@ -1,5 +1,5 @@
 /* cpu_sums: steps that add gradients of parts of a batch, as the tree of sums says (kernel/order.h). */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* backend: where numbers are, and what computes with them.
  *
- * This header offers the struct that a backend fills in; a context has one (ctx->backend). backend/backend.h explains
+ * This header offers the struct that a backend fills in; a context has one (ctx->backend). backend/backends.h explains
  * its rows one by one. Rooms that a backend is above of call it through this struct: they know what its rows do, not
  * which backend does it. */
 #ifndef QKV_BASE_BACKEND_H

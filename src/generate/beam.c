@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/backends.h"
 #include "generate/generate.h"
 
 size_t qkv_search_width(const struct qkv_search_rules *rules) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
-#     base <- kernel <- op <- attention <- sequence <- model <- family <- {io, generate, train} <- lab <- cli,   text
-# beside them sees base only,
+#     base <- kernel <- op <- attention <- sequence <- backend <- model <- family <- {io, generate, train} <- lab <-
+# cli,   text beside them sees base only,
 #     metric base and text; io, generate and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
 # lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
@@ -21,11 +21,12 @@ allowed() { # allowed ROOM: the rooms that it may include
     metric) echo base text metric ;;
     attention) echo base type kernel op attention ;;
     sequence) echo base type kernel op attention sequence ;;
-    model) echo base type kernel op attention sequence model ;;
-    family) echo base type kernel op attention sequence model family ;;
-    io) echo base type kernel op attention sequence model family io text ;;
-    generate) echo base type kernel op attention sequence model io text generate ;;
-    train) echo base type kernel op attention sequence model io text metric train ;;
+    backend) echo base type kernel op attention sequence backend ;;
+    model) echo base type kernel op attention sequence backend model ;;
+    family) echo base type kernel op attention sequence backend model family ;;
+    io) echo base type kernel op attention sequence backend model family io text ;;
+    generate) echo base type kernel op attention sequence backend model io text generate ;;
+    train) echo base type kernel op attention sequence backend model io text metric train ;;
     lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
     lab/bench) echo base type kernel model train lab/bench examples ;;

@@ -1,6 +1,6 @@
-/* dry: the backend that plans for the CPU's. Its operators take the same memory, but their loops do nothing; its steps
+/* backend_dry: the backend that plans for the CPU's. Its operators take the same memory, but their loops do nothing; its steps
  * do nothing. */
-#include "backend/backend.h"
+#include "backend/backends.h"
 
 static enum qkv_status dry_step(struct qkv_context *ctx, const void *call) {
     (void)ctx, (void)call;

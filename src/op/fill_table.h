@@ -1,4 +1,4 @@
-/* table: constants that the host computes once, for rows of the backend to read: tables of positions.
+/* fill_table: constants that the host computes once, for rows of the backend to read: tables of positions.
  *
  * A kind of table is a function that computes one row of it. Rows are computed by all threads of the context, each as
  * if it were alone; a context that plans computes none. */

@@ -1,5 +1,5 @@
-/* table: tables of constants, computed by all threads of the host. */
-#include "op/table.h"
+/* fill_table: tables of constants, computed by all threads of the host. */
+#include "op/fill_table.h"
 
 #include <stdlib.h>
 

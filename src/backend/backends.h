@@ -1,4 +1,4 @@
-/* backend: the backends, and what another one has to write, row by row.
+/* backends: the backends, and what another one has to write, row by row.
  *
  * A backend is a struct qkv_backend (base/backend.h); a context gets the CPU's (context.c). The test of backends
  * (tests/test_backends.c) makes one whose memory the host cannot touch, out of the CPU's rows. A backend for a GPU has
