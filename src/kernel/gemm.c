@@ -239,9 +239,9 @@ static void block_item(void *argument, size_t item, int thread) {
     const size_t n = gemm_share(panels, p->column_blocks, column_block) * nr;
     const size_t n_end = qkv_min(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
     if (m < m_end && n < n_end) block_of(p, m, m_end, n, n_end, thread);
-    if (p->call->epilogue && p->k_end == p->K)
-        qkv_epilogue_block(p->call->epilogue, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
-                           n_end > n ? n_end - n : 0, p->N);
+    if (p->k_end == p->K)
+        qkv_epilogue_block(p->table, p->call, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
+                           n_end > n ? n_end - n : 0);
 }
 
 /* ---- few rows -------------------------------------------------------------------------------------------------- */
@@ -323,7 +323,7 @@ static void few_item(void *argument, size_t item, int thread) {
         few_stored(p, n, end);
     else
         few_floats(p, n, end);
-    if (p->call->epilogue) qkv_epilogue_block(p->call->epilogue, p->counts, 0, 0, p->M, n, end - n, p->N);
+    qkv_epilogue_block(p->table, p->call, p->counts, 0, 0, p->M, n, end - n);
 }
 
 /* Needs no scratch: a step of decoding only reads B. */
@@ -333,14 +333,14 @@ static void run_few(struct qkv_context *ctx, struct product *p) {
     p->column_blocks = qkv_min(wanted_items(p, (size_t)ctx->threads), p->column_panels);
     qkv_epilogue_count count;
     p->counts = &count;
-    qkv_epilogue_begin(ctx, p->counts, 1, p->column_blocks);
+    qkv_epilogue_begin(ctx, p->call, p->counts, 1, p->column_blocks);
     qkv_parallel(ctx, p->column_blocks, few_item, p);
 }
 
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
 static void gemm_run(struct qkv_context *ctx, struct product *p) {
-    qkv_epilogue_begin(ctx, p->counts, p->row_blocks, p->column_blocks * qkv_pieces(p->N, p->part_columns));
+    qkv_epilogue_begin(ctx, p->call, p->counts, p->row_blocks, p->column_blocks * qkv_pieces(p->N, p->part_columns));
     for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
         p->n_end = qkv_min(p->N, p->n_begin + p->part_columns);
         p->k_begin = 0;
@@ -393,7 +393,7 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, con
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
     p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
     bool taken = p.packed_a != NULL;
-    if (taken && call->epilogue) {
+    if (taken && call->epilogue.kind != QKV_EPILOGUE_none) {
         p.counts = qkv_arena_take(scratch, p.row_blocks, sizeof *p.counts);
         taken = p.counts != NULL;
     }

@@ -277,8 +277,8 @@ static void block_item(void *argument, size_t item, int thread) {
     p->kernels->enter(0);
     for (size_t j = n; j < n_end; j += p->kernels->nr) gemm_bf16_panel(p, m, rows, j, a, thread);
     p->kernels->leave();
-    if (p->call->epilogue && p->k_end == p->K)
-        qkv_epilogue_block(p->call->epilogue, p->counts, row_block, m, rows, p->n_begin + n, n_end - n, p->N);
+    if (p->k_end == p->K)
+        qkv_epilogue_block(p->table, p->call, p->counts, row_block, m, rows, p->n_begin + n, n_end - n);
 }
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
@@ -301,15 +301,17 @@ static void few_item(void *argument, size_t item, int thread) {
         if (k + few.K == p->K && (p->sums_apart || bias)) few.out = gemm_bf16_out(p, c, bias);
         kernels->few(&few);
     }
-    if (p->call->epilogue) qkv_epilogue_block(p->call->epilogue, p->counts, 0, 0, p->M, n, few.columns, p->N);
+    qkv_epilogue_block(p->table, p->call, p->counts, 0, 0, p->M, n, few.columns);
 }
 
-static void few_rows_item(void *argument, size_t item, int thread) {
+static void few_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct product *p = argument;
-    struct qkv_operand row = p->a;
-    row.data = (const char *)row.data + item * row.row_stride * qkv_type_size(row.dtype);
-    p->kernels->few_a(p->packed_a + item * p->a_bytes, row, p->K);
+    for (size_t m = begin; m < end; m++) {
+        struct qkv_operand row = p->a;
+        row.data = (const char *)row.data + m * row.row_stride * qkv_type_size(row.dtype);
+        p->kernels->few_a(p->packed_a + m * p->a_bytes, row, p->K);
+    }
 }
 
 /* The number of items of a product of few rows, which reads each number of B once: several a thread, but none so small
@@ -334,11 +336,8 @@ static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratc
     if (p->sums) {
         qkv_epilogue_count count;
         p->counts = &count;
-        qkv_epilogue_begin(ctx, p->counts, 1, qkv_pieces(p->N, p->columns));
-        if (items > 1)
-            qkv_parallel(ctx, p->M, few_rows_item, p);
-        else
-            for (size_t row = 0; row < p->M && !ctx->dry; row++) few_rows_item(p, row, 0);
+        qkv_epilogue_begin(ctx, p->call, p->counts, 1, qkv_pieces(p->N, p->columns));
+        qkv_parallel_range(ctx, p->M, items > 1 ? 1 : p->M, few_rows, p);
         qkv_parallel(ctx, qkv_pieces(p->N, p->columns), few_item, p);
     }
     qkv_arena_release(scratch, mark);
@@ -354,7 +353,7 @@ static size_t all_column_blocks(const struct product *p) {
 }
 
 static void gemm_bf16_run(struct qkv_context *ctx, struct product *p) {
-    qkv_epilogue_begin(ctx, p->counts, p->row_blocks, all_column_blocks(p));
+    qkv_epilogue_begin(ctx, p->call, p->counts, p->row_blocks, all_column_blocks(p));
     const bool ahead = p->packed != NULL;
     const size_t nr = p->kernels->nr, all = qkv_round_up(p->N, nr);
     const uint32_t *packed = p->packed;
@@ -372,14 +371,15 @@ static void gemm_bf16_run(struct qkv_context *ctx, struct product *p) {
 
 static bool gemm_bf16_take(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
     const size_t threads = (size_t)ctx->threads;
+    const bool counts = p->call->epilogue.kind != QKV_EPILOGUE_none;
     p->sums = qkv_arena_take(scratch, threads * p->sums_floats, sizeof(float));
     p->staging = qkv_arena_take(scratch, threads * p->staging_floats, sizeof(float));
     p->packed_a = qkv_arena_take(scratch, p->share_a ? p->row_blocks : threads, p->a_bytes);
     const size_t words =
         p->packed ? 0 : qkv_round_up(p->part_columns, p->kernels->nr) * pairs_of(p->kernels, p->part_terms);
     p->packed_b = qkv_arena_take(scratch, words, sizeof(uint32_t));
-    if (p->call->epilogue) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
-    return p->sums && p->staging && p->packed_a && p->packed_b && (!p->call->epilogue || p->counts);
+    if (counts) p->counts = qkv_arena_take(scratch, p->row_blocks, sizeof *p->counts);
+    return p->sums && p->staging && p->packed_a && p->packed_b && (!counts || p->counts);
 }
 
 enum qkv_status qkv_gemm_bf16(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_product_call *call) {

@@ -156,6 +156,23 @@ size_t qkv_stored_block(const struct qkv_stored *stored);
 /* The measured peak of products of bf16 in registers, FLOP/s, of all threads together. */
 double qkv_measure_bf16_peak(struct qkv_context *ctx);
 
+/* ---- activations and softcaps (elements.c) ----------------------------------------------------------------------
+ * Operators and the epilogues of products compute with the same functions, so their bits are the same. */
+/* y = act(x), n numbers of fp32 or bf16; computed in fp32. */
+void qkv_activate(const struct qkv_kernels *kernels, enum qkv_ffn_kind kind, enum qkv_dtype dtype, void *y,
+                  const void *x, size_t n);
+/* The same for a row of F gates and then F ups, x (2F): y = act(gate)·up. limit: as in gated_forward. */
+void qkv_activate_gated(const struct qkv_kernels *kernels, enum qkv_ffn_kind kind, float limit, enum qkv_dtype dtype,
+                        void *y, const void *x, size_t F);
+/* A softcap of scores: a score s becomes cap·tanh(scale·s / cap). */
+struct qkv_softcap {
+    float scale; /* 0: 1 */
+    float cap;   /* 0: no cap, the score becomes scale·s */
+};
+/* y = softcap(x); y may be x. */
+void qkv_softcap_apply(const struct qkv_kernels *kernels, const struct qkv_softcap *options, float *y, const float *x,
+                       size_t n);
+
 /* ---- attention (attend.c, attend_back.c) -----------------------------------------------------------------------
  * y = softmax(softcap(scale·q·kᵀ) + bias, over the keys that the row attends to) · v, tiled with an online softmax
  * (Milakov & Gimelshein 2018; Dao et al. 2022), never T×T. K and V are read by H/Hkv query heads each, never repeated.

@@ -48,11 +48,30 @@ void qkv_stored_pieces(const struct qkv_kernels *kernels, struct qkv_stored_oper
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* An operation on each block of C when it is complete, while it is in the cache; called from the product's own
- * threads. */
+/* An epilogue is an operation on each block of C that is complete, while it is in cache; the product's own threads
+ * compute it (epilogue.c). X(name, whole_rows, fp32): whether it needs whole rows of C, and whether C must be fp32.
+ * Neither `residual` nor `out` overlaps C. */
+#define QKV_EPILOGUE_LIST(X)                                                                                           \
+    /* C = residual + scale·C */                                                                                      \
+    X(residual, false, true)                                                                                           \
+    /* out (M,N) = act(C), stored as C is; slope: and C, in fp32, becomes act'(C) */                                   \
+    X(activation, false, false)                                                                                        \
+    /* out (M,N/2) = act(gate)·up, stored as C is; C is gate and up, side by side */                                  \
+    X(gated, true, false)                                                                                              \
+    /* C = softcap(C) */                                                                                               \
+    X(softcap, false, true)
+#define QKV_EPILOGUE_KIND(name, whole_rows, fp32) QKV_EPILOGUE_##name,
+enum qkv_epilogue_kind { QKV_EPILOGUE_none, QKV_EPILOGUE_LIST(QKV_EPILOGUE_KIND) QKV_EPILOGUE_COUNT };
 struct qkv_epilogue {
-    void (*run)(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns);
-    bool whole_rows; /* called only for whole rows: column 0, columns N */
+    enum qkv_epilogue_kind kind;
+    const float *residual; /* (M,N) */
+    float scale;
+    void *out;
+    size_t ld;             /* numbers from one row of residual, or of out, to the next */
+    enum qkv_ffn_kind ffn; /* whose activation */
+    float limit;           /* of gates that clamp */
+    bool slope;
+    struct qkv_softcap softcap;
 };
 /* C (M,N) = A (M,K) · B (K,N) [+ C] [+ bias]. A and B are read through two strides each, which covers all transposed
  * forms; C is row-major. */
@@ -64,9 +83,9 @@ struct qkv_product_call {
     struct qkv_stored_operand stored; /* B, if it has weights */
     const void *packed;               /* B as the product packs it for (K,N): then b's data is not read; or NULL */
     size_t M, N, K;
-    bool accumulate;                     /* adds to C */
-    const float *bias;                   /* N floats added to every row, or NULL */
-    const struct qkv_epilogue *epilogue; /* or NULL */
+    bool accumulate;              /* adds to C */
+    const float *bias;            /* N floats added to every row, or NULL */
+    struct qkv_epilogue epilogue; /* {0}: none */
 };
 typedef enum qkv_status qkv_product_multiply(struct qkv_context *ctx, struct qkv_arena *scratch,
                                              const struct qkv_product_call *call);

@@ -12,8 +12,23 @@ enum { ELEMENTS_A_PIECE = 4096, ROWS_A_PIECE = 8 };
 /* Numbers of bf16 that are widened to fp32 at a time. */
 enum { PART = 512 };
 
+struct activation {
+    enum qkv_ffn_kind kind;
+    float limit; /* of gates that clamp */
+    /* set while the activation runs */
+    const struct qkv_kernels *kernels;
+    const void *x;
+    void *y;
+    enum qkv_dtype dtype; /* of x and y */
+    const float *dy;
+    float *dx;
+    size_t F; /* columns of y */
+    bool accumulate;
+    bool slope; /* forward replaces x by act'(x), in fp32 without a gate: backward is then a product */
+};
+
 /* n numbers of x from `at` on: fp32 where they are, bf16 widened into `part`. */
-static const float *part_of_x(const struct qkv_activation_rows *o, size_t at, size_t n, float part[PART]) {
+static const float *part_of_x(const struct activation *o, size_t at, size_t n, float part[PART]) {
     if (o->dtype == QKV_F32) return (const float *)o->x + at;
     o->kernels->widen(part, (const uint16_t *)o->x + at, n);
     return part;
@@ -21,26 +36,15 @@ static const float *part_of_x(const struct qkv_activation_rows *o, size_t at, si
 
 static void forward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_activation_rows *o = argument;
-    if (o->slope) {
-        o->kernels->activation_forward_slope(o->kind, (float *)o->y + begin, (float *)o->x + begin, end - begin);
-        return;
-    }
-    if (o->dtype == QKV_F32) {
-        o->kernels->activation_forward(o->kind, (float *)o->y + begin, (const float *)o->x + begin, end - begin);
-        return;
-    }
-    float x[PART], y[PART];
-    for (size_t n; begin < end; begin += n) {
-        n = end - begin < PART ? end - begin : PART;
-        o->kernels->activation_forward(o->kind, y, part_of_x(o, begin, n, x), n);
-        o->kernels->narrow((uint16_t *)o->y + begin, y, n);
-    }
+    const struct activation *o = argument;
+    const size_t size = qkv_type_size(o->dtype);
+    qkv_activate(o->kernels, o->kind, o->dtype, (char *)o->y + begin * size, (const char *)o->x + begin * size,
+                 end - begin);
 }
 
 static void backward_elements(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_activation_rows *o = argument;
+    const struct activation *o = argument;
     if (o->slope) {
         o->kernels->activation_backward_slope(o->dx + begin, o->accumulate, o->dy + begin, (const float *)o->x + begin,
                                               end - begin);
@@ -56,26 +60,16 @@ static void backward_elements(void *argument, size_t begin, size_t end, int thre
 
 static void forward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_activation_rows *o = argument;
-    float gates[PART], ups[PART], y[PART];
-    for (size_t n = begin; n < end; n++) {
-        for (size_t f = 0, count; f < o->F; f += count) {
-            count = o->dtype == QKV_F32 || o->F - f < PART ? o->F - f : PART;
-            const float *gate = part_of_x(o, n * 2 * o->F + f, count, gates);
-            const float *up = part_of_x(o, n * 2 * o->F + o->F + f, count, ups);
-            if (o->dtype == QKV_F32) {
-                o->kernels->gated_forward(o->kind, o->limit, (float *)o->y + n * o->F + f, gate, up, count);
-                continue;
-            }
-            o->kernels->gated_forward(o->kind, o->limit, y, gate, up, count);
-            o->kernels->narrow((uint16_t *)o->y + n * o->F + f, y, count);
-        }
-    }
+    const struct activation *o = argument;
+    const size_t bytes = o->F * qkv_type_size(o->dtype);
+    for (size_t n = begin; n < end; n++)
+        qkv_activate_gated(o->kernels, o->kind, o->limit, o->dtype, (char *)o->y + n * bytes,
+                           (const char *)o->x + n * 2 * bytes, o->F);
 }
 
 static void backward_gated_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_activation_rows *o = argument;
+    const struct activation *o = argument;
     float gates[PART], ups[PART];
     for (size_t n = begin; n < end; n++) {
         float *dgate = o->dx + n * 2 * o->F, *dup = dgate + o->F;
@@ -93,8 +87,8 @@ static bool activation_is_gated(const struct qkv_tape *tape, const struct qkv_no
     return node->row == &tape->rows[QKV_OPERATOR_gated];
 }
 
-static struct qkv_activation_rows activation_of(const struct qkv_tape *tape, const struct qkv_node *node) {
-    struct qkv_activation_rows o = *(const struct qkv_activation_rows *)node->saved;
+static struct activation activation_of(const struct qkv_tape *tape, const struct qkv_node *node) {
+    struct activation o = *(const struct activation *)node->saved;
     const struct qkv_tensor *x = node->inputs[0], *y = node->output;
     o.kernels = tape->ctx->kernels;
     o.x = x->data;
@@ -106,7 +100,7 @@ static struct qkv_activation_rows activation_of(const struct qkv_tape *tape, con
 
 static enum qkv_status activation_backward(struct qkv_tape *tape, struct qkv_node *node, size_t count, size_t grain,
                                            qkv_range_body *body) {
-    struct qkv_activation_rows o = activation_of(tape, node);
+    struct activation o = activation_of(tape, node);
     enum qkv_status status = QKV_OK;
     o.dy = qkv_gradient_in(node);
     o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
@@ -131,7 +125,7 @@ enum qkv_status qkv_check_activation(struct qkv_tape *tape, struct qkv_node *nod
 }
 
 enum qkv_status qkv_forward_activation(struct qkv_tape *tape, struct qkv_node *node) {
-    struct qkv_activation_rows o = activation_of(tape, node);
+    struct activation o = activation_of(tape, node);
     qkv_parallel_range(tape->ctx, node->output->rows * node->output->columns, ELEMENTS_A_PIECE, forward_elements, &o);
     return QKV_OK;
 }
@@ -155,7 +149,7 @@ enum qkv_status qkv_check_gated(struct qkv_tape *tape, struct qkv_node *node) {
 }
 
 enum qkv_status qkv_forward_gated(struct qkv_tape *tape, struct qkv_node *node) {
-    struct qkv_activation_rows o = activation_of(tape, node);
+    struct activation o = activation_of(tape, node);
     qkv_parallel_range(tape->ctx, node->output->rows, ROWS_A_PIECE, forward_gated_rows, &o);
     return QKV_OK;
 }
@@ -170,51 +164,31 @@ struct qkv_cost qkv_cost_gated(const struct qkv_node *node, bool backward) {
 
 /* ---- fused with the product that makes the input ---------------------------------------------------------------- */
 
-/* Computes rows × columns of the output, whose input a product has just completed. */
-static void finish_elements(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column,
-                            size_t columns) {
-    const struct qkv_activation_epilogue *f = (const struct qkv_activation_epilogue *)(const void *)epilogue;
-    const struct qkv_activation_rows *o = f->activation;
-    for (size_t n = row; n < row + rows; n++) {
-        forward_elements(f->activation, n * o->F + column, n * o->F + column + columns, 0);
-    }
+struct qkv_epilogue qkv_activation_epilogue(enum qkv_ffn_kind kind, bool gated, float limit, void *y, size_t F) {
+    return (struct qkv_epilogue){
+        .kind = gated ? QKV_EPILOGUE_gated : QKV_EPILOGUE_activation, .ffn = kind, .limit = limit, .out = y, .ld = F};
 }
 
-static void finish_gated(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct qkv_activation_epilogue *f = (const struct qkv_activation_epilogue *)(const void *)epilogue;
-    (void)column, (void)columns;
-    forward_gated_rows(f->activation, row, row + rows, 0);
-}
-
-void qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, bool backward,
-                         struct qkv_activation_epilogue *epilogue) {
+struct qkv_epilogue qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, bool backward) {
     const bool gated = activation_is_gated(tape, node);
-    struct qkv_activation_rows *o = node->saved;
+    struct activation *o = node->saved;
     *o = activation_of(tape, node);
     o->slope = backward && !gated && o->dtype == QKV_F32;
-    *epilogue =
-        (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated}, .activation = o};
-}
-
-void qkv_activation_fuse_rows(struct qkv_context *ctx, struct qkv_activation_rows *rows, enum qkv_ffn_kind kind,
-                              bool gated, float limit, struct qkv_linear_rows x, void *y, size_t F,
-                              struct qkv_activation_epilogue *epilogue) {
-    *rows = (struct qkv_activation_rows){
-        .kind = kind, .limit = limit, .kernels = ctx->kernels, .x = x.data, .y = y, .dtype = x.dtype, .F = F};
-    *epilogue = (struct qkv_activation_epilogue){.epilogue = {gated ? finish_gated : finish_elements, gated},
-                                                 .activation = rows};
+    struct qkv_epilogue epilogue = qkv_activation_epilogue(o->kind, gated, o->limit, o->y, o->F);
+    epilogue.slope = o->slope;
+    return epilogue;
 }
 
 void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, float *dx,
                                   const float *dy, struct qkv_linear_rows x, size_t rows, size_t F) {
-    struct qkv_activation_rows o = {.kind = kind,
-                                    .limit = limit,
-                                    .kernels = ctx->kernels,
-                                    .x = x.data,
-                                    .dtype = x.dtype,
-                                    .dy = dy,
-                                    .dx = dx,
-                                    .F = F};
+    struct activation o = {.kind = kind,
+                           .limit = limit,
+                           .kernels = ctx->kernels,
+                           .x = x.data,
+                           .dtype = x.dtype,
+                           .dy = dy,
+                           .dx = dx,
+                           .F = F};
     if (gated)
         qkv_parallel_range(ctx, rows, ROWS_A_PIECE, backward_gated_rows, &o);
     else
@@ -225,9 +199,9 @@ void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kin
 
 bool qkv_activation_node(struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_ffn_kind kind, bool gated, float limit,
                          struct qkv_node *node) {
-    struct qkv_activation_rows *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
+    struct activation *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return false;
-    *o = (struct qkv_activation_rows){.kind = kind, .limit = limit};
+    *o = (struct activation){.kind = kind, .limit = limit};
     *node = qkv_tape_node(tape, gated ? QKV_OPERATOR_gated : QKV_OPERATOR_activation, o);
     node->inputs[0] = x;
     if (!qkv_tape_check(tape, node)) return false;

@@ -190,12 +190,7 @@ struct qkv_unfold_options {
 struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_unfold_options *options,
                                  const struct qkv_row_order *order);
 
-/* A softcap of scores: a score s becomes cap·tanh(scale·s / cap). */
-struct qkv_softcap {
-    float scale; /* 0: 1 */
-    float cap;   /* 0: no cap, the score becomes scale·s */
-};
-/* x of any shape, fp32; returns x itself where the options change nothing. */
+/* A softcap of scores (kernel/kernel.h); x of any shape, fp32; returns x itself where the options change nothing. */
 struct qkv_tensor *qkv_op_softcap(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_softcap *options);
 
 /* The result of a loss. */

@@ -38,23 +38,6 @@ struct chunk {
     const struct qkv_softcap *softcap; /* NULL: none */
 };
 
-/* The epilogue that applies the softcap to each block of scores. */
-struct capped {
-    struct qkv_epilogue epilogue; /* first */
-    const struct qkv_kernels *kernels;
-    const struct qkv_softcap *softcap;
-    float *scores;
-    size_t V;
-};
-
-static void cap_scores(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct capped *c = (const struct capped *)(const void *)epilogue;
-    for (size_t n = row; n < row + rows; n++) {
-        float *scores = c->scores + n * c->V + column;
-        qkv_softcap_apply(c->kernels, c->softcap, scores, scores, columns);
-    }
-}
-
 /* The sums of the scores of up to ROWS_A_PIECE rows from n on; missing rows repeat the last one. Four sums run side by
  * side because the additions of one sum wait for each other. */
 static void sum_scores(const struct chunk *c, size_t n, size_t rows, double sums[ROWS_A_PIECE]) {
@@ -170,9 +153,10 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
     const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
     const struct qkv_softcap *softcap = qkv_softcap_is_none(&o->softcap) ? NULL : &o->softcap;
-    const struct capped capped = {{.run = cap_scores}, tape->ctx->kernels, softcap, scores, weight->rows};
+    struct qkv_epilogue epilogue = {0};
+    if (softcap) epilogue = (struct qkv_epilogue){.kind = QKV_EPILOGUE_softcap, .softcap = *softcap};
     enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){scores, QKV_F32}, rows_of_x, rows,
-                                                      weight, bias, softcap ? &capped.epilogue : NULL);
+                                                      weight, bias, epilogue);
     if (status || !o->targets) return status;
     struct chunk c = {.kernels = tape->ctx->kernels,
                       .V = weight->rows,

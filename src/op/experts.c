@@ -154,15 +154,13 @@ static void experts_return(void *argument, size_t begin, size_t end, int thread)
 static enum qkv_status expert_forward(struct qkv_tape *tape, struct experts *o, size_t e, size_t rows) {
     struct qkv_linear *up = &o->weights->up[e], *down = &o->weights->down[e];
     const struct qkv_linear_rows hidden = experts_hidden(o), active = experts_active(o);
-    struct qkv_activation_rows activation;
-    struct qkv_activation_epilogue epilogue;
+    const struct qkv_epilogue epilogue = qkv_activation_epilogue(o->kind, o->gated, o->limit, active.data, o->F);
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_gather, o);
-    qkv_activation_fuse_rows(tape->ctx, &activation, o->kind, o->gated, o->limit, hidden, active.data, o->F, &epilogue);
     enum qkv_status status = qkv_linear_forward_parts(tape, hidden, experts_at(o->gathered, o->x->dtype, 0, o->C), rows,
-                                                      &up->weight, qkv_tensor_or_null(&up->bias), &epilogue.epilogue);
+                                                      &up->weight, qkv_tensor_or_null(&up->bias), epilogue);
     if (!status)
         status = qkv_linear_forward_parts(tape, experts_at(o->out, QKV_F32, 0, o->C), active, rows, &down->weight,
-                                          qkv_tensor_or_null(&down->bias), NULL);
+                                          qkv_tensor_or_null(&down->bias), (struct qkv_epilogue){0});
     if (!status) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_give, o);
     return status;
 }

@@ -129,7 +129,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
 
 enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linear_rows y, struct qkv_linear_rows x,
                                          size_t N, const struct qkv_tensor *weight, const struct qkv_tensor *bias,
-                                         const struct qkv_epilogue *epilogue) {
+                                         struct qkv_epilogue epilogue) {
     const struct qkv_product *product = qkv_operand_product(tape, weight);
     const size_t mark = qkv_arena_mark(tape->arena), in = weight->columns;
     x = qkv_tape_convert(tape, product, x, N * in);
@@ -182,44 +182,23 @@ enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
     return status;
 }
 
-struct residual {
-    struct qkv_epilogue epilogue; /* first */
-    const struct qkv_kernels *kernels;
-    float *y;
-    const float *x;
-    size_t columns;
-    float scale; /* of the product */
-};
-
 /* The scale that a node with a residual saves; 1 without one. */
 static float linear_scale(const struct qkv_node *node) {
     return node->saved ? *(const float *)node->saved : 1;
-}
-
-static void add_residual(const struct qkv_epilogue *epilogue, size_t row, size_t rows, size_t column, size_t columns) {
-    const struct residual *r = (const struct residual *)(const void *)epilogue;
-    for (size_t n = row; n < row + rows; n++) {
-        float *y = r->y + n * r->columns + column;
-        if (r->scale != 1) r->kernels->scale(y, false, y, r->scale, columns);
-        r->kernels->add(y, r->x + n * r->columns + column, y, columns);
-    }
 }
 
 enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node) {
     struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT];
     const struct qkv_tensor *residual = node->inputs[RESIDUAL], *y = node->output;
     const struct qkv_linear_rows rows = qkv_tape_form(tape, qkv_operand_product(tape, weight), x);
-    struct residual sum;
-    struct qkv_activation_epilogue activation;
-    const struct qkv_epilogue *epilogue = NULL;
-    if (residual) {
-        sum = (struct residual){{.run = add_residual}, tape->ctx->kernels, y->data,
-                                residual->data,        y->columns,         linear_scale(node)};
-        epilogue = &sum.epilogue;
-    } else if (node->fused) {
-        qkv_activation_fuse(tape, node->fused, qkv_tape_records(tape, node), &activation);
-        epilogue = &activation.epilogue;
-    }
+    struct qkv_epilogue epilogue = {0};
+    if (residual)
+        epilogue = (struct qkv_epilogue){.kind = QKV_EPILOGUE_residual,
+                                         .residual = residual->data,
+                                         .ld = residual->columns,
+                                         .scale = linear_scale(node)};
+    else if (node->fused)
+        epilogue = qkv_activation_fuse(tape, node->fused, qkv_tape_records(tape, node));
     if (tape->status) return tape->status;
     return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype}, rows, x->rows, weight,
                                     node->inputs[BIAS], epilogue);

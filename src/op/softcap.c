@@ -10,16 +10,6 @@ bool qkv_softcap_is_none(const struct qkv_softcap *o) {
     return o->cap == 0 && (o->scale == 0 || o->scale == 1);
 }
 
-void qkv_softcap_apply(const struct qkv_kernels *kernels, const struct qkv_softcap *o, float *y, const float *x,
-                       size_t n) {
-    const float scale = o->scale == 0 ? 1 : o->scale;
-    kernels->scale(y, false, x, scale, n);
-    if (o->cap == 0) return;
-    kernels->scale(y, false, y, 1 / o->cap, n);
-    kernels->activation_forward(QKV_FFN_TANH, y, y, n);
-    kernels->scale(y, false, y, o->cap, n);
-}
-
 void qkv_softcap_slope(const struct qkv_softcap *o, float *dx, bool accumulate, const float *dy, const float *y,
                        size_t n) {
     const float scale = o->scale == 0 ? 1 : o->scale, inverse = o->cap == 0 ? 0 : 1 / o->cap;

@@ -1,5 +1,5 @@
 /* A toy: exact products of x and weights that are both blocks of 32 integers with a scale in binary32 (toydot). */
-#include "kernel/product.h"
+#include "kernel/epilogue.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,10 +48,15 @@ static void toydot_column(void *argument, size_t n, int thread) {
     }
 }
 
-static void toydot_epilogue(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    const struct qkv_product_call *call = argument;
-    call->epilogue->run(call->epilogue, 0, call->M, 0, call->N);
+struct toydot_rows {
+    const struct qkv_kernels *kernels;
+    const struct qkv_product_call *call;
+};
+
+static void toydot_epilogue(void *argument, size_t row, int thread) {
+    (void)thread;
+    const struct toydot_rows *r = argument;
+    qkv_epilogue_run(r->kernels, r->call, row, 1, 0, r->call->N);
 }
 
 static enum qkv_status toydot_multiply(struct qkv_context *ctx, struct qkv_arena *scratch,
@@ -59,7 +64,8 @@ static enum qkv_status toydot_multiply(struct qkv_context *ctx, struct qkv_arena
     struct qkv_product_call own = *call;
     (void)scratch;
     qkv_parallel(ctx, call->N, toydot_column, &own);
-    if (call->epilogue && call->M) qkv_parallel(ctx, 1, toydot_epilogue, &own);
+    struct toydot_rows rows = {ctx->kernels, call};
+    if (call->epilogue.kind != QKV_EPILOGUE_none) qkv_parallel(ctx, call->M, toydot_epilogue, &rows);
     return QKV_OK;
 }
 

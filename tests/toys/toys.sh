@@ -37,7 +37,7 @@ toy simd_pairrun.h kernel/isa include/qkv/context.h 'pair,' 'X(pairrun, COLUMNS)
 cp "$toys/test_columns.c" copy/tests/
 
 tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
-tests+=' test_type_blocks test_dtype test_products test_kernels test_columns test_page_types test_pages'
+tests+=' test_type_blocks test_dtype test_products test_epilogues test_kernels test_columns test_page_types test_pages'
 try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_BENCH=OFF \
     '-DQKV_KERNELS=pair;pairrun'
 try 0 cmake --build built -j2 --target qkv $tests
