@@ -1,5 +1,5 @@
-/* backend_dry: the backend that plans for the CPU's. Its operators take the same memory, but their loops do nothing; its steps
- * do nothing. */
+/* backend_dry: the backend that plans for the CPU's. Its operators take the same memory, but their loops do nothing;
+ * its steps do nothing. */
 #include "backend/backends.h"
 
 static enum qkv_status dry_step(struct qkv_context *ctx, const void *call) {

@@ -68,8 +68,8 @@ struct qkv_page_list {
     int32_t copied; /* while lists grow: the page to copy into the last one, or −1 */
 };
 /* Adds more[i] positions to lists[i], none beyond the pool's length; their contents are undefined. Copies shared pages
- * that a list grows into. Fails with QKV_FULL, and then all lists are unchanged. If the backend fails to copy, the lists
- * can only be emptied. */
+ * that a list grows into. Fails with QKV_FULL, and then all lists are unchanged. If the backend fails to copy, the
+ * lists can only be emptied. */
 enum qkv_status qkv_page_lists_grow(struct qkv_page_pool *pool, struct qkv_page_list *lists, const size_t *more,
                                     size_t count);
 /* Makes the empty list `to` the same sequence: both share all pages. */
