@@ -1,9 +1,9 @@
-/* cpu_memory: steps that copy, clear and move numbers. */
+/* cpu_memory: steps that copy, clear, add and move numbers. */
 #include "backend/backends.h"
 
 #include <string.h>
 
-enum { BYTES_A_PIECE = 1 << 16, SPREAD_COLUMNS = 4096 };
+enum { BYTES_A_PIECE = 1 << 16, FLOATS_A_PIECE = 1 << 14, SPREAD_COLUMNS = 4096 };
 
 static void copy_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
@@ -32,6 +32,24 @@ static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
 enum qkv_status qkv_cpu_clear(struct qkv_context *ctx, const void *call) {
     struct qkv_step_clear c = *(const struct qkv_step_clear *)call;
     qkv_parallel_range(ctx, c.bytes, BYTES_A_PIECE, clear_piece, &c);
+    return QKV_OK;
+}
+
+struct add {
+    const struct qkv_kernels *kernels;
+    const struct qkv_step_add *step;
+};
+
+static void add_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct add *a = argument;
+    float *to = a->step->to + begin;
+    a->kernels->add(to, to, a->step->x + begin, end - begin);
+}
+
+enum qkv_status qkv_cpu_add(struct qkv_context *ctx, const void *call) {
+    struct add a = {ctx->kernels, call};
+    qkv_parallel_range(ctx, a.step->count, FLOATS_A_PIECE, add_piece, &a);
     return QKV_OK;
 }
 

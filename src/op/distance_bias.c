@@ -73,10 +73,21 @@ static struct distance_work distance_work(const struct qkv_tape *tape, const str
                                   .count = node->output->columns};
 }
 
+struct distance_check {
+    struct qkv_context *ctx;
+    const struct distance_bias *o;
+};
+
+/* A plan may have no map yet. */
+static enum qkv_status distance_check_map(void *argument) {
+    const struct distance_check *check = argument;
+    if (check->o->map.rows) return QKV_OK;
+    return qkv_fail(check->ctx, QKV_ARGUMENT, "distance_bias: no map from distances to rows of the weight is given");
+}
+
 enum qkv_status qkv_check_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {
-    const struct distance_bias *o = node->saved;
-    if (o->map.rows || tape->ctx->dry) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_ARGUMENT, "distance_bias: no map from distances to rows of the weight is given");
+    struct distance_check check = {tape->ctx, node->saved};
+    return qkv_compute(tape->ctx, distance_check_map, &check);
 }
 
 enum qkv_status qkv_forward_distance_bias(struct qkv_tape *tape, struct qkv_node *node) {

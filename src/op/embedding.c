@@ -4,11 +4,11 @@
  * dtype[…] += dy[n]. Rows n of one table row are added in the order of n, for a block of columns at a time, so any
  * thread count gives the same bits. Where rows have an order of several groups, the rows n of one table row are added
  * as the tree of groups says. */
-#include "op/op.h"
+#include "op/steps.h"
 
 #include <string.h>
 
-enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64, ELEMENTS_A_PIECE = 1 << 14 };
+enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
 
 /* A table, and the rows n that look up each of its rows: for row r, rows[ends[r − 1]] to rows[ends[r]], in order. */
 struct embed_table {
@@ -108,6 +108,12 @@ static void climb_columns(void *argument, size_t begin, size_t end, int thread) 
     }
 }
 
+static enum qkv_status embed_begins(void *argument) {
+    struct embed *e = argument;
+    qkv_order_begins(e->order, e->begins);
+    return QKV_OK;
+}
+
 /* Backward with several groups: rows n are first sorted by the table row that they look up. */
 static enum qkv_status backward_ordered(struct qkv_tape *tape, struct embed *e) {
     const size_t mark = qkv_arena_mark(tape->arena);
@@ -117,10 +123,7 @@ static enum qkv_status backward_ordered(struct qkv_tape *tape, struct embed *e) 
         m->ends = qkv_tape_take(tape, m->table->rows, sizeof(int32_t));
         m->rows = qkv_tape_take(tape, e->N, sizeof(int32_t));
     }
-    if (!tape->status) {
-        if (!tape->ctx->dry) {
-            qkv_order_begins(e->order, e->begins);
-        }
+    if (!tape->status && !qkv_tape_failed(tape, qkv_compute(tape->ctx, embed_begins, e))) {
         qkv_parallel(tape->ctx, QKV_EMBED_TABLES, table_sort, e);
         qkv_parallel_range(tape->ctx, e->C, COLUMNS_A_PIECE, climb_columns, e);
     }
@@ -170,27 +173,33 @@ static void backward_columns(void *argument, size_t begin, size_t end, int threa
     }
 }
 
-static void clear_elements(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+struct marking {
+    const struct embed_table *table;
+    size_t N;
+    uint8_t *marks;
+};
+
+static enum qkv_status mark_rows(void *argument) {
+    const struct marking *m = argument;
+    for (size_t n = 0; n < m->N; n++) m->marks[embed_place(m->table, n)] = 1;
+    return QKV_OK;
 }
 
 /* The buffer for the gradient of a table. Where the buffer is this use's own, only the rows that are looked up are
  * marked as written. */
-static float *table_gradient(struct qkv_tape *tape, const struct embed *e, size_t i, struct qkv_tensor *table,
-                             enum qkv_status *status) {
+static enum qkv_status table_gradient(struct qkv_tape *tape, struct embed *e, size_t i, struct qkv_tensor *table) {
+    struct embed_table *t = &e->tables[i];
+    enum qkv_status status = QKV_OK;
     bool accumulate;
-    uint8_t *marks;
-    float *gradient;
     if (table && table->learning.requires_grad && table->learning.gradient) {
-        gradient = qkv_gradient_rows(table, &marks);
-        for (size_t n = 0; marks && !tape->ctx->dry && n < e->N; n++) marks[embed_place(&e->tables[i], n)] = 1;
-        return gradient;
+        struct marking m = {.table = t, .N = e->N};
+        t->gradient = qkv_gradient_rows(table, &m.marks);
+        return m.marks ? qkv_compute(tape->ctx, mark_rows, &m) : QKV_OK;
     }
-    gradient = qkv_gradient_out(tape, table, &accumulate, status);
-    if (gradient && !accumulate) /* a table that is an activation: rows that no n looks up have gradient 0 */
-        qkv_parallel_range(tape->ctx, table->rows * table->columns, ELEMENTS_A_PIECE, clear_elements, gradient);
-    return gradient;
+    t->gradient = qkv_gradient_out(tape, table, &accumulate, &status);
+    if (!t->gradient || accumulate) return status;
+    /* a table that is an activation: rows that no n looks up have gradient 0 */
+    return QKV_STEP(tape->ctx, clear, .to = t->gradient, .bytes = table->rows * table->columns * sizeof(float));
 }
 
 static struct embed embed_of(const struct qkv_tape *tape, const struct qkv_node *node) {
@@ -212,8 +221,7 @@ enum qkv_status qkv_backward_embed(struct qkv_tape *tape, struct qkv_node *node)
     struct embed e = embed_of(tape, node);
     enum qkv_status status = QKV_OK;
     e.dy = qkv_gradient_in(node);
-    for (size_t i = 0; i < QKV_EMBED_TABLES; i++)
-        e.tables[i].gradient = table_gradient(tape, &e, i, node->inputs[i], &status);
+    for (size_t i = 0; i < QKV_EMBED_TABLES && !status; i++) status = table_gradient(tape, &e, i, node->inputs[i]);
     if (!status && node->output->learning.order && node->output->learning.order->sums.groups > 1) {
         e.order = &node->output->learning.order->sums;
         return backward_ordered(tape, &e);
@@ -233,26 +241,41 @@ struct qkv_cost qkv_cost_embed(const struct qkv_node *node, bool backward) {
     return (struct qkv_cost){.bytes = qkv_tensor_bytes(node->output) * (tables + 1)};
 }
 
-static enum qkv_status check_ids(struct qkv_tape *tape, const struct qkv_tensor *token, const int32_t *ids, size_t N) {
-    if (tape->ctx->dry || !token) return QKV_OK;
-    for (size_t n = 0; n < N; n++) {
-        if (ids[n] < 0 || (size_t)ids[n] >= token->rows)
-            return qkv_fail(tape->ctx, QKV_ARGUMENT,
-                            "token id %d at place %zu is out of range: %s has %zu tokens, ids are 0 to %zu", ids[n], n,
-                            token->operand.name ? token->operand.name : "the embedding", token->rows, token->rows - 1);
-    }
-    return QKV_OK;
+/* The numbers of a batch that look up rows of a table. */
+struct embed_check {
+    struct qkv_context *ctx;
+    const struct qkv_tensor *table;
+    const int32_t *places;
+    size_t N;
+};
+
+/* The first place whose number is not one of the table's rows; N: there is none. */
+static size_t check_places(const struct embed_check *c) {
+    size_t n = 0;
+    while (n < c->N && c->places[n] >= 0 && (size_t)c->places[n] < c->table->rows) n++;
+    return n;
 }
 
-static enum qkv_status check_types(struct qkv_tape *tape, const struct embed_table *t, const struct qkv_tensor *type,
-                                   size_t N) {
-    for (size_t n = 0; !tape->ctx->dry && type && t->places && n < N; n++)
-        if (t->places[n] < 0 || (size_t)t->places[n] >= type->rows)
-            return qkv_fail(tape->ctx, QKV_ARGUMENT,
-                            "token type %d at place %zu is out of range: %s has %zu types, which are 0 to %zu",
-                            t->places[n], n, type->operand.name ? type->operand.name : "the embedding", type->rows,
-                            type->rows - 1);
-    return QKV_OK;
+static const char *check_name(const struct embed_check *c) {
+    return c->table->operand.name ? c->table->operand.name : "the embedding";
+}
+
+static enum qkv_status check_ids(void *argument) {
+    const struct embed_check *c = argument;
+    const size_t n = check_places(c), rows = c->table->rows;
+    if (n == c->N) return QKV_OK;
+    return qkv_fail(c->ctx, QKV_ARGUMENT,
+                    "token id %d at place %zu is out of range: %s has %zu tokens, ids are 0 to %zu", c->places[n], n,
+                    check_name(c), rows, rows - 1);
+}
+
+static enum qkv_status check_types(void *argument) {
+    const struct embed_check *c = argument;
+    const size_t n = check_places(c), rows = c->table->rows;
+    if (n == c->N) return QKV_OK;
+    return qkv_fail(c->ctx, QKV_ARGUMENT,
+                    "token type %d at place %zu is out of range: %s has %zu types, which are 0 to %zu", c->places[n], n,
+                    check_name(c), rows, rows - 1);
 }
 
 enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
@@ -266,8 +289,11 @@ enum qkv_status qkv_check_embed(struct qkv_tape *tape, struct qkv_node *node) {
     if (type && other && type->columns != other->columns)
         return qkv_fail(tape->ctx, QKV_SHAPE, "embed: types are (%zu,%zu), but vectors are %zu wide", type->rows,
                         type->columns, other->columns);
-    enum qkv_status status = check_ids(tape, token, e->tables[QKV_EMBED_TOKEN].places, e->N);
-    return status ? status : check_types(tape, &e->tables[QKV_EMBED_TYPE], type, e->N);
+    struct embed_check ids = {tape->ctx, token, e->tables[QKV_EMBED_TOKEN].places, e->N};
+    struct embed_check types = {tape->ctx, type, e->tables[QKV_EMBED_TYPE].places, e->N};
+    enum qkv_status status = token && ids.places ? qkv_compute(tape->ctx, check_ids, &ids) : QKV_OK;
+    if (!status && type && types.places) status = qkv_compute(tape->ctx, check_types, &types);
+    return status;
 }
 
 struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embedding *embedding) {

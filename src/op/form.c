@@ -3,7 +3,7 @@
  * A product that does not read x as it is stored reads its form: x in bf16, or, for weights whose products are fp32,
  * bf16 widened. The first product that needs the form makes it, in the memory of the tape, and all later ones share it,
  * those of backward too. It lives as long as the memory that it was made in. */
-#include "op/op.h"
+#include "op/steps.h"
 
 enum { NUMBERS_A_PIECE = 4096 }; /* whole blocks of every type */
 
@@ -27,26 +27,28 @@ struct forming {
     char *to;
 };
 
+/* A piece of numbers that are not fp32. */
 static void form_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct forming *f = argument;
     const enum qkv_dtype type = f->from.dtype;
     const char *from = (const char *)f->from.data + begin * qkv_type_size(type);
     char *to = f->to + qkv_type_span(f->product->form, begin);
+    const bool floats = f->product->form == QKV_F32;
     float wide[NUMBERS_A_PIECE];
-    if (f->product->form == QKV_F32) {
-        qkv_to_float((float *)(void *)to, from, type, end - begin);
-        return;
-    }
-    if (type != QKV_F32) qkv_to_float(wide, from, type, end - begin);
-    f->product->round(f->ctx, to, type == QKV_F32 ? (const float *)(const void *)from : wide, end - begin);
+    qkv_to_float(floats ? (float *)(void *)to : wide, from, type, end - begin);
+    if (!floats) f->product->round(f->ctx, to, wide, end - begin);
 }
 
 static struct qkv_linear_rows form_make(struct qkv_tape *tape, const struct qkv_product *product,
                                         struct qkv_linear_rows x, size_t count) {
     const struct qkv_type *type = qkv_types[product->form];
     struct forming f = {tape->ctx, product, x, qkv_tape_take(tape, count / type->block, type->bytes)};
-    if (f.to) qkv_parallel_range(tape->ctx, count, NUMBERS_A_PIECE, form_piece, &f);
+    if (f.to && x.dtype == QKV_F32)
+        qkv_tape_failed(tape,
+                        QKV_STEP(tape->ctx, round, .to = f.to, .from = x.data, .count = count, .product = product));
+    else if (f.to)
+        qkv_parallel_range(tape->ctx, count, NUMBERS_A_PIECE, form_piece, &f);
     return (struct qkv_linear_rows){f.to, product->form};
 }
 

@@ -47,7 +47,7 @@ static struct qkv_operand head_operand(const void *data, enum qkv_dtype dtype, s
     return (struct qkv_operand){data, dtype, row_stride, column_stride};
 }
 
-/* The columns from `column` on; NULL in a dry run without data. */
+/* The columns from `column` on; NULL of data that is NULL, as that of a plan may be. */
 static void *head_at(const void *data, enum qkv_dtype dtype, size_t column) {
     return data ? (char *)(uintptr_t)data + column * qkv_type_size(dtype) : NULL;
 }
@@ -110,10 +110,8 @@ enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *
 
 /* x as fp32: itself, or a widened copy. */
 static const float *head_wide(struct qkv_tape *tape, const struct qkv_tensor *x) {
-    if (x->dtype == QKV_F32) return x->data;
-    float *wide = qkv_tape_take(tape, x->rows * x->columns, sizeof *wide);
-    if (wide && !tape->ctx->dry) tape->ctx->kernels->widen(wide, x->data, x->rows * x->columns);
-    return wide;
+    const struct qkv_linear_rows rows = {x->data, x->dtype};
+    return qkv_tape_convert(tape, &qkv_product_f32, rows, x->rows * x->columns).data;
 }
 
 /* The gradient of the matrix of head h: xᵀ·dy, or, transposed, dyᵀ·x. */

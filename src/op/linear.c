@@ -60,6 +60,18 @@ static struct qkv_order_carry *linear_carry(const struct qkv_tensor *weight, con
     return carry;
 }
 
+struct carried {
+    const struct qkv_order_carry *rows;
+    bool *done;
+};
+
+/* A plan does not set it: an expert may have no rows. */
+static enum qkv_status linear_carried(void *argument) {
+    const struct carried *c = argument;
+    *c->done = c->rows->done;
+    return QKV_OK;
+}
+
 /* dW (+)= dyᵀ·x of the rows [begin, end) of W. */
 static enum qkv_status linear_backward_weight(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x,
                                               size_t N, const struct qkv_tensor *weight, float *dweight, size_t begin,
@@ -83,8 +95,8 @@ static enum qkv_status linear_backward_weight(struct qkv_tape *tape, const float
     struct qkv_order_carry rows, *to = linear_carry(weight, &carry, own, &rows);
     const struct qkv_sums_call sums = {own, in, a, b, end - begin, in, &order->sums, to};
     enum qkv_status status = product->sum(tape->ctx, tape->arena, &sums);
-    if (to && !tape->ctx->dry) *carry.done = to->done; /* only a real run sets it: an expert may have no rows */
-    return status;
+    struct carried carried = {to, carry.done};
+    return to && !status ? qkv_compute(tape->ctx, linear_carried, &carried) : status;
 }
 
 static enum qkv_status linear_backward_x(struct qkv_tape *tape, const float *dy, size_t N, float *dx, bool accumulate,

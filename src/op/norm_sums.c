@@ -5,7 +5,8 @@
 enum { ROWS_A_PIECE = 16, BACKWARD_PIECES = 32, COLUMNS_A_PIECE = 64, ORDERED_ROWS = 64 };
 
 /* Cuts each sequence into pieces of ORDERED_ROWS rows. */
-static void cut_sequences(struct qkv_norm_sums *s) {
+static enum qkv_status cut_sequences(void *argument) {
+    struct qkv_norm_sums *s = argument;
     const struct qkv_order *order = s->order;
     s->pieces = 0;
     for (size_t g = 0; g < order->groups; g++) {
@@ -15,6 +16,7 @@ static void cut_sequences(struct qkv_norm_sums *s) {
     }
     s->groups[order->groups] = s->pieces;
     s->begins[s->pieces] = order->terms;
+    return QKV_OK;
 }
 
 enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tensor *x, size_t columns,
@@ -30,8 +32,7 @@ enum qkv_status qkv_norm_sums_start(struct qkv_tape *tape, const struct qkv_tens
     }
     s->partial = qkv_tape_take(tape, s->pieces * 2 * columns, sizeof(float));
     if (!s->partial || (s->order && !s->begins)) return QKV_MEMORY;
-    if (s->order && !tape->ctx->dry) cut_sequences(s);
-    return QKV_OK;
+    return s->order ? qkv_compute(tape->ctx, cut_sequences, s) : QKV_OK;
 }
 
 /* Threads take several pieces at a time: a piece of a short sequence is less work than handing it out. */

@@ -5,10 +5,9 @@
  * everything, so all bits are the same. Only the gradients of the segment's inputs outlive its second run: those in
  * memory of the segment move to a grad_buffer from outside, which backward reserves before it runs the segment. */
 #include "op/recompute_segment.h"
+#include "op/steps.h"
 
 #include <string.h>
-
-enum { ELEMENTS_A_PIECE = 16384 };
 
 struct segment {
     qkv_recompute_segment_run *run;
@@ -16,20 +15,8 @@ struct segment {
     uint32_t dropout_count; /* the tape's count where the segment begins */
 };
 
-struct copy {
-    float *to;
-    const float *from;
-};
-
-static void copy_elements(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct copy *c = argument;
-    memcpy(c->to + begin, c->from + begin, (end - begin) * sizeof(float));
-}
-
-static void recompute_segment_copy(struct qkv_tape *tape, float *to, const float *from, size_t count) {
-    struct copy c = {to, from};
-    qkv_parallel_range(tape->ctx, count, ELEMENTS_A_PIECE, copy_elements, &c);
+static enum qkv_status recompute_segment_copy(const struct qkv_tape *tape, float *to, const float *from, size_t count) {
+    return QKV_STEP(tape->ctx, copy, .to = to, .from = from, .bytes = count * sizeof *to);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -52,9 +39,8 @@ enum qkv_status qkv_forward_checkpoint(struct qkv_tape *tape, struct qkv_node *n
                                        y->rows, y->columns, out->rows, out->columns,
                                        out->dtype == y->dtype ? "" : ", and that is not fp32"));
     }
-    if (out && !tape->status) {
-        recompute_segment_copy(tape, y->data, out->data, y->rows * y->columns);
-    }
+    if (out && !tape->status)
+        qkv_tape_failed(tape, recompute_segment_copy(tape, y->data, out->data, y->rows * y->columns));
     node->asks = tape->last != last;
     tape->last = last;
     qkv_tape_release(tape, mark);
@@ -119,7 +105,9 @@ static enum qkv_status move_gradients(struct qkv_tape *tape, struct qkv_node *no
         if (!x || !x->learning.buffer || !lies_inside(tape, x->learning.buffer, mark)) continue;
         struct qkv_grad_buffer *buffer = qkv_grad_buffer_take(tape, x);
         if (!buffer) return QKV_MEMORY;
-        recompute_segment_copy(tape, buffer->data, x->learning.buffer->data, buffer->count);
+        const enum qkv_status status =
+            recompute_segment_copy(tape, buffer->data, x->learning.buffer->data, buffer->count);
+        if (status) return status;
         x->learning.buffer = buffer;
     }
     return QKV_OK;

@@ -32,7 +32,8 @@ void qkv_order_sum(const struct qkv_kernels *kernels, size_t groups, const size_
 
 struct column_sum {
     const struct qkv_kernels *kernels;
-    size_t groups, ldx, begins[QKV_GROUPS_MAX + 1];
+    const struct qkv_order *order; /* NULL: all `rows` are one group */
+    size_t rows, ldx;
     float *out;
     const float *x;
 };
@@ -40,35 +41,25 @@ struct column_sum {
 static void order_sum_columns(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct column_sum *s = argument;
-    qkv_order_sum(s->kernels, s->groups, s->begins, s->out + begin, s->x + begin, s->ldx, end - begin);
+    size_t begins[QKV_GROUPS_MAX + 1] = {0, s->rows};
+    if (s->order) qkv_order_begins(s->order, begins);
+    qkv_order_sum(s->kernels, s->order ? s->order->groups : 1, begins, s->out + begin, s->x + begin, s->ldx,
+                  end - begin);
 }
 
 void qkv_order_columns(struct qkv_context *ctx, const struct qkv_order *order, float *out, const float *x, size_t ldx,
                        size_t columns) {
-    struct column_sum s = {.kernels = ctx->kernels, .groups = order->groups, .ldx = ldx, .out = out, .x = x};
-    if (!ctx->dry) qkv_order_begins(order, s.begins);
+    struct column_sum s = {.kernels = ctx->kernels, .order = order, .ldx = ldx, .out = out, .x = x};
     qkv_parallel_range(ctx, columns, COLUMNS_A_PIECE, order_sum_columns, &s);
-}
-
-struct sequence_sum {
-    struct column_sum columns;
-    const struct qkv_row_order *order;
-    size_t B;
-};
-
-static void order_sum_sequences(void *argument, size_t begin, size_t end, int thread) {
-    struct sequence_sum s = *(const struct sequence_sum *)argument;
-    if (s.order)
-        qkv_order_begins(&s.order->pooled->sums, s.columns.begins);
-    else
-        s.columns.begins[1] = s.B;
-    order_sum_columns(&s.columns, begin, end, thread);
 }
 
 void qkv_order_sequences(struct qkv_context *ctx, const struct qkv_row_order *order, float *out, const float *x,
                          size_t B, size_t columns) {
-    struct sequence_sum s = {
-        .columns = {.kernels = ctx->kernels, .groups = 1, .ldx = columns, .out = out, .x = x}, .order = order, .B = B};
-    if (order) s.columns.groups = order->pooled->sums.groups;
-    qkv_parallel_range(ctx, columns, COLUMNS_A_PIECE, order_sum_sequences, &s);
+    struct column_sum s = {.kernels = ctx->kernels,
+                           .order = order ? &order->pooled->sums : NULL,
+                           .rows = B,
+                           .ldx = columns,
+                           .out = out,
+                           .x = x};
+    qkv_parallel_range(ctx, columns, COLUMNS_A_PIECE, order_sum_columns, &s);
 }

@@ -6,7 +6,6 @@
 #include "op/steps.h"
 
 #include <assert.h>
-#include <string.h>
 
 enum { ROWS_A_PIECE = 16, COLUMNS_A_PIECE = 64 };
 
@@ -88,19 +87,25 @@ static void rows_add(void *argument, size_t begin, size_t end, int thread) {
         c->kernels->scale(c->to + (size_t)c->index[n] * c->C + begin, true, c->from + n * c->C + begin, 1, end - begin);
 }
 
-static void rows_clear(void *argument, size_t begin, size_t end, int thread) {
-    const struct choice *c = argument;
-    (void)thread;
-    memset(c->to + begin * c->C, 0, (end - begin) * c->C * sizeof(float));
+static enum qkv_status rows_clear(const struct qkv_tape *tape, float *to, size_t count) {
+    return QKV_STEP(tape->ctx, clear, .to = to, .bytes = count * sizeof *to);
 }
 
-/* Fails where an index is not in [0, rows). */
-static enum qkv_status rows_check(struct qkv_tape *tape, const char *what, const int32_t *index, size_t count,
-                                  size_t rows) {
-    for (size_t m = 0; !tape->ctx->dry && m < count; m++)
-        if (index[m] < 0 || (size_t)index[m] >= rows)
-            return qkv_fail(tape->ctx, QKV_SHAPE, "%s: row %d at place %zu is not one of 0 to %zu", what, index[m], m,
-                            rows ? rows - 1 : 0);
+struct rows_check {
+    struct qkv_context *ctx;
+    const char *what;
+    const int32_t *index;
+    size_t count, rows;
+};
+
+/* Fails where an index is not in [0, rows). A plan may have no index yet. */
+static enum qkv_status rows_check(void *argument) {
+    const struct rows_check *c = argument;
+    assert(c->index || !c->count);
+    for (size_t m = 0; m < c->count; m++)
+        if (c->index[m] < 0 || (size_t)c->index[m] >= c->rows)
+            return qkv_fail(c->ctx, QKV_SHAPE, "%s: row %d at place %zu is not one of 0 to %zu", c->what, c->index[m],
+                            m, c->rows ? c->rows - 1 : 0);
     return QKV_OK;
 }
 
@@ -108,7 +113,8 @@ enum qkv_status qkv_check_gather(struct qkv_tape *tape, struct qkv_node *node) {
     const struct choice *c = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
     if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "gather: x is bf16, but must be fp32");
-    return rows_check(tape, "gather", c->index, c->rows, x->rows);
+    struct rows_check check = {tape->ctx, "gather", c->index, c->rows, x->rows};
+    return qkv_compute(tape->ctx, rows_check, &check);
 }
 
 enum qkv_status qkv_forward_gather(struct qkv_tape *tape, struct qkv_node *node) {
@@ -124,8 +130,8 @@ enum qkv_status qkv_backward_gather(struct qkv_tape *tape, struct qkv_node *node
     enum qkv_status status = QKV_OK;
     c.from = qkv_gradient_in(node);
     c.to = qkv_gradient_out(tape, x, &c.accumulate, &status);
-    if (c.to && !c.accumulate) qkv_parallel_range(tape->ctx, x->rows, ROWS_A_PIECE, rows_clear, &c);
-    if (c.to) qkv_parallel_range(tape->ctx, c.C, COLUMNS_A_PIECE, rows_add, &c);
+    if (c.to && !c.accumulate) status = rows_clear(tape, c.to, x->rows * c.C);
+    if (c.to && !status) qkv_parallel_range(tape->ctx, c.C, COLUMNS_A_PIECE, rows_add, &c);
     return status;
 }
 
@@ -139,16 +145,17 @@ enum qkv_status qkv_check_scatter(struct qkv_tape *tape, struct qkv_node *node) 
     const struct choice *c = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
     if (x->dtype != QKV_F32) return qkv_fail(tape->ctx, QKV_SHAPE, "scatter: x is bf16, but must be fp32");
-    return rows_check(tape, "scatter", c->index, x->rows, c->rows);
+    struct rows_check check = {tape->ctx, "scatter", c->index, x->rows, c->rows};
+    return qkv_compute(tape->ctx, rows_check, &check);
 }
 
 enum qkv_status qkv_forward_scatter(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[0], *y = node->output;
     struct choice c = rows_choice(tape, node, x->rows);
     c.from = x->data, c.to = y->data;
-    qkv_parallel_range(tape->ctx, y->rows, ROWS_A_PIECE, rows_clear, &c);
-    qkv_parallel_range(tape->ctx, c.C, COLUMNS_A_PIECE, rows_add, &c);
-    return QKV_OK;
+    const enum qkv_status status = rows_clear(tape, c.to, y->rows * c.C);
+    if (!status) qkv_parallel_range(tape->ctx, c.C, COLUMNS_A_PIECE, rows_add, &c);
+    return status;
 }
 
 enum qkv_status qkv_backward_scatter(struct qkv_tape *tape, struct qkv_node *node) {
@@ -168,7 +175,6 @@ struct qkv_cost qkv_cost_scatter(const struct qkv_node *node, bool backward) {
 static struct qkv_tensor *rows_move(struct qkv_tape *tape, int operator, struct qkv_tensor * x, const int32_t *index,
                                     size_t rows) {
     if (!x || tape->status) return NULL;
-    assert(index || tape->ctx->dry); /* a plan may have no index yet */
     struct choice *c = qkv_tape_take_graph(tape, sizeof *c);
     if (!c) return NULL;
     *c = (struct choice){.index = index, .rows = rows};

@@ -14,6 +14,7 @@
 #define QKV_STEP_LIST(X)                                                                                               \
     X(copy)                                                                                                            \
     X(clear)                                                                                                           \
+    X(add)                                                                                                             \
     X(spread)                                                                                                          \
     X(positions)                                                                                                       \
     X(append_pages)                                                                                                    \
@@ -44,6 +45,12 @@ struct qkv_step_clear {
     void *to;
     size_t bytes;
     unsigned char byte;
+};
+/* to += x, count floats. */
+struct qkv_step_add {
+    float *to;
+    const float *x;
+    size_t count;
 };
 
 /* Moves the first `rows` rows of a matrix (places, columns) to row place[n], in place; all other rows become zeros.

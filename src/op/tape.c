@@ -7,10 +7,6 @@
 #include "op/recompute_segment.h"
 #include "op/steps.h"
 
-#include <string.h>
-
-enum { ELEMENTS_A_PIECE = 16384 };
-
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed) {
     tape->training = true;
     struct qkv_random random = qkv_random_start(dropout_seed, 0);
@@ -204,22 +200,6 @@ const float *qkv_gradient_in(const struct qkv_node *node) {
     return node->output->learning.buffer->data;
 }
 
-struct sum {
-    struct qkv_context *ctx;
-    float *y;
-    const float *a, *b; /* b NULL: copy */
-};
-
-static void sum_body(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    struct sum *s = argument;
-    if (s->b) {
-        s->ctx->kernels->add(s->y + begin, s->a + begin, s->b + begin, end - begin);
-    } else {
-        memcpy(s->y + begin, s->a + begin, (end - begin) * sizeof(float));
-    }
-}
-
 float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows) {
     const unsigned use = parameter->learning.given++;
     const bool later = use && use < parameter->learning.times && parameter->learning.later;
@@ -228,32 +208,42 @@ float *qkv_gradient_rows(struct qkv_tensor *parameter, uint8_t **rows) {
                  : parameter->learning.gradient;
 }
 
+/* Storage of a parameter's gradient, all of whose rows count as written. */
+static float *gradient_of_parameter(const struct qkv_tape *tape, struct qkv_tensor *x, enum qkv_status *status) {
+    uint8_t *rows;
+    float *gradient = qkv_gradient_rows(x, &rows);
+    const enum qkv_status marked = rows ? QKV_STEP(tape->ctx, clear, .to = rows, .bytes = x->rows, .byte = 1) : QKV_OK;
+    if (!marked) return gradient;
+    *status = marked;
+    return NULL;
+}
+
+/* Replaces a buffer that another tensor shares by a copy. */
+static enum qkv_status gradient_own(struct qkv_tape *tape, struct qkv_tensor *x) {
+    struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x), *shared = x->learning.buffer;
+    if (!copy) return QKV_MEMORY;
+    x->learning.buffer = copy;
+    const enum qkv_status status =
+        QKV_STEP(tape->ctx, copy, .to = copy->data, .from = shared->data, .bytes = copy->count * sizeof *copy->data);
+    qkv_grad_buffer_drop(tape, shared);
+    return status;
+}
+
 float *qkv_gradient_out(struct qkv_tape *tape, struct qkv_tensor *x, bool *accumulate, enum qkv_status *status) {
     *accumulate = true;
     if (!x || !x->learning.requires_grad) return NULL;
-    if (x->learning.gradient) {
-        uint8_t *rows;
-        float *gradient = qkv_gradient_rows(x, &rows);
-        if (rows && !tape->ctx->dry) memset(rows, 1, x->rows);
-        return gradient;
-    }
+    if (x->learning.gradient) return gradient_of_parameter(tape, x, status);
+    enum qkv_status taken = QKV_OK;
     if (!x->learning.buffer) {
         *accumulate = false;
         x->learning.buffer = qkv_grad_buffer_take(tape, x);
-    } else if (x->learning.buffer->owners > 1) { /* another tensor shares this buffer: takes a copy */
-        struct qkv_grad_buffer *copy = qkv_grad_buffer_take(tape, x);
-        if (copy) {
-            struct sum s = {.ctx = tape->ctx, .y = copy->data, .a = x->learning.buffer->data};
-            qkv_parallel_range(tape->ctx, copy->count, ELEMENTS_A_PIECE, sum_body, &s);
-            qkv_grad_buffer_drop(tape, x->learning.buffer);
-        }
-        x->learning.buffer = copy;
+        taken = x->learning.buffer ? QKV_OK : QKV_MEMORY;
+    } else if (x->learning.buffer->owners > 1) {
+        taken = gradient_own(tape, x);
     }
-    if (!x->learning.buffer) {
-        *status = QKV_MEMORY;
-        return NULL;
-    }
-    return x->learning.buffer->data;
+    if (!taken) return x->learning.buffer->data;
+    *status = taken;
+    return NULL;
 }
 
 enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, struct qkv_tensor *x) {
@@ -268,9 +258,7 @@ enum qkv_status qkv_gradient_pass(struct qkv_tape *tape, struct qkv_node *node, 
     enum qkv_status status = QKV_OK;
     float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
     if (!dx) return status;
-    struct sum s = {.ctx = tape->ctx, .y = dx, .a = dx, .b = buffer->data};
-    qkv_parallel_range(tape->ctx, buffer->count, ELEMENTS_A_PIECE, sum_body, &s);
-    return QKV_OK;
+    return QKV_STEP(tape->ctx, add, .to = dx, .x = buffer->data, .count = buffer->count);
 }
 
 static void tape_used(struct qkv_tape *tape, struct qkv_tensor *x) {

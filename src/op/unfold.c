@@ -87,17 +87,30 @@ static void unfold_backward(void *argument, size_t begin, size_t end, int thread
     }
 }
 
-enum qkv_status qkv_check_unfold(struct qkv_tape *tape, struct qkv_node *node) {
-    const struct qkv_unfold_options *p = &((const struct unfold *)node->saved)->options;
-    const size_t M = node->inputs[0]->rows;
-    for (size_t b = 0; b < p->B && !tape->ctx->dry; b++) {
+struct unfold_check {
+    struct qkv_context *ctx;
+    const struct qkv_unfold_options *options;
+    size_t M; /* rows of x */
+};
+
+static enum qkv_status unfold_check_sequences(void *argument) {
+    const struct unfold_check *check = argument;
+    const struct qkv_unfold_options *p = check->options;
+    for (size_t b = 0; b < p->B; b++) {
         if (p->count[b] >= 0 && p->count[b] <= p->x_start[b + 1] - p->x_start[b] && p->y_start[b] <= p->y_start[b + 1])
             continue;
-        return qkv_fail(tape->ctx, QKV_SHAPE, "unfold: sequence %zu has %d positions, but its rows are %d to %d", b,
+        return qkv_fail(check->ctx, QKV_SHAPE, "unfold: sequence %zu has %d positions, but its rows are %d to %d", b,
                         p->count[b], p->x_start[b], p->x_start[b + 1]);
     }
-    if (tape->ctx->dry || ((size_t)p->x_start[p->B] == M && (size_t)p->y_start[p->B] == p->rows)) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "unfold: x has %zu rows but the sequences end at %d", M, p->x_start[p->B]);
+    if ((size_t)p->x_start[p->B] == check->M && (size_t)p->y_start[p->B] == p->rows) return QKV_OK;
+    return qkv_fail(check->ctx, QKV_SHAPE, "unfold: x has %zu rows but the sequences end at %d", check->M,
+                    p->x_start[p->B]);
+}
+
+enum qkv_status qkv_check_unfold(struct qkv_tape *tape, struct qkv_node *node) {
+    const struct unfold *o = node->saved;
+    struct unfold_check check = {tape->ctx, &o->options, node->inputs[0]->rows};
+    return qkv_compute(tape->ctx, unfold_check_sequences, &check);
 }
 
 enum qkv_status qkv_forward_unfold(struct qkv_tape *tape, struct qkv_node *node) {
