@@ -2,6 +2,14 @@
  * its steps do nothing. */
 #include "backend/backends.h"
 
+/* plan: nothing, or plan_ where the backend that plans has rows of its own. */
+#define ROW(name, plan)                                                                                                \
+    {#name, qkv_check_##name, qkv_##plan##forward_##name, qkv_##plan##backward_##name, qkv_cost_##name},
+#define BY_SHAPE(name)   [QKV_OPERATOR_##name] = ROW(name, )
+#define BY_NUMBERS(name) [QKV_OPERATOR_##name] = ROW(name, plan_)
+static const struct qkv_operator dry_operators[QKV_OPERATOR_COUNT] = {QKV_OPERATOR_BY_SHAPE_LIST(BY_SHAPE)
+                                                                          QKV_OPERATOR_BY_NUMBERS_LIST(BY_NUMBERS)};
+
 static enum qkv_status dry_step(struct qkv_context *ctx, const void *call) {
     (void)ctx, (void)call;
     return QKV_OK;
@@ -31,7 +39,7 @@ const struct qkv_backend qkv_backend_dry = {.name = "dry",
                                             .write = dry_copy,
                                             .read = dry_copy,
                                             .lend = qkv_host_lend,
-                                            .operators = qkv_operators,
+                                            .operators = dry_operators,
                                             .steps = dry_steps,
                                             .loop = qkv_loop_none,
                                             .compute = qkv_compute_none};

@@ -125,8 +125,8 @@ struct qkv_route_options { /* as in struct qkv_experts_spec */
     float balance, z;            /* gradients of the losses, divided by the sequences of their mean; 0: no loss */
     const struct qkv_rows *rows; /* the sequences that the rows belong to; NULL: no losses */
     const int32_t *lengths;      /* where padding is computed: how many rows of a sequence count; NULL: all */
-    uint64_t *loads;             /* (experts): a recording tape adds the rows of each expert here; NULL: nowhere */
-    const char *name;            /* of the router, for messages */
+    uint64_t *loads;  /* (experts): of the host: a recording tape adds the rows of each expert here; NULL: nowhere */
+    const char *name; /* of the router, for messages */
 };
 /* logits (N, E), fp32; correction (1, E) or NULL. Returns the weights (N, top_k) of the chosen experts; *routing says
  * which they are. Fails with QKV_NUMBER where a logit is not finite. */
@@ -193,7 +193,7 @@ struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, co
 /* A softcap of scores (kernel/kernel.h); x of any shape, fp32; returns x itself where the options change nothing. */
 struct qkv_tensor *qkv_op_softcap(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_softcap *options);
 
-/* The result of a loss. */
+/* The result of a loss, in the host's memory. */
 struct qkv_loss {
     double sum;     /* over the counted targets, not divided */
     size_t counted; /* targets that are not QKV_IGNORE */

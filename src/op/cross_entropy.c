@@ -1,4 +1,4 @@
-/* cross_entropy: the head and its loss in one operator; and inner_product, the loss of a model without a head.
+/* cross_entropy: the head and its loss in one operator.
  *
  * scores = x·Wᵀ + b, after a softcap if there is one (softcap.c), x (N, C), W (V, C).
  * loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that are not QKV_IGNORE.
@@ -13,6 +13,7 @@
  * no bit. */
 #include "op/linear.h"
 #include "op/softcap.h"
+#include "op/steps.h"
 
 #include <string.h>
 
@@ -23,7 +24,6 @@ enum {
     /* such a chunk ends at a multiple of ORDERED_CUT rows of its sequence, where kernels begin a new partial sum */
     ORDERED_CUT = 64,
     ROWS_A_PIECE = 4,
-    ELEMENTS_A_PIECE = 16384,
     COLUMNS_A_PART = 512
 };
 
@@ -108,32 +108,40 @@ struct total {
     double sum;
 };
 
-static void add_up(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
+static enum qkv_status add_up(void *argument) {
     struct total *t = argument;
     for (size_t i = 0; i < t->count; i++) t->sum += (double)t->values[i];
     const struct qkv_row_order *order = t->order;
     size_t begins[QKV_GROUPS_MAX + 1];
-    if (!order || !order->losses || !t->count) return;
+    if (!order || !order->losses || !t->count) return QKV_OK;
     qkv_order_begins(&order->sums, begins);
     for (size_t g = 0; g < order->sums.groups; g++) {
         for (size_t i = begins[g]; i < begins[g + 1]; i++) {
             order->losses[g] += (double)t->values[i];
         }
     }
+    return QKV_OK;
 }
 
-static enum qkv_status check_targets(struct qkv_tape *tape, const int32_t *targets, size_t N, size_t V,
-                                     size_t *counted) {
-    *counted = 0;
-    for (size_t n = 0; n < N && !tape->ctx->dry; n++) {
-        if (targets[n] == QKV_IGNORE) continue;
-        if (targets[n] < 0 || (size_t)targets[n] >= V)
-            return qkv_fail(tape->ctx, QKV_ARGUMENT,
+struct targets {
+    struct qkv_context *ctx;
+    const int32_t *targets;
+    size_t N, V;
+    struct qkv_loss *loss;
+};
+
+/* The check of all targets also counts them. */
+static enum qkv_status check_targets(void *argument) {
+    const struct targets *t = argument;
+    for (size_t n = 0; n < t->N; n++) {
+        const int32_t target = t->targets[n];
+        if (target == QKV_IGNORE) continue;
+        if (target < 0 || (size_t)target >= t->V)
+            return qkv_fail(t->ctx, QKV_ARGUMENT,
                             "target %d at place %zu is out of range: targets are 0 to %zu, or %d to be "
                             "ignored",
-                            targets[n], n, V - 1, QKV_IGNORE);
-        ++*counted;
+                            target, n, t->V - 1, QKV_IGNORE);
+        t->loss->counted++;
     }
     return QKV_OK;
 }
@@ -189,24 +197,8 @@ struct groups {
     float *level[QKV_ORDER_LEVELS];
 };
 
-struct addition {
-    const struct qkv_kernels *kernels;
-    float *to;
-    const float *from; /* NULL: `to` becomes zeros */
-};
-
-static void add_elements(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct addition *a = argument;
-    if (a->from)
-        a->kernels->add(a->to + begin, a->to + begin, a->from + begin, end - begin);
-    else
-        memset(a->to + begin, 0, (end - begin) * sizeof(float));
-}
-
-static void groups_add(const struct groups *w, float *to, const float *from, size_t count) {
-    struct addition a = {w->tape->ctx->kernels, to, from};
-    if (to) qkv_parallel_range(w->tape->ctx, count, ELEMENTS_A_PIECE, add_elements, &a);
+static enum qkv_status groups_add(const struct groups *w, float *to, const float *from, size_t count) {
+    return to ? QKV_STEP(w->tape->ctx, add, .to = to, .x = from, .count = count) : QKV_OK;
 }
 
 /* The end of the chunk that begins at row `begin` of sequence *q; sets the order of the chunk. *q becomes the sequence
@@ -251,7 +243,7 @@ static enum qkv_status groups_run(struct groups *w, size_t group) {
     float *sums = w->level[step.last ? qkv_order_levels(order->groups) - 1 : step.level];
     enum qkv_status status = QKV_OK;
     if (sums) {
-        groups_add(w, sums, NULL, floats + V);
+        status = QKV_STEP(w->tape->ctx, clear, .to = sums, .bytes = (floats + V) * sizeof *sums);
         if (g.dweight) g.dweight = sums;
         if (g.dbias) g.dbias = sums + floats;
     }
@@ -262,27 +254,37 @@ static enum qkv_status groups_run(struct groups *w, size_t group) {
         g.carry.more = to < end;
         status = groups_chunk(w, at, to - at, &g);
     }
-    for (size_t i = 0; sums && i < step.count; i++) groups_add(w, sums, w->level[step.levels[i]], floats + V);
-    if (!sums || !step.last) return status;
-    groups_add(w, w->gradients->dweight, sums, floats);
-    groups_add(w, w->gradients->dbias, sums + floats, V);
+    for (size_t i = 0; sums && i < step.count && !status; i++)
+        status = groups_add(w, sums, w->level[step.levels[i]], floats + V);
+    if (status || !sums || !step.last) return status;
+    status = groups_add(w, w->gradients->dweight, sums, floats);
+    return status ? status : groups_add(w, w->gradients->dbias, sums + floats, V);
+}
+
+/* All chunks of ordered rows: for a run, or for a plan. */
+typedef enum qkv_status groups_all(struct groups *w);
+
+static enum qkv_status groups_run_all(struct groups *w) {
+    const size_t groups = w->x->learning.order->sums.groups;
+    enum qkv_status status = QKV_OK;
+    for (size_t group = 0; group < groups && !status; group++) status = groups_run(w, group);
     return status;
 }
 
-/* A dry run knows no groups: it measures chunks of all sizes. */
-static enum qkv_status run_groups(struct groups *w) {
+/* A plan knows no groups: it measures chunks of all sizes. */
+static enum qkv_status groups_plan_all(struct groups *w) {
+    enum qkv_status status = QKV_OK;
+    for (size_t rows = 1; rows <= w->chunk && !status; rows++) status = groups_chunk(w, 0, rows, w->gradients);
+    return status;
+}
+
+static enum qkv_status groups_take(struct groups *w) {
     const struct qkv_order *order = &w->x->learning.order->sums;
     const size_t floats = w->weight->rows * (w->weight->columns + 1);
     const size_t levels = order->groups > 1 ? qkv_order_levels(order->groups) : 0;
-    enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < levels; i++) w->level[i] = qkv_tape_take(w->tape, floats, sizeof(float));
     w->start = qkv_tape_take(w->tape, order->sequences + 1, sizeof *w->start);
-    if (w->tape->status) return w->tape->status;
-    for (size_t rows = 1; w->tape->ctx->dry && rows <= w->chunk && !status; rows++)
-        status = groups_chunk(w, 0, rows, w->gradients);
-    for (size_t group = 0; !w->tape->ctx->dry && group < order->groups && !status; group++)
-        status = groups_run(w, group);
-    return status;
+    return w->tape->status;
 }
 
 /* Whether chunks may write the weight's gradient to weight->carry. */
@@ -309,13 +311,13 @@ struct cross_entropy {
     struct qkv_loss *loss; /* the caller's: valid while forward runs */
 };
 
-/* The check of all targets also counts them. */
 enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
     struct cross_entropy *s = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
     enum qkv_status status = qkv_linear_check(tape, "head", x, weight, node->inputs[2]);
     if (status || !s->options.targets) return status;
-    return check_targets(tape, s->options.targets, x->rows, weight->rows, &s->loss->counted);
+    struct targets targets = {tape->ctx, s->options.targets, x->rows, weight->rows, s->loss};
+    return qkv_compute(tape->ctx, check_targets, &targets);
 }
 
 /* Sets the buffers that gradients are added to. */
@@ -331,7 +333,7 @@ static enum qkv_status take_gradients(struct qkv_tape *tape, struct qkv_node *no
     return status;
 }
 
-enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+static enum qkv_status cross_entropy_forward(struct qkv_tape *tape, struct qkv_node *node, groups_all *all) {
     struct cross_entropy *s = node->saved;
     const struct qkv_cross_entropy_options *o = &s->options;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
@@ -354,7 +356,7 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
     float *losses = qkv_tape_take(tape, N, sizeof(float));
     if (ordered && !tape->status) {
         struct groups w = {tape, x, weight, bias, o, &g, scratch, losses, .chunk = chunk};
-        qkv_tape_failed(tape, run_groups(&w));
+        if (!groups_take(&w)) qkv_tape_failed(tape, all(&w));
     }
     for (size_t first = 0; !ordered && first < N && !tape->status; first += chunk) {
         size_t rows = N - first < chunk ? N - first : chunk;
@@ -362,19 +364,29 @@ enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node
                                         x->learning.order));
     }
     struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->learning.order};
-    if (!tape->status) {
-        qkv_parallel(tape->ctx, 1, add_up, &t);
-    }
+    if (!tape->status) qkv_tape_failed(tape, qkv_compute(tape->ctx, add_up, &t));
     s->loss->sum = t.sum;
     s->loss = NULL;
     qkv_arena_release(tape->arena, mark);
     return tape->status;
 }
 
+enum qkv_status qkv_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    return cross_entropy_forward(tape, node, groups_run_all);
+}
+
+enum qkv_status qkv_plan_forward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    return cross_entropy_forward(tape, node, groups_plan_all);
+}
+
 /* Forward has computed all gradients. */
 enum qkv_status qkv_backward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
     (void)node;
     return tape->status;
+}
+
+enum qkv_status qkv_plan_backward_cross_entropy(struct qkv_tape *tape, struct qkv_node *node) {
+    return qkv_backward_cross_entropy(tape, node);
 }
 
 struct qkv_cost qkv_cost_cross_entropy(const struct qkv_node *node, bool backward) {
@@ -392,85 +404,6 @@ void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qk
     node.inputs[0] = x;
     node.inputs[1] = weight;
     node.inputs[2] = bias;
-    if (qkv_tape_check(tape, &node)) {
-        qkv_tape_run(tape, &node);
-    }
-}
-
-/* ---- inner_product ----------------------------------------------------------------------------------------------- */
-
-struct inner_product {
-    const float *g;
-    float scale;
-    struct qkv_loss *loss; /* the caller's: valid while forward runs */
-    /* set while it runs */
-    const struct qkv_kernels *kernels;
-    const float *x;
-    float *dx;
-    size_t count;
-    bool accumulate;
-    double sum;
-};
-
-static void multiply_up(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    struct inner_product *o = argument;
-    for (size_t i = 0; i < o->count; i++) {
-        o->sum += (double)o->x[i] * (double)o->g[i];
-    }
-}
-
-static void scale_elements(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct inner_product *o = argument;
-    o->kernels->scale(o->dx + begin, o->accumulate, o->g + begin, o->scale, end - begin);
-}
-
-static struct inner_product inner_product_of(const struct qkv_tape *tape, const struct qkv_node *node) {
-    struct inner_product o = *(const struct inner_product *)node->saved;
-    const struct qkv_tensor *x = node->inputs[0];
-    o.kernels = tape->ctx->kernels;
-    o.x = x->data;
-    o.count = x->rows * x->columns;
-    return o;
-}
-
-enum qkv_status qkv_check_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
-    if (node->inputs[0]->dtype == QKV_F32) return QKV_OK;
-    return qkv_fail(tape->ctx, QKV_SHAPE, "inner_product: x is bf16, but the product needs fp32 numbers");
-}
-
-enum qkv_status qkv_forward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
-    struct inner_product *saved = node->saved, o = inner_product_of(tape, node);
-    qkv_parallel(tape->ctx, 1, multiply_up, &o);
-    *saved->loss = (struct qkv_loss){.sum = o.sum, .counted = 1};
-    saved->loss = NULL;
-    return QKV_OK;
-}
-
-enum qkv_status qkv_backward_inner_product(struct qkv_tape *tape, struct qkv_node *node) {
-    struct inner_product o = inner_product_of(tape, node);
-    enum qkv_status status = QKV_OK;
-    o.dx = qkv_gradient_out(tape, node->inputs[0], &o.accumulate, &status);
-    if (o.dx) {
-        qkv_parallel_range(tape->ctx, o.count, ELEMENTS_A_PIECE, scale_elements, &o);
-    }
-    return status;
-}
-
-struct qkv_cost qkv_cost_inner_product(const struct qkv_node *node, bool backward) {
-    const struct qkv_tensor *x = node->inputs[0];
-    return (struct qkv_cost){.bytes = qkv_tensor_bytes(x) + (backward ? qkv_gradient_bytes(x) : qkv_tensor_bytes(x))};
-}
-
-void qkv_op_inner_product(struct qkv_tape *tape, struct qkv_tensor *x, const float *g, float scale,
-                          struct qkv_loss *loss) {
-    *loss = (struct qkv_loss){0};
-    struct inner_product *o = x && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
-    if (!o) return;
-    *o = (struct inner_product){.g = g, .scale = scale, .loss = loss};
-    struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_inner_product, o);
-    node.inputs[0] = x;
     if (qkv_tape_check(tape, &node)) {
         qkv_tape_run(tape, &node);
     }

@@ -221,6 +221,9 @@ static enum qkv_status expert_backward(struct qkv_tape *tape, struct experts *o,
     return status;
 }
 
+/* All experts, forward or, with an order, backward: for a run, or for a plan. */
+typedef enum qkv_status experts_all(struct qkv_tape *tape, struct experts *o, struct expert_order *order);
+
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /* Whether the same rows of this expert and of the one before are trainable: then both need the same scratch. */
@@ -271,9 +274,9 @@ static size_t experts_begin(struct experts *o, size_t e) {
     return (size_t)(start[e + 1] - start[e]);
 }
 
-static enum qkv_status experts_forward_all(struct qkv_tape *tape, struct experts *o) {
+static enum qkv_status experts_forward_all(struct qkv_tape *tape, struct experts *o, struct expert_order *order) {
     enum qkv_status status = QKV_OK;
-    if (tape->ctx->dry) return experts_plan(tape, o, NULL);
+    (void)order;
     for (size_t e = 0; e < o->routing->experts && !status; e++) {
         const size_t rows = experts_begin(o, e);
         if (rows) status = expert_forward(tape, o, e, rows);
@@ -283,7 +286,6 @@ static enum qkv_status experts_forward_all(struct qkv_tape *tape, struct experts
 
 static enum qkv_status experts_backward_all(struct qkv_tape *tape, struct experts *o, struct expert_order *order) {
     enum qkv_status status = QKV_OK;
-    if (tape->ctx->dry) return experts_plan(tape, o, order);
     for (size_t e = 0; e < o->routing->experts && !status; e++) {
         const size_t rows = experts_begin(o, e);
         float *gradients[4];
@@ -313,7 +315,7 @@ enum qkv_status qkv_check_experts(struct qkv_tape *tape, struct qkv_node *node) 
                     down->columns, o->weights->count, r->experts);
 }
 
-enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node) {
+static enum qkv_status experts_forward(struct qkv_tape *tape, struct qkv_node *node, experts_all *all) {
     struct experts *saved = node->saved;
     struct experts o = experts_of(tape, node);
     const size_t N = o.routing->N, mark = qkv_arena_mark(tape->arena);
@@ -327,12 +329,12 @@ enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node
     o.gathered = qkv_tape_take(tape, N * o.C, qkv_type_size(o.x->dtype));
     o.out = qkv_tape_take(tape, N * o.C, sizeof(float));
     if (tape->status) return tape->status;
-    enum qkv_status status = experts_forward_all(tape, &o);
+    enum qkv_status status = all(tape, &o, NULL);
     qkv_arena_release(tape->arena, o.kept ? kept : mark);
     return status;
 }
 
-enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *node) {
+static enum qkv_status experts_backward(struct qkv_tape *tape, struct qkv_node *node, experts_all *all) {
     struct experts o = experts_of(tape, node);
     struct expert_order order = {.of_all = o.x->learning.order};
     const size_t N = o.routing->N;
@@ -347,9 +349,25 @@ enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *nod
     o.dactive = qkv_tape_take(tape, N * o.F, sizeof(float));
     if (order.of_all) order.start = qkv_tape_take(tape, order.of_all->sums.sequences + 1, sizeof *order.start);
     if (status || tape->status) return status ? status : tape->status;
-    status = experts_backward_all(tape, &o, &order);
+    status = all(tape, &o, &order);
     qkv_arena_release(tape->arena, mark);
     return status;
+}
+
+enum qkv_status qkv_forward_experts(struct qkv_tape *tape, struct qkv_node *node) {
+    return experts_forward(tape, node, experts_forward_all);
+}
+
+enum qkv_status qkv_plan_forward_experts(struct qkv_tape *tape, struct qkv_node *node) {
+    return experts_forward(tape, node, experts_plan);
+}
+
+enum qkv_status qkv_backward_experts(struct qkv_tape *tape, struct qkv_node *node) {
+    return experts_backward(tape, node, experts_backward_all);
+}
+
+enum qkv_status qkv_plan_backward_experts(struct qkv_tape *tape, struct qkv_node *node) {
+    return experts_backward(tape, node, experts_plan);
 }
 
 /* Products of each row with the experts that it goes through. */

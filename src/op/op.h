@@ -7,8 +7,12 @@
  *
  * All activations are dense row-major matrices (rows, columns). A batch has B·T rows, or fewer where sequences are
  * shorter than T (struct qkv_rows). Activations are fp32; in mixed precision (ctx->precision) those that only products
- * and elementwise operators read are bf16. Gradients are always fp32. All arithmetic happens inside qkv_parallel
- * bodies: with ctx->dry set, which skips them, the same calls count memory and compute nothing. */
+ * and elementwise operators read are bf16. Gradients are always fp32.
+ *
+ * All arithmetic of rows happens in bodies of qkv_parallel and qkv_compute, and in steps (op/steps.h). A context that
+ * plans skips them, so the same calls count memory and compute nothing. Besides outputs and gradients, rows give a few
+ * results to the host, in the host's memory: qkv_loss, the losses of groups (qkv_row_order), the loads of experts
+ * (qkv_route_options), and whether a gradient was carried (qkv_learning). While a context plans, none is given. */
 #ifndef QKV_OP_H
 #define QKV_OP_H
 
@@ -66,7 +70,7 @@ struct qkv_row_order {
     const struct qkv_row_order *pooled; /* the order of a matrix with one row per sequence */
     uint64_t first_row;                 /* the number of the first sequence in the larger batch */
     size_t keys;                        /* of attention: see `ordered` in struct qkv_attend */
-    double *losses;                     /* (groups): the loss of each group's rows is added here; NULL: nowhere */
+    double *losses; /* (groups), of the host: the loss of each group's rows is added here; NULL: nowhere */
 };
 
 /* Where the gradients of a part of a batch go while sums of other parts are pending (kernel/order.h). The part consists
@@ -134,8 +138,13 @@ struct qkv_operator {
 };
 
 /* Every operator: X(name). The list makes the rows (operators.c) from qkv_check_NAME, qkv_forward_NAME,
- * qkv_backward_NAME and qkv_cost_NAME; the tests make one gradient check per name. */
-#define QKV_OPERATOR_LIST(X)                                                                                           \
+ * qkv_backward_NAME and qkv_cost_NAME; the tests make one gradient check per name.
+ *
+ * Operators of the first list take memory by shapes alone, so the same row also plans. What the others take depends on
+ * numbers, as how many rows an expert gets: for them the backend that plans has rows of their own, with
+ * qkv_plan_forward_NAME and qkv_plan_backward_NAME, which take the maximum. */
+#define QKV_OPERATOR_LIST(X) QKV_OPERATOR_BY_SHAPE_LIST(X) QKV_OPERATOR_BY_NUMBERS_LIST(X)
+#define QKV_OPERATOR_BY_SHAPE_LIST(X)                                                                                  \
     X(embed)                                                                                                           \
     X(linear)                                                                                                          \
     X(norm)                                                                                                            \
@@ -149,7 +158,6 @@ struct qkv_operator {
     X(activation)                                                                                                      \
     X(gated)                                                                                                           \
     X(route)                                                                                                           \
-    X(experts)                                                                                                         \
     X(row_gate)                                                                                                        \
     X(add)                                                                                                             \
     X(dropout)                                                                                                         \
@@ -158,13 +166,17 @@ struct qkv_operator {
     X(scatter)                                                                                                         \
     X(unfold)                                                                                                          \
     X(softcap)                                                                                                         \
-    X(cross_entropy)                                                                                                   \
     X(inner_product)                                                                                                   \
     X(checkpoint)
+#define QKV_OPERATOR_BY_NUMBERS_LIST(X)                                                                                \
+    X(experts)                                                                                                         \
+    X(cross_entropy)
 #define QKV_OPERATOR_DECLARE(name)                                                                                     \
     qkv_operator_step qkv_check_##name, qkv_forward_##name, qkv_backward_##name;                                       \
     qkv_operator_cost qkv_cost_##name;
 QKV_OPERATOR_LIST(QKV_OPERATOR_DECLARE)
+#define QKV_OPERATOR_DECLARE_PLAN(name) qkv_operator_step qkv_plan_forward_##name, qkv_plan_backward_##name;
+QKV_OPERATOR_BY_NUMBERS_LIST(QKV_OPERATOR_DECLARE_PLAN)
 #define QKV_OPERATOR_NUMBER(name) QKV_OPERATOR_##name,
 enum { QKV_OPERATOR_LIST(QKV_OPERATOR_NUMBER) QKV_OPERATOR_COUNT };
 /* The rows for CPUs, by number. */
@@ -215,7 +227,7 @@ struct qkv_tape {
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
     struct qkv_grad_buffer *free_grad_buffers;
-    const struct qkv_operator *rows; /* the implementation: qkv_operators, or another table in the same order */
+    const struct qkv_operator *rows; /* the operators of the context's backend */
     struct qkv_tape_costs *costs;    /* work is added up here; NULL: nowhere */
     bool repeats;                    /* forward runs again, in backward of a checkpoint */
     qkv_gradient_listener *listener; /* may be NULL */
