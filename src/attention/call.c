@@ -270,101 +270,138 @@ static enum qkv_status call_prepare(struct qkv_context *ctx, struct request *r,
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
 
-static int32_t *make_positions(struct qkv_arena *arena, const struct request *r, int64_t first) {
-    const struct qkv_attend *a = &r->a;
-    int32_t *position = qkv_arena_take(arena, r->B * r->queries, sizeof *position);
-    for (size_t b = 0, row = 0; position && !arena->measuring && b < a->B; b++)
+/* The scratch of a call, in the memory of the host: arrays that its masks, pages and biases are converted to. */
+struct scratch {
+    struct qkv_context *ctx;
+    const struct request *r;
+    int32_t *lo, *hi;
+    const int32_t **lists; /* NULL: there are no pages */
+    int32_t *position;     /* of each query, from `nearest` on; NULL: nothing depends on it */
+    int64_t nearest;
+    float *alibi; /* −slope·|j − i|, by the distance of key j from the query with the smallest position; NULL: none */
+};
+
+static void fill_positions(const struct scratch *s) {
+    const struct request *r = s->r;
+    for (size_t b = 0, row = 0; s->position && b < r->a.B; b++)
         for (size_t t = 0; t < qkv_mask_queries(&r->mask, b); t++)
-            position[row++] = (int32_t)(qkv_mask_position(&r->mask, b, t) - first);
-    return position;
+            s->position[row++] = (int32_t)(qkv_mask_position(&r->mask, b, t) - s->nearest);
 }
 
-/* Uses the caller's table, with the positions of the call. */
-static enum qkv_status use_distances(struct qkv_arena *arena, struct request *r) {
-    const struct qkv_attention_call *c = r->call;
-    r->a.position = make_positions(arena, r, 0);
-    r->a.distance_bias =
-        (struct qkv_distance_bias){.table = c->distance_bias, .row = c->distances, .zero = c->distance_zero};
-    return r->a.position ? QKV_OK : QKV_MEMORY;
-}
-
-/* The table holds −slope·|j − i|, indexed by the distance of key j from the query with the smallest position. */
-static enum qkv_status make_alibi(struct qkv_arena *arena, struct request *r) {
-    struct qkv_attend *a = &r->a;
-    struct qkv_distance_bias *bias = &a->distance_bias;
-    *bias = (struct qkv_distance_bias){.row = a->Tk + r->spread, .zero = r->spread};
-    const int32_t *position = make_positions(arena, r, r->nearest);
-    size_t floats;
-    if (!qkv_multiply(a->H, bias->row, &floats)) floats = SIZE_MAX;
-    float *table = qkv_arena_take(arena, floats, sizeof *table);
-    if (!position || !table) return QKV_MEMORY;
-    a->position = position;
-    bias->table = table;
-    if (arena->measuring) return QKV_OK;
-    for (size_t h = 0; h < a->H; h++)
+static void fill_alibi(const struct scratch *s) {
+    const struct qkv_distance_bias *bias = &s->r->a.distance_bias;
+    for (size_t h = 0; s->alibi && h < s->r->a.H; h++)
         for (size_t e = 0; e < bias->row; e++) {
-            int64_t distance = (int64_t)e - (int64_t)bias->zero - r->nearest;
-            table[h * bias->row + e] = -r->call->alibi[h] * (float)(distance < 0 ? -distance : distance);
+            int64_t distance = (int64_t)e - (int64_t)bias->zero - s->nearest;
+            s->alibi[h * bias->row + e] = -s->r->call->alibi[h] * (float)(distance < 0 ? -distance : distance);
         }
+}
+
+static enum qkv_status fill_scratch(void *argument) {
+    const struct scratch *s = argument;
+    const struct request *r = s->r;
+    for (size_t b = 0; s->lists && b < r->a.B; b++) s->lists[b] = r->call->pages + b * r->call->page_columns;
+    fill_positions(s);
+    fill_alibi(s);
+    return qkv_mask_intervals(s->ctx, &r->mask, s->lo, s->hi);
+}
+
+/* Takes the table of ALiBi, or uses the caller's table of distances, with the positions of the call. */
+static enum qkv_status take_distances(struct qkv_arena *arena, struct request *r, struct scratch *s) {
+    const struct qkv_attention_call *c = r->call;
+    struct qkv_attend *a = &r->a;
+    size_t floats;
+    if (!call_has_positions(c) || !a->B || !a->Tq) return QKV_OK;
+    s->position = qkv_arena_take(arena, r->B * r->queries, sizeof *s->position);
+    a->position = s->position;
+    if (c->distance_bias) {
+        a->distance_bias = (struct qkv_distance_bias){c->distance_bias, c->distances, c->distance_zero};
+        return s->position ? QKV_OK : QKV_MEMORY;
+    }
+    s->nearest = r->nearest;
+    a->distance_bias = (struct qkv_distance_bias){.row = a->Tk + r->spread, .zero = r->spread};
+    if (!qkv_multiply(a->H, a->distance_bias.row, &floats)) floats = SIZE_MAX;
+    a->distance_bias.table = s->alibi = qkv_arena_take(arena, floats, sizeof *s->alibi);
+    return s->position && s->alibi ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status take_scratch(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
+    struct qkv_attend *a = &r->a;
+    const size_t rows = r->B * r->queries;
+    struct scratch s = {.ctx = ctx, .r = r};
+    a->lo = s.lo = qkv_arena_take(arena, rows, sizeof *s.lo);
+    a->hi = s.hi = qkv_arena_take(arena, rows, sizeof *s.hi);
+    if (!s.lo || !s.hi) return QKV_MEMORY;
+    if (r->call->pages) {
+        a->pages.lists = s.lists = qkv_arena_take(arena, a->B, sizeof *s.lists);
+        if (!s.lists) return QKV_MEMORY;
+    }
+    const enum qkv_status status = take_distances(arena, r, &s);
+    return status ? status : qkv_compute(ctx, fill_scratch, &s);
+}
+
+/* Gradients of each sequence, (B,columns), which are added to one gradient. */
+struct sequences {
+    struct qkv_context *ctx;
+    float *x, *out; /* x NULL: the gradient is not wanted */
+    size_t B, columns, floats;
+    bool accumulate;
+};
+
+static enum qkv_status take_sequences(struct qkv_arena *arena, struct sequences *s) {
+    if (!s->out) return QKV_OK;
+    if (!qkv_multiply(s->B, s->columns, &s->floats)) s->floats = SIZE_MAX;
+    s->x = qkv_arena_take(arena, s->floats, sizeof *s->x);
+    return s->x ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status clear_sequences(void *argument) {
+    const struct sequences *s = argument;
+    if (s->x) memset(s->x, 0, s->floats * sizeof *s->x);
     return QKV_OK;
 }
 
-static bool list_pages(struct qkv_arena *arena, struct request *r) {
-    const size_t B = r->a.B;
-    const int32_t **lists = qkv_arena_take(arena, B, sizeof *lists);
-    r->a.pages.lists = lists;
-    for (size_t b = 0; lists && !arena->measuring && b < B; b++) lists[b] = r->call->pages + b * r->call->page_columns;
-    return lists;
-}
-
-/* Adds the gradients of all sequences, (B,columns), in order, to one gradient. */
-static void add_sequences(struct qkv_context *ctx, float *out, bool accumulate, const float *x, size_t B,
-                          size_t columns) {
-    if (!accumulate) memset(out, 0, columns * sizeof *out);
-    qkv_order_sequences(ctx, NULL, out, x, B, columns);
+/* Adds them in order. */
+static enum qkv_status add_sequences(void *argument) {
+    const struct sequences *s = argument;
+    if (!s->x) return QKV_OK;
+    if (!s->accumulate) memset(s->out, 0, s->columns * sizeof *s->out);
+    qkv_order_sequences(s->ctx, NULL, s->out, s->x, s->B, s->columns);
+    return QKV_OK;
 }
 
 static enum qkv_status call_backward(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
     const struct qkv_attend *a = &r->a;
     const struct qkv_attention_gradients *g = r->gradients;
-    const size_t columns = a->H * r->call->distances;
-    size_t floats = 0;
-    if (g->ddistance_bias && !qkv_multiply(a->B, columns, &floats)) floats = SIZE_MAX;
-    if (g->ddistance_bias) r->g.ddistance_bias = qkv_arena_take(arena, floats, sizeof(float));
-    if (g->dsinks) r->g.dsinks = qkv_arena_take(arena, a->B * a->H, sizeof(float));
-    if ((g->ddistance_bias && !r->g.ddistance_bias) || (g->dsinks && !r->g.dsinks)) return QKV_MEMORY;
-    if (!ctx->dry && g->ddistance_bias) memset(r->g.ddistance_bias, 0, floats * sizeof(float));
-    if (!ctx->dry && g->dsinks) memset(r->g.dsinks, 0, a->B * a->H * sizeof(float));
     const bool empty = !a->B || !a->Tq;
+    struct sequences parts[] = {{.out = g->ddistance_bias, .columns = a->H * r->call->distances},
+                                {.out = g->dsinks, .columns = a->H}};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < 2 && !status; i++) {
+        parts[i].ctx = ctx, parts[i].B = a->B, parts[i].accumulate = g->accumulate;
+        status = take_sequences(arena, &parts[i]);
+    }
+    for (size_t i = 0; i < 2 && !status; i++) status = qkv_compute(ctx, clear_sequences, &parts[i]);
     struct qkv_attend_gradients own = r->g;
-    if (empty) own.ddistance_bias = own.dsinks = NULL;
-    enum qkv_status status = qkv_attend_backward(ctx, arena, a, &own);
-    if (status || ctx->dry) return status;
-    if (g->ddistance_bias) add_sequences(ctx, g->ddistance_bias, g->accumulate, r->g.ddistance_bias, a->B, columns);
-    if (g->dsinks) add_sequences(ctx, g->dsinks, g->accumulate, r->g.dsinks, a->B, a->H);
-    return QKV_OK;
+    own.ddistance_bias = empty ? NULL : parts[0].x;
+    own.dsinks = empty ? NULL : parts[1].x;
+    if (!status) status = qkv_attend_backward(ctx, arena, a, &own);
+    for (size_t i = 0; i < 2 && !status; i++) status = qkv_compute(ctx, add_sequences, &parts[i]);
+    return status;
 }
 
 static enum qkv_status call_compute(struct qkv_context *ctx, struct qkv_arena *arena, struct request *r) {
-    struct qkv_attend *a = &r->a;
-    int32_t *lo = qkv_arena_take(arena, r->B * r->queries, sizeof *lo),
-            *hi = qkv_arena_take(arena, r->B * r->queries, sizeof *hi);
-    if (!lo || !hi) return QKV_MEMORY;
-    a->lo = lo, a->hi = hi;
-    if (r->call->pages && !list_pages(arena, r)) return QKV_MEMORY;
-    enum qkv_status status = arena->measuring ? QKV_OK : qkv_mask_intervals(ctx, &r->mask, lo, hi);
-    if (!status && r->call->alibi && a->B && a->Tq) status = make_alibi(arena, r);
-    if (!status && r->call->distance_bias && a->B && a->Tq) status = use_distances(arena, r);
+    const enum qkv_status status = take_scratch(ctx, arena, r);
     if (status) return status;
     switch (r->task) {
     case FORWARD:
-        return qkv_attend_forward(ctx, arena, a);
+        return qkv_attend_forward(ctx, arena, &r->a);
     case BACKWARD:
         return call_backward(ctx, arena, r);
     case LOOK:
         break;
     }
-    return qkv_attend_weights(ctx, arena, a, r->stage, r->b, r->h, r->first, r->rows, r->out);
+    return qkv_attend_weights(ctx, arena, &r->a, r->stage, r->b, r->h, r->first, r->rows, r->out);
 }
 
 struct call_plan {

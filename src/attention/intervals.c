@@ -49,11 +49,11 @@ const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T,
     return positions;
 }
 
-/* In a dry run lengths are unknown, so all rows are assumed to be full. */
+/* The costs of a plan, which knows no lengths and documents, are those of full rows. */
 static double intervals_planned_pairs(const struct qkv_mask *mask) {
     struct qkv_mask row = *mask;
     row.B = 1;
-    row.lengths = row.starts = NULL;
+    row.lengths = row.starts = row.key_documents = NULL;
     return (double)mask->B * qkv_mask_pairs(&row);
 }
 
@@ -68,9 +68,7 @@ void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, 
     a->q_rows = queries ? queries->N : 0, a->k_rows = keys ? keys->N : 0;
     a->lo = lo, a->hi = hi;
     a->pairs = tape->costs ? intervals_planned_pairs(mask) : 0;
-    if (!lo || !hi || tape->ctx->dry || qkv_tape_failed(tape, qkv_mask_check(tape->ctx, mask))) return;
-    for (size_t n = 0; n < N; n++) {
-        const size_t place = queries ? (size_t)queries->place[n] : n;
-        qkv_mask_keys(mask, place / mask->Tq, place % mask->Tq, &lo[n], &hi[n]);
-    }
+    if (lo && hi)
+        qkv_tape_failed(tape, QKV_STEP(tape->ctx, intervals, .lo = lo, .hi = hi, .mask = mask,
+                                       .place = queries ? queries->place : NULL, .N = N));
 }

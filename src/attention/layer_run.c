@@ -3,6 +3,7 @@
  * Every call is planned first, by running it on an arena that only counts; memory is taken where it is more than calls
  * before needed. Nothing is given back before the next call, so what was computed can be looked at. */
 #include "attention/layer.h"
+#include "op/steps.h"
 
 #include <string.h>
 
@@ -129,27 +130,16 @@ static enum qkv_status find_keys(const struct qkv_attention_layer *l, const stru
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
-static bool all_finite(const float *x, size_t n) {
-    float sum = 0;
-    for (size_t i = 0; i < n; i++) sum += 0 * x[i];
-    return sum == 0;
-}
-
 /* Padding may hold anything, but gradients of weights are products with all of an input: where its rows before the
  * starts or at and past the lengths, `past` of which lie in a cache, are not finite, they are read as zeros. */
 static const float *without_padding(struct qkv_attention_layer *l, const float *data, const struct qkv_mask *mask,
                                     size_t T, size_t past, size_t columns) {
     if (!data || (!mask->lengths && !mask->starts)) return data;
     float *clean = qkv_tape_take(&l->tape, mask->B * T * columns, sizeof *clean);
-    for (size_t n = 0; clean && !l->ctx->dry && n < mask->B * T; n++) {
-        const size_t j = past + n % T, b = n / T;
-        bool padding =
-            (mask->lengths && j >= (size_t)mask->lengths[b]) || (mask->starts && j < (size_t)mask->starts[b]);
-        if (padding && !all_finite(data + n * columns, columns))
-            memset(clean + n * columns, 0, columns * sizeof *clean);
-        else
-            memcpy(clean + n * columns, data + n * columns, columns * sizeof *clean);
-    }
+    if (clean)
+        qkv_tape_failed(&l->tape,
+                        QKV_STEP(l->ctx, clean_rows, .to = clean, .from = data, .lengths = mask->lengths,
+                                 .starts = mask->starts, .B = mask->B, .T = T, .past = past, .columns = columns));
     return clean;
 }
 
@@ -170,7 +160,7 @@ static bool layer_turns(struct qkv_attention_layer *l, const struct qkv_attentio
     return turns->table != NULL;
 }
 
-/* The whole forward; with ctx->dry, its plan. */
+/* The whole forward, or its plan. */
 static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                      const struct keys *keys, const struct qkv_attend *call) {
     qkv_arena_release(&l->arena, 0);
@@ -262,7 +252,7 @@ static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention
     size_t out = (size_t)l->spec.out;
     for (size_t n = 0; n < in->B * in->T; n++)
         if (bias)
-            memcpy(y + n * out, bias->data, out * sizeof *y);
+            l->ctx->backend->read(y + n * out, bias->data, out * sizeof *y);
         else
             memset(y + n * out, 0, out * sizeof *y);
     if (in->cache && in->memory) in->cache->length = 0;
@@ -275,10 +265,13 @@ static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention
 static enum qkv_status empty_backward(struct qkv_attention_layer *l, const float *dy, float *dx, float *dmemory) {
     struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
     size_t out = (size_t)l->spec.out;
-    for (size_t e = 0; bias && e < l->empty_rows * out; e++) bias->learning.gradient[e % out] += dy[e];
+    enum qkv_status status = QKV_OK;
+    for (size_t n = 0; bias && n < l->empty_rows && !status; n++)
+        status = QKV_STEP(l->ctx, carry, .sum = bias->learning.gradient, .levels = {dy + n * out}, .level_count = 1,
+                          .count = out);
     if (dx) memset(dx, 0, l->empty_rows * (size_t)l->spec.in * sizeof *dx);
     if (dmemory) memset(dmemory, 0, l->empty_memory * (size_t)l->spec.kv_in * sizeof *dmemory);
-    return QKV_OK;
+    return status;
 }
 
 struct qkv_attention_input qkv_attention_input_defaults(void) {
@@ -311,17 +304,17 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
         return status;
     }
     if (stores) input->cache->length = keys.count;
-    memcpy(y, l->y->data, l->y->rows * l->y->columns * sizeof(float));
+    l->ctx->backend->read(y, l->y->data, l->y->rows * l->y->columns * sizeof(float));
     l->kept_in = input->cache;
     l->trained = input->train;
     return QKV_OK;
 }
 
 /* An input's gradient; without one it got none, which is 0. */
-static void give_out(float *out, const struct qkv_tensor *x) {
+static void give_out(const struct qkv_attention_layer *l, float *out, const struct qkv_tensor *x) {
     size_t bytes = x->rows * x->columns * sizeof(float);
     if (x->learning.buffer)
-        memcpy(out, x->learning.buffer->data, bytes);
+        l->ctx->backend->read(out, x->learning.buffer->data, bytes);
     else
         memset(out, 0, bytes);
 }
@@ -344,8 +337,8 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
     l->x->learning.requires_grad = dx != NULL;
     if (l->memory) l->memory->learning.requires_grad = dmemory != NULL;
     enum qkv_status status = run_backward(l, dy);
-    if (!status && dx) give_out(dx, l->x);
-    if (!status && dmemory) give_out(dmemory, l->memory);
+    if (!status && dx) give_out(l, dx, l->x);
+    if (!status && dmemory) give_out(l, dmemory, l->memory);
     return status;
 }
 

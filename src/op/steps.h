@@ -17,6 +17,21 @@
     X(add)                                                                                                             \
     X(spread)                                                                                                          \
     X(positions)                                                                                                       \
+    X(repeat)                                                                                                          \
+    X(last_positions)                                                                                                  \
+    X(differences)                                                                                                     \
+    X(starts)                                                                                                          \
+    X(chosen_rows)                                                                                                     \
+    X(ignore_padding)                                                                                                  \
+    X(frame_starts)                                                                                                    \
+    X(intervals)                                                                                                       \
+    X(document_lengths)                                                                                                \
+    X(turns)                                                                                                           \
+    X(take_rows)                                                                                                       \
+    X(clean_rows)                                                                                                      \
+    X(patches)                                                                                                         \
+    X(frame_rows)                                                                                                      \
+    X(pack)                                                                                                            \
     X(append_pages)                                                                                                    \
     X(copy_pages)                                                                                                      \
     X(candidates)                                                                                                      \
@@ -63,10 +78,26 @@ struct qkv_step_spread {
 
 /* ---- indices ---------------------------------------------------------------------------------------------------- */
 
-/* out[n] = first + n % period, count of them. */
+/* out[n] = first + m % period + m / period * jump, count of them; m is numbers[n], or n where numbers is NULL. */
 struct qkv_step_positions {
     int32_t *out;
-    size_t count, period, first;
+    const int32_t *numbers;
+    size_t count, period, first, jump;
+};
+/* out[n] = values[b], but at least `min`, for the rows n of each of B sequences. */
+struct qkv_step_repeat {
+    int32_t *out;
+    const int32_t *values; /* (B) */
+    const int32_t *start;  /* (B + 1): the first row of each sequence; NULL: all have T rows */
+    size_t B, T;
+    int32_t min;
+};
+/* out[n] = the position of row n, where the rows of each of B sequences are its last positions. */
+struct qkv_step_last_positions {
+    int32_t *out;
+    const int32_t *lengths; /* (B): the positions of each sequence */
+    const int32_t *start;   /* (B + 1): the first row of each */
+    size_t B;
 };
 /* The rows of B sequences of at most T positions, one sequence after the other, as in struct qkv_rows: start (B + 1),
  * place and position (start[B]). Positions begin at 0 again where the number of the document changes. */
@@ -81,6 +112,111 @@ struct qkv_step_pick {
     int32_t *out;
     const int32_t *values, *index;
     size_t count;
+};
+
+/* out[n] = values[n + 1] - values[n], count of them. */
+struct qkv_step_differences {
+    int32_t *out;
+    const int32_t *values;
+    size_t count;
+};
+/* out[b] = start[b], or b·each where start is NULL, count of them. */
+struct qkv_step_starts {
+    size_t *out;
+    const int32_t *start;
+    size_t count, each;
+};
+/* Rows that are chosen by their places, which rise. index[i] is the number of the row at places[i]; start[b] is the
+ * first of the chosen rows that is of sequence b, or of one after it. */
+struct qkv_step_chosen_rows {
+    int32_t *index;            /* (count) */
+    int32_t *start;            /* (B + 1) */
+    const size_t *places;      /* (count): b·T + t; T 0: numbers of rows */
+    const int32_t *rows_start; /* (B + 1): the first row of each sequence */
+    size_t count, B, T;
+};
+/* out = targets (B,T), but QKV_IGNORE at and past the lengths (B). */
+struct qkv_step_ignore_padding {
+    int32_t *out;
+    const int32_t *targets, *lengths;
+    size_t B, T;
+};
+/* The frames of each of B sequences, of which each of its rows reads `stride`: start (B + 1), the first frame, where a
+ * sequence has room for as many as its rows read; count (B), how many it has, of at most `frames`. */
+struct qkv_step_frame_starts {
+    int32_t *start, *count;
+    const int32_t *rows_start; /* (B + 1): the first row of each sequence */
+    size_t B, stride, frames;
+};
+/* The keys [lo[n], hi[n]) that each of N queries may attend to. Checks the mask's lengths, prefixes and documents
+ * (attention/attention.h: qkv_mask_check). */
+struct qkv_step_intervals {
+    int32_t *lo, *hi;
+    const struct qkv_mask *mask; /* of the host; its arrays are not */
+    const int32_t *place;        /* (N): b·Tq + t of each query; NULL: its number */
+    size_t N;
+};
+/* out[n] = 1 + the last position of the sequence or document that row n is of. Padding, past the lengths, does not
+ * count. The rows are those of struct qkv_rows. */
+struct qkv_step_document_lengths {
+    int32_t *out;
+    const int32_t *positions;
+    const int32_t *start, *place;
+    const int32_t *documents; /* (B,T); NULL: a sequence is one document */
+    const int32_t *lengths;   /* (B); NULL: all have T */
+    size_t B, T;
+};
+struct qkv_position_tables; /* attention/attention.h */
+/* What rotates each row of a call, by the length of its sequence: row rows[n] of tables->rotate, or, with `table`, of
+ * that: its rows are then computed, (count, pairs, 2). */
+struct qkv_step_turns {
+    const struct qkv_position_tables *tables; /* of the host */
+    const int32_t *positions, *lengths;       /* (count) */
+    size_t count;
+    int32_t *rows;
+    float *table;
+};
+
+/* ---- inputs ----------------------------------------------------------------------------------------------------- */
+
+/* to[n] = from[index[n]], or from[n] where index is NULL: rows of so many numbers. */
+struct qkv_step_take_rows {
+    float *to;
+    const float *from;
+    const int32_t *index;
+    size_t rows, columns;
+};
+/* to = from (B,T,columns), but zeros in rows of padding, where these are not all finite. Row t is position past + t;
+ * padding is before starts[b], and at and past lengths[b]; either may be NULL. */
+struct qkv_step_clean_rows {
+    float *to;
+    const float *from;
+    const int32_t *lengths, *starts;
+    size_t B, T, past, columns;
+};
+/* Rows of patches of images (images, channels, height, width): from the top, each row of patches from the left; a
+ * patch, patch·patch, channel by channel, row by row. */
+struct qkv_step_patches {
+    float *to;
+    const float *from;
+    size_t images, channels, height, width, patch;
+};
+/* Rows of frames (B, channels, frames): row start[b] + t is frame t of sequence b, or zeros where it has no such
+ * frame. */
+struct qkv_step_frame_rows {
+    float *to;
+    const float *from;
+    const int32_t *start; /* (B + 1) */
+    size_t rows, B, channels, frames;
+};
+
+/* A weight as the right operand (K,N) of a product, packed as that product reads it. */
+struct qkv_step_pack {
+    const struct qkv_product *product;
+    void *packed;
+    struct qkv_operand operand;
+    struct qkv_stored_operand stored; /* in place of the operand's numbers, if it has weights */
+    size_t K, N;
 };
 
 /* ---- pages ------------------------------------------------------------------------------------------------------ */
