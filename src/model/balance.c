@@ -1,6 +1,7 @@
 /* balance: corrections of routers, which are trained without a gradient: after a step, each expert's correction is
  * raised if it had fewer rows than the mean, and lowered if it had more (Wang et al. 2024, "Auxiliary-loss-free load
  * balancing"; DeepSeek V3). */
+#include "base/backend.h"
 #include "model/model.h"
 
 #include <math.h>
@@ -24,13 +25,17 @@ static double balance_look(const struct qkv_experts *e, size_t *unused) {
     return (double)most * (double)e->weights.count / (double)all;
 }
 
-static void balance_correct(struct qkv_experts *e, double rate) {
-    float *correction = e->correction.data;
+static void balance_correct(const struct qkv_backend *backend, struct qkv_experts *e, double rate) {
+    float *corrections = e->correction.data;
     const size_t count = e->weights.count;
     const uint64_t all = balance_sum(e);
     for (size_t i = 0; i < count; i++) {
         const uint64_t load = e->loads[i] * count;
-        if (load != all) correction[i] += (float)(load < all ? rate : -rate);
+        float correction;
+        if (load == all) continue;
+        backend->read(&correction, &corrections[i], sizeof correction);
+        correction += (float)(load < all ? rate : -rate);
+        backend->write(&corrections[i], &correction, sizeof correction);
     }
 }
 
@@ -41,7 +46,7 @@ static size_t balance_stack(struct qkv_model *m, struct qkv_stack *s, double *lo
         if (loads) loads[i] = e ? balance_look(e, &unused) : NAN;
         if (!e) continue;
         if (e->correction.learning.gradient) {
-            balance_correct(e, qkv_stack_layer(s->spec, i)->ffn.experts.correction_rate);
+            balance_correct(m->ctx->backend, e, qkv_stack_layer(s->spec, i)->ffn.experts.correction_rate);
             qkv_weight_changed(&m->weights, (size_t)(e->correction.operand.weights - m->weights.list));
         }
         memset(e->loads, 0, e->weights.count * sizeof *e->loads);

@@ -1,5 +1,8 @@
 /* block_parts: parts of the forms of blocks: norms, the sublayers (self attention, cross attention, feed-forward), and
  * the addition to the residual stream. */
+#include <stdlib.h>
+
+#include "base/backend.h"
 #include "model/model.h"
 #include "model/spec.h"
 
@@ -12,30 +15,45 @@ bool qkv_layer_has(const struct qkv_stack *stack, size_t layer, enum qkv_sublaye
     return sublayer != QKV_SUBLAYER_CROSS || stack->has_cross;
 }
 
-/* Calls the pass's hook, if it has one. */
-void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
-                   const struct qkv_tensor *x) {
-    if (!f->hook || !x || f->tape->ctx->dry) return;
+/* Calls the hook with numbers of the host. */
+static void hook_tell(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer, size_t rows,
+                      size_t columns, const float *values) {
     const struct qkv_hook_point point = {.kind = kind,
                                          .encoder = f->stack->spec == &f->spec->encoder,
                                          .layer = layer,
-                                         .rows = x->rows,
-                                         .columns = x->columns,
-                                         .values = x->data};
+                                         .rows = rows,
+                                         .columns = columns,
+                                         .values = values};
     f->hook(f->hook_user, &point);
+}
+
+void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer,
+                   const struct qkv_tensor *x) {
+    struct qkv_context *ctx = f->tape->ctx;
+    float *copy = NULL;
+    if (!f->hook || !x) return;
+    if (!ctx->backend->of_host) {
+        copy = qkv_allocate(ctx, x->rows, x->columns * sizeof *copy);
+        if (!copy && qkv_tape_failed(f->tape, QKV_MEMORY)) return;
+        ctx->backend->read(copy, x->data, x->rows * x->columns * sizeof *copy);
+    }
+    hook_tell(f, kind, layer, x->rows, x->columns, copy ? copy : x->data);
+    free(copy);
 }
 
 /* Calls the hook with the number of rows that each expert got. */
 static void block_tell_experts(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing) {
     struct qkv_tape *tape = f->tape;
     if (!f->hook || tape->status) return;
-    const size_t mark = qkv_arena_mark(tape->arena);
-    float *counts = qkv_tape_take(tape, routing->experts, sizeof *counts);
-    for (size_t e = 0; counts && !tape->ctx->dry && e < routing->experts; e++)
-        counts[e] = (float)(routing->start[e + 1] - routing->start[e]);
-    const struct qkv_tensor told = {.rows = 1, .columns = routing->experts, .data = counts};
-    if (counts) qkv_hook_call(f, QKV_HOOK_EXPERTS, layer, &told);
-    qkv_arena_release(tape->arena, mark);
+    const size_t mark = qkv_arena_mark(tape->graph_arena), experts = routing->experts;
+    int32_t *start = qkv_tape_take_graph(tape, (experts + 1) * sizeof *start);
+    float *counts = qkv_tape_take_graph(tape, experts * sizeof *counts);
+    if (start && counts) {
+        tape->ctx->backend->read(start, routing->start, (experts + 1) * sizeof *start);
+        for (size_t e = 0; e < experts; e++) counts[e] = (float)(start[e + 1] - start[e]);
+        hook_tell(f, QKV_HOOK_EXPERTS, layer, 1, experts, counts);
+    }
+    qkv_arena_release(tape->graph_arena, mark);
 }
 
 /* Sublayers return their output; with `residual`, residual + scale·output, where scale is the kind's residual_scale. */

@@ -37,7 +37,7 @@ struct qkv_encoded {
 /* An encoded batch that is still empty, for ids or for features, of an encoder, or of a decoder alone. NULL: failed,
  * the context has the message. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model, bool features);
-/* Bytes that encoding B sources of T positions takes, and growing `targets` (NULL: none) that read them, by dry runs;
+/* Bytes that encoding B sources of T positions takes, and growing `targets` (NULL: none) that read them, by plans;
  * the field `encoded` of targets is not read. The model may be planned. */
 enum qkv_status qkv_encoded_measure(struct qkv_model *model, size_t B, size_t T,
                                     const struct qkv_decoder_options *targets, size_t *bytes);
@@ -72,7 +72,7 @@ struct qkv_decoder {
     /* of a pass: the rows that get tokens, keys, pages and first token of each; the same of groups of rows; and the
      * tokens whose scores are wanted */
     size_t *active, *more;
-    int32_t *chosen;
+    int32_t *chosen; /* also the rows that are selected */
     int32_t *pasts, *start, *group_pasts, *group_start;
     const int32_t **tables, **group_tables;
     struct qkv_decoder_shape planned[2]; /* one token per row; and the latest other shape */
@@ -82,7 +82,7 @@ struct qkv_decoder {
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *model);
 /* Plans and takes the memory for these targets, which are all empty. */
 enum qkv_status qkv_decoder_begin(struct qkv_decoder *decoder, const struct qkv_decoder_options *options);
-/* Bytes of cache and step of such a decoder, by dry runs. The model may be planned. */
+/* Bytes of cache and step of such a decoder, by plans. The model may be planned. */
 enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_decoder_options *options, size_t *bytes);
 /* Makes a decoder in the same pool whose only row continues `row`, with its scores if there is one set per row. */
 enum qkv_status qkv_decoder_fork(const struct qkv_decoder *decoder, size_t row, struct qkv_decoder **out);
@@ -109,7 +109,7 @@ void qkv_decoder_shorten(struct qkv_decoder *decoder, size_t row, size_t length)
  * `reached` positions. The scores of `scored` tokens (chosen[…], indices of ids) go to `scores`. (decoder_pass.c) */
 struct qkv_decoder_pass {
     const int32_t *ids;
-    size_t rows; /* of `active` and `more` */
+    size_t rows; /* of `active` and `more`; 0: a plan, for rows of any length */
     const int32_t *chosen;
     size_t scored;
     float *scores;
@@ -129,10 +129,10 @@ enum {
 size_t qkv_line_rows(size_t T);
 /* The maximum number of positions in a batch of B rows of at most T positions. */
 size_t qkv_line_positions(size_t B, size_t T);
-/* Measures, by a dry run, the largest batch that lines of up to T tokens are embedded or classified in: its lines and
+/* Measures, by a plan, the largest batch that lines of up to T tokens are embedded or classified in: its lines and
  * its bytes. `count` is the number of all lines, 0: any. The model may be planned. */
 enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t count, size_t T, size_t *rows, size_t *bytes);
-/* Measures, by dry runs, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
+/* Measures, by plans, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 struct qkv_search_shape {
     size_t sources, width; /* searched side by side; hypotheses of each */
     size_t T, capacity;    /* the longest source; positions of a target */

@@ -3,6 +3,7 @@
  * file makes decoders. */
 #include "model/decode.h"
 #include "model/spec.h"
+#include "op/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -253,9 +254,14 @@ enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, str
     d->reached[0] = from->reached[row];
     qkv_page_list_fork(d->pool, &d->lists[0], &from->lists[row]);
     d->scored = scored;
-    if (scored) memcpy(d->scores, from->scores + row * V, V * sizeof(float));
-    *out = d;
-    return QKV_OK;
+    if (scored)
+        status = QKV_STEP(d->model->ctx, copy, .to = d->scores, .from = from->scores + row * V,
+                          .bytes = V * sizeof *d->scores);
+    if (!status)
+        *out = d;
+    else
+        qkv_decoder_free(d);
+    return status;
 }
 
 void qkv_decoder_free(struct qkv_decoder *d) {

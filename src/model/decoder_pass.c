@@ -5,6 +5,7 @@
  * attention. */
 #include "model/decode.h"
 #include "model/spec.h"
+#include "op/steps.h"
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
@@ -38,21 +39,17 @@ static bool pass_same_shape(const struct qkv_decoder_shape *a, const struct qkv_
 
 /* ---- the calls of attention -------------------------------------------------------------------------------------- */
 
-/* Sets the positions of each row's tokens, its number of keys with them, and its pages; and the common prefix. */
-static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, int32_t *lengths, int32_t *prefix) {
+/* Sets the first token of each row, its number of keys with the new ones, and its pages; and those of groups. */
+static void pass_fill(struct qkv_decoder *d, size_t rows) {
     size_t n = 0, group = 0;
     d->start[0] = d->group_start[0] = 0;
     for (size_t i = 0, end = 0; i < rows; i++) {
-        const size_t row = d->active[i], first = d->reached[row];
+        const size_t row = d->active[i];
         d->tables[i] = d->lists[row].pages;
-        d->pasts[i] = (int32_t)(first + d->more[i]);
-        for (size_t t = 0; t < d->more[i]; t++, n++) {
-            positions[n] = (int32_t)(first + t);
-            if (lengths) lengths[n] = d->encoded->lengths[d->sources[row]];
-            if (prefix) prefix[n] = qkv_decoder_begins(d, row) ? d->pasts[i] : 0;
-        }
+        d->pasts[i] = (int32_t)(d->reached[row] + d->more[i]);
+        n += d->more[i];
         d->start[i + 1] = (int32_t)n;
-        if (!lengths) continue;
+        if (!d->encoded) continue;
         if (i == end) {
             end = pass_group(d, i, rows);
             d->group_tables[group] = d->encoded->lists[d->sources[row]].pages;
@@ -62,69 +59,114 @@ static void pass_fill(struct qkv_decoder *d, size_t rows, int32_t *positions, in
     }
 }
 
-/* pasts, or NULL where all rows have `keys` keys. */
-static const int32_t *pass_pasts(const struct qkv_decoder *d, const int32_t *pasts, size_t rows, size_t keys) {
+/* The keys of the longest row; in a plan, all that a row can have. */
+static size_t pass_keys(const struct qkv_decoder *d, size_t rows) {
+    size_t keys = rows ? 0 : d->capacity;
+    for (size_t i = 0; i < rows; i++) keys = qkv_max(keys, (size_t)d->pasts[i]);
+    return keys;
+}
+
+/* Sequences whose keys are in pages. */
+struct pass_pages {
+    const struct qkv_page_pool *pool;
+    const int32_t *const *tables;
+    const int32_t *start, *pasts;
+    size_t count, longest;
+    size_t known; /* how many of the pasts are known: all, or, in a plan, none */
+};
+
+/* pasts, or NULL where all sequences are known to have `keys` keys. */
+static const int32_t *pass_pasts(const struct pass_pages *p, size_t keys) {
     size_t i = 0;
-    while (!d->model->ctx->dry && i < rows && (size_t)pasts[i] == keys) i++;
-    return i < rows ? pasts : NULL;
+    while (i < p->known && (size_t)p->pasts[i] == keys) i++;
+    return i < p->count ? p->pasts : NULL;
 }
 
-/* Changes calls for single tokens to calls for `rows` sequences whose keys are in pages. */
-static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, size_t rows, size_t longest, size_t tokens,
-                      const int32_t *start, const int32_t *pasts, const struct qkv_page_pool *pool,
-                      const int32_t *const *tables) {
+/* Changes calls for single tokens to calls for sequences whose keys are in pages. */
+static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, const struct pass_pages *p,
+                      size_t tokens) {
     for (int i = 0; calls && i < d->model->spec.decoder.kind_count; i++) {
-        calls[i].B = rows;
-        calls[i].Tq = longest;
-        calls[i].q_start = rows * longest == tokens ? NULL : start;
+        calls[i].B = p->count;
+        calls[i].Tq = p->longest;
+        calls[i].q_start = p->count * p->longest == tokens ? NULL : p->start;
         calls[i].q_rows = tokens;
-        calls[i].pasts = pass_pasts(d, pasts, rows, calls[i].Tk);
-        calls[i].pages = (struct qkv_page_table){.lists = tables, .positions = pool->positions, .count = pool->count};
+        calls[i].pasts = pass_pasts(p, calls[i].Tk);
+        calls[i].pages =
+            (struct qkv_page_table){.lists = p->tables, .positions = p->pool->positions, .count = p->pool->count};
     }
 }
 
-/* The rotations of each row's tokens, by the length that its row depends on. */
-static const struct qkv_turns *pass_turns(const struct qkv_decoder *d, const struct qkv_decoder_shape *s,
-                                          struct qkv_tape *tape, const int32_t *positions) {
-    int32_t *lengths = qkv_tape_take(tape, s->tokens, sizeof *lengths), *to = lengths;
-    for (size_t i = 0; lengths && !tape->ctx->dry && i < s->rows; i++)
-        for (size_t t = 0; t < d->more[i]; t++) *to++ = d->decided[d->active[i]];
-    return lengths ? qkv_stack_turns(tape, &d->model->decoder, s->tokens, positions, lengths) : NULL;
+/* What one row of a decoder says of each of its tokens. */
+typedef int32_t pass_value(const struct qkv_decoder *d, size_t i);
+
+/* The length that the rotations of the i-th row depend on. */
+static int32_t pass_decided(const struct qkv_decoder *d, size_t i) {
+    return d->decided[d->active[i]];
 }
 
-static void pass_set_calls(struct qkv_decoder *d, const struct qkv_decoder_shape *s, struct qkv_forward_args *f) {
+/* The keys of the i-th row that its tokens see in both directions. */
+static int32_t pass_prefix(const struct qkv_decoder *d, size_t i) {
+    return qkv_decoder_begins(d, d->active[i]) ? d->pasts[i] : 0;
+}
+
+/* (tokens): a value of the row of each token. */
+static int32_t *pass_repeat(const struct qkv_decoder *d, struct qkv_tape *tape, size_t rows,
+                            const struct qkv_decoder_shape *s, pass_value *value) {
+    int32_t *values = qkv_tape_take_graph(tape, s->rows * sizeof *values);
+    int32_t *out = qkv_tape_take(tape, s->tokens, sizeof *out);
+    if (!values || !out) return NULL;
+    for (size_t i = 0; i < rows; i++) values[i] = value(d, i);
+    qkv_tape_failed(tape, QKV_STEP(tape->ctx, repeat, .out = out, .values = values, .start = d->start, .B = rows));
+    return out;
+}
+
+/* The positions of the tokens, which are the last ones of their rows; and, where the decoder reads sources, the length
+ * of each token's. */
+static int32_t *pass_positions(const struct qkv_decoder *d, struct qkv_tape *tape, size_t rows,
+                               const struct qkv_decoder_shape *s, int32_t **lengths) {
+    struct qkv_context *ctx = tape->ctx;
+    int32_t *positions = qkv_tape_take(tape, s->tokens, sizeof *positions);
+    *lengths = d->encoded ? qkv_tape_take(tape, s->tokens, sizeof **lengths) : NULL;
+    if (tape->status) return NULL;
+    enum qkv_status status =
+        QKV_STEP(ctx, last_positions, .out = positions, .lengths = d->pasts, .start = d->start, .B = rows);
+    if (!status && *lengths)
+        status =
+            QKV_STEP(ctx, repeat, .out = *lengths, .values = d->group_pasts, .start = d->group_start, .B = s->groups);
+    return qkv_tape_failed(tape, status) ? NULL : positions;
+}
+
+/* rows: whose tokens are known; 0: a plan. */
+static void pass_set_calls(struct qkv_decoder *d, size_t rows, const struct qkv_decoder_shape *s,
+                           struct qkv_forward_args *f) {
     const struct qkv_stack *stack = &d->model->decoder;
-    const bool dry = d->model->ctx->dry;
-    int32_t *positions = qkv_tape_take(f->tape, s->tokens, sizeof *positions);
-    int32_t *lengths = d->encoded ? qkv_tape_take(f->tape, s->tokens, sizeof *lengths) : NULL;
-    int32_t *prefix = d->model->spec.prefix ? qkv_tape_take(f->tape, s->tokens, sizeof *prefix) : NULL;
+    if (rows) pass_fill(d, rows);
+    int32_t *lengths, *positions = pass_positions(d, f->tape, rows, s, &lengths);
+    int32_t *prefix = positions && d->model->spec.prefix ? pass_repeat(d, f->tape, rows, s, pass_prefix) : NULL;
     if (f->tape->status) return;
-    struct qkv_mask mask = {.B = s->tokens, .Tq = 1, .Tk = d->capacity, .offsets = positions};
-    if (!dry) {
-        mask.prefix = prefix;
-        pass_fill(d, s->rows, positions, lengths, prefix);
-        mask.Tk = 0;
-        for (size_t i = 0; i < s->rows; i++)
-            if ((size_t)d->pasts[i] > mask.Tk) mask.Tk = (size_t)d->pasts[i];
-    }
+    struct qkv_mask mask = {.B = s->tokens, .Tq = 1, .Tk = pass_keys(d, rows), .offsets = positions, .prefix = prefix};
     f->positions = positions;
-    if (qkv_stack_by_length(stack)) f->turns = pass_turns(d, s, f->tape, positions);
+    if (qkv_stack_by_length(stack))
+        f->turns =
+            qkv_stack_turns(f->tape, stack, s->tokens, positions, pass_repeat(d, f->tape, rows, s, pass_decided));
     f->self = qkv_stack_calls(f->tape, stack, false, &mask, (struct qkv_call_rows){0}, 0);
     qkv_stack_distances(f);
     for (int i = 0; f->self && i < stack->spec->kind_count; i++) f->self[i].position = positions;
-    pass_page(d, f->self, s->rows, s->longest, s->tokens, d->start, d->pasts, d->pool, d->tables);
+    const struct pass_pages own = {d->pool, d->tables, d->start, d->pasts, s->rows, s->longest, rows};
+    pass_page(d, f->self, &own, s->tokens);
     if (!d->encoded) return;
     mask.Tk = d->encoded->T;
     mask.lengths = lengths;
     f->cross = qkv_stack_calls(f->tape, stack, true, &mask, (struct qkv_call_rows){0}, 0);
-    pass_page(d, f->cross, s->groups, s->longest_group, s->tokens, d->group_start, d->group_pasts, d->encoded->pool,
-              d->group_tables);
+    const struct pass_pages sources = {d->encoded->pool, d->group_tables,  d->group_start,      d->group_pasts,
+                                       s->groups,        s->longest_group, rows ? s->groups : 0};
+    pass_page(d, f->cross, &sources, s->tokens);
     f->memory_cache = d->encoded->pool->attention;
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* Runs the pass; with ctx->dry, plans it. */
+/* Runs the pass, or plans it. */
 static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_pass *p,
                                 const struct qkv_decoder_shape *s) {
     struct qkv_model *m = d->model;
@@ -134,7 +176,7 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
     struct qkv_forward_args args = {
         .tape = &tape, .spec = &m->spec, .stack = &m->decoder, .B = s->tokens, .T = 1, .cache = d->pool->attention};
-    pass_set_calls(d, s, &args);
+    pass_set_calls(d, p->rows, s, &args);
     if (tape.status) return tape.status;
     struct qkv_tensor *x = qkv_stack_forward(&args, p->ids);
     if (s->scored) {

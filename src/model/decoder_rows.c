@@ -1,9 +1,7 @@
 /* decoder_rows: the rows of a decoder: the source of each, the row that it continues, and its length. Rows that
  * continue the same row share its pages until they differ. */
 #include "model/decode.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "op/steps.h"
 
 size_t qkv_decoder_rows(const struct qkv_decoder *d) {
     if (!d) return 0;
@@ -55,23 +53,11 @@ enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size
     return QKV_OK;
 }
 
-struct gather {
-    float *to;
-    const float *from;
-    const size_t *rows;
-    size_t columns;
-};
-
-static void gather_row(void *argument, size_t r, int thread) {
-    (void)thread;
-    const struct gather *g = argument;
-    memcpy(g->to + r * g->columns, g->from + g->rows[r] * g->columns, g->columns * sizeof(float));
-}
-
 enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, size_t count) {
     QKV_CALL(d ? d->model->ctx : NULL);
     QKV_NEED(qkv_call, d);
     QKV_NEED_ALL(qkv_call, count, from);
+    struct qkv_context *ctx = d->model->ctx;
     const bool scored = d->scored == d->rows;
     const size_t V = (size_t)d->model->spec.vocab, held = d->scored;
     enum qkv_status status = qkv_decoder_move(d, from, count);
@@ -83,9 +69,11 @@ enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, si
         qkv_arena_release(&d->arena, 0);
         float *copy = qkv_arena_take(&d->arena, count, V * sizeof(float));
         if (!copy) return QKV_MEMORY;
-        struct gather g = {.to = copy, .from = d->scores, .rows = from, .columns = V};
-        qkv_parallel(d->model->ctx, count, gather_row, &g);
-        memcpy(d->scores, copy, count * V * sizeof(float));
+        for (size_t r = 0; r < count; r++) d->chosen[r] = (int32_t)from[r];
+        status =
+            QKV_STEP(ctx, take_rows, .to = copy, .from = d->scores, .index = d->chosen, .rows = count, .columns = V);
+        if (!status) status = QKV_STEP(ctx, copy, .to = d->scores, .from = copy, .bytes = count * V * sizeof(float));
+        if (status) return status;
     }
     d->scored = count;
     return QKV_OK;

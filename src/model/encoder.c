@@ -46,9 +46,10 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
 static const struct qkv_turns *encoder_turns(const struct qkv_encoded *e, struct qkv_tape *tape,
                                              const struct qkv_rows *rows) {
     int32_t *lengths = qkv_tape_take(tape, rows->N, sizeof *lengths);
-    for (size_t n = 0; lengths && !tape->ctx->dry && n < rows->N; n++)
-        lengths[n] = e->lengths[(size_t)rows->place[n] / e->T];
-    return lengths ? qkv_stack_turns(tape, encoded_stack(e->model), rows->N, rows->position, lengths) : NULL;
+    if (!lengths || qkv_tape_failed(tape, QKV_STEP(tape->ctx, repeat, .out = lengths, .values = e->lengths,
+                                                   .start = rows->start, .B = e->B)))
+        return NULL;
+    return qkv_stack_turns(tape, encoded_stack(e->model), rows->N, rows->position, lengths);
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,

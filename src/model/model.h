@@ -167,7 +167,7 @@ struct qkv_model {
 
 /* The token that targets begin with: the folder's setting, else the tokenizer's token; −1: neither has one. */
 int32_t qkv_model_target_begin(const struct qkv_model *model);
-/* Measures, by dry runs, the bytes that the dense layers take for so many rows besides their weights. The model may be
+/* Measures, by plans, the bytes that the dense layers take for so many rows besides their weights. The model may be
  * planned. Fails with QKV_MEMORY. (model_dense.c) */
 enum qkv_status qkv_model_dense_measure(struct qkv_model *model, size_t rows, size_t *bytes);
 /* Lists all weights, takes their memory from model->arena (a measuring one makes a plan), and sets the stacks'
@@ -207,7 +207,7 @@ enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);
 /* Takes memory for packed weights, once. Packs those that have changed since they were packed. */
 enum qkv_status qkv_model_take_packed(struct qkv_model *model, bool backward);
-void qkv_model_pack(struct qkv_model *model);
+enum qkv_status qkv_model_pack(struct qkv_model *model);
 /* Both: called before each forward pass. */
 enum qkv_status qkv_model_ready(struct qkv_model *model);
 /* Fails with QKV_ARGUMENT if ranks have divided fp32 weights. */
@@ -338,7 +338,7 @@ void qkv_scores_none(size_t count, size_t classes, float *out);
 /* Bytes for the nodes and tensors of one pass: a generous bound of address space; only used pages take memory. */
 size_t qkv_graph_bytes(const struct qkv_spec *spec);
 
-/* Bytes of a session's cache and step, by dry runs. The model may be planned. */
+/* Bytes of a session's cache and step, by plans. The model may be planned. */
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);
 
 /* The batches of a pass as parts of a larger batch whose sequences are cut into groups (kernel/order.h): whole groups,
@@ -357,7 +357,7 @@ void qkv_pass_set_part(struct qkv_pass *pass, const struct qkv_pass_part *part);
  * weight that is used more than once (qkv_tensor: times) may be reported before its gradient is complete.
  * (pass_order.c) */
 void qkv_pass_listen(struct qkv_pass *pass, qkv_gradient_listener *listener, void *user);
-/* The needs and the work of a pass, from a dry run of each of its shapes. */
+/* The needs and the work of a pass, from a plan of each of its shapes. */
 struct qkv_pass_plan {
     size_t bytes;                /* of memory to compute in, for the largest shape */
     double positions, tokens;    /* of all shapes: B·T, and with the source B·(T + source_T) */

@@ -4,8 +4,7 @@
 
 enum qkv_status qkv_model_ready(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_file(m);
-    if (!status) qkv_model_pack(m);
-    return status;
+    return status ? status : qkv_model_pack(m);
 }
 
 enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product *product, bool backward) {

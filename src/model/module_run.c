@@ -1,5 +1,6 @@
 /* A call of a module: forward and backward. Each call is planned first, by running it on an arena that only measures,
  * and memory is taken if it needs more than earlier calls. */
+#include "base/backend.h"
 #include "model/module.h"
 #include "model/spec.h"
 
@@ -356,7 +357,7 @@ static struct qkv_tensor *module_run_kind(struct qkv_module *m, const struct mod
     }
 }
 
-/* The whole forward; with ctx->dry, its plan. */
+/* The whole forward, or its plan. */
 static enum qkv_status module_run_all(struct qkv_module *m, const struct module_call *c) {
     const struct qkv_module_input *in = c->in;
     qkv_arena_release(&m->arena, 0);
@@ -441,7 +442,7 @@ enum qkv_status qkv_module_forward(struct qkv_module *m, const struct qkv_module
     if (!status && !m->empty) status = module_make_room(m, &c);
     if (!status && !m->empty) status = module_run_all(m, &c);
     if (status) return status;
-    if (!m->empty) memcpy(y.data, m->y->data, m->y->rows * m->y->columns * sizeof(float));
+    if (!m->empty) m->ctx->backend->read(y.data, m->y->data, m->y->rows * m->y->columns * sizeof(float));
     const struct qkv_vectors shapes[] = {input->x, input->memory, input->values, shape};
     memcpy(m->shapes, shapes, sizeof shapes);
     m->trained = input->train;

@@ -5,6 +5,7 @@
  * Backward's dy·w needs another order. Only the head is packed for it, whose product runs for a few rows at a time; all
  * other weights have one use per step, so packing them at that use costs no more, and no memory. */
 #include "model/model.h"
+#include "op/steps.h"
 
 #include <stdlib.h>
 
@@ -66,30 +67,35 @@ static enum qkv_status packed_weights_add(struct qkv_model *m, struct qkv_arena 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 /* w, or wᵀ, as the right operand of a product; `transposed`: of x·wᵀ. */
-static void packed_weights_pack(struct qkv_context *ctx, const struct qkv_product *product, struct qkv_tensor *t,
-                                struct qkv_packed_weight *packed, bool transposed) {
+static enum qkv_status packed_weights_pack(struct qkv_context *ctx, const struct qkv_product *product,
+                                           struct qkv_tensor *t, struct qkv_packed_weight *packed, bool transposed) {
     const uint64_t version = qkv_tensor_version(t);
     const size_t K = transposed ? t->columns : t->rows, N = transposed ? t->rows : t->columns;
-    if (!packed || packed->version == version) return;
+    if (!packed || packed->version == version) return QKV_OK;
     const struct qkv_operand b = {t->data, QKV_F32, transposed ? 1 : t->columns, transposed ? t->columns : 1};
     const struct qkv_stored_operand stored = {.weights = t->operand.stored.count ? &t->operand.stored : NULL,
                                               .transposed = transposed,
                                               .turned = t->operand.divided ? t->operand.packed->data : NULL};
-    product->pack(ctx, packed->data, b, stored, K, N);
-    packed->version = version;
+    const enum qkv_status status =
+        QKV_STEP(ctx, pack, .product = product, .packed = packed->data, .operand = b, .stored = stored, .K = K, .N = N);
+    if (!status) packed->version = version;
+    return status;
 }
 
 /* The ranks pack what they divide as they exchange it. */
-void qkv_model_pack(struct qkv_model *m) {
+enum qkv_status qkv_model_pack(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
-    if (m->planned || m->ctx->dry || !m->packed_weights) return;
-    if (m->packed_changes == m->weights.changes + 1) return;
-    for (size_t i = 0; i < m->weights.tensor_count; i++) {
+    enum qkv_status status = QKV_OK;
+    if (m->planned || !m->packed_weights) return QKV_OK;
+    if (m->packed_changes == m->weights.changes + 1) return QKV_OK;
+    for (size_t i = 0; i < m->weights.tensor_count && !status; i++) {
         struct qkv_tensor *t = m->weights.tensors[i];
-        if (!t->operand.divided) packed_weights_pack(m->ctx, t->operand.product, t, t->operand.packed, true);
+        if (!t->operand.divided) status = packed_weights_pack(m->ctx, t->operand.product, t, t->operand.packed, true);
     }
-    if (head) packed_weights_pack(m->ctx, head->operand.product_back, head, head->operand.packed_transposed, false);
-    m->packed_changes = m->weights.changes + 1;
+    if (!status && head)
+        status = packed_weights_pack(m->ctx, head->operand.product_back, head, head->operand.packed_transposed, false);
+    if (!status) m->packed_changes = m->weights.changes + 1;
+    return status;
 }
 
 static bool packed_weights_any(const struct qkv_model *m) {

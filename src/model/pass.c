@@ -59,14 +59,14 @@ static void read_memory(const struct qkv_pass *p, struct qkv_forward_args *args,
     if (args->cross) qkv_tape_failed(args->tape, qkv_pass_set_dense(p, args->stack, dense, args->cross));
 }
 
-/* The whole forward pass; with ctx->dry, its plan. */
+/* The whole forward pass, or its plan. */
 static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_model *m = p->model;
     qkv_arena_release(&p->arena, 0);
     qkv_arena_release(&p->graph_arena, 0);
     qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->graph_arena, p->options.train);
     p->tape.costs = p->costs;
-    p->tape.listener = m->ctx->dry ? NULL : p->listener;
+    p->tape.listener = p->listener;
     p->tape.listener_user = p->listener_user;
     if (p->options.train && p->options.dropout) {
         qkv_tape_train(&p->tape, b->dropout_seed);
@@ -119,7 +119,13 @@ static enum qkv_status plan_batch(void *argument) {
     return status ? status : qkv_pass_plan_weights(p);
 }
 
-/* Adds a batch of the shape p->shape to the plan. The plan depends on which arrays are given, not on their numbers. */
+/* The hook of a plan, which has no numbers to show. */
+static void plan_hook(void *user, const struct qkv_hook_point *point) {
+    (void)user, (void)point;
+}
+
+/* Adds a batch of the shape p->shape to the plan. The plan depends on which arrays are given, not on their numbers;
+ * nobody is told about it. */
 static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *plan) {
     static const int32_t none[1];
     static const float nothing[1];
@@ -140,9 +146,11 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
                                          .input_gradient = k->inputs > 1 ? gradient : NULL,
                                          .lengths = none,
                                          .positions = none,
+                                         .documents = none,
                                          .types = none,
                                          .source_types = none,
                                          .targets = none,
+                                         .loss_count = 1,
                                          .source_T = k->source_T,
                                          .source = source_inputs || source_features ? NULL : none,
                                          .source_features = source_features ? nothing : NULL,
@@ -156,9 +164,16 @@ static enum qkv_status pass_measure(struct qkv_pass *p, struct qkv_pass_plan *pl
                                          .source_mask.data = k->masks & 2 ? keys : NULL,
                                          .cross_mask.data = k->masks & 4 ? keys : NULL,
                                          .output_gradient = nothing}};
+    qkv_gradient_listener *const listener = p->listener;
+    qkv_hook *const hook = p->options.hook;
     p->costs = &plan->costs;
+    p->listener = NULL;
+    if (hook) p->options.hook = plan_hook;
     enum qkv_status status = qkv_plan(p->model->ctx, &p->arena, "one pass", plan_batch, &shape, &plan->bytes);
     p->costs = NULL;
+    p->listener = listener;
+    p->options.hook = hook;
+    p->loss_count = 0;
     const double source = qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER ? (double)k->source_rows : 0;
     plan->positions += (double)k->rows;
     plan->tokens += (double)k->rows + source;

@@ -19,7 +19,7 @@ struct qkv_pass {
     struct qkv_arena arena, graph_arena;
     struct qkv_tape tape;
     struct qkv_pass_plan plan;       /* of all its shapes */
-    struct qkv_tape_costs *costs;    /* in a dry run: the work is added up here */
+    struct qkv_tape_costs *costs;    /* of a plan: the work is added up here */
     size_t groups;                   /* the maximum; 0: batches are not parts of larger ones */
     struct qkv_pass_part part;       /* groups 0: none */
     qkv_gradient_listener *listener; /* NULL: none */
@@ -43,8 +43,7 @@ struct qkv_pass {
 
 /* ---- sums in a defined order (pass_order.c) ---- */
 /* The order of the N rows of a stack's matrices, in the tape's memory; NULL without an order, or after an error. starts
- * (B + 1): the first row of each of the B sequences, which a dry run does not read; NULL: all sequences are of one
- * length. */
+ * (B + 1): the first row of each of the B sequences; NULL: all sequences are of one length. */
 const struct qkv_row_order *qkv_pass_order(struct qkv_pass *pass, size_t B, size_t N, const int32_t *starts);
 
 /* ---- the batch (pass_batch.c) ---- */
@@ -110,7 +109,7 @@ enum qkv_status qkv_pass_check_mask(const struct qkv_pass *pass, const struct qk
 enum qkv_status qkv_pass_prepare_attentions(struct qkv_pass *pass);
 void qkv_pass_free_attentions(struct qkv_pass *pass);
 void qkv_pass_shape_attentions(struct qkv_pass *pass, size_t B, size_t T, size_t source_T);
-/* Takes the scratch of computing attention weights and releases it: in a dry run this adds it to the plan. */
+/* Takes the scratch of computing attention weights and releases it: so a plan has it. */
 enum qkv_status qkv_pass_plan_weights(struct qkv_pass *pass);
 
 #endif

@@ -1,6 +1,7 @@
 /* pass_batch: the input of a pass: checks its options and batches, and makes the rows that stacks read. */
 #include "model/pass.h"
 #include "model/spec.h"
+#include "op/steps.h"
 
 static bool pass_is_pair(const struct qkv_pass *p) {
     return qkv_spec_topology(&p->model->spec) == QKV_ENCODER_DECODER;
@@ -327,8 +328,9 @@ const struct qkv_rows *qkv_pass_rows(struct qkv_pass *p, struct qkv_pass_side *s
                              .ragged = source ? p->shape.source_ragged : p->shape.ragged};
     if (s->cu) {
         int32_t *lengths = qkv_tape_take(&p->tape, s->B, sizeof *lengths);
-        for (size_t b = 0; lengths && !p->model->ctx->dry && b < s->B; b++) lengths[b] = s->cu[b + 1] - s->cu[b];
-        if (!lengths) return NULL;
+        if (!lengths || qkv_tape_failed(&p->tape, QKV_STEP(p->model->ctx, differences, .out = lengths, .values = s->cu,
+                                                           .count = s->B)))
+            return NULL;
         s->lengths = lengths;
     }
     const int32_t *lengths = o->padding && !s->cu ? NULL : s->lengths;

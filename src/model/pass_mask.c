@@ -1,6 +1,7 @@
 /* pass_mask: the masks of the rows of a batch: lengths, documents packed into a row, and prefixes. */
 #include "model/pass.h"
 #include "model/spec.h"
+#include "op/steps.h"
 
 struct qkv_mask qkv_pass_mask(const struct qkv_pass_side *s, const struct qkv_rows *rows) {
     return (struct qkv_mask){.B = rows->B,
@@ -19,11 +20,11 @@ bool qkv_pass_counts_rows(const struct qkv_stack *stack) {
 
 const int32_t *qkv_pass_key_positions(struct qkv_pass *p, const struct qkv_stack *stack, const struct qkv_rows *rows,
                                       const struct qkv_pass_side *s) {
-    const bool dry = p->model->ctx->dry;
-    if (!qkv_pass_counts_rows(stack) || (!dry && !s->documents))
-        return rows->position; /* a plan does not know whether batches will have documents */
+    if (!qkv_pass_counts_rows(stack) || !s->documents) return rows->position;
     int32_t *positions = qkv_tape_take(&p->tape, rows->N, sizeof *positions);
-    for (size_t n = 0; positions && !dry && n < rows->N; n++) positions[n] = rows->place[n] % (int32_t)rows->T;
+    if (positions)
+        qkv_tape_failed(&p->tape, QKV_STEP(p->model->ctx, positions, .out = positions, .numbers = rows->place,
+                                           .count = rows->N, .period = rows->T));
     return positions;
 }
 

@@ -1,6 +1,7 @@
 /* pass_order: sums over the rows of a pass in a defined order (kernel.h), where its batch is a part of a larger one
  * whose rows are cut into groups. */
 #include "model/pass.h"
+#include "op/steps.h"
 
 /* of attention: keys in a share of dq, and about the maximum number of shares */
 enum { SHARE_KEYS = 512, SHARES = 16 };
@@ -25,17 +26,17 @@ static size_t order_keys(const struct qkv_pass *p) {
 
 const struct qkv_row_order *qkv_pass_order(struct qkv_pass *p, size_t B, size_t N, const int32_t *starts) {
     const struct qkv_pass_part *part = &p->part;
+    struct qkv_context *ctx = p->model->ctx;
     if (!part->groups) return NULL;
     struct qkv_row_order *rows = qkv_tape_take_graph(&p->tape, sizeof *rows),
                          *pooled = qkv_tape_take_graph(&p->tape, sizeof *pooled);
     size_t *start = qkv_tape_take(&p->tape, B + 1, sizeof *start), *each = qkv_tape_take(&p->tape, B + 1, sizeof *each);
     size_t *first = qkv_tape_take(&p->tape, part->groups + 1, sizeof *first);
     if (p->tape.status) return NULL;
-    for (size_t b = 0; b <= B && !p->model->ctx->dry; b++) {
-        start[b] = starts ? (size_t)starts[b] : b * (N / B);
-        each[b] = b;
-    }
-    for (size_t g = 0; g <= part->groups && !p->model->ctx->dry; g++) first[g] = part->first[g];
+    enum qkv_status status = QKV_STEP(ctx, starts, .out = start, .start = starts, .count = B + 1, .each = N / B);
+    if (!status) status = QKV_STEP(ctx, starts, .out = each, .count = B + 1, .each = 1);
+    if (qkv_tape_failed(&p->tape, status)) return NULL;
+    ctx->backend->write(first, part->first, (part->groups + 1) * sizeof *first);
     *rows = *pooled = (struct qkv_row_order){
         .sums = {.groups = part->groups, .sequences = B, .terms = N, .first = first, .start = start},
         .first_row = part->first_row,

@@ -1,5 +1,6 @@
 /* pass_output: the output of a pass: scores or hidden states, of all rows or of chosen ones, and the loss. */
 #include "model/pass.h"
+#include "op/steps.h"
 
 static void set_output(struct qkv_pass *p, const char *name, const float *data, int rank, size_t a, size_t b,
                        size_t c) {
@@ -16,17 +17,26 @@ static void set_rows_output(struct qkv_pass *p, const struct qkv_batch *b, const
         set_output(p, name, data, 3, b->B, b->T, columns);
 }
 
+/* The rows that have a target, among those of a batch that are scored. */
+static size_t count_targets(const struct qkv_batch *b, size_t rows, bool by_place) {
+    size_t counted = 0;
+    for (size_t n = 0; n < (by_place ? b->B * b->T : rows); n++) {
+        const bool padding = by_place && b->lengths && (int64_t)(n % b->T) >= b->lengths[n / b->T];
+        counted += !padding && b->targets[n] != QKV_IGNORE;
+    }
+    return counted;
+}
+
 /* The targets of the rows that have scores; where padding is computed, its targets become QKV_IGNORE. */
 static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b, size_t rows, bool by_place) {
-    size_t counted = 0;
-    const bool dry = p->model->ctx->dry, padded = by_place && p->options.padding && b->lengths;
-    int32_t *own = padded ? qkv_tape_take(&p->tape, rows, sizeof *own) : NULL;
-    for (size_t n = 0; own && !dry && n < rows; n++)
-        own[n] = (int64_t)(n % b->T) >= b->lengths[n / b->T] ? QKV_IGNORE : b->targets[n];
-    const int32_t *targets = padded ? own : by_place ? qkv_rows_pack(&p->tape, p->rows, b->targets) : b->targets;
-    for (size_t n = 0; targets && !dry && n < rows; n++) counted += targets[n] != QKV_IGNORE;
-    p->loss_count = b->loss_count ? b->loss_count : counted;
-    return targets;
+    const bool padded = by_place && p->options.padding && b->lengths;
+    p->loss_count = b->loss_count ? b->loss_count : count_targets(b, rows, by_place);
+    if (!padded) return by_place ? qkv_rows_pack(&p->tape, p->rows, b->targets) : b->targets;
+    int32_t *own = qkv_tape_take(&p->tape, rows, sizeof *own);
+    if (own)
+        qkv_tape_failed(&p->tape, QKV_STEP(p->model->ctx, ignore_padding, .out = own, .targets = b->targets,
+                                           .lengths = b->lengths, .B = b->B, .T = b->T));
+    return own;
 }
 
 /* The rows that a batch chooses, by their numbers among the rows that are computed. */
@@ -35,12 +45,10 @@ static struct qkv_tensor *choose_rows(struct qkv_pass *p, const struct qkv_batch
     int32_t *index = qkv_tape_take(&p->tape, b->scored_count, sizeof *index);
     int32_t *start = qkv_tape_take(&p->tape, rows->B + 1, sizeof *start);
     if (!index || !start || !x) return NULL;
-    for (size_t i = 0, s = 0; !p->model->ctx->dry && i <= b->scored_count; i++) {
-        const bool end = i == b->scored_count;
-        const size_t n = end ? 0 : b->scored[i];
-        if (!end) index[i] = (int32_t)(b->cu_rows ? n : (size_t)rows->start[n / b->T] + n % b->T);
-        for (; s <= rows->B && (end || rows->start[s] <= index[i]); s++) start[s] = (int32_t)i;
-    }
+    if (qkv_tape_failed(&p->tape, QKV_STEP(p->model->ctx, chosen_rows, .index = index, .start = start,
+                                           .places = b->scored, .rows_start = rows->start, .count = b->scored_count,
+                                           .B = rows->B, .T = b->cu_rows ? 0 : b->T)))
+        return NULL;
     x = qkv_op_gather(&p->tape, x, index, b->scored_count);
     if (x) x->learning.order = qkv_pass_order(p, rows->B, b->scored_count, start);
     return x;

@@ -69,6 +69,7 @@ bool qkv_stack_by_length(const struct qkv_stack *stack) {
 const struct qkv_turns *qkv_stack_turns(struct qkv_tape *tape, const struct qkv_stack *stack, size_t N,
                                         const int32_t *positions, const int32_t *lengths) {
     const size_t kinds = (size_t)stack->spec->kind_count;
+    if (tape->status) return NULL;
     struct qkv_turns *turns = qkv_arena_take(tape->graph_arena, kinds, sizeof *turns);
     if (!turns) qkv_tape_failed(tape, QKV_MEMORY);
     for (size_t i = 0; i < kinds && turns; i++) {
