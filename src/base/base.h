@@ -38,7 +38,6 @@ struct qkv_context {
     int threads;                       /* >= 1 */
     struct qkv_team *team;             /* the other threads of the context; NULL: none were started */
     bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
-    bool dry;                          /* measuring: parallel bodies are skipped, only memory is counted */
     const struct qkv_backend *backend; /* where numbers are, and what computes with them */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
@@ -222,7 +221,6 @@ void qkv_arena_release(struct qkv_arena *arena, size_t mark);
 struct qkv_planning {
     const struct qkv_backend *backend;
     struct qkv_profile *profile;
-    bool dry;
 };
 struct qkv_planning qkv_planning_begin(struct qkv_context *ctx);
 void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had);

@@ -1,5 +1,5 @@
-/* costs: memory and work of a spec, from a planned model and the plans of what it runs; no memory of the model's size is
- * taken. */
+/* costs: memory and work of a spec, from a planned model and the plans of what it runs; no memory of the model's
+ * size is taken. */
 #include "model/decode.h"
 #include "model/spec.h"
 

@@ -74,6 +74,8 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     p->loss = (struct qkv_loss){0};
     p->loss_count = 0;
     p->loss_sequences = b->loss_sequences ? b->loss_sequences : b->B;
+    p->given = b;
+    qkv_pass_lend(p, b);
     qkv_weights_begin(&m->weights);
     p->rows = p->source_rows = NULL;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
@@ -84,7 +86,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     for (size_t i = 0; i < 2 && !p->tape.status; i++) {
         const bool reads = i == 0 && m->decoder.spec; /* the encoder's output is the decoder's memory */
         if (!stacks[i]->spec) continue;
-        sides[i] = qkv_pass_side(b, reads);
+        sides[i] = qkv_pass_side(&p->lent, reads);
         const struct qkv_rows *rows = qkv_pass_rows(p, &sides[i], reads);
         if (!rows) break;
         *(reads ? &p->source_rows : &p->rows) = rows;
@@ -98,7 +100,8 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
         x = qkv_stack_forward(&args, ids);
     }
     if (p->tape.status) x = NULL;
-    qkv_pass_head(p, b, x);
+    qkv_pass_head(p, &p->lent, x);
+    p->given = NULL;
     return p->tape.status;
 }
 

@@ -24,9 +24,11 @@ struct qkv_pass {
     struct qkv_pass_part part;       /* groups 0: none */
     qkv_gradient_listener *listener; /* NULL: none */
     void *listener_user;
-    struct qkv_pass_key shape; /* of the batch that runs or is planned */
-    struct qkv_pass_key made;  /* the shape that the pass was made for */
-    struct qkv_pass_key fits;  /* the latest other shape that fits its memory; B 0: none */
+    struct qkv_pass_key shape;     /* of the batch that runs or is planned */
+    struct qkv_pass_key made;      /* the shape that the pass was made for */
+    struct qkv_pass_key fits;      /* the latest other shape that fits its memory; B 0: none */
+    const struct qkv_batch *given; /* while forward runs: the batch, whose arrays are the host's, */
+    struct qkv_batch lent;         /* and the same with the arrays that rows of the backend read */
     struct qkv_loss loss;
     size_t loss_count, loss_sequences;
     struct qkv_array output;
@@ -64,6 +66,8 @@ struct qkv_pass_side {
 /* Fails unless the features of a side have the shape that the stack reads; sets the number of frames. */
 enum qkv_status qkv_pass_check_features(struct qkv_context *ctx, const struct qkv_stack *stack,
                                         struct qkv_pass_side *side);
+/* Sets pass->lent (pass_lend.c). */
+void qkv_pass_lend(struct qkv_pass *pass, const struct qkv_batch *batch);
 struct qkv_pass_side qkv_pass_side(const struct qkv_batch *batch, bool source);
 struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_batch *batch);
 /* The rows of a side, as many as pass->shape says; sets the side's lengths if the batch is packed. */

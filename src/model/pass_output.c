@@ -30,7 +30,7 @@ static size_t count_targets(const struct qkv_batch *b, size_t rows, bool by_plac
 /* The targets of the rows that have scores; where padding is computed, its targets become QKV_IGNORE. */
 static const int32_t *make_targets(struct qkv_pass *p, const struct qkv_batch *b, size_t rows, bool by_place) {
     const bool padded = by_place && p->options.padding && b->lengths;
-    p->loss_count = b->loss_count ? b->loss_count : count_targets(b, rows, by_place);
+    p->loss_count = b->loss_count ? b->loss_count : count_targets(p->given, rows, by_place);
     if (!padded) return by_place ? qkv_rows_pack(&p->tape, p->rows, b->targets) : b->targets;
     int32_t *own = qkv_tape_take(&p->tape, rows, sizeof *own);
     if (own)
