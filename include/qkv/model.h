@@ -116,7 +116,8 @@ QKV_API enum qkv_status qkv_model_set_rate_all(struct qkv_model *model, const ch
                                                size_t *count);
 /* Sets all gradients to zero. */
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
-/* The norm of all gradients together: the square root of the sum of their squares. */
+/* The norm of all gradients together: the square root of the sum of their squares; NaN if the backend cannot compute
+ * it. */
 QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
 
 /* Experimental: the costs of a spec, measured by dry runs that allocate nothing of the model's size. Bytes are exactly

@@ -75,11 +75,11 @@ enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct
     l->owners = 1;
     status = make_storage(l);
     if (!status) status = qkv_arena_create(ctx, &l->graph_arena, (size_t)64 << 10, "records of an attention layer");
+    if (!status) status = qkv_weights_start(&l->weights, seed);
     if (status) {
         qkv_attention_layer_free(l);
         return status;
     }
-    qkv_weights_start(&l->weights, seed);
     *out = l;
     return QKV_OK;
 }

@@ -118,7 +118,8 @@ static enum qkv_status find_mask(const struct qkv_attention_layer *l, const stru
 static enum qkv_status find_keys(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                  struct keys *keys, struct qkv_attend *a) {
     *keys = (struct keys){0};
-    enum qkv_status status = check_batch(l, in);
+    enum qkv_status status = qkv_weights_check(&l->weights);
+    if (!status) status = check_batch(l, in);
     if (!status) status = check_cache(l, in);
     if (!status) status = l->spec.cross ? find_cross(l, in, keys) : find_self(l, in, keys);
     if (!status) status = find_mask(l, in, keys);

@@ -2,6 +2,7 @@
 #include "model/model.h"
 #include "model/spec.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,9 +121,11 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     enum qkv_status status = qkv_model_allocate(ctx, spec, false, NULL, out);
-    if (!status) {
-        qkv_weights_start(&(*out)->weights, seed);
-    }
+    if (status) return status;
+    status = qkv_weights_start(&(*out)->weights, seed);
+    if (!status) return QKV_OK;
+    qkv_model_free(*out);
+    *out = NULL;
     return status;
 }
 
@@ -308,6 +311,6 @@ void qkv_model_clear_gradients(struct qkv_model *model) {
 
 double qkv_model_gradient_norm(struct qkv_model *model) {
     if (!model) return 0;
-    qkv_weights_square_gradients(&model->weights);
+    if (qkv_weights_square_gradients(&model->weights)) return (double)NAN;
     return qkv_weights_gradient_norm(&model->weights);
 }

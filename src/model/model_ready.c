@@ -3,7 +3,8 @@
 #include "model/model.h"
 
 enum qkv_status qkv_model_ready(struct qkv_model *m) {
-    enum qkv_status status = qkv_model_check_file(m);
+    enum qkv_status status = qkv_weights_check(&m->weights);
+    if (!status) status = qkv_model_check_file(m);
     return status ? status : qkv_model_pack(m);
 }
 

@@ -278,8 +278,8 @@ enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv
                                          options->value_width ? options->value_width : memory};
     if (!status) status = qkv_model_allocate_parts(ctx, &reduced, &some, &model);
     if (status) return status;
-    qkv_weights_start(&model->weights, options->seed);
-    status = module_make(model, name, true, out);
+    status = qkv_weights_start(&model->weights, options->seed);
+    if (!status) status = module_make(model, name, true, out);
     if (status) qkv_model_free(model);
     return status;
 }

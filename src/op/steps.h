@@ -34,6 +34,8 @@
     X(pack)                                                                                                            \
     X(append_pages)                                                                                                    \
     X(copy_pages)                                                                                                      \
+    X(start_weights)                                                                                                   \
+    X(unpack)                                                                                                          \
     X(candidates)                                                                                                      \
     X(optimize)                                                                                                        \
     X(squares)                                                                                                         \
@@ -244,6 +246,24 @@ struct qkv_step_copy_pages {
     size_t attentions;
     const struct qkv_page_copy *copies;
     size_t count;
+};
+/* ---- weights ---------------------------------------------------------------------------------------------------- */
+
+/* The numbers that a new weight starts with: normal with the deviation std; or uniform within ±bound, if std is 0; or
+ * starts[i], if both are 0; or the constant. Every 2^16 numbers have a random stream of their own: the n-th that of
+ * `seed` and `stream` + n (base/base.h: qkv_random_start). */
+struct qkv_step_start_weights {
+    float *out;
+    size_t count;
+    float std, bound, constant;
+    const float *starts; /* of the host; NULL: none */
+    uint64_t seed, stream;
+};
+/* out (rows, columns), as fp32, of weights that are stored in a type of files. */
+struct qkv_step_unpack {
+    float *out;
+    const struct qkv_stored *stored; /* of the host, with its parts and their data */
+    size_t rows, columns;
 };
 
 /* ---- training --------------------------------------------------------------------------------------------------- */

@@ -1,11 +1,10 @@
 /* weights: the builder of the list of weights, and functions over the whole list. */
 #include "op/weights.h"
+#include "op/steps.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { START_PIECE = 1 << 16, GRADIENT_PIECE = QKV_GRADIENT_PIECE };
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
 
@@ -332,9 +331,9 @@ enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *are
         float *data = qkv_arena_take(arena, tensor->rows * tensor->columns, sizeof(float));
         if (!data) return QKV_MEMORY;
         if (arena->measuring) continue;
-        for (size_t row = 0; row < tensor->rows; row++)
-            qkv_stored_floats(w->ctx->kernels, &tensor->operand.stored, row, 0, tensor->columns,
-                              data + row * tensor->columns);
+        const enum qkv_status status = QKV_STEP(w->ctx, unpack, .out = data, .stored = &tensor->operand.stored,
+                                                .rows = tensor->rows, .columns = tensor->columns);
+        if (status) return status;
         tensor->data = data;
         tensor->operand.stored = (struct qkv_stored){0};
         for (size_t k = 0; k < tensor->operand.weight_count; k++)
@@ -360,6 +359,7 @@ void qkv_weights_free(struct qkv_weights *w) {
     free(w->list);
     free(w->tensors);
     free(w->parts);
+    free(w->gradient_sums);
     *w = (struct qkv_weights){.ctx = w->ctx};
 }
 
@@ -369,35 +369,18 @@ struct qkv_tensor *qkv_tensor_or_null(struct qkv_tensor *tensor) {
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-struct start {
-    const struct qkv_weight *weight;
-    uint64_t seed, index;
-};
-
-/* Every piece has a random stream of its own, so numbers do not depend on the number of threads. */
-static void start_piece(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct start *s = argument;
-    const struct qkv_weight *w = s->weight;
-    struct qkv_random random = qkv_random_start(s->seed, s->index << 32 | begin / START_PIECE);
-    for (size_t i = begin; i < end; i++) {
-        if (w->std > 0)
-            w->data[i] = w->std * (float)qkv_random_normal(&random);
-        else if (w->bound > 0)
-            w->data[i] = (float)((double)w->bound * (2 * qkv_random_uniform(&random) - 1));
-        else
-            w->data[i] = w->starts ? w->starts[i] : w->constant;
-    }
-}
-
-void qkv_weights_start(struct qkv_weights *w, uint64_t seed) {
+/* Each weight has 2^32 streams of random numbers of its own. */
+enum qkv_status qkv_weights_start(struct qkv_weights *w, uint64_t seed) {
+    enum qkv_status status = QKV_OK;
     qkv_weights_changed(w);
-    for (size_t i = 0; i < w->count; i++) {
+    for (size_t i = 0; i < w->count && !status; i++) {
         const struct qkv_weight *weight = &w->list[i];
         if (weight->stored) continue;
-        struct start s = {.weight = weight, .seed = seed, .index = i};
-        qkv_parallel_range(w->ctx, weight->rows * weight->columns, START_PIECE, start_piece, &s);
+        status = QKV_STEP(w->ctx, start_weights, .out = weight->data, .count = weight->rows * weight->columns,
+                          .std = weight->std, .bound = weight->bound, .constant = weight->constant,
+                          .starts = weight->starts, .seed = seed, .stream = (uint64_t)i << 32);
     }
+    return status;
 }
 
 void qkv_weights_changed(struct qkv_weights *w) {
@@ -447,11 +430,12 @@ enum qkv_status qkv_weights_add_gradients(struct qkv_weights *w, struct qkv_aren
     for (size_t i = 0; i < w->tensor_count; i++)
         if (operand_learns(w->tensors[i])) floats += padded_floats(w->tensors[i]->rows * w->tensors[i]->columns);
     float *next = qkv_arena_take(arena, floats, sizeof(float)); /* zeroed */
-    double *sums = next ? qkv_arena_take(arena, floats / GRADIENT_PIECE + 1, sizeof(double)) : NULL;
-    if (!sums) return QKV_MEMORY;
+    free(w->gradient_sums);
+    w->gradient_sums =
+        arena->measuring ? NULL : qkv_allocate(w->ctx, floats / QKV_GRADIENT_PIECE + 1, sizeof *w->gradient_sums);
+    if (!next || (!w->gradient_sums && !arena->measuring)) return QKV_MEMORY;
     w->floats = floats;
     w->gradients = arena->measuring ? NULL : next;
-    w->gradient_sums = arena->measuring ? NULL : sums;
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
         if (!operand_learns(tensor)) continue;
@@ -475,46 +459,36 @@ void qkv_weights_drop_gradients(struct qkv_weights *w) {
         w->tensors[i]->learning.uses = 0;
     }
     for (size_t i = 0; i < w->count; i++) w->list[i].gradient = NULL;
+    free(w->gradient_sums);
     w->gradients = NULL;
     w->gradient_sums = NULL;
     w->floats = 0;
 }
 
-static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    memset((float *)argument + begin, 0, (end - begin) * sizeof(float));
+void qkv_weights_clear_gradients(struct qkv_weights *w) {
+    if (!w->gradients || w->status) return;
+    w->status = QKV_STEP(w->ctx, clear, .to = w->gradients, .bytes = w->floats * sizeof *w->gradients);
 }
 
-void qkv_weights_clear_gradients(struct qkv_weights *w) {
-    if (w->gradients) qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, clear_piece, w->gradients);
+enum qkv_status qkv_weights_check(const struct qkv_weights *w) {
+    return w->status ? qkv_fail(w->ctx, w->status, "the gradients could not be cleared") : QKV_OK;
 }
 
 void qkv_weights_begin(struct qkv_weights *w) {
     for (size_t i = 0; i < w->tensor_count; i++) w->tensors[i]->learning.given = 0;
 }
 
-struct squares {
-    const struct qkv_kernels *kernels;
-    const float *x;
-    double *sums;
-};
-
-static void sum_piece(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct squares *s = argument;
-    s->sums[begin / GRADIENT_PIECE] = s->kernels->sum_squares(s->x + begin, end - begin);
-}
-
 /* The padding between tensors is zero, and so are frozen rows of trainable operands, so one range covers all
  * gradients. */
-void qkv_weights_square_gradients(struct qkv_weights *w) {
-    struct squares s = {.kernels = w->ctx->kernels, .x = w->gradients, .sums = w->gradient_sums};
-    if (w->gradients) qkv_parallel_range(w->ctx, w->floats, GRADIENT_PIECE, sum_piece, &s);
+enum qkv_status qkv_weights_square_gradients(struct qkv_weights *w) {
+    if (!w->gradients) return QKV_OK;
+    return QKV_STEP(w->ctx, squares, .x = w->gradients, .count = w->floats, .piece = QKV_GRADIENT_PIECE,
+                    .sums = w->gradient_sums);
 }
 
 double qkv_weights_gradient_norm(const struct qkv_weights *w) {
     if (!w->gradients) return 0;
-    const size_t pieces = qkv_pieces(w->floats, GRADIENT_PIECE);
+    const size_t pieces = qkv_pieces(w->floats, QKV_GRADIENT_PIECE);
     double sum = 0;
     for (size_t i = 0; i < pieces; i++) sum += w->gradient_sums[i];
     return sqrt(sum);

@@ -172,15 +172,15 @@ struct qkv_weights {
     struct qkv_arena *arena;
     struct qkv_weight_source source;  /* find NULL: all weights get memory, in fp32 */
     const struct qkv_init_spec *init; /* the start of new numbers; NULL: normal with std 1/sqrt(columns) */
-    enum qkv_status status;           /* the builder's first failure */
+    enum qkv_status status;           /* the first failure of the builder, or of qkv_weights_clear_gradients */
     struct qkv_weight *list;
     size_t count, capacity;
     struct qkv_tensor **tensors;
     size_t tensor_count, tensor_capacity;
-    struct qkv_stored_part *parts;     /* one per weight */
-    double *gradient_sums;             /* one per piece of the gradient norm; NULL while there are no gradients */
-    float *gradients;                  /* all gradients, with padding between tensors, which is zero */
-    size_t floats;                     /* of `gradients` */
+    struct qkv_stored_part *parts; /* one per weight */
+    double *gradient_sums; /* owned, of the host: one per piece of the norm; NULL while there are no gradients */
+    float *gradients;      /* all gradients, with padding between tensors, which is zero */
+    size_t floats;         /* of `gradients` */
     const struct qkv_product *product; /* of whatever has no row of its own */
     uint64_t changes;                  /* raised when numbers change */
     uint64_t chosen;                   /* raised when weights are frozen or unfrozen: passes then plan again */
@@ -211,19 +211,22 @@ enum qkv_status qkv_weights_choose(struct qkv_weights *weights, const struct qkv
 void qkv_weights_free(struct qkv_weights *weights);
 
 /* ---- the list (weights.c) ---- */
-/* Draws new numbers, the same at any thread count. */
-void qkv_weights_start(struct qkv_weights *weights, uint64_t seed);
+/* Draws new numbers, the same at any thread count. Fails if the backend does. */
+enum qkv_status qkv_weights_start(struct qkv_weights *weights, uint64_t seed);
 /* Gives every operand with a trainable weight its gradient, zeroed, from an arena; a measuring arena makes a plan. */
 enum qkv_status qkv_weights_add_gradients(struct qkv_weights *weights, struct qkv_arena *arena);
 /* Takes the gradients away; their memory belongs to the arena's owner. */
 void qkv_weights_drop_gradients(struct qkv_weights *weights);
+/* A failure becomes weights->status. */
 void qkv_weights_clear_gradients(struct qkv_weights *weights);
+/* Called before a pass: fails if gradients could not be cleared. */
+enum qkv_status qkv_weights_check(const struct qkv_weights *weights);
 /* Called when a pass begins: no operand was used yet. */
 void qkv_weights_begin(struct qkv_weights *weights);
-/* Sums the squares of all gradients in pieces; qkv_weights_gradient_norm is the square root of their sum, 0 without
- * gradients. */
+/* Sums the squares of all gradients in pieces, or fails if the backend does; qkv_weights_gradient_norm is the square
+ * root of their sum, 0 without gradients. */
 enum { QKV_GRADIENT_PIECE = 1 << 16 };
-void qkv_weights_square_gradients(struct qkv_weights *weights);
+enum qkv_status qkv_weights_square_gradients(struct qkv_weights *weights);
 double qkv_weights_gradient_norm(const struct qkv_weights *weights);
 /* The next run [*begin, *end) of trainable rows (of a vector: columns) of an operand, from *begin on. False: there is
  * none. */

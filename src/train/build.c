@@ -251,8 +251,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_epochs_begin(t);
     if (!status && !t->options.data)
         status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
-    if (!status)
-        qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed); /* the first use of the model's memory */
+    if (!status)                        /* the first use of the model's memory */
+        status = qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed);
     if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status && !t->fresh)
         status = qkv_generation_read(t->ctx, t->folder, qkv_model_spec(t->model), NULL, &t->model->generation);

@@ -39,9 +39,11 @@ void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums
     }
 }
 
-double qkv_rank_norm(struct qkv_model *model) {
-    if (qkv_context_ranks(model->ctx) == 1) qkv_weights_square_gradients(&model->weights);
-    return qkv_weights_gradient_norm(&model->weights);
+enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm) {
+    enum qkv_status status = QKV_OK;
+    if (qkv_context_ranks(model->ctx) == 1) status = qkv_weights_square_gradients(&model->weights);
+    *norm = qkv_weights_gradient_norm(&model->weights);
+    return status;
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */

@@ -117,7 +117,7 @@ size_t qkv_rank_pieces(const struct qkv_rank_cut *cut);
 enum qkv_status qkv_rank_square(struct qkv_model *model, double *sums);
 void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums);
 /* The norm of all gradients; of several ranks, once the squares of all have been taken over. */
-double qkv_rank_norm(struct qkv_model *model);
+enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm);
 /* Every rank gets the weights that the others have updated, those that are divided as bf16; gradients are cleared. */
 struct qkv_rank_masters;
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters);

@@ -85,10 +85,11 @@ static enum qkv_status trainer_update(struct qkv_trainer *t, size_t rows, double
     const struct qkv_train_options *o = &t->options;
     int64_t step = t->report.step + 1;
     if (!isfinite(loss)) return fail_number(t, step, "loss");
-    const double norm = qkv_rank_norm(t->model), rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
-    enum qkv_status status = QKV_OK;
+    const double rate = qkv_learning_rate(o, &t->facts.seams, t->report.step);
+    double norm;
+    enum qkv_status status = qkv_rank_norm(t->model, &norm);
     trainer_lap(t, "gradient norm", 1);
-    if (!isfinite(norm)) status = qkv_rank_blame_norm(t, rows);
+    if (!status && !isfinite(norm)) status = qkv_rank_blame_norm(t, rows);
     if (status) return status;
     if (!isfinite(norm)) return fail_number(t, step, "norm of the gradients");
     status = qkv_optimizer_step(t->optimizer, rate, o->clip > 0 && norm > o->clip ? o->clip / norm : 1);

@@ -1,0 +1,42 @@
+/* cpu_weights: steps that compute the numbers of weights: new ones, and those of stored types as fp32. */
+#include "backend/backends.h"
+
+enum { NUMBERS_A_STREAM = 1 << 16 };
+
+static void start_piece(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct qkv_step_start_weights *s = argument;
+    struct qkv_random random = qkv_random_start(s->seed, s->stream + begin / NUMBERS_A_STREAM);
+    for (size_t i = begin; i < end; i++) {
+        if (s->std > 0)
+            s->out[i] = s->std * (float)qkv_random_normal(&random);
+        else if (s->bound > 0)
+            s->out[i] = (float)((double)s->bound * (2 * qkv_random_uniform(&random) - 1));
+        else
+            s->out[i] = s->starts ? s->starts[i] : s->constant;
+    }
+}
+
+enum qkv_status qkv_cpu_start_weights(struct qkv_context *ctx, const void *call) {
+    struct qkv_step_start_weights s = *(const struct qkv_step_start_weights *)call;
+    qkv_parallel_range(ctx, s.count, NUMBERS_A_STREAM, start_piece, &s);
+    return QKV_OK;
+}
+
+struct unpack {
+    const struct qkv_kernels *kernels;
+    const struct qkv_step_unpack *step;
+};
+
+static void unpack_row(void *argument, size_t row, int thread) {
+    (void)thread;
+    const struct unpack *u = argument;
+    const struct qkv_step_unpack *s = u->step;
+    qkv_stored_floats(u->kernels, s->stored, row, 0, s->columns, s->out + row * s->columns);
+}
+
+enum qkv_status qkv_cpu_unpack(struct qkv_context *ctx, const void *call) {
+    struct unpack u = {ctx->kernels, call};
+    qkv_parallel(ctx, u.step->rows, unpack_row, &u);
+    return QKV_OK;
+}
