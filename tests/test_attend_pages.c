@@ -354,8 +354,8 @@ static void pages_of_all_types_have_the_bits_of_rows(void **state) {
             struct attend_case c;
             struct paged_case p;
             attend_case_random(&c, &random, true);
-            const struct qkv_page_heads heads = {c.a.Hkv, c.a.D, c.a.Dv,
-                                                 types.k == types.v && c.a.Dv <= c.a.D && attend_chance(&random, 0.7)};
+            const struct qkv_page_heads heads = {
+                c.a.Hkv, c.a.D, c.a.Dv, types.k == types.v && c.a.Dv <= c.a.D && attend_chance(&random, 0.7), "shared"};
             if (qkv_page_types_check(ctx, &heads, types, "a case", 0) || c.a.D > 256 || c.a.Dv > 256) {
                 attend_case_free(&c);
                 continue;

@@ -292,13 +292,13 @@ static void the_usual_types_follow_from_precision_and_heads(void **state) {
         enum qkv_precision precision;
         struct qkv_page_heads heads;
         const char *name;
-    } cases[] = {{QKV_FP32, {2, 64, 64, false}, "f32"},
-                 {QKV_FP32, {1, 576, 512, true}, "f32"},
-                 {QKV_MIXED_BF16, {2, 64, 64, false}, "bf16_packed"},
-                 {QKV_MIXED_BF16, {2, 256, 1, false}, "bf16_packed"},
-                 {QKV_MIXED_BF16, {2, 257, 64, false}, "bf16"},
-                 {QKV_MIXED_BF16, {2, 64, 257, false}, "bf16"},
-                 {QKV_MIXED_BF16, {1, 80, 64, true}, "bf16"}};
+    } cases[] = {{QKV_FP32, {2, 64, 64, false, "shared"}, "f32"},
+                 {QKV_FP32, {1, 576, 512, true, "shared"}, "f32"},
+                 {QKV_MIXED_BF16, {2, 64, 64, false, "shared"}, "bf16_packed"},
+                 {QKV_MIXED_BF16, {2, 256, 1, false, "shared"}, "bf16_packed"},
+                 {QKV_MIXED_BF16, {2, 257, 64, false, "shared"}, "bf16"},
+                 {QKV_MIXED_BF16, {2, 64, 257, false, "shared"}, "bf16"},
+                 {QKV_MIXED_BF16, {1, 80, 64, true, "shared"}, "bf16"}};
     struct qkv_context own = *ctx;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         own.precision = cases[i].precision;

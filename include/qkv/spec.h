@@ -314,6 +314,9 @@ struct qkv_attention_spec {
     /* one of QKV_ATTENTION_POSITION_LIST, or none; default none. Cross attention has none. */
     struct qkv_position_spec position;
 };
+/* The form of an attention, which follows from its keys: "heads", or "latent" with a latent; "" for NULL. Any
+ * thread. */
+QKV_API const char *qkv_attention_form_text(const struct qkv_attention_spec *attention);
 /* Whether a kind of feed-forward is gated: activation(x·gateᵀ) times x·upᵀ (Shazeer 2020). Any thread. */
 QKV_API bool qkv_ffn_gated(enum qkv_ffn_kind kind);
 /* The default width of a feed-forward: 4·d_model. Gated kinds have three matrices instead of two, so their width is two

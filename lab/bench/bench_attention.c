@@ -192,7 +192,7 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
         *v = (struct qkv_heads){x + (C + Ckv) * size, s->Tk * row, row, s->D, dtype};
         return true;
     }
-    const struct qkv_page_heads heads = {s->Hkv, s->D, s->Dv, s->shared};
+    const struct qkv_page_heads heads = {s->Hkv, s->D, s->Dv, s->shared, s->shared ? "latent attention" : NULL};
     const struct qkv_page_types types = qkv_page_types_of(w->ctx, &heads, (struct qkv_page_types){0});
     if (!types.k->rows && !types.v->rows) return bench_attention_pages(w, s, types);
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};

@@ -177,42 +177,42 @@ struct qkv_call_rows {
 void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_call_rows rows,
                             struct qkv_attend *a);
 
-/* ---- latent attention (latent.c) ------------------------------------------------------------------------------- */
+/* ---- forms of attention (forms.c; form.h has their table) ------------------------------------------------------- */
 
-/* The channels of a head that can be rotated: all, or with a latent those that the heads share. */
-int qkv_attention_turned(const struct qkv_attention_spec *spec);
+/* The channels of a head that can be rotated, and their key in the spec, "head_dim". */
+int qkv_attention_rotated(const struct qkv_attention_spec *spec);
+const char *qkv_attention_rotated_key(const struct qkv_attention_spec *spec);
 /* The factor of scores. */
 double qkv_attention_scale(const struct qkv_attention_spec *spec);
 /* The heads of what the cache of an attention stores. */
 struct qkv_page_heads qkv_cache_heads(const struct qkv_attention_spec *spec);
-/* Checks the latent of an attention in a model of width C, whose keys are called `where`…; else QKV_SPEC, about
- * `name`. */
-enum qkv_status qkv_latent_check(struct qkv_context *ctx, const char *name, const char *where,
-                                 const struct qkv_attention_spec *spec, int C);
+/* The reason why a single attention layer cannot have such a spec; NULL: it can. */
+const char *qkv_attention_not_single(const struct qkv_attention_spec *spec);
+/* Checks the keys of the form of an attention in a model of width C, whose keys are called `where`…; else QKV_SPEC,
+ * about `name`. */
+enum qkv_status qkv_attention_form_check(struct qkv_context *ctx, const char *name, const char *where,
+                                         const struct qkv_attention_spec *spec, bool cross, int C);
 
 /* ---- the sublayer (sublayer.c) --------------------------------------------------------------------------------- */
 
-/* Of latent attention (latent.c). q: of x (H·D, in); or, if queries have a latent too, q_a: of x (query_rank, in), and
- * q of that. */
-struct qkv_latent {
-    struct qkv_linear q_a, q, kv_a, k_rope; /* kv_a (rank, in), k_rope (rope_dim, in) */
-    struct qkv_norm q_norm, kv_norm;
-    struct qkv_linear k_b, v_b; /* of the latent: (H·(D − rope_dim), rank), (H·Dv, rank) */
-};
+/* Room for the weights that only one form has. */
+enum { QKV_FORM_LINEARS = 6, QKV_FORM_NORMS = 2 };
 
 struct qkv_attention_parameters {
     struct qkv_linear q;  /* cross attention: from x (H·D, in) */
     struct qkv_linear kv; /* cross attention: from the source (Hkv·D + Hkv·Dv, kv_in) */
     /* or, if values are computed from vectors of another width than keys, from the source and from those */
     struct qkv_linear k, v;
-    struct qkv_latent latent;
     struct qkv_linear qkv; /* self attention: q, k and v in one (H·D + Hkv·D + Hkv·Dv, in) */
+    /* those of another form, which its file numbers */
+    struct qkv_linear form[QKV_FORM_LINEARS];
+    struct qkv_norm form_norms[QKV_FORM_NORMS];
     struct qkv_norm q_norm, k_norm;
     struct qkv_linear o;     /* (out, H·Dv) */
     struct qkv_tensor sinks; /* (1, H); data NULL: none */
 };
 
-/* (parameters.c) Whether the projection of that letter has a bias. */
+/* (projections.c) Whether the projection of that letter has a bias. */
 bool qkv_bias_has(enum qkv_bias_kind kind, char projection);
 /* Takes the weights of self or cross attention from the builder of a list; the place has their sizes. */
 void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
@@ -222,7 +222,7 @@ void qkv_attention_build_weights(struct qkv_weights *weights, const struct qkv_w
 /* Keys and values of one attention in pages. A call's page table says which pages belong to which sequence. */
 struct qkv_key_values {
     struct qkv_pages k, v;
-    bool shared; /* of latents: v is k, of one head of rank + rope_dim channels; values are the first ones */
+    bool shared; /* v is k: values are the first channels of keys */
 };
 
 /* One attention with its projections in a pass over a tape. Unused pointers are NULL. */
@@ -247,19 +247,6 @@ struct qkv_attention_args {
     float *dattention_bias; /* backward adds to it */
     const struct qkv_attend **kept;
 };
-/* Inputs of attention over latents: queries, keys and values, and the call with their heads and widths. */
-struct qkv_latent_call {
-    struct qkv_tensor *q;
-    struct qkv_columns k, v;
-    struct qkv_attend attend;
-};
-/* Without a cache: the heads' own keys and values, computed from the latents of all positions of the call. With a
- * cache: appends the rows of the new positions; its rows are the keys and values of a single head, and the queries have
- * absorbed the projection of keys. The form depends only on whether there is a cache. false: the tape has failed. */
-bool qkv_latent_project(const struct qkv_attention_args *args, struct qkv_tensor *x, struct qkv_latent_call *call);
-/* The values of attention's result (N, H·Dv): with a cache the result is still latents, to which the projection of
- * values is applied. */
-struct qkv_tensor *qkv_latent_values(const struct qkv_attention_args *args, struct qkv_tensor *y);
 /* (key_values.c) The cached keys and values of an attention, empty, in pages of so many positions: all but the number
  * of pages and their memory. The types were checked (qkv_page_types_check). */
 struct qkv_key_values qkv_key_values_of(const struct qkv_context *ctx, const struct qkv_attention_spec *spec,

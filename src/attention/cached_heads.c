@@ -1,15 +1,5 @@
-/* cached_heads: what the cache of an attention stores, and its memory. */
+/* cached_heads: the memory of what the cache of an attention stores. */
 #include "attention/attention.h"
-
-struct qkv_page_heads qkv_cache_heads(const struct qkv_attention_spec *spec) {
-    if (spec->latent.given)
-        return (struct qkv_page_heads){.heads = 1,
-                                       .k_columns = (size_t)spec->latent.rank + (size_t)spec->latent.rope_dim,
-                                       .v_columns = (size_t)spec->latent.rank,
-                                       .shared = true};
-    return (struct qkv_page_heads){
-        .heads = (size_t)spec->kv_heads, .k_columns = (size_t)spec->head_dim, .v_columns = (size_t)spec->value_dim};
-}
 
 struct qkv_key_values qkv_key_values_of(const struct qkv_context *ctx, const struct qkv_attention_spec *spec,
                                         struct qkv_page_types types, size_t positions) {

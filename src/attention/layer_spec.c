@@ -91,11 +91,8 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
     const struct whole heads = {"attention.heads", a->heads, 1, DIMENSION};
     enum qkv_status status = check_whole(ctx, &heads, 1);
     if (status) return status;
-    if (a->latent.given)
-        return qkv_fail(
-            ctx, QKV_SPEC,
-            "attention layer: attention.latent.given is true, but a layer's cache has keys and values; a model "
-            "has latents, and a module of its attention");
+    const char *refused = qkv_attention_not_single(a);
+    if (refused) return qkv_fail(ctx, QKV_SPEC, "attention layer: %s", refused);
     a->kv_heads = a->kv_heads ? a->kv_heads : a->heads;
     if (!a->head_dim && s->in % a->heads)
         return qkv_fail(ctx, QKV_SPEC,

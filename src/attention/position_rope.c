@@ -18,7 +18,7 @@ static void rope_row(const void *of, size_t n, void *row) {
 enum qkv_status qkv_position_rope(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
     const struct qkv_position_spec *spec = fill->position;
     const bool by_length = qkv_scaling_by_length(spec);
-    const size_t context = fill->context, pairs = qkv_rotation_pairs(spec, qkv_attention_turned(fill->attention));
+    const size_t context = fill->context, pairs = qkv_rotation_pairs(spec, qkv_attention_rotated(fill->attention));
     const size_t count = by_length && spec->scaling.kind == QKV_SCALING_LONGROPE ? 2 : 1;
     const size_t lengths[2] = {0, (size_t)spec->scaling.original_context + 1};
     struct rope r = {.context = context, .pairs = pairs};

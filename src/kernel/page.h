@@ -99,6 +99,7 @@ struct qkv_page_types {
 struct qkv_page_heads {
     size_t heads, k_columns, v_columns; /* kv heads; channels of their keys and values */
     bool shared;                        /* values are the first channels of the keys */
+    const char *form;                   /* the form of attention, for messages: "latent attention" */
 };
 /* Replaces NULLs of a choice that was checked. If one of two shared types is chosen, it is the other one too. */
 struct qkv_page_types qkv_page_types_of(const struct qkv_context *ctx, const struct qkv_page_heads *heads,

@@ -60,18 +60,17 @@ static enum qkv_status choice_check_shared(struct qkv_context *ctx, const struct
     const struct qkv_page_type *type = chosen.k ? chosen.k : chosen.v;
     char list[CHOICE_TEXT];
     if (chosen.k && chosen.v && chosen.k != chosen.v)
-        return qkv_fail(
-            ctx, QKV_ARGUMENT,
-            "%s: keys are to be stored as %s and values as %s, but in layer %zu, with latent attention, the "
-            "values are %zu of the %zu channels of the keys (choose one type for both: %s)",
-            what, chosen.k->name, chosen.v->name, layer, heads->v_columns, heads->k_columns,
-            choice_list(ctx, heads, true, true, list));
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "%s: keys are to be stored as %s and values as %s, but in layer %zu, with %s, the "
+                        "values are %zu of the %zu channels of the keys (choose one type for both: %s)",
+                        what, chosen.k->name, chosen.v->name, layer, heads->form, heads->v_columns, heads->k_columns,
+                        choice_list(ctx, heads, true, true, list));
     if (type && !type->shared)
-        return qkv_fail(
-            ctx, QKV_ARGUMENT,
-            "%s: pages of %s cannot hold latent attention, as in layer %zu, whose values are %zu of the %zu "
-            "channels of the keys (choose %s)",
-            what, type->name, layer, heads->v_columns, heads->k_columns, choice_list(ctx, heads, true, true, list));
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "%s: pages of %s cannot hold %s, as in layer %zu, whose values are %zu of the %zu "
+                        "channels of the keys (choose %s)",
+                        what, type->name, heads->form, layer, heads->v_columns, heads->k_columns,
+                        choice_list(ctx, heads, true, true, list));
     return QKV_OK;
 }
 

@@ -54,9 +54,6 @@ static void params_attention(struct params *p, struct qkv_attention *to, const s
     p->sizes.Hkv = (size_t)spec->kv_heads;
     p->sizes.D = (size_t)spec->head_dim;
     p->sizes.Dv = (size_t)spec->value_dim;
-    p->sizes.Lq = (size_t)spec->latent.query_rank;
-    p->sizes.L = (size_t)spec->latent.rank;
-    p->sizes.S = (size_t)spec->latent.rope_dim;
     const enum qkv_sublayer sublayer = cross ? QKV_SUBLAYER_CROSS : QKV_SUBLAYER_SELF;
     params_norm_of(p, &to->norm, norm, sublayer, false);
     if (params_has(p->roles, cross ? QKV_ROLE_CROSS_Q : QKV_ROLE_ATTN_Q)) {

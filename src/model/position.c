@@ -29,7 +29,7 @@ static bool position_same(const struct qkv_attention_spec *a, const struct qkv_a
     if (!qkv_position_shares(a, b)) return false;
     return p->kind == q->kind && p->theta == q->theta && p->pairing == q->pairing && p->fraction == q->fraction &&
            (p->kind != QKV_POSITION_ROPE || qkv_scaling_same(&p->scaling, &q->scaling)) && a->head_dim == b->head_dim &&
-           qkv_attention_turned(a) == qkv_attention_turned(b) && a->heads == b->heads;
+           qkv_attention_rotated(a) == qkv_attention_rotated(b) && a->heads == b->heads;
 }
 
 enum qkv_status qkv_position_tables_make(struct qkv_model *m, struct qkv_stack *stack) {

@@ -215,15 +215,13 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
     if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, where, a);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;
-    if (!status && a->latent.given && place->like)
-        status = qkv_fail(c->ctx, QKV_SPEC, "%s: %slatent is given, but only self attention has one; leave it out",
-                          c->name, place->path);
-    if (!status && a->latent.given)
-        status = qkv_latent_check(c->ctx, c->name, place->path, a, qkv_stack_width(&c->written->spec, place->stack));
+    if (!status)
+        status = qkv_attention_form_check(c->ctx, c->name, place->path, a, place->like != NULL,
+                                          qkv_stack_width(&c->written->spec, place->stack));
     if (status || !rotated) return status;
     char head[QKV_KEY_PATH + 32];
-    snprintf(head, sizeof head, "%s%s", place->path, a->latent.given ? "latent.rope_dim" : "head_dim");
-    return qkv_rotation_check(c->ctx, c->name, where, position, head, qkv_attention_turned(a));
+    snprintf(head, sizeof head, "%s%s", place->path, qkv_attention_rotated_key(a));
+    return qkv_rotation_check(c->ctx, c->name, where, position, head, qkv_attention_rotated(a));
 }
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {

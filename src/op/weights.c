@@ -89,8 +89,7 @@ bool qkv_weight_has_formats(const struct qkv_weight *weight) {
 
 bool qkv_weight_only_multiplied(const struct qkv_weight *weight) {
     const enum qkv_start start = roles_of_weights[weight->role].start;
-    const bool heads = weight->role == QKV_ROLE_ATTN_K_B || weight->role == QKV_ROLE_ATTN_V_B; /* of head_linear */
-    return !weight->bias && !heads && (start == QKV_START_LINEAR || start == QKV_START_RESIDUAL);
+    return !weight->bias && !weight->head_wise && (start == QKV_START_LINEAR || start == QKV_START_RESIDUAL);
 }
 
 /* The start of GPT-2 (Radford et al. 2019): a residual stream that `branches` matrices add to keeps its variance. */
@@ -142,6 +141,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     }
     const bool vector = columns == 0;
     weight->role = role;
+    weight->head_wise = place->head_wise;
     weight->bias = bias;
     weight->stack = place->stack;
     weight->layer = place->layer;

@@ -116,12 +116,14 @@ struct qkv_weight_place {
     size_t branches;                    /* residual branches of the stack */
     unsigned times;                     /* the maximum number of uses of its operands in a pass; 0: one */
     const float *starts;                /* the numbers of a role with start GIVEN; must outlive the list. NULL: 0 */
+    bool head_wise;                     /* its operands are multiplied by qkv_op_head_linear */
 };
 
 /* A named weight. */
 struct qkv_weight {
     enum qkv_role role;
     bool bias;         /* the bias of the role's matrix or norm */
+    bool head_wise;    /* qkv_op_head_linear multiplies it */
     const char *stack; /* the place's; owned by the caller */
     int layer;
     int expert;           /* −1: of none */

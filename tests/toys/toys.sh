@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block, two types
-# of stored numbers, in blocks of 32 and of 256, a type with a product of its own, an instruction set and a column for
-# it, and a page type, each one file and one line. The copy is built (with the kernels of scalar and of the toy only)
-# and knows them: in its help, specs, settings, training, export, kernel tables, and in the tests over random models, of
-# kernels and over the lists.
+# Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block, a form of
+# attention with a weight of its own, two types of stored numbers, in blocks of 32 and of 256, a type with a product of
+# its own, an instruction set and a column for it, and a page type, each one file and one line (a weight is another
+# line). The copy is built (with the kernels of scalar and of the toy only) and knows them: in its help, specs,
+# settings, training, export, kernel tables, and in the tests over random models, of kernels and over the lists.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
@@ -27,6 +27,9 @@ toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' \
     'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
 toy block_stream.c model include/qkv/spec.h 'PRE,' \
     'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
+toy form_one.c attention src/attention/form.h 'heads)' 'X(one)'
+sed -i '/^    X(ATTN_V,/a\    X(ATTN_KV, "attn.kv", d->Hkv * d->D, d->M, LINEAR, true) \\' copy/src/op/weights.h
+same "$(diff -r before copy | grep -c '^[<>]')" "$((++lines))" "lines changed after the role of form_one.c"
 toy type_toy32.c type include/qkv/tensors.h 'F64,' 'X(TOY32, toy32)'
 toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
 toy type_toydot.c type include/qkv/tensors.h 'F64,' 'X(TOYDOT, toydot)'
@@ -63,6 +66,15 @@ try 0 $toy train --spec spec.json --set position.kind=ramp --set decoder.ffn.kin
 has run/config.json '"stream"'
 has run/config.json '"softsign"'
 has run/config.json '"ramp"'
+# The form of attention is that of specs that fit it. A pass and a cache agree about it, which test_model shows, and it
+# is trained.
+try 0 $toy train --spec spec.json --set decoder.attention.bias=kv --data text.txt --tokenizer bytes --steps 20 \
+    --batch 4 --threads 1 --out one --quiet
+has one/model.safetensors 'attn.kv.weight'
+hasnt one/model.safetensors 'attn.[kv].weight'
+try 0 $toy info one
+has out ', one'
+try 0 $toy generate one --prompt a --tokens 5 --threads 1
 try 0 $toy eval run --data text.txt --threads 1
 cp out loss
 try 0 $toy eval run --data text.txt --threads 1 --isa pair

@@ -1,0 +1,43 @@
+/* forms: the table of the forms of attention, and questions that the row of a spec answers. */
+#include "attention/form.h"
+
+#define FORMS_ROW(name) &qkv_attention_form_##name,
+static const struct qkv_attention_form *const forms[] = {QKV_ATTENTION_FORM_LIST(FORMS_ROW)};
+
+const struct qkv_attention_form *qkv_attention_form_of(const struct qkv_attention_spec *spec) {
+    size_t i = sizeof forms / sizeof *forms - 1;
+    while (!forms[i]->fits(spec)) i--;
+    return forms[i];
+}
+
+const char *qkv_attention_form_text(const struct qkv_attention_spec *attention) {
+    if (!attention) return "";
+    return qkv_attention_form_of(attention)->name;
+}
+
+enum qkv_status qkv_attention_form_check(struct qkv_context *ctx, const char *name, const char *where,
+                                         const struct qkv_attention_spec *spec, bool cross, int C) {
+    const struct qkv_form_keys keys = {.ctx = ctx, .name = name, .where = where, .C = C, .cross = cross};
+    const struct qkv_attention_form *form = qkv_attention_form_of(spec);
+    return form->check ? form->check(&keys, spec) : QKV_OK;
+}
+
+const char *qkv_attention_not_single(const struct qkv_attention_spec *spec) {
+    return qkv_attention_form_of(spec)->not_single;
+}
+
+int qkv_attention_rotated(const struct qkv_attention_spec *spec) {
+    return qkv_attention_form_of(spec)->rotated(spec);
+}
+
+const char *qkv_attention_rotated_key(const struct qkv_attention_spec *spec) {
+    return qkv_attention_form_of(spec)->rotated_key;
+}
+
+double qkv_attention_scale(const struct qkv_attention_spec *spec) {
+    return spec->scale > 0 ? spec->scale : qkv_attention_form_of(spec)->scale(spec);
+}
+
+struct qkv_page_heads qkv_cache_heads(const struct qkv_attention_spec *spec) {
+    return qkv_attention_form_of(spec)->cached(spec);
+}
