@@ -112,6 +112,7 @@ static void make_backend(void) {
     apart = qkv_backend_cpu;
     apart.name = "apart";
     apart.plan = &apart_plan;
+    apart.of_host = false;
     apart.take = apart_take;
     apart.release = apart_release;
     apart.write = apart.read = apart_copy;
@@ -153,8 +154,8 @@ static void read_weights(struct qkv_context *ctx, const struct qkv_model *m, str
     }
 }
 
-static struct trained train(const char *preset, const struct qkv_backend *backend, enum qkv_precision precision,
-                            int threads) {
+static struct trained train(const char *preset, const char *setting, const struct qkv_backend *backend,
+                            enum qkv_precision precision, int threads) {
     const struct qkv_context_options options = {.threads = threads, .precision = precision};
     struct qkv_context *ctx;
     struct qkv_spec spec;
@@ -166,7 +167,7 @@ static struct trained train(const char *preset, const struct qkv_backend *backen
     const int32_t lengths[ROWS] = {LENGTH, LENGTH / 2, LENGTH - 1};
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
     if (backend) ctx->backend = backend;
-    assert_ok(ctx, qkv_spec_preset(ctx, &spec, preset, NULL, 0));
+    assert_ok(ctx, qkv_spec_preset(ctx, &spec, preset, &setting, setting != NULL));
     spec.dropout = 0.1;
     spec.vocab = 65;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 11, &m));
@@ -196,10 +197,10 @@ static struct trained train(const char *preset, const struct qkv_backend *backen
     return t;
 }
 
-static void trains_alike(const char *preset, enum qkv_precision precision) {
-    struct trained cpu = train(preset, NULL, precision, 2);
+static void trains_alike(const char *preset, const char *setting, enum qkv_precision precision) {
+    struct trained cpu = train(preset, setting, NULL, precision, 2);
     opened = steps = 0;
-    struct trained other = train(preset, &apart, precision, 2);
+    struct trained other = train(preset, setting, &apart, precision, 2);
     assert_true(opened > 100 && steps > 10); /* it was this backend that computed */
     assert_int_equal(cpu.count, other.count);
     assert_memory_equal(cpu.losses, other.losses, sizeof cpu.losses);
@@ -213,9 +214,12 @@ static void trains_alike(const char *preset, enum qkv_precision precision) {
 
 static void test_training(void **state) {
     (void)state;
-    trains_alike("nano-gpt", QKV_FP32);
-    trains_alike("nano-gpt", QKV_MIXED_BF16);
-    trains_alike("moe-tiny", QKV_FP32);
+    trains_alike("nano-gpt", NULL, QKV_FP32);
+    trains_alike("nano-gpt", NULL, QKV_MIXED_BF16);
+    trains_alike("moe-tiny", NULL, QKV_FP32);
+    trains_alike("nano-gpt", "decoder.attention.position.kind=rope", QKV_FP32);
+    trains_alike("nano-gpt", "decoder.attention.position.kind=alibi", QKV_FP32);
+    trains_alike("nano-gpt", "decoder.attention.position.kind=buckets", QKV_FP32);
 }
 
 /* The host cannot touch the memory: the test would not find what it looks for if it could. */

@@ -6,6 +6,9 @@
  *
  * - take, release: memory of the device, zeroed. Arenas of numbers are cut from it, so addresses are computed by the
  *   host and read by the device: one address space, or a base address and offsets that the rows know.
+ * - of_host: false. Training and passes then touch numbers through rows alone. What still reads or writes them from
+ *   the host and needs a backend of the host: ranks, decoders (their scores and lists of pages), hooks of a pass, and
+ *   files of weights.
  * - write, read: copies between the host and the device, which are complete when they return.
  * - lend: copies an array of the host's into the arena that it gets, and returns the copy. The backend that plans takes
  *   the same memory.

@@ -2,8 +2,8 @@
  *
  * A step is a row of the backend, as an operator is: QKV_STEP(ctx, copy, .to = …) fills in the struct of its row,
  * qkv_step_copy, and the backend of the context does it. Pointers in the structs are to the backend's memory (arenas of
- * numbers, and what qkv_lend lends), unless the comment says "of the host". Steps take no memory. backend/cpu*.c has
- * those for CPUs; a context that plans does none of them. */
+ * numbers, and what its row `lend` lends), unless the comment says "of the host". Steps take no memory.
+ * backend/cpu_*.c has those for CPUs; a context that plans does none of them. */
 #ifndef QKV_STEPS_H
 #define QKV_STEPS_H
 
@@ -19,6 +19,8 @@
     X(positions)                                                                                                       \
     X(repeat)                                                                                                          \
     X(last_positions)                                                                                                  \
+    X(rows)                                                                                                            \
+    X(pick)                                                                                                            \
     X(differences)                                                                                                     \
     X(starts)                                                                                                          \
     X(chosen_rows)                                                                                                     \
@@ -36,7 +38,6 @@
     X(copy_pages)                                                                                                      \
     X(start_weights)                                                                                                   \
     X(unpack)                                                                                                          \
-    X(candidates)                                                                                                      \
     X(optimize)                                                                                                        \
     X(squares)                                                                                                         \
     X(round)                                                                                                           \
@@ -44,10 +45,9 @@
     X(carry_rows)                                                                                                      \
     X(add_rows)                                                                                                        \
     X(clear_rows)                                                                                                      \
+    X(candidates)                                                                                                      \
     X(repack)                                                                                                          \
-    X(join_blocks)                                                                                                     \
-    X(rows)                                                                                                            \
-    X(pick)
+    X(join_blocks)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
@@ -69,7 +69,6 @@ struct qkv_step_add {
     const float *x;
     size_t count;
 };
-
 /* Moves the first `rows` rows of a matrix (places, columns) to row place[n], in place; all other rows become zeros.
  * place (rows) rises, and place[n] is at least n. */
 struct qkv_step_spread {
@@ -115,7 +114,6 @@ struct qkv_step_pick {
     const int32_t *values, *index;
     size_t count;
 };
-
 /* out[n] = values[n + 1] - values[n], count of them. */
 struct qkv_step_differences {
     int32_t *out;
@@ -247,6 +245,7 @@ struct qkv_step_copy_pages {
     const struct qkv_page_copy *copies;
     size_t count;
 };
+
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
 
 /* The numbers that a new weight starts with: normal with the deviation std; or uniform within ±bound, if std is 0; or
