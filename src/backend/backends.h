@@ -7,8 +7,8 @@
  * - take, release: memory of the device, zeroed. Arenas of numbers are cut from it, so addresses are computed by the
  *   host and read by the device: one address space, or a base address and offsets that the rows know.
  * - of_host: false. Training and passes then touch numbers through rows alone. What still reads or writes them from
- *   the host and needs a backend of the host: ranks, decoders (their scores and lists of pages), hooks of a pass, and
- *   files of weights.
+ *   the host and needs a backend of the host: ranks, decoders (their scores, pages and lists of pages), and files of
+ *   weights. Public calls that give pointers to numbers do as well.
  * - write, read: copies between the host and the device, which are complete when they return.
  * - lend: copies an array of the host's into the arena that it gets, and returns the copy. The backend that plans takes
  *   the same memory.

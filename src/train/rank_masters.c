@@ -5,6 +5,7 @@
 
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "op/steps.h"
 #include "train/train.h"
 
 /* ---- which ------------------------------------------------------------------------------------------------------ */
@@ -99,9 +100,9 @@ enum qkv_status qkv_rank_divide(struct qkv_model *m, struct qkv_moment_run *runs
         struct qkv_tensor *x = w->tensors[i];
         if (!x->operand.divided) continue;
         const struct qkv_operand b = {.data = x->data, .dtype = QKV_F32, .row_stride = 1, .column_stride = x->columns};
-        x->operand.product->pack(m->ctx, x->operand.packed->data, b, (struct qkv_stored_operand){0}, x->columns,
-                                 x->rows);
-        qkv_arena_discard(&m->arena, qkv_weights_divide(w, x), x->rows * x->columns * sizeof(float));
+        status = QKV_STEP(m->ctx, pack, .product = x->operand.product, .packed = x->operand.packed->data, .operand = b,
+                          .K = x->columns, .N = x->rows);
+        if (!status) qkv_arena_discard(&m->arena, qkv_weights_divide(w, x), x->rows * x->columns * sizeof(float));
     }
     return status;
 }

@@ -194,7 +194,8 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
         if (!x->operand.divided) continue;
         const struct qkv_operand b = {
             .data = x->learning.gradient, .dtype = QKV_BF16, .row_stride = 1, .column_stride = x->columns};
-        x->operand.product->pack(ctx, x->operand.packed->data, b, (struct qkv_stored_operand){0}, x->columns, x->rows);
+        status = QKV_STEP(ctx, pack, .product = x->operand.product, .packed = x->operand.packed->data, .operand = b,
+                          .K = x->columns, .N = x->rows);
     }
     qkv_weights_clear_gradients(w);
     return status;
