@@ -34,7 +34,7 @@ static const char *mask_text(const struct qkv_attention_spec *a, char *text, siz
 
 static void print_attention(const char *stack, const struct qkv_layer_spec *kind) {
     const struct qkv_attention_spec *a = &kind->attention;
-    char text[400], mask[96], groups[64] = "", position[96] = "", form[64] = "";
+    char text[400], mask[96], groups[64] = "", position[96] = "", form[64] = "", share[64] = "";
     if (a->kv_heads != a->heads) snprintf(groups, sizeof groups, ", %d of keys and values", a->kv_heads);
     if (a->position.kind != QKV_POSITION_NONE)
         snprintf(position, sizeof position, ", position %s", positions[a->position.kind]);
@@ -42,8 +42,9 @@ static void print_attention(const char *stack, const struct qkv_layer_spec *kind
         snprintf(position, sizeof position, ", position rope (theta %g)", a->position.theta);
     if (strcmp(qkv_attention_form_text(a), "heads") != 0)
         snprintf(form, sizeof form, ", %s", qkv_attention_form_text(a));
-    snprintf(text, sizeof text, "%d heads of %d%s, mask %s%s%s%s%s%s", a->heads, a->head_dim, groups,
-             mask_text(a, mask, sizeof mask), position, form,
+    if (a->share) snprintf(share, sizeof share, ", keys and values shared (share %d)", a->share);
+    snprintf(text, sizeof text, "%d heads of %d%s, mask %s%s%s%s%s%s%s", a->heads, a->head_dim, groups,
+             mask_text(a, mask, sizeof mask), position, form, share,
              a->qk_norm.norm.given ? ", norms of queries and keys" : "", a->softcap > 0 ? ", capped scores" : "",
              a->sinks ? ", sinks" : "");
     info_row(stack, kind->name, "attention", text);

@@ -186,6 +186,12 @@ static inline void random_stack(struct qkv_random *r, char *out, size_t size, in
         snprintf(out, size, "{\"layers\": 2%s, %s}", share, kinds[0]);
     else if (!qkv_random_below(r, 4))
         snprintf(out, size, "{\"layers\": 4, \"share\": %s, %s}", PICK(r, "1", "2", "3"), kinds[0]);
+    else if (!qkv_random_below(r, 3) &&
+             !strstr(kinds[0], "cross_only")) /* layers that read keys and values of others */
+        snprintf(out, size,
+                 "{\"layers\": 4, \"pattern\": [\"own\", \"%s\", \"reads\", \"own\"], %s, \"kinds\": {\"own\": {}, "
+                 "\"reads\": {\"attention\": {\"share\": 1}}}}",
+                 PICK(r, "own", "reads"), kinds[0]);
     else if (qkv_random_below(r, 2))
         snprintf(out, size,
                  "{\"layers\": 3, \"pattern\": [\"a\", \"b\", \"a\"], \"kinds\": {\"a\": {%s}, \"b\": {%s}}}", kinds[0],

@@ -59,7 +59,7 @@ static inline bool same_attention(const struct qkv_attention_spec *a, const stru
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
            a->window_right == b->window_right && a->softcap == b->softcap && a->scale == b->scale &&
            a->bias == b->bias && a->clip == b->clip && a->sinks == b->sinks && a->dropout == b->dropout &&
-           same_qk_norm(&a->qk_norm, &b->qk_norm) && same_latent(&a->latent, &b->latent) &&
+           same_qk_norm(&a->qk_norm, &b->qk_norm) && same_latent(&a->latent, &b->latent) && a->share == b->share &&
            same_position(&a->position, &b->position);
 }
 

@@ -78,7 +78,9 @@ static double run_tape(struct qkv_context *ctx, qkv_recompute_segment_run *run, 
     for (int i = 0; i < 3; i++) {
         struct stretch s = {.weight = &w[i % 2], .memory = memory};
         struct qkv_tensor *other = run == run_stretch ? memory : NULL;
-        x = checkpoint ? qkv_tape_recompute_segment(&tape, run, &s, sizeof s, x, other, NULL) : run(&tape, &s, x);
+        x = checkpoint ? qkv_tape_recompute_segment(&tape, run, &s, sizeof s, x,
+                                                    (struct qkv_tensor *[QKV_SEGMENT_OTHERS]){other})
+                       : run(&tape, &s, x);
         assert_non_null(x);
     }
     qkv_op_inner_product(&tape, x, target, 1, &loss);
@@ -124,7 +126,8 @@ static void test_tape_shape(void **state) {
     assert_ok(ctx, qkv_arena_create(ctx, &arena, 1 << 16, "test"));
     assert_ok(ctx, qkv_arena_create(ctx, &graph_arena, 1 << 16, "test"));
     qkv_tape_start(&tape, ctx, &arena, &graph_arena, true);
-    assert_null(qkv_tape_recompute_segment(&tape, run_wide, &argument, sizeof argument, &x, NULL, NULL));
+    assert_null(qkv_tape_recompute_segment(&tape, run_wide, &argument, sizeof argument, &x,
+                                           (struct qkv_tensor *[QKV_SEGMENT_OTHERS]){NULL}));
     assert_int_equal(tape.status, QKV_SHAPE);
     assert_message(ctx, "segment: x is (2,12) but the output (2,8)");
     qkv_arena_free(&arena);

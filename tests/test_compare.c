@@ -56,7 +56,7 @@ static void what_is_no_axis_is_refused(void **state) {
     static const struct {
         const char *text, *part;
     } bad[] = {
-        {"colour=red", "there is no axis \"colour\"; there are kv, position, norm, ffn"},
+        {"colour=red", "there is no axis \"colour\"; there are kv, share, position, norm, ffn"},
         {"steps=1,2", "there is no axis \"steps\""},
         {"data=a,b", "there is no axis \"data\""},
         {"kv=mha,foo", "axis kv has no value \"foo\"; it has mha, gqa:N"},
@@ -66,6 +66,7 @@ static void what_is_no_axis_is_refused(void **state) {
         {"kv=gqa:1.5", "axis kv has no value"},
         {"kv=mla:0", "axis kv has no value \"mla:0\""},
         {"kv=mlax", "axis kv has no value \"mlax\""},
+        {"share=-1", "axis share has no value \"-1\""},
         {"kv=mh", "axis kv has no value \"mh\""},
         {"position=rope:0", "axis position has no value"},
         {"position=rope:2", "axis position has no value"},
@@ -127,6 +128,10 @@ static void values_change_the_spec(void **state) {
     assert_false(plain.decoder.kinds[0].attention.latent.given);
     assert_int_equal(plain.decoder.kinds[0].attention.kv_heads, 1);
     assert_int_equal(vary(ctx, "llama-style", "kv=mha").decoder.kinds[0].attention.kv_heads, 16);
+    const struct qkv_spec taking_turns = vary(ctx, "nano-gpt", "share=1");
+    for (size_t i = 0; i < (size_t)taking_turns.decoder.layers; i++)
+        assert_int_equal(qkv_stack_keys_of(&taking_turns.decoder, i), i - i % 2);
+    assert_int_equal(vary(ctx, "nano-gpt", "share=0").decoder.kind_count, 1);
     assert_int_equal(vary(ctx, "nano-gpt", "position=alibi").decoder.kinds[0].attention.position.kind,
                      QKV_POSITION_ALIBI);
     struct qkv_spec rope = vary(ctx, "nano-gpt", "position=rope:0.5");

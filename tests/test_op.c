@@ -389,7 +389,8 @@ static struct qkv_tensor *run_stretch(struct qkv_tape *tape, const void *argumen
 
 static struct qkv_tensor *build_checkpoint(struct fixture *f) {
     struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
-    return qkv_tape_recompute_segment(&f->tape, run_stretch, &f, sizeof f, x, NULL, NULL);
+    return qkv_tape_recompute_segment(&f->tape, run_stretch, &f, sizeof f, x,
+                                      (struct qkv_tensor *[QKV_SEGMENT_OTHERS]){NULL});
 }
 
 static void check_checkpoint(void **state) {

@@ -302,6 +302,9 @@ struct qkv_attention_spec {
     int window_right;
     struct qkv_qk_norm_spec qk_norm; /* default none */
     struct qkv_latent_spec latent;   /* default none; self attention only, with kv_heads = heads */
+    /* n > 0: the layer computes no keys and values, and reads those of another layer (qkv_stack_keys_of); self
+     * attention only; default 0 */
+    int share;
     double clip;                     /* c > 0: q, k and v are clamped to ±c before the rotation; default 0: off */
     double softcap; /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; default 0: off */
     /* multiplies q·k. Default 0 (null in JSON): 1/sqrt(head_dim); with a latent whose rotation is scaled by yarn with
@@ -492,6 +495,14 @@ QKV_API const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec
 /* The layer that has the weights of a layer: the layer itself, or the first one of its group (share). `layer` must be
  * less than stack->layers. Never fails. */
 QKV_API size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer);
+/* The layer whose keys and values a layer reads (Brandon et al. 2024, "Reducing transformer key-value cache size with
+ * cross-layer attention"): the layer itself, if attention.share is 0. With share n it is the n-th layer before it, or,
+ * if that one shares too, the layer that that one reads. Only layers of the stack count whose keys and values, mask and
+ * position are alike: they have the same form of attention and the same kv_heads, head_dim, value_dim, qk_norm and
+ * clip, or, with latents, latent.rank, rope_dim and eps; and the same causal, windows and position. A layer reads keys
+ * after norm, clip and rotation; with latents it reads the latent and the rotated channels, and has k_b and v_b of its
+ * own. `layer` must be less than stack->layers of a valid spec. Never fails. Any thread. */
+QKV_API size_t qkv_stack_keys_of(const struct qkv_stack_spec *stack, size_t layer);
 /* Whether some dropout of the spec or of its parts is greater than 0. Any thread. */
 QKV_API bool qkv_spec_drops(const struct qkv_spec *spec);
 /* The number of positions of an image, class token included, for a stack that reads patches; 0 for other stacks. Any

@@ -23,6 +23,8 @@ static const struct known {
 } known[] = {
     {"kv", "mha, gqa:N (N key-value heads), mqa, mla, mla:R (a latent of width R)",
      "key-value heads, or a latent for keys and values"},
+    {"share", "0, N (each layer that has keys and values is followed by N that read them)",
+     "layers that share keys and values (attention.share)"},
     {"position", position_values + 2, "encoding of positions"},
     {"norm", norm_values + 2, "place of the norms, LayerNorm or RMSNorm, parallel sublayers"},
     {"ffn", ffn_values + 2, "feed-forward sublayer"},
@@ -65,7 +67,7 @@ static enum qkv_status no_axis(struct qkv_context *ctx, const char *name) {
         used += (size_t)snprintf(list + used, sizeof list - used, i ? ", %s" : "%s", trains[i]);
     return qkv_fail(
         ctx, QKV_ARGUMENT,
-        "there is no axis \"%.40s\"; there are kv, position, norm, ffn, the options of training %s, and keys of "
+        "there is no axis \"%.40s\"; there are kv, share, position, norm, ffn, the options of training %s, and keys of "
         "the spec (d_model, decoder.layers)",
         name, list);
 }
@@ -101,12 +103,14 @@ static bool read_moe(const char *value, int numbers[MOE_NUMBERS]) {
     return !*at && count > MOE_CHOSEN && numbers[MOE_CHOSEN] >= 1 && numbers[MOE_CHOSEN] <= numbers[MOE_EXPERTS];
 }
 
+enum { SHARE_MAX = QKV_LAYERS_MAX - 1 };
 static bool is_value(const char *axis, const char *value) {
     static const char kv[] = ", mha, mqa, mla";
     double number;
     if (!strcmp(axis, "kv"))
         return is_in(kv, value) || read_tail(value, "gqa:", 0, 1e6, true, &number) ||
                read_tail(value, "mla:", 0, 1e6, true, &number);
+    if (!strcmp(axis, "share")) return !strcmp(value, "0") || read_tail(value, "", 0, SHARE_MAX, true, &number);
     if (!strcmp(axis, "norm")) return is_in(norm_values, value);
     int moe[MOE_NUMBERS];
     if (!strcmp(axis, "ffn"))
@@ -219,6 +223,30 @@ static enum qkv_status apply_kv(struct qkv_context *ctx, const char *value, cons
     return qkv_texts_add(ctx, settings, "%s.attention.latent=%s", where, latent ? "{}" : "null");
 }
 
+/* Two kinds of layers that take turns: one that has keys and values, then those that read them. */
+static enum qkv_status apply_share(struct qkv_context *ctx, const char *value, const struct qkv_stack_spec *s,
+                                   struct qkv_texts *settings) {
+    const long readers = strtol(value, NULL, 10);
+    struct qkv_buffer pattern = {0};
+    if (s->kinds[0].name[0])
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "axis share makes two kinds of layers, but the decoder has kinds already; compare "
+                        "decoder.kinds.%s.attention.share instead",
+                        s->kinds[s->kind_count - 1].name);
+    if (s->layers % (readers + 1) != 0)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "axis share: groups of 1 + %ld layers do not divide decoder.layers, %d (choose another number "
+                        "of layers, or of layers that share)",
+                        readers, s->layers);
+    if (!readers) return QKV_OK;
+    enum qkv_status status = qkv_buffer_print(ctx, &pattern, "decoder.pattern=[\"own\"");
+    for (long i = 0; i < readers && !status; i++) status = qkv_buffer_print(ctx, &pattern, ",\"reads\"");
+    if (!status) status = qkv_texts_add(ctx, settings, "%s]", pattern.data);
+    qkv_buffer_free(&pattern);
+    if (status) return status;
+    return qkv_texts_add(ctx, settings, "decoder.kinds={\"own\":{},\"reads\":{\"attention\":{\"share\":1}}}");
+}
+
 static enum qkv_status apply_position(struct qkv_context *ctx, const char *value, struct qkv_texts *settings) {
     const char *tail = strchr(value, ':');
     enum qkv_status status = qkv_texts_add(ctx, settings, "position.kind=%.*s", (int)strcspn(value, ":"), value);
@@ -311,6 +339,7 @@ enum qkv_status qkv_axis_apply(struct qkv_context *ctx, const struct qkv_axis *a
     bool kv = !strcmp(axis->name, "kv"), norm = !strcmp(axis->name, "norm"), ffn = !strcmp(axis->name, "ffn");
     enum qkv_status status = QKV_OK;
     if (!strcmp(axis->name, "position")) return apply_position(ctx, value, settings);
+    if (!strcmp(axis->name, "share")) return apply_share(ctx, value, s, settings);
     for (int i = 0; (kv || norm || ffn) && i < s->kind_count && !status; i++) {
         const struct qkv_layer_spec *kind = &s->kinds[i];
         bool last = kind == qkv_stack_layer(s, (size_t)s->layers - 1);

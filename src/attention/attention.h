@@ -87,9 +87,10 @@ QKV_ATTENTION_POSITION_LIST(QKV_POSITION_FILLER)
 qkv_position_filler qkv_position_fill_attention;
 /* Whether scores have a distance_bias. */
 bool qkv_position_has_distances(const struct qkv_position_tables *tables);
-/* Whether two positions are of one kind and have the same distance_bias, if any; and whether two attentions can share a
- * table. */
+/* Whether two positions are of one kind and have the same distance_bias, if any; whether they are the same; and whether
+ * two attentions can share a table. */
 bool qkv_position_same_distances(const struct qkv_position_spec *a, const struct qkv_position_spec *b);
+bool qkv_position_same(const struct qkv_position_spec *a, const struct qkv_position_spec *b);
 bool qkv_position_shares(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b);
 /* The trainable weight of a position; NULL: it has none. */
 struct qkv_tensor *qkv_distance_weight(struct qkv_distance_weights *weights, const struct qkv_position_spec *position);
@@ -193,6 +194,12 @@ const char *qkv_attention_not_single(const struct qkv_attention_spec *spec);
 enum qkv_status qkv_attention_form_check(struct qkv_context *ctx, const char *name, const char *where,
                                          const struct qkv_attention_spec *spec, bool cross, int C);
 
+/* The first reason why a layer cannot read the keys and values of another one ("kv_heads is 2, not 4", the number of a
+ * first), unless `text` is NULL; false: it can. */
+enum { QKV_DIFFER_TEXT = 160 };
+bool qkv_attention_differs(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b,
+                           char text[QKV_DIFFER_TEXT]);
+
 /* ---- the sublayer (sublayer.c) --------------------------------------------------------------------------------- */
 
 /* Room for the weights that only one form has. */
@@ -225,6 +232,11 @@ struct qkv_key_values {
     bool shared; /* v is k: values are the first channels of keys */
 };
 
+/* Keys and values that a layer has computed and others read. A form other than heads has its own columns in them. */
+struct qkv_layer_keys {
+    struct qkv_columns k, v;
+};
+
 /* One attention with its projections in a pass over a tape. Unused pointers are NULL. */
 struct qkv_attention_args {
     struct qkv_tape *tape;
@@ -238,7 +250,12 @@ struct qkv_attention_args {
     const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions, */
     const struct qkv_turns *turns;            /* or by these, if it depends on the length of a sequence; else NULL */
     struct qkv_tensor *distance_bias;         /* the call's table, if it is trainable */
-    struct qkv_key_values *cache; /* self: new keys are appended; cross: the source's keys and values are saved in it */
+    /* self: new keys are appended, or, if the spec shares, those of another layer are read; cross: the source's keys
+     * and values are saved in it */
+    struct qkv_key_values *cache;
+    /* self attention without a cache: where its keys and values are noted, or, if the spec shares, those of another
+     * layer to read; NULL: nobody reads them */
+    struct qkv_layer_keys *keys;
     bool cross;
     struct qkv_tensor *memory;   /* cross: the source (B·Tk, kv_in); NULL: the cache has its keys and values */
     struct qkv_tensor *values;   /* cross, without a cache: values are computed from it; NULL: from the source */

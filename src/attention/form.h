@@ -40,14 +40,20 @@ struct qkv_attention_form {
     int (*rotated)(const struct qkv_attention_spec *spec);
     double (*scale)(const struct qkv_attention_spec *spec); /* the factor of scores where the spec has none */
     struct qkv_page_heads (*cached)(const struct qkv_attention_spec *spec); /* the heads that the cache stores */
+    /* Whether keys and values of two specs of this form differ, so that no layer of one reads those of the other; the
+     * first key that differs goes to `text` (qkv_attention_differ). */
+    bool (*differ)(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b, char text[QKV_DIFFER_TEXT]);
 
-    /* ---- weights: those of the form's roles; norms of queries and keys, o and sinks belong to every form ---- */
+    /* ---- weights: those of the form's roles, without those of keys and values if spec->share is set; norms of
+     * queries and keys, o and sinks belong to every form ---- */
     void (*weights)(struct qkv_weights *weights, const struct qkv_weight_place *place,
                     const struct qkv_attention_spec *spec, bool cross, struct qkv_attention_parameters *parameters);
 
     /* ---- running ---- */
     /* Computes the inputs of attention from x (N, in); with a cache also appends new rows to it, or, in cross
-     * attention, writes the source's. inputs->attend is a copy of the call. false: the tape has failed. */
+     * attention, writes the source's; notes args->keys. If spec->share is set, only queries are computed; keys and
+     * values are those of args->keys, or of the cache, which has them already. inputs->attend is a copy of the call.
+     * false: the tape has failed. */
     bool (*project)(const struct qkv_attention_args *args, struct qkv_tensor *x, struct qkv_form_inputs *inputs);
     /* The values (N, H·Dv) of attention's result; NULL: they are the result. */
     struct qkv_tensor *(*values)(const struct qkv_attention_args *args, struct qkv_tensor *y);
@@ -68,6 +74,8 @@ const struct qkv_attention_form *qkv_attention_form_of(const struct qkv_attentio
 void qkv_attention_build_linear(struct qkv_weights *weights, const struct qkv_weight_place *place,
                                 struct qkv_linear *linear, const enum qkv_role *roles, const char *letters,
                                 enum qkv_bias_kind bias);
+/* For `differ`: whether the numbers differ; `text` then says so about the key. */
+bool qkv_attention_differ(const char *key, double a, double b, char text[QKV_DIFFER_TEXT]);
 /* Rotates `heads` heads of D channels from a column of x by the positions of the call. */
 struct qkv_tensor *qkv_attention_rotate(const struct qkv_attention_args *args, struct qkv_tensor *x, size_t column,
                                         size_t heads, size_t D);

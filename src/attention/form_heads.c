@@ -25,6 +25,20 @@ static struct qkv_page_heads heads_cached(const struct qkv_attention_spec *spec)
         .heads = (size_t)spec->kv_heads, .k_columns = (size_t)spec->head_dim, .v_columns = (size_t)spec->value_dim};
 }
 
+static bool heads_differ(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b,
+                         char text[QKV_DIFFER_TEXT]) {
+    const struct qkv_qk_norm_spec *n = &a->qk_norm, *m = &b->qk_norm;
+    const bool norms =
+        n->norm.given != m->norm.given ||
+        (n->norm.given && (n->norm.kind != m->norm.kind || n->norm.eps != m->norm.eps ||
+                           n->norm.weight != m->norm.weight || n->norm.bias != m->norm.bias || n->over != m->over));
+    if (norms && text) snprintf(text, QKV_DIFFER_TEXT, "qk_norm differs");
+    return norms || qkv_attention_differ("kv_heads", a->kv_heads, b->kv_heads, text) ||
+           qkv_attention_differ("head_dim", a->head_dim, b->head_dim, text) ||
+           qkv_attention_differ("value_dim", a->value_dim, b->value_dim, text) ||
+           qkv_attention_differ("clip", a->clip, b->clip, text);
+}
+
 /* ---- weights --------------------------------------------------------------------------------------------------- */
 
 static void heads_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
@@ -33,6 +47,10 @@ static void heads_weights(struct qkv_weights *weights, const struct qkv_weight_p
     static const enum qkv_role self_roles[] = {QKV_ROLE_ATTN_Q, QKV_ROLE_ATTN_K, QKV_ROLE_ATTN_V};
     static const enum qkv_role cross_roles[] = {QKV_ROLE_CROSS_Q, QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V};
     const enum qkv_bias_kind bias = spec->bias;
+    if (!cross && spec->share) {
+        qkv_attention_build_linear(weights, place, &parameters->q, self_roles, "q", bias);
+        return;
+    }
     if (!cross) {
         qkv_attention_build_linear(weights, place, &parameters->qkv, self_roles, "qkv", bias);
         return;
@@ -115,6 +133,15 @@ static struct qkv_tensor *heads_self(const struct qkv_attention_args *f, struct 
     return qkv;
 }
 
+/* Queries of x, for keys and values of another layer. */
+static struct qkv_tensor *heads_shared(const struct qkv_attention_args *f, struct qkv_tensor *x,
+                                       struct qkv_form_inputs *in) {
+    const struct qkv_attend *a = f->attend;
+    struct qkv_tensor *q = heads_linear(f, &f->parameters->q, x, a->H, 0);
+    if (!f->cache) in->k = f->keys->k, in->v = f->keys->v;
+    return qkv_attention_rotate(f, q, 0, a->H, a->D);
+}
+
 /* Keys and values of the source; also writes them to the cache, if there is one. */
 static struct qkv_columns heads_source(const struct qkv_attention_args *f) {
     struct qkv_columns kv = {f->memory ? heads_linear(f, &f->parameters->kv, f->memory, 0, f->attend->Hkv) : NULL, 0};
@@ -148,8 +175,10 @@ static struct qkv_tensor *heads_cross(const struct qkv_attention_args *f, struct
 }
 
 static bool heads_project(const struct qkv_attention_args *f, struct qkv_tensor *x, struct qkv_form_inputs *in) {
-    in->q = f->cross ? heads_cross(f, x, &in->k, &in->v) : heads_self(f, x, &in->k);
+    const bool shared = f->spec->share > 0;
+    in->q = f->cross ? heads_cross(f, x, &in->k, &in->v) : shared ? heads_shared(f, x, in) : heads_self(f, x, &in->k);
     if (!in->v.x) in->v = heads_values(f, in->k);
+    if (f->keys && !shared) *f->keys = (struct qkv_layer_keys){in->k, in->v};
     if (f->cache && !qkv_attention_cached(f, &in->k, &in->v, &in->attend)) return false;
     return in->q != NULL;
 }
@@ -160,6 +189,7 @@ const struct qkv_attention_form qkv_attention_form_heads = {.name = "heads",
                                                             .rotated = heads_rotated,
                                                             .scale = heads_scale,
                                                             .cached = heads_cached,
+                                                            .differ = heads_differ,
                                                             .weights = heads_weights,
                                                             .project = heads_project,
                                                             .cache_source = heads_cache_source};

@@ -9,7 +9,10 @@
  * cache of rows [c | r] is attention with one key head, rank + rope_dim wide, whose values are its first rank channels;
  * queries and outputs absorb the projections of keys and values. A pass without a cache computes the keys and values of
  * the heads, which is less work if all positions are new, and can be trained. A call with a cache takes the absorbed
- * form, whatever its number of rows. */
+ * form, whatever its number of rows.
+ *
+ * A layer that shares reads c and r of another layer, which are what a cache stores; its q, k_b, v_b and o are its
+ * own. */
 #include "attention/form.h"
 
 #include <math.h>
@@ -55,6 +58,13 @@ static struct qkv_page_heads latent_cached(const struct qkv_attention_spec *spec
                                    .v_columns = (size_t)spec->latent.rank,
                                    .shared = true,
                                    .form = "latent attention"};
+}
+
+static bool latent_differ(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b,
+                          char text[QKV_DIFFER_TEXT]) {
+    return qkv_attention_differ("latent.rank", a->latent.rank, b->latent.rank, text) ||
+           qkv_attention_differ("latent.rope_dim", a->latent.rope_dim, b->latent.rope_dim, text) ||
+           qkv_attention_differ("latent.eps", a->latent.eps, b->latent.eps, text);
 }
 
 /* ---- checking -------------------------------------------------------------------------------------------------- */
@@ -142,9 +152,11 @@ static void latent_weights(struct qkv_weights *weights, const struct qkv_weight_
     } else {
         latent_build(weights, &at, &own[LATENT_Q], QKV_ROLE_ATTN_Q, q);
     }
-    latent_build(weights, &at, &own[LATENT_KV_A], QKV_ROLE_ATTN_KV_A, kv);
-    if (latent->rope_dim) latent_build(weights, &at, &own[LATENT_K_ROPE], QKV_ROLE_ATTN_K_ROPE, kv);
-    qkv_weights_norm(weights, &at, &parameters->form_norms[LATENT_KV_NORM], QKV_ROLE_ATTN_KV_A_NORM, &norm);
+    if (!spec->share) {
+        latent_build(weights, &at, &own[LATENT_KV_A], QKV_ROLE_ATTN_KV_A, kv);
+        if (latent->rope_dim) latent_build(weights, &at, &own[LATENT_K_ROPE], QKV_ROLE_ATTN_K_ROPE, kv);
+        qkv_weights_norm(weights, &at, &parameters->form_norms[LATENT_KV_NORM], QKV_ROLE_ATTN_KV_A_NORM, &norm);
+    }
     at.head_wise = true;
     latent_build(weights, &at, &own[LATENT_K_B], QKV_ROLE_ATTN_K_B, false);
     latent_build(weights, &at, &own[LATENT_V_B], QKV_ROLE_ATTN_V_B, false);
@@ -175,14 +187,26 @@ static struct qkv_tensor *latent_queries(const struct qkv_attention_args *f, str
                                 a->D);
 }
 
+/* The latents and the rotated channels (x NULL: none) of the positions of the call: of x, or those of another layer. */
+static struct qkv_layer_keys latent_rows(const struct qkv_attention_args *f, struct qkv_tensor *x) {
+    const size_t shared = (size_t)f->spec->latent.rope_dim;
+    if (f->spec->share) return f->keys ? *f->keys : (struct qkv_layer_keys){0};
+    struct qkv_layer_keys rows = {.k.x = latent_compress(f, LATENT_KV_A, LATENT_KV_NORM, x)};
+    if (shared)
+        rows.v.x = qkv_attention_rotate(f, latent_linear(f, &f->parameters->form[LATENT_K_ROPE], x), 0, 1, shared);
+    if (f->keys) *f->keys = rows;
+    return rows;
+}
+
 /* Without a cache: the heads' own keys and values, computed from the latents of all positions of the call. With a
  * cache: appends the rows of the new positions; its rows are the keys and values of a single head, and the queries have
  * absorbed the projection of keys. The result depends only on whether there is a cache. */
 static bool latent_project(const struct qkv_attention_args *f, struct qkv_tensor *x, struct qkv_form_inputs *in) {
     struct qkv_linear *own = f->parameters->form;
     const size_t shared = (size_t)f->spec->latent.rope_dim;
-    struct qkv_tensor *q = latent_queries(f, x), *c = latent_compress(f, LATENT_KV_A, LATENT_KV_NORM, x), *r = NULL;
-    if (shared) r = qkv_attention_rotate(f, latent_linear(f, &own[LATENT_K_ROPE], x), 0, 1, shared);
+    struct qkv_tensor *q = latent_queries(f, x);
+    const struct qkv_layer_keys rows = latent_rows(f, x);
+    struct qkv_tensor *c = rows.k.x, *r = rows.v.x;
     in->q = q;
     if (!f->cache) {
         struct qkv_tensor *k = latent_linear(f, &own[LATENT_K_B], c);
@@ -191,10 +215,13 @@ static bool latent_project(const struct qkv_attention_args *f, struct qkv_tensor
         return in->k.x && in->v.x && q;
     }
     in->q = qkv_op_head_linear(f->tape, q, &own[LATENT_K_B].weight, f->attend->H, shared, false);
-    struct qkv_tensor *row = shared ? qkv_op_join_heads(f->tape, c, r, 1) : c;
-    if (!row || !in->q) return false;
+    if (!f->spec->share) {
+        struct qkv_tensor *row = shared ? qkv_op_join_heads(f->tape, c, r, 1) : c;
+        if (!row) return false;
+        qkv_attention_append(f, (struct qkv_columns){row, 0}, f->attend->Tq, false);
+    }
+    if (!in->q) return false;
     const struct qkv_page_heads cached = latent_cached(f->spec);
-    qkv_attention_append(f, (struct qkv_columns){row, 0}, f->attend->Tq, false);
     in->attend.Hkv = cached.heads, in->attend.D = cached.k_columns, in->attend.Dv = cached.v_columns;
     return qkv_attention_cached(f, &in->k, &in->v, &in->attend);
 }
@@ -215,6 +242,7 @@ const struct qkv_attention_form qkv_attention_form_latent = {
     .rotated = latent_rotated,
     .scale = latent_scale,
     .cached = latent_cached,
+    .differ = latent_differ,
     .weights = latent_weights,
     .project = latent_project,
     .values = latent_values};

@@ -41,3 +41,19 @@ double qkv_attention_scale(const struct qkv_attention_spec *spec) {
 struct qkv_page_heads qkv_cache_heads(const struct qkv_attention_spec *spec) {
     return qkv_attention_form_of(spec)->cached(spec);
 }
+
+/* The first difference that is no number. */
+static const char *forms_difference(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
+    if (qkv_attention_form_of(a) != qkv_attention_form_of(b)) return "the form of attention differs";
+    if (!qkv_position_same(&a->position, &b->position)) return "position differs";
+    return a->causal != b->causal ? "causal differs" : NULL;
+}
+
+bool qkv_attention_differs(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b,
+                           char text[QKV_DIFFER_TEXT]) {
+    const char *difference = forms_difference(a, b);
+    if (difference && text) snprintf(text, QKV_DIFFER_TEXT, "%s", difference);
+    return difference || qkv_attention_differ("window", a->window, b->window, text) ||
+           qkv_attention_differ("window_right", a->window_right, b->window_right, text) ||
+           qkv_attention_form_of(a)->differ(a, b, text);
+}

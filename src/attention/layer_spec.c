@@ -93,6 +93,10 @@ static enum qkv_status complete_heads(struct qkv_context *ctx, struct qkv_attent
     if (status) return status;
     const char *refused = qkv_attention_not_single(a);
     if (refused) return qkv_fail(ctx, QKV_SPEC, "attention layer: %s", refused);
+    if (a->share)
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "attention layer: attention.share is %d, but a single layer has no layers before it; leave it 0", a->share);
     a->kv_heads = a->kv_heads ? a->kv_heads : a->heads;
     if (!a->head_dim && s->in % a->heads)
         return qkv_fail(ctx, QKV_SPEC,

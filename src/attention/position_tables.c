@@ -15,22 +15,6 @@ bool qkv_position_has_distances(const struct qkv_position_tables *tables) {
     return tables->distance_bias.table || tables->map.rows;
 }
 
-bool qkv_position_same_distances(const struct qkv_position_spec *p, const struct qkv_position_spec *q) {
-    const bool mpt = p->form == QKV_ALIBI_MPT;
-    if (p->kind != q->kind) return false;
-    if (p->kind == QKV_POSITION_ALIBI) return p->form == q->form && p->learn == q->learn && (!mpt || p->max == q->max);
-    if (p->kind == QKV_POSITION_BUCKETS && p->buckets != q->buckets) return false;
-    return (p->kind != QKV_POSITION_BUCKETS && p->kind != QKV_POSITION_RELATIVE) || p->max_distance == q->max_distance;
-}
-
-bool qkv_position_shares(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
-    const struct qkv_position_spec *p = &a->position;
-    const bool falcon = p->kind == QKV_POSITION_ALIBI && p->form == QKV_ALIBI_FALCON;
-    if (a->heads != b->heads || !qkv_position_same_distances(p, &b->position)) return false;
-    if (p->kind == QKV_POSITION_BUCKETS && a->causal != b->causal) return false;
-    return !falcon || a->head_dim == b->head_dim;
-}
-
 struct qkv_tensor *qkv_distance_weight(struct qkv_distance_weights *weights, const struct qkv_position_spec *position) {
     if (position->kind == QKV_POSITION_BUCKETS) return &weights->buckets;
     if (position->kind == QKV_POSITION_RELATIVE) return &weights->relative;

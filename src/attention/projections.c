@@ -28,3 +28,9 @@ struct qkv_tensor *qkv_attention_rotate(const struct qkv_attention_args *f, stru
     const struct qkv_turns t = f->turns ? *f->turns : (struct qkv_turns){tables->rotate, f->attend->position};
     return qkv_op_rotate(f->tape, x, column, heads, D, tables->pairs, tables->interleaved, t.table, t.rows);
 }
+
+bool qkv_attention_differ(const char *key, double a, double b, char text[QKV_DIFFER_TEXT]) {
+    if (a == b) return false;
+    if (text) snprintf(text, QKV_DIFFER_TEXT, "%s is %g, not %g", key, a, b);
+    return true;
+}

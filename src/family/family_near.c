@@ -176,6 +176,7 @@ static bool compare_stack(struct near *n, const char *name, const struct qkv_sta
         if (of[kind] >= 0) return false; /* one kind of ours would be two kinds of theirs */
         of[kind] = k;
         json_t *a = stack_tree(n->ours, name, ours, kind), *b = stack_tree(theirs, name, other, k);
+        if (kind != ours->kind_of[ours->layers - 1]) json_object_del(json_object_get(b, "norm"), "final");
         compare_kind(n, name, ours, a, b, kind);
         json_decref(a);
         json_decref(b);

@@ -6,6 +6,7 @@
  * attention, cross attention in a decoder with an encoder, and feed-forward. One function serves training, evaluation
  * and decoding with a cache. */
 #include "model/model.h"
+#include "model/spec.h"
 #include "op/recompute_segment.h"
 
 #define FORM(name, text, help, file, final, norms, whole) [QKV_PLACEMENT_##name] = {qkv_block_##file, whole},
@@ -20,22 +21,30 @@ static struct qkv_tensor *block_residual(struct qkv_forward_args *f, const struc
     const struct qkv_block b = {.f = f, .layer = layer, .sublayer = sublayer};
     struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
     struct qkv_tensor *y = form->run(&b, x);
-    return f->kept ? y : qkv_tape_keep(f->tape, mark, x, y);
+    return f->kept || qkv_block_holds(&b) ? y : qkv_tape_keep(f->tape, mark, x, y);
 }
 
 struct block {
     struct qkv_forward_args args;
-    size_t layer;
+    size_t layer, end; /* one layer, or a layer and those up to the last one that reads its keys and values */
 };
+
+static struct qkv_tensor *block_layer(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x) {
+    const struct block_form *form = &block_forms[qkv_stack_layer(f->stack->spec, layer)->norm.placement];
+    if (form->whole) return block_residual(f, form, layer, QKV_SUBLAYER_SELF, x);
+    for (enum qkv_sublayer i = QKV_SUBLAYER_SELF; i < QKV_SUBLAYER_COUNT; i++)
+        if (qkv_layer_has(f->stack, layer, i)) x = block_residual(f, form, layer, i, x);
+    return x;
+}
 
 static struct qkv_tensor *run_block(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x) {
     struct block b = *(const struct block *)argument;
     b.args.tape = tape;
     tape->batch = b.args.rows ? b.args.rows : tape->batch; /* backward may run the block after another stack's rows */
-    const struct block_form *form = &block_forms[qkv_stack_layer(b.args.stack->spec, b.layer)->norm.placement];
-    if (form->whole) return block_residual(&b.args, form, b.layer, QKV_SUBLAYER_SELF, x);
-    for (enum qkv_sublayer i = QKV_SUBLAYER_SELF; i < QKV_SUBLAYER_COUNT; i++)
-        if (qkv_layer_has(b.args.stack, b.layer, i)) x = block_residual(&b.args, form, b.layer, i, x);
+    for (size_t layer = b.layer; layer < b.end; layer++) {
+        x = block_layer(&b.args, layer, x);
+        if (!tape->repeats) qkv_hook_call(&b.args, QKV_HOOK_RESIDUAL, layer, x);
+    }
     return x;
 }
 
@@ -84,13 +93,50 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
     return end ? x : qkv_op_dropout(f->tape, x, rate);
 }
 
-struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *f, struct qkv_tensor *x, size_t first, size_t end) {
-    for (size_t layer = first; layer < end; layer++) {
-        struct block b = {.args = *f, .layer = layer};
-        x = f->checkpoint ? qkv_tape_recompute_segment(f->tape, run_block, &b, sizeof b, x, f->memory,
-                                                       f->distances[f->stack->spec->kind_of[layer]])
-                          : run_block(f->tape, &b, x);
-        qkv_hook_call(f, QKV_HOOK_RESIDUAL, layer, x);
+/* The end of the layers that run as one: up to the last one that reads keys and values of one of them. */
+static size_t layers_end(const struct qkv_forward_args *f, size_t layer) {
+    size_t end = layer + 1;
+    for (; f->keys && layer < end; layer++) end = qkv_max(end, f->stack->layers[layer].keys_end);
+    return end;
+}
+
+/* The activations from outside that backward computes layers from: the memory, and tables of distances, each once. */
+static void layers_others(const struct block *b, struct qkv_tensor *others[QKV_SEGMENT_OTHERS]) {
+    const struct qkv_forward_args *f = &b->args;
+    size_t count = 0;
+    others[count++] = f->memory;
+    for (size_t layer = b->layer; layer < b->end; layer++) {
+        struct qkv_tensor *table = f->distances[f->stack->spec->kind_of[layer]];
+        size_t same = 0;
+        while (same < count && others[same] != table) same++;
+        if (table && same == count && count < QKV_SEGMENT_OTHERS) others[count++] = table;
+    }
+}
+
+/* Runs layers from b->layer to b->end. Memory that holds keys and values for the later ones is released after them. */
+static struct qkv_tensor *layers_run(struct block *b, struct qkv_tensor *x) {
+    struct qkv_forward_args *f = &b->args;
+    struct qkv_tensor *others[QKV_SEGMENT_OTHERS] = {NULL};
+    if (!f->checkpoint) {
+        const struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
+        struct qkv_tensor *y = run_block(f->tape, b, x);
+        return b->end == b->layer + 1 || f->kept ? y : qkv_tape_keep(f->tape, mark, x, y);
+    }
+    layers_others(b, others);
+    return qkv_tape_recompute_segment(f->tape, run_block, b, sizeof *b, x, others);
+}
+
+struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *args, struct qkv_tensor *x, size_t first, size_t end) {
+    struct block b = {.args = *args};
+    const struct qkv_stack_spec *spec = args->stack->spec;
+    if (!args->cache && qkv_stack_shares_keys(spec)) {
+        b.args.keys = qkv_tape_take_graph(args->tape, (size_t)spec->layers * sizeof *b.args.keys);
+        if (!b.args.keys) return NULL;
+    }
+    for (size_t layer = first; layer < end; layer = b.end) {
+        b.layer = layer;
+        b.end = qkv_min(layers_end(&b.args, layer), end);
+        x = layers_run(&b, x);
     }
     return x;
 }

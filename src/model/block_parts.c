@@ -81,7 +81,7 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer,
 
 static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                          struct qkv_tensor *residual) {
-    const size_t kind = f->stack->spec->kind_of[layer];
+    const size_t kind = f->stack->spec->kind_of[layer], owner = f->stack->layers[layer].keys_of;
     struct qkv_attention_args a = {.tape = f->tape,
                                    .spec = &f->stack->spec->kinds[kind].attention,
                                    .attend = &f->self[kind],
@@ -89,7 +89,8 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
                                    .tables = &f->stack->tables[kind],
                                    .turns = f->turns ? &f->turns[kind] : NULL,
                                    .distance_bias = f->distances[kind],
-                                   .cache = f->cache ? &f->cache[layer] : NULL,
+                                   .cache = f->cache ? &f->cache[owner] : NULL,
+                                   .keys = f->keys ? &f->keys[owner] : NULL,
                                    .residual = residual,
                                    .residual_scale = (float)qkv_stack_layer(f->stack->spec, layer)->residual_scale,
                                    .dattention_bias = f->dself_bias,
@@ -196,6 +197,10 @@ struct qkv_tensor *qkv_block_add_normed(const struct qkv_block *b, struct qkv_te
     return qkv_op_add(b->f->tape, residual, y, (float)block_spec(b)->residual_scale);
 }
 
+bool qkv_block_holds(const struct qkv_block *b) {
+    return b->f->keys && b->sublayer == QKV_SUBLAYER_SELF && b->f->stack->layers[b->layer].keys_end > b->layer + 1;
+}
+
 bool qkv_block_at(const struct qkv_block *block, enum qkv_sublayer sublayer, struct qkv_block *at) {
     *at = *block;
     at->sublayer = sublayer;
@@ -210,7 +215,7 @@ struct qkv_tensor *qkv_block_add_all(const struct qkv_block *block, struct qkv_t
         if (!qkv_block_at(block, i, &b)) continue;
         const struct qkv_tape_mark mark = qkv_tape_mark(f->tape);
         struct qkv_tensor *y = qkv_block_add(&b, x, h[i]);
-        x = f->kept ? y : qkv_tape_keep(f->tape, mark, x, y);
+        x = f->kept || qkv_block_holds(&b) ? y : qkv_tape_keep(f->tape, mark, x, y);
     }
     return x;
 }

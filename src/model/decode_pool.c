@@ -12,8 +12,8 @@ enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page
     if (!attentions) return QKV_MEMORY;
     for (size_t layer = 0; layer < layers; layer++) {
         const struct qkv_layer_spec *kind = qkv_stack_layer(spec, layer);
-        if (cross || qkv_layer_has(&m->decoder, layer, QKV_SUBLAYER_SELF))
-            attentions[layer] = cross ? &kind->cross : &kind->attention;
+        const bool own = qkv_layer_has(&m->decoder, layer, QKV_SUBLAYER_SELF) && !kind->attention.share;
+        if (cross || own) attentions[layer] = cross ? &kind->cross : &kind->attention;
     }
     enum qkv_status status = qkv_page_pool_create(m->ctx, attentions, layers, m->cache_types,
                                                   cross ? "the keys and values of sources" : "the KV cache", out);

@@ -32,6 +32,9 @@ struct qkv_experts {
 struct qkv_layer {
     struct qkv_attention self, cross; /* cross.parameters.o.weight.data NULL: no cross attention */
     struct qkv_ffn ffn;
+    /* The layer whose keys and values self attention reads, mostly the layer itself; and the end of the layers that
+     * read those of this layer, the last one + 1. Layers that share weights have their own. */
+    size_t keys_of, keys_end;
 };
 
 /* The first products of a stack that reads no tokens. Patches and vectors: `first`. Frames: both convolutions. */
@@ -148,7 +151,7 @@ struct qkv_model {
     struct qkv_arena learned;                 /* weights that qkv_model_to_fp32 has converted */
     struct qkv_arena packed_arena;            /* weights packed in bf16; empty in fp32 */
     struct qkv_packed_weight *packed_weights; /* in packed_arena, or NULL */
-    uint64_t packed_changes; /* 1 more than `changes` of the weights that were packed; 0: none were */
+    uint64_t packed_changes;                  /* 1 more than `changes` of the weights that were packed; 0: none were */
     struct qkv_arena packed_back;             /* the head packed for backward; empty until the first training pass */
     struct qkv_packed_weight head_back;       /* in packed_back */
     bool dirty;                               /* a pass has begun to add to the gradients since they were cleared */
@@ -253,6 +256,8 @@ struct qkv_tensor *qkv_block_add_normed(const struct qkv_block *block, struct qk
  * storage. */
 struct qkv_tensor *qkv_block_add_all(const struct qkv_block *block, struct qkv_tensor *x,
                                      struct qkv_tensor *const h[QKV_SUBLAYER_COUNT]);
+/* Whether memory of the sublayer is not released after it, because later layers read its keys and values. */
+bool qkv_block_holds(const struct qkv_block *block);
 /* Sets `at` to another sublayer of the same layer. Returns false if the layer does not have it. */
 bool qkv_block_at(const struct qkv_block *block, enum qkv_sublayer sublayer, struct qkv_block *at);
 
@@ -270,7 +275,9 @@ struct qkv_forward_args {
     struct qkv_attend *self;
     const struct qkv_turns *turns; /* rotations per kind, where some depend on a sequence's length; else NULL */
     struct qkv_tensor *distances[QKV_KINDS_MAX]; /* the trainable tables of distance_bias; NULL: none */
-    struct qkv_key_values *cache;                /* one per layer; NULL: no cache */
+    /* one per layer, empty where a layer reads the keys and values of another one; NULL: no cache */
+    struct qkv_key_values *cache;
+    struct qkv_layer_keys *keys; /* without a cache: one per layer, set while layers run; NULL: no layer shares */
     /* Calls of cross attention. `memory` is the encoder's output (B·Tk, C); NULL: memory_cache has keys and values of
      * several sources, one entry per layer. Consecutive rows that read the same source may be one sequence of the
      * call. */

@@ -143,6 +143,18 @@ static enum qkv_status module_list_parameters(struct qkv_module *m, const char *
 
 /* ---- making ------------------------------------------------------------ */
 
+/* Refuses attention, or a layer, that reads keys and values of a layer outside. */
+static enum qkv_status module_check_keys(const struct qkv_module *m, const char *name) {
+    const bool block = m->kind == QKV_MODULE_ENCODER_BLOCK || m->kind == QKV_MODULE_DECODER_BLOCK;
+    if (!block && m->kind != QKV_MODULE_ATTENTION) return QKV_OK;
+    const size_t owner = qkv_stack_keys_of(m->stack->spec, m->layer);
+    if (owner == m->layer) return QKV_OK;
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "module: \"%.100s\" reads the keys and values of layer %zu (attention.share is %d) and does not "
+                    "run alone; make a module of the stack, \"%s\"",
+                    name, owner, qkv_stack_layer(m->stack->spec, m->layer)->attention.share, m->stack->name);
+}
+
 static enum qkv_status module_make(struct qkv_model *model, const char *name, bool owns, struct qkv_module **out) {
     struct qkv_module *m = qkv_allocate(model->ctx, 1, sizeof *m);
     if (!m) return QKV_MEMORY;
@@ -154,6 +166,7 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
                           "module: this model has no part \"%.100s\"; parts are called as parameters are, for example "
                           "\"%s.layers.0.attn\"",
                           name, model->decoder.spec ? "decoder" : "encoder");
+    if (!status) status = module_check_keys(m, name);
     if (!status) status = module_list_parameters(m, name);
     m->part = NULL; /* it pointed into the caller's text */
     if (!status)
@@ -184,7 +197,7 @@ static void module_complete_cross(struct qkv_stack_spec *decoder) {
         if (kind->cross.heads) continue;
         kind->cross = kind->attention;
         kind->cross.causal = false;
-        kind->cross.window = kind->cross.window_right = 0;
+        kind->cross.window = kind->cross.window_right = kind->cross.share = 0;
         kind->cross.position.kind = QKV_POSITION_NONE;
     }
 }
@@ -192,6 +205,7 @@ static void module_complete_cross(struct qkv_stack_spec *decoder) {
 /* Reduces a stack to one layer, of the kind of that layer. */
 static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
     stack->kinds[0] = *qkv_stack_layer(stack, layer);
+    stack->kinds[0].attention.share = 0;
     stack->kinds[0].name[0] = 0;
     stack->kind_count = stack->layers = 1;
     stack->share = 0;

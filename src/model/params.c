@@ -89,6 +89,15 @@ static void params_distances(struct params *p, struct qkv_stack *s) {
         qkv_distance_build_weights(p->weights, &p->place, &s->spec->kinds[i].attention, &s->distances);
 }
 
+/* Notes which layers read keys and values of others. */
+static void params_keys(struct qkv_stack *s) {
+    for (size_t i = 0; i < (size_t)s->spec->layers; i++) {
+        const size_t owner = qkv_stack_keys_of(s->spec, i);
+        s->layers[i].keys_of = owner;
+        s->layers[owner].keys_end = s->layers[i].keys_end = i + 1;
+    }
+}
+
 static void params_layers(struct params *p, const struct qkv_stack *s) {
     const struct qkv_stack_spec *spec = s->spec;
     for (size_t i = 0, end; i < (size_t)spec->layers; i = end) {
@@ -172,6 +181,7 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
                        .weights = &m->weights,
                        .sizes = params_sizes(&m->spec, spec, vocab)};
     p.place = (struct qkv_weight_place){.stack = name, .layer = -1, .sizes = &p.sizes, .branches = params_branches(s)};
+    params_keys(s);
     params_embed(&p, s, shared);
     params_distances(&p, s);
     params_layers(&p, s);

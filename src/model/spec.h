@@ -26,7 +26,7 @@ enum {
     /* null in JSON: 0 in the struct, an absent stack, cross attention without keys of its own */
     QKV_KEY_NULL = 2,
     QKV_KEY_LATE = 4,       /* may be missing until tokenizer or data are known: 0 in the struct */
-    QKV_KEY_MASK = 8,       /* a mask of self attention, which cross attention does not inherit */
+    QKV_KEY_MASK = 8,       /* of self attention, a mask or share: cross attention does not inherit it */
     QKV_KEY_OF_HEADS = 16,  /* cross attention inherits it only with the same number of heads */
     QKV_KEY_ABOVE_LOW = 32, /* low itself is out of range */
     QKV_KEY_BELOW_HIGH = 64,
@@ -172,6 +172,13 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
                                        bool vocab_known);
 /* The norms that each sublayer has. */
 enum qkv_block_norms qkv_placement_norms(enum qkv_placement placement);
+/* ---- layers that share keys and values (spec_share.c) ---- */
+/* Checks the shares of a stack; else QKV_SPEC, about `name`. */
+enum qkv_status qkv_spec_check_share(struct qkv_context *ctx, const char *name, const struct qkv_place *place);
+/* The n-th layer before a layer whose keys and values are alike, which may share too; SIZE_MAX: there are fewer. */
+size_t qkv_stack_keys_before(const struct qkv_stack_spec *stack, size_t layer, size_t n);
+/* Whether a layer of the stack reads keys and values of another one. */
+bool qkv_stack_shares_keys(const struct qkv_stack_spec *stack);
 /* The name of a kind in messages, "decoder.kinds.local", or "decoder" if it has no name. */
 enum { QKV_KIND_TEXT = QKV_KIND_NAME + 32 };
 void qkv_kind_text(const char *stack, const struct qkv_layer_spec *kind, char text[QKV_KIND_TEXT]);

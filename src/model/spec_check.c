@@ -85,6 +85,7 @@ static enum qkv_status check_object(const struct checker *c, const struct qkv_ke
     if (attention && !status) status = check_attention(c, in);
     if (keys == qkv_ffn_keys && !status) status = check_experts(c, in);
     if (in->object == (void *)in->stack && !status) status = check_share(c, in);
+    if (in->object == (void *)in->stack && !status) status = qkv_spec_check_share(c->ctx, c->name, in);
     if (norm && !status) status = check_norm(c, in);
     return check_about(c, status, in->path);
 }
@@ -206,6 +207,11 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
                         "%s: %swindow_right is %d, but causal is true: no query sees a key to its right (leave it out, "
                         "or set causal to false)",
                         c->name, place->path, a->window_right);
+    if (a->share && place->like)
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sshare is %d, but cross attention reads the encoder's output; only self attention shares "
+                        "keys and values (leave it out)",
+                        c->name, place->path, a->share);
     if (place->layer->cross_only && !place->like && position->kind != QKV_POSITION_NONE)
         return qkv_fail(
             c->ctx, QKV_SPEC,

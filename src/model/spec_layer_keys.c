@@ -163,6 +163,14 @@ const struct qkv_key qkv_attention_keys[] = {
            .applies = in_self_attention, .owner = "self attention", .example = "{\"rank\":32}",
            .help = "Multi-head latent attention (DeepSeek V2 and V3). kv_heads must be equal to heads; qk_norm and "
                    "clip are not allowed."),
+    WHOLE(qkv_attention_spec, share, 0, QKV_LAYERS_MAX, .flags = QKV_KEY_MASK | QKV_KEY_LATER,
+          .applies = in_self_attention, .owner = "self attention", .example = "1",
+          .needs = "/decoder.pattern=[\"own\",\"reads\"] "
+                   "/decoder.kinds={\"own\":{\"attention\":{\"share\":0}},\"reads\":{}}",
+          .help = "With n, the layer computes no keys and values, and reads those of the n-th layer before it whose "
+                  "keys and values, mask and position are alike, or, if that one shares too, those that it reads "
+                  "(cross-layer attention, Brandon et al. 2024; Gemma 3n). With a latent, it reads the latent and the "
+                  "channels that all heads share. 0 means that the layer has keys and values of its own."),
     REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER,
          .example = "8",
          .help = "Queries, keys and values are clamped to the range from -clip to clip, after qk_norm and before the "

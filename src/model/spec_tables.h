@@ -94,7 +94,8 @@ double qkv_scale_beside(enum qkv_position_kind position, int d_model);
     PART(type, attention, at attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,               \
          .example = "{\"heads\":8}", .help = "Self attention."),                                                       \
         PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL, CROSS,               \
-             .standard = "the values of attention, without its mask, position and latent", .example = "{\"heads\":2}", \
+             .standard = "the values of attention, without its mask, position, latent and share",                      \
+             .example = "{\"heads\":2}",                                                                               \
              .help = "Cross attention: the attention of a decoder to the states of the encoder. A key that is left "   \
                      "out has the value that it has in attention."),                                                   \
         PART(type, norm, at norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                          \

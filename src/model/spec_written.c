@@ -7,12 +7,6 @@
 
 /* ---- versions ---------------------------------------------------------------------------------------------------- */
 
-static bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
-    if (a->kind != b->kind || a->kind != QKV_POSITION_ROPE) return qkv_position_same_distances(a, b);
-    return a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction &&
-           qkv_scaling_same(&a->scaling, &b->scaling);
-}
-
 /* Whether an object has a value that is newer than version 1. */
 static bool says_later(const struct qkv_key *keys, const struct qkv_place *place) {
     bool later = false;
@@ -51,7 +45,7 @@ static bool written_as_version_1(struct qkv_written_spec *w, const struct qkv_po
     for (size_t i = 0; i < 2; i++) {
         const struct qkv_layer_spec *kind = &stacks[i]->kinds[0];
         if (stacks[i]->layers == 0) continue;
-        if (stacks[i]->kind_count != 1 || kind->name[0] || !same_position(&kind->attention.position, attention))
+        if (stacks[i]->kind_count != 1 || kind->name[0] || !qkv_position_same(&kind->attention.position, attention))
             return false;
     }
     if (!has_plain_embedding(w)) return false;

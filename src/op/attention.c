@@ -66,8 +66,15 @@ static enum qkv_status attention_sinks(struct qkv_tape *tape, const struct atten
     return *sums ? attention_clear(tape, *sums, count) : QKV_MEMORY;
 }
 
-/* The kernels either overwrite all gradients or add to all of them. Where the inputs differ in this, new gradients
- * start from zero and all are added to. The gradient of attention_bias is always added to. */
+/* The columns of a tensor that q, k and v are. */
+static size_t attention_columns(const struct attend *o, const struct qkv_tensor *x) {
+    const struct qkv_attend *a = &o->kernel;
+    return (o->q.x == x ? a->H * a->D : 0) + (o->k.x == x ? a->Hkv * a->D : 0) + (o->v.x == x ? a->Hkv * a->Dv : 0);
+}
+
+/* The kernels either overwrite all gradients or add to all of them. Where the inputs differ in this, or are only some
+ * columns of a tensor, as keys and values of another layer are, new gradients start from zero and all are added to. The
+ * gradient of attention_bias is always added to. */
 enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node) {
     struct attend *o = node->saved;
     const struct qkv_columns *parts[3] = {&o->q, &o->k, &o->v};
@@ -88,7 +95,7 @@ enum qkv_status qkv_backward_attend(struct qkv_tape *tape, struct qkv_node *node
         gradients[i] = qkv_gradient_out(tape, parts[i]->x, &accumulates[i], &status);
         if (status) return status;
         if (!gradients[i]) continue;
-        any = any || accumulates[i];
+        any = any || accumulates[i] || attention_columns(o, parts[i]->x) < parts[i]->x->columns;
         all = all && accumulates[i];
     }
     for (int i = 0; i < 3 && any && !all; i++) {

@@ -145,7 +145,7 @@ enum qkv_status qkv_backward_checkpoint(struct qkv_tape *tape, struct qkv_node *
 
 struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
                                               const void *argument, size_t size, struct qkv_tensor *x,
-                                              struct qkv_tensor *other, struct qkv_tensor *third) {
+                                              struct qkv_tensor *const others[QKV_SEGMENT_OTHERS]) {
     if (!x || tape->status) return NULL;
     if (!tape->recording) return run(tape, argument, x);
     struct segment *s = qkv_tape_take_graph(tape, sizeof *s);
@@ -155,8 +155,7 @@ struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompu
     *s = (struct segment){.run = run, .argument = kept, .dropout_count = tape->dropout_count};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_checkpoint, s);
     node.inputs[0] = x;
-    node.inputs[1] = other;
-    node.inputs[2] = third;
+    for (size_t i = 0; i < QKV_SEGMENT_OTHERS; i++) node.inputs[i + 1] = others[i];
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, x->rows, x->columns);
     return qkv_tape_run(tape, &node);

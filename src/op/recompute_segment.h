@@ -9,11 +9,12 @@
 /* Builds the segment: x to an fp32 output of the same shape. Backward calls it a second time with the same argument;
  * both calls must build the same nodes. A segment holds no loss. */
 typedef struct qkv_tensor *qkv_recompute_segment_run(struct qkv_tape *tape, const void *argument, struct qkv_tensor *x);
-/* Runs the segment. `argument` (size bytes) is copied. `other` and `third`: further activations from outside that the
- * segment reads, or NULL. A tape that does not record runs it like any other nodes. */
+/* Runs the segment. `argument` (size bytes) is copied. others: further activations from outside that the segment reads,
+ * or NULL. A tape that does not record runs it like any other nodes. */
+enum { QKV_SEGMENT_OTHERS = QKV_INPUTS_MAX - 1 };
 struct qkv_tensor *qkv_tape_recompute_segment(struct qkv_tape *tape, qkv_recompute_segment_run *run,
                                               const void *argument, size_t size, struct qkv_tensor *x,
-                                              struct qkv_tensor *other, struct qkv_tensor *third);
+                                              struct qkv_tensor *const others[QKV_SEGMENT_OTHERS]);
 
 /* ---- functions of tape.c that only segments call ---- */
 /* A grad_buffer with the room that x's gradient needs and one owner, reused or new; NULL if there is no memory. */

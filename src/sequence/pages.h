@@ -31,7 +31,8 @@ struct qkv_page_pool {
     const char *what;
     struct qkv_arena storage;
     size_t attentions;
-    const struct qkv_attention_spec **specs; /* (attentions); NULL: a layer without such an attention */
+    /* (attentions); NULL: a layer without such an attention, or that reads the pages of another one */
+    const struct qkv_attention_spec **specs;
     struct qkv_page_types types;             /* of all attentions, as they were chosen */
     struct qkv_key_values *attention;        /* (attentions) */
     size_t positions, count;                 /* positions of a page; number of pages */

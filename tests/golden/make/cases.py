@@ -152,8 +152,19 @@ PUBLIC.update({
  'latent_seq2seq': small(one(1, heads=2, head_dim=4, latent={'rank': 5, 'rope_dim': 0}, d_ff=8), one(1, heads=2, head_dim=6, latent={'rank': 5, 'query_rank': 4, 'rope_dim': 2}, d_ff=8, **turned(theta=50.0)), d=10),
  # a sandwich whose attention has neither of its two norms
  'sandwich_without_norm': small(some({'norm': {'attention': False}}, {}, norm='rmsnorm', place='sandwich', d_ff=8, **turned())),
+ # layers that read keys and values of others: those of two sorts at the end of a stack (Gemma 3n); two layers back, on from a layer that shares
+ # itself, with all that acts on keys and heads of another number; in both stacks, with tables of distances; latents
+ 'share_local_global': small(kinds(6, ['local', 'global', 'local', 'low', 'high', 'low'], layer(heads=2, kv_heads=1, ffn='geglu_tanh', d_ff=8, norm='rmsnorm_plus_one', bias=False, f=NO_BIAS, qk_norm={'kind': 'rmsnorm_plus_one', 'over': 'head', 'eps': 1e-4}),
+     local={'attention': {'window': 3, **turned()}}, low={'attention': {'window': 3, 'share': 1, **turned()}}, high={'attention': {'share': 1, **turned(theta=1000.0)}}, **{'global': {'attention': turned(theta=1000.0)}})),
+ 'share_back': small(kinds(4, ['own', 'own', 'back', 'last'], layer(heads=4, kv_heads=2, value_dim=5, d_ff=8, qk_norm={'kind': 'layernorm', 'over': 'heads', 'eps': 1e-3, 'bias': False}, clip=1.5, sinks=True, **turned(fraction=0.5, pairing='interleaved')),
+     own={}, back={'attention': {'share': 2, 'heads': 2}}, last={'attention': {'share': 1, 'softcap': 3.0, 'scale': 0.4, 'bias': 'q'}})),
+ 'share_seq2seq': small(kinds(2, ['own', 'reads'], layer(heads=2, d_ff=8, position={'kind': 'relative', 'max_distance': 3}), own={}, reads={'attention': {'share': 1}, 'norm': {'placement': 'post'}}),
+     kinds(3, ['own', 'reads', 'reads'], layer(heads=2, d_ff=8, place='parallel', position={'kind': 'alibi', 'learn': True}), own={}, reads={'attention': {'share': 1}}), d=8),
+ 'share_latent': small(kinds(3, ['own', 'reads', 'again'], layer(heads=2, head_dim=6, latent={'rank': 5, 'rope_dim': 2}, bias=False, f=NO_BIAS, norm='rmsnorm', ffn='swiglu', d_ff=8, **turned(theta=50.0)),
+     own={}, reads={'attention': {'share': 1, 'bias': 'q', 'latent': {'query_rank': 7}}}, again={'attention': {'share': 1, 'value_dim': 4, 'sinks': True}})),
 })
 # What a case wants of its own: which draw its search begins with (0 where nothing is said), and sizes.
-# latent_encoder: of the first one bf16 rounds the gradient of a v_b by 0.12, and so does the reference where its products are rounded to bf16 (0.13)
-FIRST = {'latent_encoder': 2}
+# latent_encoder: of the first one bf16 rounds the gradient of a v_b by 0.12, and so does the reference where its products are rounded to bf16 (0.13);
+# share_latent: that of a q by 0.11, share_local_global: the logits by 0.0205
+FIRST = {'latent_encoder': 2, 'share_latent': 1, 'share_local_global': 2}
 SHAPE = {n: dict(T=5, S=4) for n in PUBLIC if n.startswith('experts')} | {'experts_losses': dict(T=4)}

@@ -49,13 +49,23 @@ def both(spec): return bool(spec.get('encoder') and spec.get('decoder'))
 def final_of(norm): return norm.get('final', norm.get('placement', 'pre') != 'post')
 def cross_of(kind):
     """cross attention is like self attention where nothing else is written; keys and values from elsewhere have no latent form"""
-    return kind['cross'] if 'cross' in kind else {**kind['attention'], 'latent': None}
+    return kind['cross'] if 'cross' in kind else {**kind['attention'], 'latent': None, 'share': 0}
 def latent_of(a, d):
     D = a.get('head_dim', d // a['heads']); return {'rank': min(4 * D, d // 2), 'query_rank': 0, 'rope_dim': 2 * (D // 4), 'eps': 1e-6, **a['latent']}
 def first_of_group(stack, layer):
     """the layer whose weights a layer has: the first of its group"""
     G, L = stack.get('share', 0), stack['layers']
     return layer if not G else min(n for n in range(L) if n * G // L == layer * G // L)
+def rows_of(kind, d):
+    """all that the keys and values of a layer, and who may see them, follow from: layers that agree in it can read each other's"""
+    a, z = kind['attention'], kind['attention'].get('latent') is not None and latent_of(kind['attention'], d)
+    D = a.get('head_dim', d // a['heads']); own = (z['rank'], z['rope_dim'], z['eps']) if z else (a.get('kv_heads', a['heads']), D, a.get('value_dim', D), a.get('qk_norm'), a.get('clip', 0))
+    return own, kind['position'], a.get('causal'), a.get('window', 0), a.get('window_right', 0)
+def owner_of(layers, l, d):
+    """the layer whose keys and values a layer reads: share layers of its own sort back, and on from there where that one has none either"""
+    n = layers[l]['attention'].get('share', 0)
+    if not n: return l
+    return owner_of(layers, [m for m in range(l) if rows_of(layers[m], d) == rows_of(layers[l], d)][-n], d)
 def decays(name, tensor):
     """which weights AdamW lets decay: matrices and tables; not biases, norms, and what is one row for the whole"""
     return tensor.ndim > 1 and not name.endswith(('norm.weight', '.sinks.weight', '.slopes.weight', '.class.weight', '.correction.weight'))
@@ -85,8 +95,8 @@ class Ref:
         R, Q, r, Dv, rms = z['rank'], z['query_rank'], z['rope_dim'], a.get('value_dim', D), {'kind': 'rmsnorm'}
         if Q: s.lin_new(name + '.q_a', Q, d, 'q' in letters); s.norm_new(name + '.q_a_norm', rms, Q)
         s.lin_new(name + ('.q_b' if Q else '.q'), H * D, Q or d, not Q and 'q' in letters)
-        s.lin_new(name + '.kv_a', R, d, 'k' in letters); s.norm_new(name + '.kv_a_norm', rms, R)
-        if r: s.lin_new(name + '.k_rope', r, d, 'k' in letters)
+        if not a.get('share'): s.lin_new(name + '.kv_a', R, d, 'k' in letters); s.norm_new(name + '.kv_a_norm', rms, R)
+        if r and not a.get('share'): s.lin_new(name + '.k_rope', r, d, 'k' in letters)
         s.lin_new(name + '.k_b', H * (D - r), R, False); s.lin_new(name + '.v_b', H * Dv, R, False); s.lin_new(name + '.o', d, H * Dv, 'o' in letters)
     def ffn_new(s, name, kind, width, d, bias):
         s.lin_new(name + '.up', width, d, bias)
@@ -106,10 +116,11 @@ class Ref:
             return
         H, Hk = a['heads'], a.get('kv_heads', a['heads']); D = a.get('head_dim', d // H); Dv = a.get('value_dim', D); b = a.get('bias', True)
         letters = b if isinstance(b, str) else 'qkvo' if b else ''
-        for n, o, i in (('q', H * D, d), ('k', Hk * D, memory), ('v', Hk * Dv, memory), ('o', d, H * Dv)): s.lin_new(f'{name}.{n}', o, i, n in letters)
+        for n, o, i in (('q', H * D, d), ('k', Hk * D, memory), ('v', Hk * Dv, memory), ('o', d, H * Dv)):
+            if n in 'qo' or not a.get('share'): s.lin_new(f'{name}.{n}', o, i, n in letters)
         n = a.get('qk_norm')
         for part, h in (('q_norm', H), ('k_norm', Hk)):
-            if n: s.norm_new(f'{name}.{part}', n, *{'head': (D, ), 'heads': (h, D), 'width': (h * D, )}[n['over']])
+            if n and (part == 'q_norm' or not a.get('share')): s.norm_new(f'{name}.{part}', n, *{'head': (D, ), 'heads': (h, D), 'width': (h * D, )}[n['over']])
         if a.get('sinks'): s.new(name + '.sinks.weight', 1, H, scale=0.7)
     def make_embed(s, side, e, d):
         n, i = side + '.embed', input_of(s.spec, side); E = e.get('width', 0) or d; wide = E if e.get('project', 'end') == 'end' else d; t = i['kind']
@@ -175,9 +186,10 @@ class Ref:
     def qk_norm(s, name, x, n):
         """x (B,T,H,D); the weight is (D), (H,D) or (H·D)"""
         return s.norm(name, x.flatten(2), n).view(x.shape) if n['over'] == 'width' else s.norm(name, x, n)
-    def attn(s, name, own, a, x, kv, allow, p, table=None):
-        """name: of the weights; own: of the layer itself, under which its attention is kept"""
-        if a.get('latent') is not None: return s.latent(name, own, a, x, allow, p, table)
+    def attn(s, name, own, a, x, kv, allow, p, table=None, owner=None):
+        """name: of the weights; own: of the layer itself, under which its attention is kept; owner: the layer whose keys and values it reads"""
+        if a.get('latent') is not None: return s.latent(name, own, a, x, allow, p, table, owner)
+        if owner is not None: return s.attn_shared(name, own, a, x, allow, p, table, owner)
         B, Tq, d = x.shape; H, Hk = a['heads'], a.get('kv_heads', a['heads']); n, c = a.get('qk_norm'), a.get('clip', 0)
         split = lambda z, h: z.view(B, z.shape[1], h, -1)
         q, k, v = split(s.lin(name + '.q', x), H), split(s.lin(name + '.k', kv), Hk), split(s.lin(name + '.v', kv), Hk)
@@ -186,19 +198,32 @@ class Ref:
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if p['kind'] == 'rope':
             r = (p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling')); q, k = rope(q, *r, context=context_of(s.spec, name.split('.')[0])), rope(k, *r, context=context_of(s.spec, name.split('.')[0]))
+        s.rows[own] = k, v
         bias = distance_bias(p, table, H, Tq, a.get('causal', name.startswith('decoder')), q.shape[-1])
         y, w = sdpa(q, k, v, allow, bias, a.get('scale'), a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
         s.weights[own] = w
         return s.lin(name + '.o', y.transpose(1, 2).reshape(B, Tq, -1))
-    def latent(s, name, own, a, x, allow, p, table):
+    def attn_shared(s, name, own, a, x, allow, p, table, owner):
+        """cross-layer attention (Brandon et al. 2024): queries of the layer, keys and values as the owner attends to them"""
+        B, T, d = x.shape; H, n, c = a['heads'], a.get('qk_norm'), a.get('clip', 0); q = s.lin(name + '.q', x).view(B, T, H, -1)
+        if n: q = s.qk_norm(name + '.q_norm', q, n)
+        if c: q = q.clamp(-c, c)
+        q, (k, v) = q.transpose(1, 2), s.rows[owner]
+        if p['kind'] == 'rope': q = rope(q, p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling'), context=context_of(s.spec, name.split('.')[0]))
+        y, s.weights[own] = sdpa(q, k, v, allow, distance_bias(p, table, H, T, a.get('causal', name.startswith('decoder')), q.shape[-1]), a.get('scale'), a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
+        return s.lin(name + '.o', y.transpose(1, 2).reshape(B, T, -1))
+    def latent(s, name, own, a, x, allow, p, table, owner=None):
         """multi-head latent attention (DeepSeek V2), every head's keys and values written out: a head is [as projected | rotated]"""
         B, T, d = x.shape; H, z = a['heads'], latent_of(a, d); rms = {'kind': 'rmsnorm', 'eps': z['eps']}; split = lambda y: y.view(B, T, H, -1).transpose(1, 2)
         q = split(s.lin(name + '.q_b', s.norm(name + '.q_a_norm', s.lin(name + '.q_a', x), rms)) if z['query_rank'] else s.lin(name + '.q', x)); D, r = q.shape[-1], z['rope_dim']
-        c = s.norm(name + '.kv_a_norm', s.lin(name + '.kv_a', x), rms); k, v = split(s.lin(name + '.k_b', c)), split(s.lin(name + '.v_b', c)); scale = a.get('scale')
+        c, shared = s.rows[owner] if owner is not None else (s.norm(name + '.kv_a_norm', s.lin(name + '.kv_a', x), rms), None)
+        k, v = split(s.lin(name + '.k_b', c)), split(s.lin(name + '.v_b', c)); scale = a.get('scale')
         if r:
-            turn, shared = lambda y: y, s.lin(name + '.k_rope', x)[:, None]
+            turn = lambda y: y
             if p['kind'] == 'rope': turn = lambda y: rope(y, p.get('theta', 10000.0), p.get('pairing', 'half'), p.get('fraction', 1.0), p.get('scaling'), context=context_of(s.spec, name.split('.')[0]))
-            q, k = torch.cat([q[..., :D - r], turn(q[..., D - r:])], -1), torch.cat([k, turn(shared).expand(B, H, T, r)], -1)
+            if owner is None: shared = turn(s.lin(name + '.k_rope', x)[:, None])
+            q, k = torch.cat([q[..., :D - r], turn(q[..., D - r:])], -1), torch.cat([k, shared.expand(B, H, T, r)], -1)
+        s.rows[own] = c, shared
         if scale is None:
             y = p.get('scaling') or {}; scale = D ** -0.5 * (yarn_factor(y['factor'], y['mscale_all_dim']) ** 2 if y.get('kind') == 'yarn' and y.get('mscale_all_dim') else 1.0)
         y, w = sdpa(q, k, v, allow, distance_bias(p, table, H, T, a.get('causal', name.startswith('decoder')), D), scale, a.get('softcap', 0.0), s.w.get(name + '.sinks.weight'))
@@ -282,11 +307,13 @@ class Ref:
         if memory is not None:
             call = torch.ones(1, 1, T, memory.shape[1], dtype=torch.bool)
             if memory_lengths is not None: call = call & (torch.arange(memory.shape[1]) < memory_lengths[:, None]).view(B, 1, 1, -1)
-        for l, k in enumerate(layers_of(sp, side)):
+        layers = layers_of(sp, side)
+        for l, k in enumerate(layers):
+            by = f'{side}.layers.{owner_of(layers, l, width_of(sp, side))}.attn' if k['attention'].get('share') else None
             n, own, a, p = f'{side}.layers.{first_of_group(sp[side], l)}', f'{side}.layers.{l}', k['attention'], k['position']
             allow, table = s.allowed(side, a, T, lengths), s.w.get(f"{side}.position.{'slopes' if p['kind'] == 'alibi' else p['kind']}.weight")
             if p['kind'] == 'alibi' and not p.get('learn'): table = None
-            subs = [('attn', lambda z: s.attn(n + '.attn', own + '.attn', a, z, z, allow, p, table))]
+            subs = [('attn', lambda z: s.attn(n + '.attn', own + '.attn', a, z, z, allow, p, table, by))]
             if memory is not None: subs.append(('cross', lambda z: s.attn(n + '.cross', own + '.cross', cross_of(k), z, memory, call, none)))
             subs.append(('ffn', lambda z: s.experts(n + '.ffn', k['ffn'], z, lengths) if k['ffn'].get('experts') else s.ffn(n + '.ffn', k['ffn'], z)))
             x = s.block(n, k, x, subs)
@@ -306,7 +333,7 @@ class Ref:
         x = F.linear(x, W, s.w.get('head.bias')) * h.get('scale', 1.0); cap = h.get('softcap', 0)
         return cap * torch.tanh(x / cap) if cap else x
     def forward(s, c):
-        s.weights, s.aux, s.closest = {}, 0.0, math.inf; sp = s.spec; get = lambda *names: [c.get(n) for n in names]; mem = None
+        s.weights, s.rows, s.aux, s.closest = {}, {}, 0.0, math.inf; sp = s.spec; get = lambda *names: [c.get(n) for n in names]; mem = None
         if sp.get('encoder'): mem = s.stack('encoder', c, *get(*(('source', 'source_lengths', 'source_token_types') if both(sp) else ('ids', 'lengths', 'token_types'))))
         x = s.stack('decoder', c, *get('ids', 'lengths', 'token_types'), mem, c.get('source_lengths')) if sp.get('decoder') else mem
         return s.head(x, c)
