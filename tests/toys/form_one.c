@@ -22,6 +22,12 @@ static struct qkv_page_heads one_cached(const struct qkv_attention_spec *spec) {
         .heads = (size_t)spec->kv_heads, .k_columns = (size_t)spec->head_dim, .v_columns = (size_t)spec->head_dim};
 }
 
+static bool one_differ(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b,
+                       char text[QKV_DIFFER_TEXT]) {
+    return qkv_attention_differ("kv_heads", a->kv_heads, b->kv_heads, text) ||
+           qkv_attention_differ("head_dim", a->head_dim, b->head_dim, text);
+}
+
 static void one_weights(struct qkv_weights *weights, const struct qkv_weight_place *place,
                         const struct qkv_attention_spec *spec, bool cross,
                         struct qkv_attention_parameters *parameters) {
@@ -30,7 +36,7 @@ static void one_weights(struct qkv_weights *weights, const struct qkv_weight_pla
     (void)cross;
     twice.times = 2 * (place->times ? place->times : 1);
     qkv_attention_build_linear(weights, place, &parameters->form[0], &q, "q", spec->bias);
-    qkv_attention_build_linear(weights, &twice, &parameters->form[1], &kv, "k", spec->bias);
+    if (!spec->share) qkv_attention_build_linear(weights, &twice, &parameters->form[1], &kv, "k", spec->bias);
 }
 
 static struct qkv_tensor *one_linear(const struct qkv_attention_args *f, size_t i, struct qkv_tensor *x) {
@@ -38,17 +44,28 @@ static struct qkv_tensor *one_linear(const struct qkv_attention_args *f, size_t 
     return qkv_op_linear(f->tape, x, &l->weight, qkv_tensor_or_null(&l->bias), QKV_RESULT_FOR_PRODUCTS);
 }
 
-static bool one_project(const struct qkv_attention_args *f, struct qkv_tensor *x, struct qkv_form_inputs *in) {
+/* Keys, then values of x; also appends them to the cache, if there is one. */
+static struct qkv_layer_keys one_keys(const struct qkv_attention_args *f, struct qkv_tensor *x) {
     const struct qkv_attend *a = f->attend;
-    in->q = qkv_attention_rotate(f, one_linear(f, 0, x), 0, a->H, a->D);
     struct qkv_tensor *k = qkv_attention_rotate(f, one_linear(f, 1, x), 0, a->Hkv, a->D);
     struct qkv_tensor *kv = qkv_op_join_heads(f->tape, k, one_linear(f, 1, x), 1);
-    if (!in->q || !kv) return false;
-    in->k = (struct qkv_columns){kv, 0};
-    in->v = (struct qkv_columns){kv, a->Hkv * a->D};
-    if (!f->cache) return true;
-    qkv_attention_append(f, in->k, a->Tq, false);
-    return qkv_attention_cached(f, &in->k, &in->v, &in->attend);
+    const struct qkv_layer_keys keys = {{kv, 0}, {kv, a->Hkv * a->D}};
+    if (kv && f->cache) qkv_attention_append(f, keys.k, a->Tq, false);
+    if (f->keys) *f->keys = keys;
+    return keys;
+}
+
+static bool one_project(const struct qkv_attention_args *f, struct qkv_tensor *x, struct qkv_form_inputs *in) {
+    const struct qkv_attend *a = f->attend;
+    struct qkv_layer_keys keys = {0};
+    in->q = qkv_attention_rotate(f, one_linear(f, 0, x), 0, a->H, a->D);
+    if (!f->spec->share)
+        keys = one_keys(f, x);
+    else if (f->keys)
+        keys = *f->keys;
+    in->k = keys.k, in->v = keys.v;
+    if (f->cache && !qkv_attention_cached(f, &in->k, &in->v, &in->attend)) return false;
+    return in->q && in->k.x;
 }
 
 const struct qkv_attention_form qkv_attention_form_one = {.name = "one",
@@ -57,5 +74,6 @@ const struct qkv_attention_form qkv_attention_form_one = {.name = "one",
                                                           .rotated = one_rotated,
                                                           .scale = one_scale,
                                                           .cached = one_cached,
+                                                          .differ = one_differ,
                                                           .weights = one_weights,
                                                           .project = one_project};
