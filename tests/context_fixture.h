@@ -1,5 +1,5 @@
 /* context_fixture.h: one context for all tests of a program, with setup and teardown of the group. FIXTURE_CONTEXT,
- * if defined before, creates it; else the context has the defaults. */
+ * if defined before, creates it; FIXTURE_OPTIONS are fields of its options; else the context has the defaults. */
 #ifndef QKV_CONTEXT_FIXTURE_H
 #define QKV_CONTEXT_FIXTURE_H
 
@@ -12,6 +12,8 @@ static int setup(void **state) {
 #ifdef FIXTURE_CONTEXT
     ctx = FIXTURE_CONTEXT;
     return 0;
+#elif defined(FIXTURE_OPTIONS)
+    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){FIXTURE_OPTIONS});
 #else
     return (int)qkv_context_create(&ctx, NULL);
 #endif

@@ -5,12 +5,13 @@
 /* labels: numeric quick */
 #include "search_fixture.h"
 
+#define FIXTURE_OPTIONS .threads = 2, .precision = QKV_PRECISION_AUTO
+#include "context_fixture.h"
+
 #include "generate/search.h"
 #include "model/decode.h"
 
 enum { CONTEXT = 300, V = 23, SCORES = 40 };
-
-static struct qkv_context *ctx;
 
 static const char alone[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"d_model\": 16, \"context\": 300, "
                             "\"position\": {\"kind\": \"rope\"}, "
@@ -20,17 +21,6 @@ static const char both[] =
     "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"source_vocab\": 17, \"d_model\": 16, \"context\": 300, "
     "\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}, "
     "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": 2}}}";
-
-static int setup(void **state) {
-    (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2, .precision = QKV_PRECISION_AUTO});
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
 
 static struct qkv_model *make_latent(void) {
     static const char *const settings[] = {"context=300", "vocab=23"};

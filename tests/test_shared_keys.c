@@ -5,22 +5,12 @@
 /* labels: numeric quick */
 #include "search_fixture.h"
 
+#define FIXTURE_OPTIONS .threads = 2, .precision = QKV_PRECISION_AUTO
+#include "context_fixture.h"
+
 #include "model/decode.h"
 #include "model/spec.h"
 #include "qkv.h"
-
-static struct qkv_context *ctx;
-
-static int setup(void **state) {
-    (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2, .precision = QKV_PRECISION_AUTO});
-}
-
-static int teardown(void **state) {
-    (void)state;
-    qkv_context_free(ctx);
-    return 0;
-}
 
 /* Two sorts of layers that have keys and values, and layers that read them (as in Gemma 3n). */
 static const char json[] =

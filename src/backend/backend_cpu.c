@@ -4,15 +4,5 @@
 #define STEP(name) [QKV_STEP_##name] = qkv_cpu_##name,
 static qkv_step *const cpu_steps[QKV_STEP_COUNT] = {QKV_STEP_LIST(STEP)};
 
-const struct qkv_backend qkv_backend_cpu = {.name = "cpu",
-                                            .plan = &qkv_backend_dry,
-                                            .of_host = true,
-                                            .take = qkv_host_take,
-                                            .release = qkv_host_release,
-                                            .write = qkv_host_copy,
-                                            .read = qkv_host_copy,
-                                            .lend = qkv_host_lend,
-                                            .operators = qkv_operators,
-                                            .steps = cpu_steps,
-                                            .loop = qkv_loop_threads,
-                                            .compute = qkv_compute_here};
+const struct qkv_backend qkv_backend_cpu = {
+    .name = "cpu", .plan = &qkv_backend_dry, .operators = qkv_operators, .steps = cpu_steps, QKV_HOST_ROWS};

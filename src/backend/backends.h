@@ -2,7 +2,7 @@
  *
  * A backend is a struct qkv_backend (base/backend.h); a context gets the CPU's (context.c). The test of backends
  * (tests/test_backends.c) makes one whose memory the host cannot touch, out of the CPU's rows. A backend for a GPU has
- * a file src/backend/NAME.c that fills in the struct:
+ * a file src/backend/backend_NAME.c that fills in the struct:
  *
  * - take, release: memory of the device, zeroed. Arenas of numbers are cut from it, so addresses are computed by the
  *   host and read by the device: one address space, or a base address and offsets that the rows know.
@@ -34,8 +34,8 @@
  *
  * A backend need not reproduce the bits of the CPU's. It keeps the promises of op/op.h and kernel/product.h: a row of a
  * result depends on that row alone, and sums are taken in the order of the tree. */
-#ifndef QKV_BACKEND_H
-#define QKV_BACKEND_H
+#ifndef QKV_BACKENDS_H
+#define QKV_BACKENDS_H
 
 #include "base/backend.h"
 #include "op/steps.h"

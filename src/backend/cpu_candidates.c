@@ -1,6 +1,6 @@
 /* cpu_candidates: the step of a search: the likeliest continuations of hypotheses. They are in a heap whose first entry
  * is the worst of them; a comparison of floats, with a margin for rounding, skips tokens that cannot beat it. */
-#include "backend/backends.h"
+#include "backend/cpu_work.h"
 
 #include <math.h>
 #include <string.h>
@@ -92,22 +92,18 @@ static void scan_row(const struct qkv_context *ctx, const struct qkv_step_candid
     }
 }
 
-struct candidates {
-    const struct qkv_context *ctx;
-    const struct qkv_step_candidates *step;
-};
-
 static void candidates_source(void *argument, size_t i, int thread) {
     (void)thread;
-    const struct candidates *c = argument;
-    struct qkv_continuation *s = &c->step->sources[i];
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_candidates *step = w->step;
+    struct qkv_continuation *s = &step->sources[i];
     s->count = 0;
-    for (size_t row = 0; row < s->rows && !s->broken; row++) scan_row(c->ctx, c->step, s, row);
+    for (size_t row = 0; row < s->rows && !s->broken; row++) scan_row(w->ctx, step, s, row);
     sort_candidates(s);
 }
 
 enum qkv_status qkv_cpu_candidates(struct qkv_context *ctx, const void *call) {
-    struct candidates c = {ctx, call};
-    qkv_parallel(ctx, c.step->count, candidates_source, &c);
+    const struct qkv_step_candidates *step = call;
+    qkv_cpu_each(ctx, step->count, candidates_source, step);
     return QKV_OK;
 }

@@ -1,5 +1,5 @@
 /* cpu_files: steps that take matrices from files whose numbers are in another order. */
-#include "backend/backends.h"
+#include "backend/cpu_work.h"
 
 #include <string.h>
 
@@ -56,7 +56,8 @@ static void transpose_tile(const struct qkv_step_repack *t, size_t r, size_t row
 }
 
 static void repack_rows(void *argument, size_t begin, size_t end, int thread) {
-    const struct qkv_step_repack *t = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_repack *t = w->step;
     const unsigned char *theirs = t->theirs;
     unsigned char *ours = t->ours;
     const size_t row = t->columns * t->width, max = TILE_BYTES / t->width;
@@ -77,8 +78,8 @@ static void repack_rows(void *argument, size_t begin, size_t end, int thread) {
 }
 
 enum qkv_status qkv_cpu_repack(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_repack t = *(const struct qkv_step_repack *)call;
-    qkv_parallel_range(ctx, t.rows, TILE_ROWS, repack_rows, &t);
+    const struct qkv_step_repack *t = call;
+    qkv_cpu_ranges(ctx, t->rows, TILE_ROWS, repack_rows, t);
     return QKV_OK;
 }
 
@@ -92,7 +93,8 @@ static unsigned join_number(const unsigned char *bytes, size_t k) {
 
 static void join_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_join_blocks *j = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_join_blocks *j = w->step;
     for (size_t r = begin; r < end; r++) {
         const size_t first = j->places[r] * j->blocks;
         for (size_t i = 0; i < j->blocks; i++) {
@@ -106,7 +108,7 @@ static void join_rows(void *argument, size_t begin, size_t end, int thread) {
 }
 
 enum qkv_status qkv_cpu_join_blocks(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_join_blocks j = *(const struct qkv_step_join_blocks *)call;
-    qkv_parallel_range(ctx, j.rows, ROWS_A_PIECE, join_rows, &j);
+    const struct qkv_step_join_blocks *j = call;
+    qkv_cpu_ranges(ctx, j->rows, ROWS_A_PIECE, join_rows, j);
     return QKV_OK;
 }

@@ -1,5 +1,5 @@
 /* cpu_inputs: steps that copy a caller's numbers to the rows of a matrix: vectors, patches of images, frames. */
-#include "backend/backends.h"
+#include "backend/cpu_work.h"
 
 #include <string.h>
 
@@ -9,7 +9,8 @@ enum { ROWS_A_PIECE = 16 };
 
 static void take_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_take_rows *t = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_take_rows *t = w->step;
     for (size_t n = begin; n < end; n++) {
         const size_t from = t->index ? (size_t)t->index[n] : n;
         memcpy(t->to + n * t->columns, t->from + from * t->columns, t->columns * sizeof *t->to);
@@ -17,8 +18,8 @@ static void take_rows(void *argument, size_t begin, size_t end, int thread) {
 }
 
 enum qkv_status qkv_cpu_take_rows(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_take_rows t = *(const struct qkv_step_take_rows *)call;
-    qkv_parallel_range(ctx, t.rows, ROWS_A_PIECE, take_rows, &t);
+    const struct qkv_step_take_rows *t = call;
+    qkv_cpu_ranges(ctx, t->rows, ROWS_A_PIECE, take_rows, t);
     return QKV_OK;
 }
 
@@ -30,7 +31,8 @@ static bool all_finite(const float *x, size_t n) {
 
 static void clean_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_clean_rows *c = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_clean_rows *c = w->step;
     const size_t bytes = c->columns * sizeof *c->to;
     for (size_t n = begin; n < end; n++) {
         const size_t j = c->past + n % c->T, b = n / c->T;
@@ -43,8 +45,8 @@ static void clean_rows(void *argument, size_t begin, size_t end, int thread) {
 }
 
 enum qkv_status qkv_cpu_clean_rows(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_clean_rows c = *(const struct qkv_step_clean_rows *)call;
-    qkv_parallel_range(ctx, c.B * c.T, ROWS_A_PIECE, clean_rows, &c);
+    const struct qkv_step_clean_rows *c = call;
+    qkv_cpu_ranges(ctx, c->B * c->T, ROWS_A_PIECE, clean_rows, c);
     return QKV_OK;
 }
 
@@ -52,7 +54,8 @@ enum qkv_status qkv_cpu_clean_rows(struct qkv_context *ctx, const void *call) {
 
 static void patch_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_patches *s = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_patches *s = w->step;
     const size_t P = s->patch, width = s->width, across = width / P, size = s->height * width;
     const size_t patches = across * (s->height / P);
     for (size_t n = begin; n < end; n++) {
@@ -65,15 +68,16 @@ static void patch_rows(void *argument, size_t begin, size_t end, int thread) {
 }
 
 enum qkv_status qkv_cpu_patches(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_patches s = *(const struct qkv_step_patches *)call;
-    const size_t patches = (s.width / s.patch) * (s.height / s.patch);
-    qkv_parallel_range(ctx, s.images * patches, ROWS_A_PIECE, patch_rows, &s);
+    const struct qkv_step_patches *s = call;
+    const size_t patches = (s->width / s->patch) * (s->height / s->patch);
+    qkv_cpu_ranges(ctx, s->images * patches, ROWS_A_PIECE, patch_rows, s);
     return QKV_OK;
 }
 
 static void frame_rows(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_frame_rows *f = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_frame_rows *f = w->step;
     size_t b = 0;
     for (size_t n = begin; n < end; n++) {
         while (n >= (size_t)f->start[b + 1]) b++;
@@ -84,7 +88,7 @@ static void frame_rows(void *argument, size_t begin, size_t end, int thread) {
 }
 
 enum qkv_status qkv_cpu_frame_rows(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_frame_rows f = *(const struct qkv_step_frame_rows *)call;
-    qkv_parallel_range(ctx, f.rows, ROWS_A_PIECE, frame_rows, &f);
+    const struct qkv_step_frame_rows *f = call;
+    qkv_cpu_ranges(ctx, f->rows, ROWS_A_PIECE, frame_rows, f);
     return QKV_OK;
 }

@@ -1,5 +1,5 @@
 /* cpu_memory: steps that copy, clear, add and move numbers. */
-#include "backend/backends.h"
+#include "backend/cpu_work.h"
 
 #include <string.h>
 
@@ -7,56 +7,55 @@ enum { BYTES_A_PIECE = 1 << 16, FLOATS_A_PIECE = 1 << 14, SPREAD_COLUMNS = 4096 
 
 static void copy_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_copy *c = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_copy *c = w->step;
     memcpy((char *)c->to + begin, (const char *)c->from + begin, end - begin);
 }
 
 /* Ranges that overlap are moved by one thread. */
 enum qkv_status qkv_cpu_copy(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_copy c = *(const struct qkv_step_copy *)call;
-    const uintptr_t to = (uintptr_t)c.to, from = (uintptr_t)c.from;
-    if (to == from || !c.bytes) return QKV_OK;
-    if (to < from + c.bytes && from < to + c.bytes)
-        memmove(c.to, c.from, c.bytes);
+    const struct qkv_step_copy *c = call;
+    const uintptr_t to = (uintptr_t)c->to, from = (uintptr_t)c->from;
+    if (to == from || !c->bytes) return QKV_OK;
+    if (to < from + c->bytes && from < to + c->bytes)
+        memmove(c->to, c->from, c->bytes);
     else
-        qkv_parallel_range(ctx, c.bytes, BYTES_A_PIECE, copy_piece, &c);
+        qkv_cpu_ranges(ctx, c->bytes, BYTES_A_PIECE, copy_piece, c);
     return QKV_OK;
 }
 
 static void clear_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_clear *c = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_clear *c = w->step;
     memset((char *)c->to + begin, c->byte, end - begin);
 }
 
 enum qkv_status qkv_cpu_clear(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_clear c = *(const struct qkv_step_clear *)call;
-    qkv_parallel_range(ctx, c.bytes, BYTES_A_PIECE, clear_piece, &c);
+    const struct qkv_step_clear *c = call;
+    qkv_cpu_ranges(ctx, c->bytes, BYTES_A_PIECE, clear_piece, c);
     return QKV_OK;
 }
 
-struct add {
-    const struct qkv_kernels *kernels;
-    const struct qkv_step_add *step;
-};
-
 static void add_piece(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct add *a = argument;
-    float *to = a->step->to + begin;
-    a->kernels->add(to, to, a->step->x + begin, end - begin);
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_add *s = w->step;
+    float *to = s->to + begin;
+    w->ctx->kernels->add(to, to, s->x + begin, end - begin);
 }
 
 enum qkv_status qkv_cpu_add(struct qkv_context *ctx, const void *call) {
-    struct add a = {ctx->kernels, call};
-    qkv_parallel_range(ctx, a.step->count, FLOATS_A_PIECE, add_piece, &a);
+    const struct qkv_step_add *s = call;
+    qkv_cpu_ranges(ctx, s->count, FLOATS_A_PIECE, add_piece, s);
     return QKV_OK;
 }
 
 /* Moves some columns, the last row first: a row's place is never before the row. */
 static void spread_columns(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
-    const struct qkv_step_spread *s = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_spread *s = w->step;
     for (size_t place = s->places, n = s->rows; place-- > n;) {
         float *to = s->matrix + place * s->columns + begin;
         if (n && (size_t)s->place[n - 1] == place)
@@ -67,7 +66,7 @@ static void spread_columns(void *argument, size_t begin, size_t end, int thread)
 }
 
 enum qkv_status qkv_cpu_spread(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_spread s = *(const struct qkv_step_spread *)call;
-    qkv_parallel_range(ctx, s.columns, SPREAD_COLUMNS, spread_columns, &s);
+    const struct qkv_step_spread *s = call;
+    qkv_cpu_ranges(ctx, s->columns, SPREAD_COLUMNS, spread_columns, s);
     return QKV_OK;
 }

@@ -1,6 +1,6 @@
 /* cpu_pages: steps on the pages of a cache: new keys and values are written to them, and shared pages copied. */
 #include "attention/attention.h"
-#include "backend/backends.h"
+#include "backend/cpu_work.h"
 
 enum { APPEND_ROWS = 8 }; /* minimum of a sequence's rows for which heads are shared between threads */
 
@@ -78,7 +78,8 @@ enum qkv_status qkv_cpu_append_pages(struct qkv_context *ctx, const void *call) 
 /* One copy in one attention: (count,attentions). */
 static void copy_page(void *argument, size_t item, int thread) {
     (void)thread;
-    const struct qkv_step_copy_pages *s = argument;
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_copy_pages *s = w->step;
     const struct qkv_page_copy *copy = &s->copies[item / s->attentions];
     const struct qkv_key_values *kv = &s->caches[item % s->attentions];
     if (!kv->k.data) return;
@@ -87,7 +88,7 @@ static void copy_page(void *argument, size_t item, int thread) {
 }
 
 enum qkv_status qkv_cpu_copy_pages(struct qkv_context *ctx, const void *call) {
-    struct qkv_step_copy_pages s = *(const struct qkv_step_copy_pages *)call;
-    qkv_parallel(ctx, s.count * s.attentions, copy_page, &s);
+    const struct qkv_step_copy_pages *s = call;
+    qkv_cpu_each(ctx, s->count * s->attentions, copy_page, s);
     return QKV_OK;
 }

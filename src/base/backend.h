@@ -43,6 +43,10 @@ struct qkv_backend {
     enum qkv_status (*compute)(qkv_compute_body *body, void *argument);
 };
 
+/* The rows of memory and loops of a backend that computes in the host's memory with the threads of the context. */
+#define QKV_HOST_ROWS                                                                                                  \
+    .of_host = true, .take = qkv_host_take, .release = qkv_host_release, .write = qkv_host_copy,                       \
+    .read = qkv_host_copy, .lend = qkv_host_lend, .loop = qkv_loop_threads, .compute = qkv_compute_here
 /* Backends without operators and steps, for a context that only calls kernels: `bare` loops over the threads of the
  * context, `bare_plan` plans for it (parallel.c). */
 extern const struct qkv_backend qkv_backend_bare, qkv_backend_bare_plan;

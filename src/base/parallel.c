@@ -31,16 +31,7 @@ enum qkv_status qkv_compute_none(qkv_compute_body *body, void *argument) {
     return QKV_OK;
 }
 
-const struct qkv_backend qkv_backend_bare = {.name = "bare",
-                                             .plan = &qkv_backend_bare_plan,
-                                             .of_host = true,
-                                             .take = qkv_host_take,
-                                             .release = qkv_host_release,
-                                             .write = qkv_host_copy,
-                                             .read = qkv_host_copy,
-                                             .lend = qkv_host_lend,
-                                             .loop = qkv_loop_threads,
-                                             .compute = qkv_compute_here};
+const struct qkv_backend qkv_backend_bare = {.name = "bare", .plan = &qkv_backend_bare_plan, QKV_HOST_ROWS};
 const struct qkv_backend qkv_backend_bare_plan = {.name = "bare, planning",
                                                   .plan = &qkv_backend_bare_plan,
                                                   .of_host = true,

@@ -2,8 +2,8 @@
  *
  * A kind of table is a function that computes one row of it. Rows are computed by all threads of the context, each as
  * if it were alone; a context that plans computes none. */
-#ifndef QKV_TABLE_H
-#define QKV_TABLE_H
+#ifndef QKV_FILL_TABLE_H
+#define QKV_FILL_TABLE_H
 
 #include "base/base.h"
 
