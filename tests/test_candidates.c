@@ -1,0 +1,130 @@
+/* The step `candidates` of a search against a list of all continuations that is sorted: many scores are equal, tokens
+ * are barred or would repeat, hypotheses begin with one token, and scores are not finite. */
+/* labels: quick */
+#define FIXTURE_OPTIONS .threads = 3
+#include "context_fixture.h"
+
+#include "backend/backends.h"
+
+enum { V = 40, VOCAB = 37, ROWS = 4, LENGTH = 6, SOURCES = 3, MOST = 10 };
+
+struct source {
+    float scores[ROWS * V];
+    double sums[ROWS];
+    int32_t ids[ROWS * LENGTH], banned[LENGTH];
+    struct qkv_candidate best[MOST];
+};
+
+/* Few different scores, so that many log-probabilities are equal; equal sums in two rows. */
+static void fill_source(struct source *s, struct qkv_random *random) {
+    for (size_t n = 0; n < ROWS * V; n++) s->scores[n] = (float)qkv_random_below(random, 4);
+    for (size_t v = 0; v < V; v++) s->scores[V + v] = s->scores[v]; /* row 1 has the scores of row 0 */
+    for (size_t r = 0; r < ROWS; r++) s->sums[r] = -(double)(r / 2);
+    for (size_t n = 0; n < ROWS * LENGTH; n++) s->ids[n] = (int32_t)qkv_random_below(random, 3);
+}
+
+/* Whether the token would repeat n tokens of a row. */
+static bool repeats(const int32_t *ids, size_t length, size_t n, int32_t id) {
+    for (size_t at = 0; n && at + n <= length; at++) {
+        bool same = ids[at + n - 1] == id;
+        for (size_t k = 0; k + 1 < n; k++) same = same && ids[at + k] == ids[length - (n - 1) + k];
+        if (same) return true;
+    }
+    return false;
+}
+
+static int compare(const void *x, const void *y) {
+    const struct qkv_candidate *a = x, *b = y;
+    if (a->log_probability != b->log_probability) return a->log_probability > b->log_probability ? -1 : 1;
+    return a->row != b->row ? a->row - b->row : a->id - b->id;
+}
+
+/* All continuations, the best first; returns how many there are. */
+static size_t expect(const struct qkv_step_candidates *step, const struct qkv_continuation *s,
+                     struct qkv_candidate all[ROWS * V]) {
+    size_t count = 0;
+    for (size_t r = 0; r < s->rows; r++) {
+        const float *scores = s->scores + r * V;
+        const double lse = (double)ctx->kernels->log_sum_exp(scores, V);
+        for (int32_t id = 0; id < VOCAB; id++) {
+            bool barred = repeats(s->ids + r * s->stride, s->length, step->no_repeat, id);
+            for (size_t i = 0; i < step->barred_count; i++) barred = barred || step->barred[i] == id;
+            if (!barred) all[count++] = (struct qkv_candidate){s->sums[r] - lse + (double)scores[id], (int32_t)r, id};
+        }
+    }
+    qsort(all, count, sizeof *all, compare);
+    return count;
+}
+
+static void test_likeliest(void **state) {
+    (void)state;
+    static struct source sources[SOURCES];
+    static const int32_t barred[] = {0, 7, 36};
+    struct qkv_continuation found[SOURCES];
+    struct qkv_candidate all[ROWS * V];
+    struct qkv_random random = qkv_random_start(test_seed(), 0);
+    for (size_t round = 0; round < 200; round++) {
+        const struct qkv_step_candidates step = {.sources = found,
+                                                 .count = SOURCES,
+                                                 .V = V,
+                                                 .vocab = VOCAB,
+                                                 .most = MOST,
+                                                 .no_repeat = round % 4,
+                                                 .first = -1,
+                                                 .barred = barred,
+                                                 .barred_count = round % 3};
+        for (size_t i = 0; i < SOURCES; i++) {
+            struct source *s = &sources[i];
+            fill_source(s, &random);
+            found[i] = (struct qkv_continuation){.scores = s->scores,
+                                                 .rows = 1 + (round + i) % ROWS,
+                                                 .sums = s->sums,
+                                                 .ids = s->ids,
+                                                 .length = round % (LENGTH + 1),
+                                                 .stride = LENGTH,
+                                                 .banned = s->banned,
+                                                 .best = s->best};
+        }
+        assert_ok(ctx, QKV_STEP_OF(ctx, candidates, &step));
+        for (size_t i = 0; i < SOURCES; i++) {
+            const size_t count = expect(&step, &found[i], all);
+            assert_int_equal(found[i].count, qkv_min(count, MOST));
+            assert_false(found[i].broken);
+            for (size_t c = 0; c < found[i].count; c++) {
+                assert_int_equal(found[i].best[c].row, all[c].row);
+                assert_int_equal(found[i].best[c].id, all[c].id);
+                assert_true(found[i].best[c].log_probability == all[c].log_probability);
+            }
+        }
+    }
+}
+
+/* A hypothesis without tokens begins with `first`; a row whose scores are not finite breaks its source alone. */
+static void test_edges(void **state) {
+    (void)state;
+    static struct source sources[2];
+    struct qkv_random random = qkv_random_start(3, 0);
+    struct qkv_continuation found[2];
+    for (size_t i = 0; i < 2; i++) {
+        fill_source(&sources[i], &random);
+        found[i] = (struct qkv_continuation){.scores = sources[i].scores,
+                                             .rows = 1,
+                                             .sums = sources[i].sums,
+                                             .ids = sources[i].ids,
+                                             .stride = LENGTH,
+                                             .banned = sources[i].banned,
+                                             .best = sources[i].best};
+    }
+    sources[1].scores[5] = NAN;
+    assert_ok(
+        ctx, QKV_STEP(ctx, candidates, .sources = found, .count = 2, .V = V, .vocab = VOCAB, .most = MOST, .first = 9));
+    assert_int_equal(found[0].count, 1);
+    assert_int_equal(found[0].best[0].id, 9);
+    assert_true(found[0].best[0].log_probability == sources[0].sums[0] && !found[0].broken);
+    assert_true(found[1].broken);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_likeliest), cmocka_unit_test(test_edges)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
