@@ -5,6 +5,16 @@
 #include "model_grid.h"
 
 #include "base/base.h"
+#include "kernel/product.h"
+
+/* Whether a product promises the bits of the same numbers in fp32: a type with a product of its own may have others
+ * (test_products.c). */
+static inline bool is_as_fp32(enum qkv_dtype dtype) {
+    const struct qkv_product *row;
+    for (size_t i = 0; (row = qkv_product_at(i)); i++)
+        if (row->weight == (int)dtype && row->promise != QKV_AS_FP32) return false;
+    return true;
+}
 
 /* Logits, loss and gradients of a training pass, appended. */
 static inline void run_pass(struct sample *s, struct qkv_buffer *out) {

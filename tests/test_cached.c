@@ -27,7 +27,10 @@ static void world_stretch(struct world *w, int context) {
     spec.context = context;
     for (int k = 0; k < spec.decoder.kind_count; k++) {
         struct qkv_attention_spec *attention = &spec.decoder.kinds[k].attention;
-        if (attention->window) attention->window = (int)test_between(&w->s.random, 1, (size_t)context);
+        if (attention->share)
+            attention->window = spec.decoder.kinds[k - 1].attention.window; /* whose keys it reads */
+        else if (attention->window)
+            attention->window = (int)test_between(&w->s.random, 1, (size_t)context);
     }
     if (qkv_model_create(w->s.ctx, &spec, 5, &model)) fail_msg("%s", qkv_message(w->s.ctx));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {

@@ -131,11 +131,13 @@ static void types_are_found_by_their_names(void **state) {
 
 /* ---- model folders ---------------------------------------------------------------------------------------------- */
 
-/* A random type of weights, of those whose blocks rows of so many columns are made of. */
+/* A random type of weights, of those that are multiplied as fp32 and whose blocks rows of so many columns are made
+ * of. */
 static enum qkv_dtype weight_type(struct qkv_random *r, size_t columns) {
     enum qkv_dtype dtype;
     do dtype = (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT);
-    while (!qkv_types[dtype]->weights || !qkv_types[dtype]->safetensors || columns % qkv_types[dtype]->block);
+    while (!qkv_types[dtype]->weights || !qkv_types[dtype]->safetensors || columns % qkv_types[dtype]->block ||
+           !is_as_fp32(dtype));
     return dtype;
 }
 

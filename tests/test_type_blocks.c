@@ -93,15 +93,6 @@ static bool is_blocks(enum qkv_dtype dtype) {
     return type->block > 1 && type->weights && type->safetensors;
 }
 
-/* Whether a product promises the bits of the same numbers in fp32: a type with a product of its own may have others
- * (test_products.c). */
-static bool is_as_fp32(enum qkv_dtype dtype) {
-    const struct qkv_product *row;
-    for (size_t i = 0; (row = qkv_product_at(i)); i++)
-        if (row->weight == (int)dtype && row->promise != QKV_AS_FP32) return false;
-    return true;
-}
-
 static void models_of_blocks_have_the_bits_of_their_numbers(void **state) {
     (void)state;
     const char *isa;
