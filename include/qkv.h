@@ -29,6 +29,9 @@
  * - Initialise a struct that you fill with its qkv_…_defaults(), or with designated initialisers, {.field = value},
  *   which set all other fields to 0; the comments of fields say what 0 means. New fields are added at the ends of
  *   structs, and 0 there changes nothing.
+ * - Versions. Until 1.0.0, programs are compatible with a library of the same minor version (0.1) in source and as they
+ *   are built. The symbols of the shared library have that version, so a program that was built for another one is
+ *   refused when it starts. Lists QKV_…_LIST grow at their ends, so the values of an enumeration keep their numbers.
  * - Each part says at its top whether it is stable or experimental. Stable: names, parameters and meanings stay, and
  *   structs only grow. Experimental: the next version may change it. Experimental items of a stable part say so.
  * - Tensors are row-major fp32. Letters: B batch rows, T positions (Tq queries, Tk keys), C = d_model, H and Hkv heads,

@@ -13,6 +13,13 @@
 #define QKV_API
 #endif
 
+/* The version of this header. Before 1.0.0 a higher minor number may change the interface, and CHANGELOG.md says what a
+ * program has to change. A higher patch number changes no call. QKV_VERSION_NUMBER orders versions: 102 is 0.1.2. */
+#define QKV_VERSION_MAJOR  0
+#define QKV_VERSION_MINOR  1
+#define QKV_VERSION_PATCH  0
+#define QKV_VERSION_NUMBER (QKV_VERSION_MAJOR * 10000 + QKV_VERSION_MINOR * 100 + QKV_VERSION_PATCH)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -78,7 +85,10 @@ struct qkv_context_options {
 /* No choice: threads and kernels as the environment says, fp32. */
 QKV_API struct qkv_context_options qkv_context_defaults(void);
 
-QKV_API const char *qkv_version(void);                       /* "0.1.0" */
+/* The version of the library that runs, "0.1.0", and its number, as QKV_VERSION_NUMBER of its header. A program that is
+ * linked to a shared library compares the number with the QKV_VERSION_NUMBER that it was built with. Any thread. */
+QKV_API const char *qkv_version(void);
+QKV_API int qkv_version_number(void);
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
 /* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a

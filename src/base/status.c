@@ -6,12 +6,15 @@
 #include "base/base.h"
 #include "base/utf8.h"
 
-#ifndef QKV_VERSION
-#error "define QKV_VERSION as the version text, as CMakeLists.txt does"
-#endif
+#define TEXT_OF(number) #number
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 
 const char *qkv_version(void) {
-    return QKV_VERSION;
+    return VERSION_TEXT(QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+}
+
+int qkv_version_number(void) {
+    return QKV_VERSION_NUMBER;
 }
 
 const char *qkv_status_text(enum qkv_status status) {

@@ -30,7 +30,7 @@ has out 'SONAME.*libqkv\.so\.0'
 # The name before the first parenthesis of a declaration is the function.
 cat "$SOURCE/include/qkv.h" "$SOURCE"/include/qkv/*.h | tr '\n' ' ' | grep -oE 'QKV_API [^;{}]*;' \
     | sed -E 's/\(.*//; s/.*[ *]//' | sort -u >declared
-nm -D --defined-only "$libraries/libqkv.so" | awk '{print $3}' | sed 's/@.*//' \
+nm -D --defined-only "$libraries/libqkv.so" | awk '$2 != "A" {print $3}' | sed 's/@.*//' \
     | grep -vE '^(__asan|__ubsan|__odr_asan)' | sort -u >exported
 same "$(comm -13 declared exported | tr '\n' ' ')" "" "symbols that are exported but not in the header"
 same "$(comm -23 declared exported | tr '\n' ' ')" "" "functions of the header that the library does not have"
@@ -38,6 +38,24 @@ same "$(comm -23 declared exported | tr '\n' ' ')" "" "functions of the header t
 nm -g --defined-only "$libraries/libqkv.a" 2>/dev/null | awk 'NF == 3 {print $3}' \
     | grep -vE '^(qkv_|__odr_asan|__asan|DW\.ref)' | sort -u >foreign
 same "$(tr '\n' ' ' <foreign)" "" "symbols of the static library that do not begin with qkv_"
+
+# The functions of the interface. One that the file lacks is new: add it. One that the library lacks was removed or
+# renamed: CHANGELOG.md says what a program has to change, and the version of the interface rises.
+same "$(diff "$SOURCE/tests/symbols.txt" exported)" "" "the functions of tests/symbols.txt and of the library"
+# Programs get these functions with the version of the interface, and not another one.
+nm -D --defined-only "$libraries/libqkv.so" >out
+checks=$((checks + 1))
+[ "$(grep -c ' T qkv_' out)" = "$(grep -c " T qkv_[a-z0-9_]*@@QKV_${version%.*}$" out)" ] \
+    || fail "functions of libqkv.so without the version QKV_${version%.*}"
+
+# ---- headers: each alone, as C11 and as C++17 ----
+for header in qkv.h $(cd "$root/include" && echo qkv/*.h); do
+    printf '#include "%s"\nint main(void) { return 0; }\n' "$header" >header.c
+    for language in 'c -std=c11 -Wshadow' 'c++ -std=c++17'; do
+        try 0 "${COMPILER:-cc}" -x $language -pedantic -Wall -Wextra -Wconversion -Werror -fsyntax-only \
+            -I "$root/include" header.c
+    done
+done
 
 if [ "${SANITIZE:-0}" = 0 ]; then
     strip -o stripped "$libraries/libqkv.so"
@@ -50,7 +68,12 @@ cp -r "$SOURCE/examples" programs
 flags="-O1 -Wall -Wextra -Werror"
 [ "${SANITIZE:-0}" = 0 ] || flags="$flags -fsanitize=$SANITIZERS"
 compiler=${COMPILER:-cc}
-try 0 make -C programs CC="$compiler" CFLAGS="$flags" LDFLAGS=
+# The C++ compiler that belongs to the C compiler: g++ to gcc and cc, clang++ to clang.
+case $(basename "$compiler") in
+clang*) cxx=${compiler/clang/clang++} ;;
+*) cxx=g++ ;;
+esac
+try 0 make -C programs CC="$compiler" CXX="$cxx" CFLAGS="$flags" LDFLAGS=
 # One line for a program, as the page says, links each of them.
 line=$(grep -m1 '^    cc -std=c11 -O2 -o train train\.c ' programs/README.md)
 [ -n "$line" ] || fail "examples/README.md has no line for one program"
@@ -69,6 +92,31 @@ has out '^ 0\.000 0\.000 [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9]{3} [01]\.[0-9
 try 0 programs/attention
 has out '^ 1\.000 0\.000 0\.000 0\.000 0\.000 0\.000 0\.000 0\.000$'
 has out '^ 0\.000 0\.000 0\.000 0\.000 0\.000 1\.000 0\.000 0\.000$' # the second document begins
+try 0 programs/block
+has out '^sequence 1, position 2: \|y\| = [0-9]'
+same "$(wc -l <out)" 8 'a line for each position that is not padding'
+# A project of CMake finds both libraries.
+mkdir project
+cat >project/CMakeLists.txt <<'END'
+cmake_minimum_required(VERSION 3.20)
+project(program C)
+find_package(qkv 0.1 REQUIRED COMPONENTS static)
+foreach(kind shared static)
+    add_executable(forward-${kind} ../programs/forward.c)
+    target_link_libraries(forward-${kind} PRIVATE qkv::${kind} m)
+endforeach()
+END
+if [ "${SANITIZE:-0}" = 0 ]; then
+    try 0 cmake -S project -B project/build -DCMAKE_C_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$root"
+    try 0 cmake --build project/build
+    for kind in shared static; do
+        try 0 project/build/forward-$kind
+        has out 'position 5: the highest score is token'
+    done
+    sed -i 's/qkv 0\.1 REQUIRED/qkv 9.9 REQUIRED/' project/CMakeLists.txt
+    try 1 cmake -S project -B project/other -DCMAKE_C_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$root"
+    has err "version: $version|$version, version"
+fi
 try 0 programs/modules
 has out '^attn\.q\.weight +\(16,16\)$'
 has out '^step 1000: loss 0\.0[01]'

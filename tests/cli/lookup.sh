@@ -146,10 +146,11 @@ printf '%s\n%s}\n' "$start" "$(cat shown2.json)" >shown.json
 try 0 "$QKV" info --spec shown.json --set vocab=100
 # A page that says something else is stale.
 mkdir -p copied/scripts copied/docs
-cp "$SOURCE"/scripts/{make-docs,spec-head.md} copied/scripts
-cp "$SOURCE"/docs/{commands,spec,files}.md copied/docs
+cp "$SOURCE"/scripts/{make-docs,spec-head.md,api.awk} copied/scripts
+cp "$SOURCE"/docs/{commands,spec,files,api}.md copied/docs
+cp -r "$SOURCE/include" copied/include
 try 0 bash copied/scripts/make-docs --check "$QKV"
-for page in commands spec files; do
+for page in commands spec files api; do
     cp "copied/docs/$page.md" kept
     sed -i '40s/$/ more/' "copied/docs/$page.md"
     try 1 bash copied/scripts/make-docs --check "$QKV"
