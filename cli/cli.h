@@ -12,6 +12,8 @@
 
 #include "qkv.h"
 
+#include "base/support.h"
+
 #if defined(__GNUC__)
 #define CLI_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else

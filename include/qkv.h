@@ -62,6 +62,5 @@
 #include "qkv/evaluation.h" /* evaluation of texts, memory of uses */
 #include "qkv/sequences.h"  /* encoders and encoder–decoders: read, classify, translate */
 #include "qkv/ranks.h"      /* several processes or machines that train together */
-#include "qkv/support.h"    /* JSON, UTF-8, a clock: tools for programs */
 
 #endif

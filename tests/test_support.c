@@ -1,4 +1,4 @@
-/* The functions of include/qkv/support.h: JSON in its layouts, characters, the clock, names. test_report checks the
+/* The functions of src/base/support.h: JSON in its layouts, characters, the clock, names. test_report checks the
  * strings of JSON against a parser. */
 /* labels: quick */
 #include <jansson.h>

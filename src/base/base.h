@@ -18,6 +18,8 @@
 
 #include "qkv.h"
 
+#include "base/support.h"
+
 #if defined(__GNUC__)
 #define QKV_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
@@ -158,7 +160,7 @@ void *qkv_reallocate(struct qkv_context *ctx, void *block, size_t count, size_t 
 char *qkv_copy_string(struct qkv_context *ctx, const char *s);
 char *qkv_copy_bytes(struct qkv_context *ctx, const void *s, size_t n);
 
-/* A growable byte buffer (struct qkv_buffer of qkv/support.h), {0} at first. After the first append its data has a zero
+/* A growable byte buffer (struct qkv_buffer of base/support.h), {0} at first. After the first append its data has a zero
  * behind the last byte. */
 enum qkv_status qkv_buffer_append(struct qkv_context *ctx, struct qkv_buffer *b, const void *data, size_t n);
 enum qkv_status qkv_buffer_print(struct qkv_context *ctx, struct qkv_buffer *b, const char *format, ...)

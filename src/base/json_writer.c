@@ -1,4 +1,4 @@
-/* json_writer: JSON written front to back (RFC 8259), declared in qkv/support.h. A writer that is NULL writes nothing;
+/* json_writer: JSON written front to back (RFC 8259), declared in base/support.h. A writer that is NULL writes nothing;
  * a key that is NULL is "", and a value that is NULL is null. */
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* utf8: characters as bytes (RFC 3629; The Unicode Standard, table 3-7), decoded by utf8proc. qkv_utf8_length is in
- * qkv/support.h. */
+ * base/support.h. */
 #ifndef QKV_UTF8_H
 #define QKV_UTF8_H
 

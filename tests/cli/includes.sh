@@ -4,7 +4,7 @@
 # cli,   text beside them sees base only,
 #     metric base and text; io, generate and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
-# lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
+# base/support.h, lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
 # lab or of the command. A name of a file occurs once under src/.
 #     check_includes.sh SOURCE_FOLDER
 set -u
@@ -61,7 +61,7 @@ while IFS=: read -r file line include; do
     seen=$((seen + 1))
     name=$(sed 's/.*"\(.*\)".*/\1/' <<<"$include")
     case $name in
-    qkv.h | lab/lab.h | cli.h | cli_*.h | mpi/join.h) ;;
+    qkv.h | base/support.h | lab/lab.h | cli.h | cli_*.h | mpi/join.h) ;;
     *) complain "$file:$line: the command must not include $name" ;;
     esac
 done < <(grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' cli/*.[ch] /dev/null)

@@ -48,8 +48,10 @@ lab/compare base lab/report
 lab/bench base type kernel model train
 cli lab/report lab/compare lab/bench
 END
-# Lab and command may need every public function besides.
+# Lab and command may need every public function as well.
 cat "$source"/include/qkv/*.h | tr '\n' ' ' | grep -oE 'QKV_API [^;{}]*;' | sed -E 's/\(.*//; s/.*[ *]//' >public
+# So may what base/support.h declares for them.
+grep -oE '^[a-z].* \*?qkv_[a-z0-9_]+\(' "$source/src/base/support.h" | sed -E 's/\($//; s/.*[ *]//' >>public
 [ "$(wc -l <public)" -gt 150 ] || { echo "found only $(wc -l <public) public functions"; exit 1; }
 
 awk '

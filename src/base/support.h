@@ -1,17 +1,13 @@
-/* qkv/support.h: small tools that programs with the library need as well; a part of qkv.h, which includes it.
- * Experimental.
+/* support: small tools of the library that the lab and the command need as well. It is the only header of src/ that the
+ * command includes, and is not installed.
  *
  * A writer of JSON, characters of UTF-8, a clock, and the closest of several names. */
-#ifndef QKV_PUBLIC_SUPPORT_H
-#define QKV_PUBLIC_SUPPORT_H
+#ifndef QKV_SUPPORT_H
+#define QKV_SUPPORT_H
 
 #include <stdio.h>
 
 #include "qkv/context.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* ---- JSON (RFC 8259) --------------------------------------------------------------------------------------------- */
 
@@ -43,64 +39,60 @@ struct qkv_json {
     bool more;  /* true: a value precedes the next one at the same level */
     int indent; /* 0, or 1 plus the number of spaces of the line that the next value begins */
 };
-QKV_API void qkv_json_begin(struct qkv_json *json, char bracket); /* '{' or '[' */
-QKV_API void qkv_json_end(struct qkv_json *json, char bracket);   /* '}' or ']' */
+void qkv_json_begin(struct qkv_json *json, char bracket); /* '{' or '[' */
+void qkv_json_end(struct qkv_json *json, char bracket);   /* '}' or ']' */
 /* Writes a key, zero-terminated or of `size` bytes; write its value next. */
-QKV_API void qkv_json_key(struct qkv_json *json, const char *key);
-QKV_API void qkv_json_key_bytes(struct qkv_json *json, const char *key, size_t size);
+void qkv_json_key(struct qkv_json *json, const char *key);
+void qkv_json_key_bytes(struct qkv_json *json, const char *key, size_t size);
 /* Puts the next item (a value, a key, a closing bracket or nothing) on a new line after `spaces` spaces. */
-QKV_API void qkv_json_line(struct qkv_json *json, int spaces);
+void qkv_json_line(struct qkv_json *json, int spaces);
 /* Writes a string of `size` bytes, or a zero-terminated one. Bytes that are not UTF-8 become U+FFFD; NULL becomes
  * null. */
-QKV_API void qkv_json_string(struct qkv_json *json, const char *text, size_t size);
-QKV_API void qkv_json_text(struct qkv_json *json, const char *text);
+void qkv_json_string(struct qkv_json *json, const char *text, size_t size);
+void qkv_json_text(struct qkv_json *json, const char *text);
 /* qkv_json_number writes a number with at most `digits` significant digits, qkv_json_fixed with exactly `decimals`
  * digits after the point, qkv_json_real with the fewest digits that read back as x; a number that is not finite becomes
  * null, and the decimal point is a point in every locale. qkv_json_integer and qkv_json_count write integers,
  * qkv_json_bool true or false. */
-QKV_API void qkv_json_number(struct qkv_json *json, double x, int digits);
-QKV_API void qkv_json_fixed(struct qkv_json *json, double x, int decimals);
-QKV_API void qkv_json_real(struct qkv_json *json, double x);
-QKV_API void qkv_json_integer(struct qkv_json *json, int64_t x);
-QKV_API void qkv_json_count(struct qkv_json *json, uint64_t x);
-QKV_API void qkv_json_bool(struct qkv_json *json, bool x);
+void qkv_json_number(struct qkv_json *json, double x, int digits);
+void qkv_json_fixed(struct qkv_json *json, double x, int decimals);
+void qkv_json_real(struct qkv_json *json, double x);
+void qkv_json_integer(struct qkv_json *json, int64_t x);
+void qkv_json_count(struct qkv_json *json, uint64_t x);
+void qkv_json_bool(struct qkv_json *json, bool x);
 /* Writes bytes as base64 (RFC 4648) in a string. */
-QKV_API void qkv_json_base64(struct qkv_json *json, const unsigned char *data, size_t size);
+void qkv_json_base64(struct qkv_json *json, const unsigned char *data, size_t size);
 /* Writes a value that is JSON already. */
-QKV_API void qkv_json_raw(struct qkv_json *json, const char *value);
+void qkv_json_raw(struct qkv_json *json, const char *value);
 /* Write a key and its value. */
-QKV_API void qkv_json_put_text(struct qkv_json *json, const char *key, const char *text);
-QKV_API void qkv_json_put_number(struct qkv_json *json, const char *key, double x, int digits);
-QKV_API void qkv_json_put_fixed(struct qkv_json *json, const char *key, double x, int decimals);
-QKV_API void qkv_json_put_real(struct qkv_json *json, const char *key, double x);
-QKV_API void qkv_json_put_integer(struct qkv_json *json, const char *key, int64_t x);
-QKV_API void qkv_json_put_count(struct qkv_json *json, const char *key, uint64_t x);
-QKV_API void qkv_json_put_bool(struct qkv_json *json, const char *key, bool x);
-QKV_API void qkv_json_put_raw(struct qkv_json *json, const char *key, const char *value);
+void qkv_json_put_text(struct qkv_json *json, const char *key, const char *text);
+void qkv_json_put_number(struct qkv_json *json, const char *key, double x, int digits);
+void qkv_json_put_fixed(struct qkv_json *json, const char *key, double x, int decimals);
+void qkv_json_put_real(struct qkv_json *json, const char *key, double x);
+void qkv_json_put_integer(struct qkv_json *json, const char *key, int64_t x);
+void qkv_json_put_count(struct qkv_json *json, const char *key, uint64_t x);
+void qkv_json_put_bool(struct qkv_json *json, const char *key, bool x);
+void qkv_json_put_raw(struct qkv_json *json, const char *key, const char *value);
 /* Ends a line that qkv_json_line began, writes the text to the file if there is one, and sets json->status. */
-QKV_API void qkv_json_flush(struct qkv_json *json);
+void qkv_json_flush(struct qkv_json *json);
 /* Frees the text; the file stays open. */
-QKV_API void qkv_json_free(struct qkv_json *json);
+void qkv_json_free(struct qkv_json *json);
 
 /* ---- UTF-8 (RFC 3629) -------------------------------------------------------------------------------------------- */
 
 /* The number of bytes of the character at the beginning of `size` > 0 bytes; 0 if these are not UTF-8. Any thread. */
-QKV_API size_t qkv_utf8_length(const char *text, size_t size);
+size_t qkv_utf8_length(const char *text, size_t size);
 
 /* ---- clock ------------------------------------------------------------------------------------------------------- */
 
 /* Seconds of a clock that never goes back; its start has no meaning. Any thread. */
-QKV_API double qkv_clock(void);
+double qkv_clock(void);
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* The name, of name_at(list, 0) to name_at(list, count − 1), that is closest to `word` by optimal string alignment,
  * where '-' and '_' are equal and an abbreviation is close; NULL if none is close. Any thread. */
-QKV_API const char *qkv_closest_name(const char *word, const char *(*name_at)(const void *list, size_t i),
-                                     const void *list, size_t count);
-
-#ifdef __cplusplus
-}
-#endif
+const char *qkv_closest_name(const char *word, const char *(*name_at)(const void *list, size_t i), const void *list,
+                             size_t count);
 
 #endif
