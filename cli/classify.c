@@ -337,7 +337,7 @@ static int classify_all(struct cli_lines_job *job, const struct arguments *a) {
     if (code == CLI_DONE && a->pairs &&
         qkv_classify_pairs(model, pairs.firsts, pairs.seconds, pairs.count, &reading, p))
         code = pairs_broken(job);
-    if (code == CLI_DONE && !a->pairs && qkv_classify_with(model, lines->items, lines->count, &reading, p))
+    if (code == CLI_DONE && !a->pairs && qkv_classify(model, lines->items, lines->count, &reading, p))
         code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {

@@ -139,7 +139,7 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, s
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
     how.lines = cli_lines_options(job);
-    if (qkv_embed_with(model, lines->items, lines->count, &how, vectors)) code = cli_lines_broken(job->ctx, lines);
+    if (qkv_embed(model, lines->items, lines->count, &how, vectors)) code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
         if (a->json)
@@ -218,7 +218,7 @@ static int embed_query(const struct cli_lines_job *job, const char *text, struct
     how.lines.long_count = &found;
     how.lines.most = job->max_tokens;
     if (job->long_kind != QKV_LONG_SKIP) how.lines.long_lines = job->long_kind;
-    if (qkv_embed_with(job->model, &text, 1, &how, query))
+    if (qkv_embed(job->model, &text, 1, &how, query))
         return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
     if (found)
         cli_say("the text of --nearest has more tokens than the model's %s of %zu and was %s (--long %s)",
@@ -245,7 +245,7 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
     asking.prompt = query_prompt;
     how.lines = cli_lines_options(job);
     if (code == CLI_DONE) code = embed_query(job, a->nearest, asking, query);
-    if (code == CLI_DONE && qkv_embed_with(model, lines->items, lines->count, &how, vectors))
+    if (code == CLI_DONE && qkv_embed(model, lines->items, lines->count, &how, vectors))
         code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = print_nearest(query, vectors, columns, job, all, a);
     if (code == CLI_DONE) cli_lines_say_long(job);

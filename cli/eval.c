@@ -268,7 +268,7 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
     if (a->data.count) {
         struct qkv_evaluate_options o = {
             .batch = (size_t)a->batch, .context = (size_t)a->context, .documents = documents};
-        status = qkv_evaluate_texts(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
+        status = qkv_evaluate_text(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
     } else if (a->pairs) {
         struct qkv_search_options o = qkv_search_defaults();
         o.beam = (size_t)a->beam;

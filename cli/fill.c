@@ -96,7 +96,7 @@ static int fill_all(struct qkv_model *model, const char *text, size_t top, enum 
     reading.long_count = &found;
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(model);
     if (tokenizer && top > (size_t)qkv_tokenizer_vocab(tokenizer)) top = (size_t)qkv_tokenizer_vocab(tokenizer);
-    if (qkv_fill_with(model, text, top, &reading, &fillings, &masks)) return cli_broken(qkv_model_context(model));
+    if (qkv_fill(model, text, top, &reading, &fillings, &masks)) return cli_broken(qkv_model_context(model));
     if (json) {
         qkv_json_begin(&out, '{');
         qkv_json_put_text(&out, "text", text);

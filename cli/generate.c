@@ -327,7 +327,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
 static int generate_check(struct qkv_context *ctx, const char *folder, size_t context) {
     struct qkv_model *plan;
     enum qkv_status status = qkv_model_plan_load(ctx, folder, &plan);
-    if (!status) status = qkv_generate_check_memory_for(plan, context);
+    if (!status) status = qkv_generate_check_memory(plan, context);
     const int code = status ? cli_broken(ctx) : CLI_DONE;
     qkv_model_free(plan);
     return code;

@@ -225,7 +225,7 @@ int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *
                                          .settings = (const char *const *)settings,
                                          .setting_count = count};
     enum qkv_status status = QKV_MEMORY;
-    if (known == count) status = qkv_trainer_resume_with(ctx, a->resume, &options, cli_task_progress, task, trainer);
+    if (known == count) status = qkv_trainer_resume(ctx, a->resume, &options, cli_task_progress, task, trainer);
     for (size_t i = 0; i < count; i++) free(settings[i]);
     cli_progress_clear(task->progress);
     if (known < count) return cli_failed("out of memory");

@@ -35,7 +35,7 @@ int main() {
     qkv_module *new_block = nullptr;
     const auto spec = std::make_unique<qkv_spec>();
     if (status || qkv_spec_parse(ctx.get(), spec.get(), "block", text, sizeof text - 1, nullptr, 0) ||
-        qkv_module_create(ctx.get(), QKV_MODULE_ENCODER_BLOCK, spec.get(), 7, &new_block))
+        qkv_module_create(ctx.get(), spec.get(), &(struct qkv_module_options){.kind = QKV_MODULE_ENCODER_BLOCK, .seed = 7}, &new_block))
         return fail(ctx.get());
     const std::unique_ptr<qkv_module, free_module> block(new_block);
 

@@ -89,7 +89,9 @@ static void sort_lists(struct qkv_context *ctx, struct qkv_model *model, const i
     struct qkv_encoded *encoded;
     struct qkv_decoder *decoder;
     if (qkv_encode(model, lists, NULL, TESTS, ITEMS, &encoded) ||
-        qkv_decoder_create(model, encoded, NULL, TESTS, T, &decoder))
+        qkv_decoder_create(model,
+                           &(struct qkv_decoder_options){.encoded = encoded, .rows = TESTS, .capacity = T, .chunk = 1},
+                           &decoder))
         fail(ctx);
     for (int row = 0; row < TESTS; row++) next[row] = BOS;
     for (int t = 0; t < T; t++) {

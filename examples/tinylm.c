@@ -56,7 +56,9 @@ static double train(struct qkv_context *ctx, struct qkv_model *model) {
 static bool generate(struct qkv_context *ctx, struct qkv_model *model, const char *prompt) {
     int32_t ids[T], count = encode(words, VOCAB, prompt, ids, T) - 1; /* without <eos> */
     struct qkv_session *session;
-    if (qkv_session_create(model, 16, &session) || qkv_session_append(session, ids, (size_t)count)) fail(ctx);
+    if (qkv_session_create(model, &(struct qkv_session_options){.capacity = 16}, &session) ||
+        qkv_session_append(session, ids, (size_t)count))
+        fail(ctx);
     for (int32_t i = 0; i < count; i++) printf("%s%s", i ? " " : "", words[ids[i]]);
     int32_t next = BOS;
     for (int i = 0; i < 8 && next != EOS; i++) {

@@ -55,7 +55,9 @@ static bool translate(struct qkv_context *ctx, struct qkv_model *model, const ch
     char target[100] = "";
     size_t used = 0;
     if (qkv_encode(model, source, NULL, 1, (size_t)count, &encoded)) fail(ctx); /* encode, once */
-    if (qkv_decoder_create(model, encoded, NULL, 1, T, &decoder)) fail(ctx);
+    if (qkv_decoder_create(
+            model, &(struct qkv_decoder_options){.encoded = encoded, .rows = 1, .capacity = T, .chunk = 1}, &decoder))
+        fail(ctx);
     for (int i = 0; i < T && next != EOS; i++) {
         if (qkv_decoder_step(decoder, &next)) fail(ctx); /* decode, word by word */
         const float *scores = qkv_decoder_logits(decoder);

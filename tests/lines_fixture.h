@@ -72,7 +72,7 @@ static inline struct qkv_trainer *begin(bool labels, const char *folder, const s
 
 static inline struct qkv_trainer *resume(const char *folder) {
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     return trainer;
 }
 

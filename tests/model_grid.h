@@ -372,7 +372,7 @@ static inline bool has_buckets(const struct qkv_stack_spec *stack) {
 /* A session whose rotations are those of a pass over `length` positions. */
 static inline struct qkv_session *make_session(struct qkv_model *model, size_t length) {
     struct qkv_session *session;
-    if (qkv_session_create_with(model, &(struct qkv_session_options){.length = length}, &session))
+    if (qkv_session_create(model, &(struct qkv_session_options){.length = length}, &session))
         fail_msg("%s", qkv_message(qkv_model_context(model)));
     return session;
 }

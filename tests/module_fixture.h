@@ -42,7 +42,7 @@ static const char *const both_stacks =
 
 static struct qkv_module *create(enum qkv_module_kind kind, const struct qkv_spec *spec) {
     struct qkv_module *m;
-    assert_ok(ctx, qkv_module_create(ctx, kind, spec, 7, &m));
+    assert_ok(ctx, qkv_module_create(ctx, spec, &(struct qkv_module_options){.kind = kind, .seed = 7}, &m));
     struct qkv_random r = test_random(900);
     for (size_t i = 0; i < qkv_module_parameters(m); i++)
         test_fill(&r, qkv_module_weights_mutable(m, i), qkv_array_elements(qkv_module_parameter(m, i)), 0.3);

@@ -38,7 +38,7 @@ static inline enum qkv_status rank_steps(struct qkv_context *ctx, const struct r
     struct qkv_trainer *trainer = NULL;
     struct qkv_train_report report = {0};
     enum qkv_status status = run->again
-                                 ? qkv_trainer_resume(ctx, run->folder, 0, NULL, NULL, &trainer)
+                                 ? qkv_trainer_resume(ctx, run->folder, NULL, NULL, NULL, &trainer)
                                  : qkv_trainer_create(ctx, run->spec, &run->options, run->folder, NULL, NULL, &trainer);
     while (!status && report.step < run->until) {
         if (run->disturbs) run->disturbs(trainer, report.step, rank);

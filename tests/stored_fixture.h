@@ -34,7 +34,7 @@ static inline void run_pass(struct sample *s, struct qkv_buffer *out) {
 
 static inline void run_session(struct sample *s, struct qkv_buffer *out) {
     struct qkv_session *session;
-    assert_ok(s->ctx, qkv_session_create(s->model, 0, &session));
+    assert_ok(s->ctx, qkv_session_create(s->model, NULL, &session));
     assert_ok(s->ctx, qkv_session_append(session, s->ids, 5));
     for (size_t i = 5; i < T; i++) {
         assert_ok(s->ctx,

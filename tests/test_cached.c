@@ -87,7 +87,7 @@ static float *world_absorbed(struct world *w, const int32_t *ids, size_t length,
     if (w->encoded) assert_ok(w->s.ctx, qkv_encode(w->s.model, w->source[i], &sources, 1, T, &e));
     const struct qkv_decoder_options o = {
         .encoded = e, .sources = e ? &row : NULL, .rows = 1, .chunk = length, .lengths = &decided};
-    assert_ok(w->s.ctx, qkv_decoder_create_with(w->s.model, &o, &d));
+    assert_ok(w->s.ctx, qkv_decoder_create(w->s.model, &o, &d));
     const struct qkv_decoder_input in = {.ids = ids, .counts = &length, .scored = scored, .scored_count = length};
     assert_ok(w->s.ctx, qkv_decoder_append(d, &in));
     memcpy(scores, qkv_decoder_logits(d), length * VOCAB * sizeof *scores);
@@ -184,7 +184,7 @@ static void in_pieces(struct world *w, uint64_t stream, size_t first, size_t row
     for (size_t i = 0; i < rows; i++) sources[i] = first + i, left += w->length[first + i];
     const struct qkv_decoder_options o = {
         .encoded = e, .sources = e ? sources : NULL, .rows = rows, .chunk = 1, .lengths = w->length + first};
-    assert_ok(w->s.ctx, qkv_decoder_create_with(w->s.model, &o, &d));
+    assert_ok(w->s.ctx, qkv_decoder_create(w->s.model, &o, &d));
     while (left) {
         size_t counts[ROWS], n = 0;
         for (size_t i = 0; i < rows; i++) {
@@ -214,7 +214,10 @@ static void in_shared_pages(struct world *w, uint64_t stream, size_t context) {
     const size_t sources[ROWS] = {0};
     size_t from[ROWS] = {0}, counts[ROWS] = {w->length[0]}, length = w->length[0];
     int32_t *ids[2][ROWS], next[ROWS];
-    assert_ok(w->s.ctx, qkv_decoder_create(w->s.model, e, e ? sources : NULL, ROWS, 0, &d));
+    assert_ok(w->s.ctx, qkv_decoder_create(w->s.model,
+                                           &(struct qkv_decoder_options){
+                                               .encoded = e, .sources = e ? sources : NULL, .rows = ROWS, .chunk = 1},
+                                           &d));
     assert_ok(w->s.ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = w->ids[0], .counts = counts}));
     for (size_t i = 0; i < ROWS; i++) {
         for (int k = 0; k < 2; k++) ids[k][i] = calloc(LONG_CONTEXT, sizeof **ids[k]);

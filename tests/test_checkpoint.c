@@ -256,7 +256,7 @@ static void test_runs(void **state) {
     assert_true(qkv_trainer_bytes(t) < bytes);
     for (int i = 0; i < 3; i++) assert_true(fixture_steps(ctx, t, i + 1).loss == kept[i]);
     qkv_trainer_free(t);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &t));
     assert_true(qkv_trainer_options(t)->checkpoint_activations);
     assert_true(qkv_trainer_bytes(t) < bytes);
     for (int i = 3; i < 6; i++) assert_true(fixture_steps(ctx, t, i + 1).loss == kept[i]);

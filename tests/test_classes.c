@@ -101,7 +101,7 @@ static void texts_are_classified_as_the_reference_does_and_single_scores_are_giv
         const char *const lines[B + 1] = {texts[0], texts[1], " "};
         float p[(B + 1) * 3];
         for (size_t b = 0; b < B; b++) case_words(&c, b, 0, (size_t)c.lengths[b], texts[b]);
-        assert_ok(c.ctx, qkv_classify(c.model, lines, B + 1, p));
+        assert_ok(c.ctx, qkv_classify(c.model, lines, B + 1, NULL, p));
         expect_probabilities(&c, p);
         for (size_t k = 0; k < c.classes; k++) /* of a blank line nothing is said */
             assert_true(c.classes == 1 ? isnan(p[B]) : p[B * c.classes + k] == 0);
@@ -201,8 +201,8 @@ static void decoders_give_vectors_of_their_last_token(void **state) {
         float got[B * 64], mean[B * 64];
         assert_true(C == 8);
         for (size_t b = 0; b < B; b++) case_words(&c, b, 0, (size_t)c.lengths[b], texts[b]);
-        assert_ok(c.ctx, qkv_embed(c.model, lines, B, QKV_POOL_LAST, false, got));
-        assert_ok(c.ctx, qkv_embed(c.model, lines, B, QKV_POOL_MEAN, false, mean));
+        assert_ok(c.ctx, qkv_embed(c.model, lines, B, &(struct qkv_embed_options){.pool = QKV_POOL_LAST}, got));
+        assert_ok(c.ctx, qkv_embed(c.model, lines, B, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, mean));
         for (size_t b = 0; b < B; b++)
             for (size_t k = 0; k < C; k++) {
                 const size_t n = (size_t)c.lengths[b];

@@ -83,7 +83,10 @@ static void walk(struct qkv_model *m, bool encoded, uint64_t stream) {
     }
     for (size_t r = 0; r < ROWS; r++) t.sources[r] = r / (ROWS / SOURCES);
     if (encoded) assert_ok(ctx, qkv_encode(m, padded, t.lengths, SOURCES, 9, &e));
-    assert_ok(ctx, qkv_decoder_create(m, e, t.sources, ROWS, 16, &d));
+    assert_ok(ctx, qkv_decoder_create(m,
+                                      &(struct qkv_decoder_options){
+                                          .encoded = e, .sources = t.sources, .rows = ROWS, .capacity = 16, .chunk = 1},
+                                      &d));
     qkv_encoded_free(NULL);
     assert_null(qkv_decoder_logits(d));
     choose(d, &t, (const size_t[]){0, 3, 6, 9}, 4);
@@ -176,7 +179,8 @@ static void test_encoded_output(void **state) {
     assert_ok(ctx, qkv_encode(m, ids, NULL, 3, 7, &e));
     qkv_encoded_free(e);
     struct qkv_decoder *d;
-    assert_fails(ctx, qkv_decoder_create(m, NULL, NULL, 1, 0, &d), QKV_ARGUMENT, "an encoder alone");
+    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d), QKV_ARGUMENT,
+                 "an encoder alone");
     qkv_model_free(m);
 }
 
@@ -200,7 +204,8 @@ static void test_encode_refusals(void **state) {
     assert_ok(ctx, qkv_model_plan(ctx, qkv_model_spec(m), &planned));
     assert_fails(ctx, qkv_encode(planned, ids, NULL, 1, 2, &e), QKV_ARGUMENT, "planned");
     struct qkv_decoder *d;
-    assert_fails(ctx, qkv_decoder_create(planned, NULL, NULL, 1, 0, &d), QKV_ARGUMENT, "planned");
+    assert_fails(ctx, qkv_decoder_create(planned, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d),
+                 QKV_ARGUMENT, "planned");
     qkv_model_free(planned);
     qkv_model_free(other);
     qkv_model_free(m);
@@ -216,17 +221,27 @@ static void test_decoder_refusals(void **state) {
     struct qkv_decoder *d;
     int32_t ids[8] = {1, 2, 3, 4, 5, 6, 7, 8}, wrong[2] = {3, V};
     assert_ok(ctx, qkv_encode(m, ids, NULL, 2, 4, &e));
-    assert_fails(ctx, qkv_decoder_create(m, NULL, NULL, 1, 0, &d), QKV_ARGUMENT, "reads a source");
+    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d), QKV_ARGUMENT,
+                 "reads a source");
     assert_null(d);
-    assert_fails(ctx, qkv_decoder_create(other, e, NULL, 1, 0, &d), QKV_ARGUMENT, "by another model");
-    assert_fails(ctx, qkv_decoder_create(seeing, NULL, NULL, 1, 0, &d), QKV_ARGUMENT, "causal");
-    assert_fails(ctx, qkv_decoder_create(m, e, NULL, 0, 0, &d), QKV_ARGUMENT, "0 rows");
-    assert_fails(ctx, qkv_decoder_create(m, e, NULL, SIZE_MAX, 0, &d), QKV_ARGUMENT,
-                 "cannot have 18446744073709551615 rows");
-    assert_fails(ctx, qkv_decoder_create(m, e, NULL, 3, 0, &d), QKV_ARGUMENT, "row 2 is for source 2, but only 2");
-    assert_fails(ctx, qkv_decoder_create(m, e, NULL, 1, CONTEXT + 1, &d), QKV_ARGUMENT,
-                 "longer than the model's context of 24");
-    assert_ok(ctx, qkv_decoder_create(m, e, NULL, 2, 2, &d));
+    assert_fails(ctx, qkv_decoder_create(other, &(struct qkv_decoder_options){.encoded = e, .rows = 1, .chunk = 1}, &d),
+                 QKV_ARGUMENT, "by another model");
+    assert_fails(ctx, qkv_decoder_create(seeing, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d),
+                 QKV_ARGUMENT, "causal");
+    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.encoded = e, .chunk = 1}, &d), QKV_ARGUMENT,
+                 "0 rows");
+    assert_fails(ctx,
+                 qkv_decoder_create(m, &(struct qkv_decoder_options){.encoded = e, .rows = SIZE_MAX, .chunk = 1}, &d),
+                 QKV_ARGUMENT, "cannot have 18446744073709551615 rows");
+    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.encoded = e, .rows = 3, .chunk = 1}, &d),
+                 QKV_ARGUMENT, "row 2 is for source 2, but only 2");
+    assert_fails(
+        ctx,
+        qkv_decoder_create(
+            m, &(struct qkv_decoder_options){.encoded = e, .rows = 1, .capacity = CONTEXT + 1, .chunk = 1}, &d),
+        QKV_ARGUMENT, "longer than the model's context of 24");
+    assert_ok(ctx, qkv_decoder_create(
+                       m, &(struct qkv_decoder_options){.encoded = e, .rows = 2, .capacity = 2, .chunk = 1}, &d));
     assert_fails(ctx, qkv_decoder_step(d, wrong), QKV_ARGUMENT, "token id 29 is out of range: ids are 0 to 28");
     assert_int_equal(qkv_decoder_length(d), 0);
     assert_fails(ctx, qkv_decoder_select(d, (const size_t[]){0, 0, 0}, 3), QKV_ARGUMENT, "made for 1 to 2");

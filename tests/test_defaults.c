@@ -106,7 +106,8 @@ static void a_layer_and_a_module_run_with_the_defaults(void **state) {
     in.self = qkv_module_mask_defaults();
     vectors.data = x, vectors.B = 1, vectors.T = 3, vectors.C = 8;
     in.x = vectors, in.train = true;
-    assert_ok(ctx, qkv_module_create(ctx, QKV_MODULE_NORM, &model, 1, &norm));
+    assert_ok(ctx,
+              qkv_module_create(ctx, &model, &(struct qkv_module_options){.kind = QKV_MODULE_NORM, .seed = 1}, &norm));
     assert_ok(ctx, qkv_module_forward(norm, &in, (struct qkv_vectors){z, 1, 3, 8}));
     gradients.x = (struct qkv_vectors){dx, 1, 3, 8};
     assert_ok(ctx, qkv_module_backward(norm, (struct qkv_vectors){y, 1, 3, 8}, &gradients));
@@ -167,8 +168,8 @@ static void a_model_runs_with_the_defaults(void **state) {
     const struct qkv_evaluate_options evaluate = qkv_evaluate_defaults();
     struct qkv_evaluation with, without;
     fixture_text(test_path("text.txt"), 500, 1);
-    assert_ok(ctx, qkv_evaluate_text(model, test_path("text.txt"), &evaluate, NULL, NULL, &with));
-    assert_ok(ctx, qkv_evaluate_text(model, test_path("text.txt"), NULL, NULL, NULL, &without));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){test_path("text.txt")}, 1, &evaluate, NULL, NULL, &with));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){test_path("text.txt")}, 1, NULL, NULL, NULL, &without));
     assert_true(with.loss == without.loss);
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -185,7 +186,7 @@ static void a_run_resumed_with_the_defaults_goes_on_as_it_was(void **state) {
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer));
     fixture_steps(ctx, trainer, 3);
     qkv_trainer_free(trainer);
-    assert_ok(ctx, qkv_trainer_resume_with(ctx, folder, &resume, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &resume, NULL, NULL, &trainer));
     assert_int_equal(fixture_steps(ctx, trainer, 6).steps, 6);
     qkv_trainer_free(trainer);
     qkv_context_free(ctx);

@@ -191,7 +191,7 @@ static void weights_without_a_digest_load(void **state) {
 
 static enum qkv_status resume(struct qkv_context *ctx, const char *folder) {
     struct qkv_trainer *trainer;
-    enum qkv_status status = qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer);
+    enum qkv_status status = qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer);
     if (!status) fixture_steps(ctx, trainer, 6);
     qkv_trainer_free(trainer);
     return status;

@@ -129,9 +129,9 @@ static void classes_of_a_line_are_those_of_a_pass_over_it(void **state) {
     make_lines(lines, list, LINES);
     for (size_t k = 0; k < 2; k++) {
         struct qkv_model *model = make_model(positions[k], heads[k], make_tokenizer(QKV_TOKENIZER_CHARS, 2));
-        assert_ok(ctx, qkv_classify(model, list, LINES, all));
+        assert_ok(ctx, qkv_classify(model, list, LINES, NULL, all));
         for (size_t i = 0; i < LINES; i++) {
-            assert_ok(ctx, qkv_classify(model, list + i, 1, one));
+            assert_ok(ctx, qkv_classify(model, list + i, 1, NULL, one));
             assert_memory_equal(one, all + i * CLASSES, sizeof one);
             double sum = 0;
             for (size_t c = 0; c < CLASSES; c++) sum += (double)one[c];
@@ -148,7 +148,7 @@ static void classes_of_a_line_are_those_of_a_pass_over_it(void **state) {
         const float *x = qkv_pass_output(pass).data;
         double sum = 0;
         for (size_t c = 0; c < CLASSES; c++) sum += exp((double)x[c]);
-        assert_ok(ctx, qkv_classify(model, &(const char *){"the queen"}, 1, one));
+        assert_ok(ctx, qkv_classify(model, &(const char *){"the queen"}, 1, NULL, one));
         for (size_t c = 0; c < CLASSES; c++) assert_true(fabs(exp((double)x[c]) / sum - (double)one[c]) < 1e-6);
         qkv_pass_free(pass);
         qkv_free(ids);
@@ -171,10 +171,13 @@ static void vectors_of_a_line_do_not_depend_on_its_neighbours(void **state) {
         for (int pool = QKV_POOL_FIRST; pool <= QKV_POOL_MAX; pool++) {
             struct qkv_model *model = make_model("rope", rests[k], make_tokenizer(QKV_TOKENIZER_CHARS, 2));
             bool unit = k != 1;
-            assert_ok(ctx, qkv_embed(model, list, LINES, (enum qkv_pool)pool, unit, all));
+            assert_ok(ctx, qkv_embed(model, list, LINES,
+                                     &(struct qkv_embed_options){.pool = (enum qkv_pool)pool, .normalize = unit}, all));
             for (size_t i = 0; i < LINES; i++) {
                 double sum = 0;
-                assert_ok(ctx, qkv_embed(model, list + i, 1, (enum qkv_pool)pool, unit, one));
+                assert_ok(ctx,
+                          qkv_embed(model, list + i, 1,
+                                    &(struct qkv_embed_options){.pool = (enum qkv_pool)pool, .normalize = unit}, one));
                 assert_memory_equal(one, all + i * C, sizeof one);
                 for (size_t c = 0; c < C; c++) sum += (double)one[c] * (double)one[c];
                 bool blank = qkv_is_blank(list[i], strlen(list[i]));
@@ -199,9 +202,9 @@ static void pools_are_first_mean_and_largest(void **state) {
     assert_ok(ctx, qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = n}, &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = n, .ids = ids}));
     const float *x = qkv_pass_output(pass).data;
-    assert_ok(ctx, qkv_embed(model, &line, 1, QKV_POOL_FIRST, false, first));
-    assert_ok(ctx, qkv_embed(model, &line, 1, QKV_POOL_MEAN, false, mean));
-    assert_ok(ctx, qkv_embed(model, &line, 1, QKV_POOL_MAX, false, largest));
+    assert_ok(ctx, qkv_embed(model, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_FIRST}, first));
+    assert_ok(ctx, qkv_embed(model, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, mean));
+    assert_ok(ctx, qkv_embed(model, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MAX}, largest));
     assert_memory_equal(first, x, sizeof first);
     for (size_t c = 0; c < C; c++) {
         double sum = 0;
@@ -226,9 +229,9 @@ static void fillings_are_the_likeliest_of_each_mask(void **state) {
     struct qkv_pass *pass;
     int32_t *ids;
     (void)state;
-    assert_ok(ctx, qkv_fill(model, line, 4, &few, &masks));
+    assert_ok(ctx, qkv_fill(model, line, 4, NULL, &few, &masks));
     assert_int_equal(masks, 2);
-    assert_ok(ctx, qkv_fill(model, line, vocab, &all, &masks));
+    assert_ok(ctx, qkv_fill(model, line, vocab, NULL, &all, &masks));
     assert_ok(ctx, qkv_masked_encode(ctx, t, line, strlen(line), qkv_tokenizer_special(t, "<mask>"), &ids, &n));
     assert_int_equal(n, 5);
     assert_ok(ctx, qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = n, .logits = true}, &pass));
@@ -264,22 +267,24 @@ static void models_that_cannot_are_refused(void **state) {
                      *classifier = make_model("learned", CLASSIFIER("mean"), make_tokenizer(QKV_TOKENIZER_CHARS, 2)),
                      *mute = make_model("learned", CLASSIFIER("mean"), NULL);
     (void)state;
-    assert_status(ctx, qkv_classify(lm, &line, 1, out), QKV_ARGUMENT);
+    assert_status(ctx, qkv_classify(lm, &line, 1, NULL, out), QKV_ARGUMENT);
     assert_message(
         ctx, "classify needs a model with a classify head; this one has head.kind lm: train one on labelled lines");
-    assert_status(ctx, qkv_classify(mute, &line, 1, out), QKV_ARGUMENT);
+    assert_status(ctx, qkv_classify(mute, &line, 1, NULL, out), QKV_ARGUMENT);
     assert_message(ctx, "classify: the model has no tokenizer, so it reads no text; put its tokenizer.json into");
-    assert_status(ctx, qkv_embed(mute, &line, 1, QKV_POOL_MEAN, false, out), QKV_ARGUMENT);
+    assert_status(ctx, qkv_embed(mute, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, out),
+                  QKV_ARGUMENT);
     assert_message(ctx, "embed: the model has no tokenizer");
-    assert_status(ctx, qkv_embed(lm, &line, 1, (enum qkv_pool)7, false, out), QKV_ARGUMENT);
+    assert_status(ctx, qkv_embed(lm, &line, 1, &(struct qkv_embed_options){.pool = (enum qkv_pool)7}, out),
+                  QKV_ARGUMENT);
     assert_message(ctx, "the pool is 7");
-    assert_status(ctx, qkv_fill(decoder, line, 1, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(decoder, line, 1, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "fill needs an encoder alone; this model has a decoder alone: use generate");
-    assert_status(ctx, qkv_fill(both, line, 1, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(both, line, 1, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "this model has a decoder beside it: use translate");
-    assert_status(ctx, qkv_fill(classifier, line, 1, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(classifier, line, 1, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "fill needs a model with an lm head; this one has head.kind classify: train one with task mlm");
-    assert_status(ctx, qkv_fill(lm, line, 1, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(lm, line, 1, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "the model's tokenizer has no <mask>, so the model never learnt to fill one");
     qkv_model_free(lm);
     qkv_model_free(decoder);
@@ -296,18 +301,19 @@ static void lines_that_do_not_fit_are_named(void **state) {
     struct qkv_model *classifier = make_model("learned", CLASSIFIER("mean"), make_tokenizer(QKV_TOKENIZER_CHARS, 2)),
                      *filler = make_model("learned", ENCODER, make_tokenizer(QKV_TOKENIZER_CHARS, ALL_SPECIALS));
     (void)state;
-    assert_status(ctx, qkv_classify(classifier, lines, 3, out), QKV_ARGUMENT);
+    assert_status(ctx, qkv_classify(classifier, lines, 3, NULL, out), QKV_ARGUMENT);
     assert_message(ctx, "line 3 has 28 tokens, but the model's context is 24; shorten it or cut it in two");
-    assert_status(ctx, qkv_embed(filler, lines, 3, QKV_POOL_MEAN, false, out), QKV_ARGUMENT);
+    assert_status(ctx, qkv_embed(filler, lines, 3, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, out),
+                  QKV_ARGUMENT);
     assert_message(ctx, "line 3 has 26 tokens");
-    assert_ok(ctx, qkv_classify(classifier, NULL, 0, NULL));
-    assert_status(ctx, qkv_fill(filler, "the queen", 1, &fillings, &masks), QKV_ARGUMENT);
+    assert_ok(ctx, qkv_classify(classifier, NULL, 0, NULL, NULL));
+    assert_status(ctx, qkv_fill(filler, "the queen", 1, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "there is no <mask> in the text; write one");
     assert_null(fillings);
-    assert_status(ctx, qkv_fill(filler, "<mask> the queen of Spain is what", 1, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(filler, "<mask> the queen of Spain is what", 1, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "the text has 28 tokens, but the model's context is 24; shorten it");
-    assert_status(ctx, qkv_fill(filler, "<mask>", 0, &fillings, &masks), QKV_ARGUMENT);
-    assert_status(ctx, qkv_fill(filler, "<mask>", 100000, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(filler, "<mask>", 0, NULL, &fillings, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(filler, "<mask>", 100000, NULL, &fillings, &masks), QKV_ARGUMENT);
     assert_message(ctx, "top is 100000; it must be from 1 to the");
     qkv_model_free(classifier);
     qkv_model_free(filler);
@@ -323,11 +329,14 @@ static void broken_weights_are_told(void **state) {
     (void)state;
     for (size_t i = 0; i < qkv_model_parameters(classifier); i++) qkv_model_weights_mutable(classifier, i)[0] = NAN;
     for (size_t i = 0; i < qkv_model_parameters(filler); i++) qkv_model_weights_mutable(filler, i)[0] = NAN;
-    assert_status(ctx, qkv_classify(classifier, &line, 1, out), QKV_NUMBER);
+    assert_status(ctx, qkv_classify(classifier, &line, 1, NULL, out), QKV_NUMBER);
     assert_message(ctx, "the scores of line 1 are not finite: the model's weights are broken");
-    assert_status(ctx, qkv_embed(classifier, &line, 1, QKV_POOL_MEAN, true, out), QKV_NUMBER);
+    assert_status(
+        ctx,
+        qkv_embed(classifier, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN, .normalize = true}, out),
+        QKV_NUMBER);
     assert_message(ctx, "the hidden states of line 1 are not finite");
-    assert_status(ctx, qkv_fill(filler, line, 1, &fillings, &masks), QKV_NUMBER);
+    assert_status(ctx, qkv_fill(filler, line, 1, NULL, &fillings, &masks), QKV_NUMBER);
     assert_null(fillings);
     qkv_model_free(classifier);
     qkv_model_free(filler);

@@ -228,7 +228,7 @@ static void labels_are_counted(void **state) {
         truth[i] = test_between(&random, 0, CLASSES - 1);
         used += (size_t)snprintf(file + used, sizeof file - used, "%s\t%s\r\n", names[truth[i]], texts[i]);
     }
-    assert_ok(ctx, qkv_classify(model, list, LINES, probabilities));
+    assert_ok(ctx, qkv_classify(model, list, LINES, NULL, probabilities));
     for (size_t i = 0; i < LINES; i++) {
         const float *p = probabilities + i * CLASSES;
         size_t best = p[1] > p[0] ? 1 : 0;

@@ -274,7 +274,7 @@ static size_t memory_to_run(const char *folder) {
     const size_t before = peak_bytes();
     const int32_t ids[] = {1, 2, 3};
     if (qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) || qkv_model_load(ctx, folder, &model) ||
-        qkv_session_create(model, 0, &session) || qkv_session_append(session, ids, 3))
+        qkv_session_create(model, NULL, &session) || qkv_session_append(session, ids, 3))
         return 0;
     return peak_bytes() - before;
 }
@@ -325,7 +325,7 @@ static void a_file_that_becomes_shorter_ends_in_a_sentence(void **state) {
     make_bf16(&s, 301, test_path("cut"));
     struct qkv_pass *pass = make_pass(&s, false);
     struct qkv_session *session;
-    assert_ok(s.ctx, qkv_session_create(s.model, 0, &session));
+    assert_ok(s.ctx, qkv_session_create(s.model, NULL, &session));
     assert_ok(s.ctx, qkv_pass_forward(pass, &s.batch));
     assert_ok(s.ctx, qkv_session_append(session, s.ids, 2));
     assert_int_equal(truncate(test_path("cut/model.safetensors"), 100), 0);

@@ -85,7 +85,7 @@ static void run_by_hand(const char *prompt, const struct qkv_sampling *sampling,
     for (size_t i = 0; i < tokens; i++) {
         struct qkv_session *session;
         if (count - from > CONTEXT) from = count - CONTEXT / 2;
-        assert_ok(ctx, qkv_session_create(model, 0, &session));
+        assert_ok(ctx, qkv_session_create(model, NULL, &session));
         assert_ok(ctx, qkv_session_append(session, ids + from, count - from));
         assert_ok(ctx, qkv_sample(ctx, sampling, qkv_session_logits(session), 256, ids, count, i, &ids[count]));
         out[i] = (char)ids[count++];
@@ -307,7 +307,7 @@ static void test_tokens_are_told_with_their_log_probabilities(void **state) {
             struct qkv_session *session;
             double best = -INFINITY, sum = 0;
             if (count - from > CONTEXT) from = count - CONTEXT / 2;
-            assert_ok(ctx, qkv_session_create(model, 0, &session));
+            assert_ok(ctx, qkv_session_create(model, NULL, &session));
             assert_ok(ctx, qkv_session_append(session, ids + from, count - from));
             const float *x = qkv_session_logits(session);
             for (size_t v = 0; v < 256; v++) best = fmax(best, (double)x[v]);

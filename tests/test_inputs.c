@@ -281,7 +281,7 @@ static void targets_behind_an_encoded_memory_have_the_bits_of_a_pass(void **stat
         assert_ok(s->ctx, qkv_encode_features(s->model, in.features, s->batch.source_lengths, B, in.positions,
                                               in.frames, &encoded));
         const struct qkv_decoder_options growing = {.encoded = encoded, .rows = B, .capacity = T};
-        assert_ok(s->ctx, qkv_decoder_create_with(s->model, &growing, &decoder));
+        assert_ok(s->ctx, qkv_decoder_create(s->model, &growing, &decoder));
         for (size_t t = 0; t < T; t++) {
             int32_t next[B];
             for (size_t b = 0; b < B; b++) next[b] = s->ids[b * T + t];

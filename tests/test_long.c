@@ -116,8 +116,8 @@ static void long_lines_are_classified_by_what_is_kept(void **state) {
         size_t found = 0;
         const struct qkv_line_options o = {.long_lines = long_kinds[k], .long_count = &found};
         long_make(&l, &random, long_kinds[k], 2);
-        assert_ok(ctx, qkv_classify_with(model, l.lines, LINES, &o, got));
-        assert_ok(ctx, qkv_classify(model, l.short_lines, LINES, want));
+        assert_ok(ctx, qkv_classify(model, l.lines, LINES, &o, got));
+        assert_ok(ctx, qkv_classify(model, l.short_lines, LINES, NULL, want));
         assert_memory_equal(got, want, sizeof got);
         assert_int_equal(found, l.count);
         assert_true(found > 0 && found < LINES);
@@ -138,8 +138,9 @@ static void long_lines_are_embedded_by_what_is_kept(void **state) {
             const struct qkv_embed_options o = {
                 .pool = QKV_POOL_MEAN, .normalize = true, .lines = {.long_lines = long_kinds[k], .long_count = &found}};
             long_make(&l, &random, long_kinds[k], m == 0 ? 2 : m == 1 ? 0 : 1);
-            assert_ok(ctx, qkv_embed_with(model, l.lines, LINES, &o, got));
-            assert_ok(ctx, qkv_embed(model, l.short_lines, LINES, QKV_POOL_MEAN, true, want));
+            assert_ok(ctx, qkv_embed(model, l.lines, LINES, &o, got));
+            assert_ok(ctx, qkv_embed(model, l.short_lines, LINES,
+                                     &(struct qkv_embed_options){.pool = QKV_POOL_MEAN, .normalize = true}, want));
             assert_memory_equal(got, want, sizeof got);
             assert_int_equal(found, l.count);
         }
@@ -201,8 +202,8 @@ static void masks_that_are_cut_away_have_no_fillings(void **state) {
         struct qkv_filling *all, *kept;
         size_t masks, kept_masks, found = 0;
         const struct qkv_line_options o = {.long_lines = cases[i].kind, .long_count = &found};
-        assert_ok(ctx, qkv_fill_with(model, text, 2, &o, &all, &masks));
-        assert_ok(ctx, qkv_fill(model, cases[i].kept, 2, &kept, &kept_masks));
+        assert_ok(ctx, qkv_fill(model, text, 2, &o, &all, &masks));
+        assert_ok(ctx, qkv_fill(model, cases[i].kept, 2, NULL, &kept, &kept_masks));
         assert_true(masks == 3 && kept_masks == cases[i].count && found == 1);
         for (size_t k = 0; k < 2 * kept_masks; k++) {
             const struct qkv_filling *a = &all[2 * cases[i].first + k];
@@ -220,10 +221,10 @@ static void masks_that_are_cut_away_have_no_fillings(void **state) {
     struct qkv_filling *all;
     size_t masks;
     struct qkv_line_options o = {.long_lines = QKV_LONG_SKIP};
-    assert_ok(ctx, qkv_fill_with(model, text, 2, &o, &all, &masks));
+    assert_ok(ctx, qkv_fill(model, text, 2, &o, &all, &masks));
     assert_true(masks == 0 && !all);
     o.long_lines = QKV_LONG_KEEP_END;
-    assert_status(ctx, qkv_fill_with(model, "<mask>bcdefghijklmnopqrstuvwxyz", 1, &o, &all, &masks), QKV_ARGUMENT);
+    assert_status(ctx, qkv_fill(model, "<mask>bcdefghijklmnopqrstuvwxyz", 1, &o, &all, &masks), QKV_ARGUMENT);
     assert_message(ctx, "the text has 26 tokens, and the 24 that the model's context holds have no <mask> among them");
     qkv_model_free(model);
 }

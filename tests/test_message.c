@@ -46,7 +46,7 @@ static void a_success_leaves_no_sentence(void **state) {
     CLEARS(ctx, qkv_model_set_tokenizer(model, tokenizer));
     CLEARS(ctx, qkv_model_save(model, test_path("model")));
     CLEARS(ctx, qkv_model_load(ctx, test_path("model"), &loaded));
-    CLEARS(ctx, qkv_session_create(model, 4, &session));
+    CLEARS(ctx, qkv_session_create(model, &(struct qkv_session_options){.capacity = 4}, &session));
     CLEARS(ctx, qkv_session_append(session, &id, 1));
     CLEARS(ctx, qkv_generate(model, "a", 1, &generating, write_nothing, NULL, NULL));
     CLEARS(ctx, qkv_measure_costs(ctx, &spec, 1, 8, &costs));
@@ -70,7 +70,7 @@ static void a_run_leaves_no_sentence(void **state) {
     CLEARS(ctx, qkv_trainer_step(trainer, &report));
     CLEARS(ctx, qkv_trainer_save(trainer));
     qkv_trainer_free(trainer);
-    CLEARS(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    CLEARS(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
     CLEARS(ctx, qkv_run_read(ctx, folder, &run));
     qkv_run_free(run);

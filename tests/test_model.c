@@ -313,7 +313,8 @@ static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **sta
         assert_int_equal(qkv_measure_costs(ctx, &spec, 1, LENGTH, &costs), QKV_OK);
         assert_int_equal(costs.cache_bytes_per_token, bytes);
         assert_int_equal(qkv_model_allocate(ctx, &spec, false, NULL, &model), QKV_OK);
-        assert_int_equal(qkv_session_create(model, LENGTH, &session), QKV_OK);
+        assert_int_equal(qkv_session_create(model, &(struct qkv_session_options){.capacity = LENGTH}, &session),
+                         QKV_OK);
         const struct qkv_cache_pages pages = qkv_session_pages(session);
         assert_int_equal(pages.bytes, pages.positions * bytes);
         assert_in_range(pages.count * pages.positions, LENGTH, LENGTH + pages.positions - 1);
@@ -367,7 +368,7 @@ static void expect_run_bytes(struct sample *s, size_t before, size_t bytes) {
         const struct qkv_pass_options o = {.B = 1, .T = T, .source_T = T, .logits = true};
         assert_ok(s->ctx, qkv_pass_create(s->model, &o, &pass));
     } else {
-        assert_ok(s->ctx, qkv_session_create(s->model, T, &session));
+        assert_ok(s->ctx, qkv_session_create(s->model, &(struct qkv_session_options){.capacity = T}, &session));
         assert_ok(s->ctx, qkv_session_append(session, s->ids, T));
     }
     assert_int_equal(arenas_since(before, s, 1), bytes);
@@ -441,7 +442,7 @@ static void bad_batches_are_refused_by_place_and_value(void **state) {
                      QKV_ARGUMENT);
     assert_null(none);
     assert_message(s.ctx, "longer than the model's context of 16");
-    assert_int_equal(qkv_session_create(s.model, 0, &session), QKV_OK);
+    assert_int_equal(qkv_session_create(s.model, NULL, &session), QKV_OK);
     int32_t many[CONTEXT + 1] = {0};
     assert_int_equal(qkv_session_append(session, many, CONTEXT + 1), QKV_ARGUMENT);
     assert_message(s.ctx, "17 more tokens do not fit");

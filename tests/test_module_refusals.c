@@ -99,22 +99,28 @@ static void what_cannot_be_a_module_is_refused(void **state) {
                     encoder = spec_of("\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}}");
     struct qkv_model *model, *plan;
     struct qkv_module *m;
-    assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_DECODER_BLOCK, &encoder, 1, &m), QKV_ARGUMENT);
+    assert_status(
+        ctx,
+        qkv_module_create(ctx, &encoder, &(struct qkv_module_options){.kind = QKV_MODULE_DECODER_BLOCK, .seed = 1}, &m),
+        QKV_ARGUMENT);
     assert_message(ctx, "the spec has no decoder to make the module from");
     assert_null(m);
-    assert_status(ctx, qkv_module_create(ctx, (enum qkv_module_kind)99, &spec, 1, &m), QKV_ARGUMENT);
+    assert_status(
+        ctx,
+        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = (enum qkv_module_kind)99, .seed = 1}, &m),
+        QKV_ARGUMENT);
     assert_message(ctx, "the kind is 99");
     struct qkv_module_options options = qkv_module_defaults();
     options.kind = QKV_MODULE_DECODER_BLOCK;
     options.value_width = 8;
-    assert_status(ctx, qkv_module_create_with(ctx, &spec, &options, &m), QKV_ARGUMENT);
+    assert_status(ctx, qkv_module_create(ctx, &spec, &options, &m), QKV_ARGUMENT);
     assert_message(ctx, "value_width is given, but only cross attention has keys and values of other widths");
     options.kind = QKV_MODULE_CROSS_ATTENTION;
     options.key_width = SIZE_MAX;
-    assert_status(ctx, qkv_module_create_with(ctx, &spec, &options, &m), QKV_ARGUMENT);
+    assert_status(ctx, qkv_module_create(ctx, &spec, &options, &m), QKV_ARGUMENT);
     assert_message(ctx, "key_width is 18446744073709551615; it must be from 1 to 1048576");
     options.key_width = 9;
-    assert_ok(ctx, qkv_module_create_with(ctx, &spec, &options, &m));
+    assert_ok(ctx, qkv_module_create(ctx, &spec, &options, &m));
     static float x[B * TM * C], out[B * T * C];
     const struct qkv_vectors y = {out, B, T, C};
     struct qkv_module_input in = {.x = y, .memory = {x, B, TM, 9}};
@@ -126,15 +132,27 @@ static void what_cannot_be_a_module_is_refused(void **state) {
     assert_status(ctx, qkv_module_forward(m, &in, z), QKV_SHAPE);
     assert_message(ctx, "memory is (2,5,8); to go with the module's weights it must be (2,5,9)");
     qkv_module_free(m);
-    assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_FFN, NULL, 1, &m), QKV_ARGUMENT);
-    assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_FFN, &spec, 1, NULL), QKV_ARGUMENT);
-    assert_status(NULL, qkv_module_create(NULL, QKV_MODULE_FFN, &spec, 1, &m), QKV_ARGUMENT);
+    assert_status(ctx,
+                  qkv_module_create(ctx, NULL, &(struct qkv_module_options){.kind = QKV_MODULE_FFN, .seed = 1}, &m),
+                  QKV_ARGUMENT);
+    assert_status(ctx,
+                  qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_FFN, .seed = 1}, NULL),
+                  QKV_ARGUMENT);
+    assert_status(NULL,
+                  qkv_module_create(NULL, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_FFN, .seed = 1}, &m),
+                  QKV_ARGUMENT);
     spec.d_model = 0;
-    assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_CROSS_ATTENTION, &spec, 1, &m), QKV_SPEC);
+    assert_status(
+        ctx,
+        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_CROSS_ATTENTION, .seed = 1}, &m),
+        QKV_SPEC);
     assert_message(ctx, "d_model is 0");
     spec.d_model = C;
     spec.decoder.kind_of[1] = 200;
-    assert_status(ctx, qkv_module_create(ctx, QKV_MODULE_DECODER_BLOCK, &spec, 1, &m), QKV_SPEC);
+    assert_status(
+        ctx,
+        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_DECODER_BLOCK, .seed = 1}, &m),
+        QKV_SPEC);
     spec.decoder.kind_of[1] = 0;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     static const char *const bad[] = {"decode",

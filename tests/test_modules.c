@@ -105,7 +105,7 @@ static void torch_case(struct qkv_context *ctx, const char *path, const struct t
     options.kind = kind_called(qkv_tensors_metadata(file, "kind"));
     options.key_width = keys ? strtoull(keys, NULL, 10) : 0;
     options.value_width = values ? strtoull(values, NULL, 10) : 0;
-    assert_ok(ctx, qkv_module_create_with(ctx, &spec, &options, &m));
+    assert_ok(ctx, qkv_module_create(ctx, &spec, &options, &m));
     load_parameters(m, file);
     struct qkv_module_input in = {.x = read_vectors(file, "in.x"),
                                   .memory = read_vectors(file, "in.memory"),

@@ -89,20 +89,26 @@ static void make_objects(void) {
               qkv_encode(translator, (const int32_t *)(void *)given_room[0], NULL, 1, 1, &given.encoded));
     made_decoder_options.encoded = given.encoded;
     made_decoder_options.rows = 1;
-    assert_ok(given.context, qkv_decoder_create(translator, given.encoded, NULL, 1, 4, &given.decoder));
+    assert_ok(given.context, qkv_decoder_create(translator,
+                                                &(struct qkv_decoder_options){
+                                                    .encoded = given.encoded, .rows = 1, .capacity = 4, .chunk = 1},
+                                                &given.decoder));
     made_spec = fixture_spec(given.context, NULL);
     made_spec.vocab = made_spec.source_vocab = 256;
     made_stack_spec = made_spec.decoder;
     assert_ok(given.context, qkv_model_create(given.context, &made_spec, 1, &given.model));
     assert_ok(given.context, qkv_model_set_tokenizer(given.model, tokenizer));
-    assert_ok(given.context, qkv_session_create(given.model, 8, &given.session));
+    assert_ok(given.context,
+              qkv_session_create(given.model, &(struct qkv_session_options){.capacity = 8}, &given.session));
     made_pass_options.B = made_pass_options.T = 1;
     made_pass_options.train = made_pass_options.weights = made_pass_options.logits = true;
     made_batch.B = made_batch.T = 1;
     made_batch.ids = made_batch.targets = (const int32_t *)(void *)given_room[0];
     assert_ok(given.context, qkv_pass_create(given.model, &made_pass_options, &given.pass));
     assert_ok(given.context, qkv_pass_forward(given.pass, &made_batch));
-    assert_ok(given.context, qkv_module_create(given.context, (enum qkv_module_kind)0, &made_spec, 1, &given.module));
+    assert_ok(given.context, qkv_module_create(given.context, &made_spec,
+                                               &(struct qkv_module_options){.kind = (enum qkv_module_kind)0, .seed = 1},
+                                               &given.module));
     assert_ok(given.context, qkv_optimizer_create(given.model, &made_optimizer_options, &given.optimizer));
     assert_ok(given.context, qkv_model_save(given.model, given_folder("model")));
     char *tensors = qkv_join_path(given.context, given_folder("model"), QKV_WEIGHTS_FILE);

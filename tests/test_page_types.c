@@ -101,7 +101,7 @@ static size_t run_sessions(struct qkv_model *m, float *scores) {
     int32_t ids[CONTEXT];
     size_t at = 0;
     fixture_ids(&random, ids, CONTEXT, V);
-    assert_ok(ctx, qkv_session_create_shared(m, 0, 8, &s));
+    assert_ok(ctx, qkv_session_create(m, &(struct qkv_session_options){.pages = 8}, &s));
     assert_ok(ctx, qkv_session_append(s, ids, 3));
     at = add_scores(scores, at, qkv_session_logits(s), 1);
     assert_ok(ctx, qkv_session_append(s, ids + 3, 197));
@@ -142,7 +142,11 @@ static void run_rows(struct qkv_model *m, const struct qkv_encoded *encoded, flo
     const size_t sources[ROWS] = {0, 1, 1, 0}, counts[ROWS] = {130, 2, 1, 61};
     int32_t ids[CONTEXT];
     fixture_ids(&random, ids, CONTEXT, V);
-    assert_ok(ctx, qkv_decoder_create(m, encoded, encoded ? sources : NULL, ROWS, 0, &d));
+    assert_ok(ctx,
+              qkv_decoder_create(m,
+                                 &(struct qkv_decoder_options){
+                                     .encoded = encoded, .sources = encoded ? sources : NULL, .rows = ROWS, .chunk = 1},
+                                 &d));
     assert_ok(ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = ids, .counts = counts}));
     *at = add_scores(scores, *at, qkv_decoder_logits(d), ROWS);
     for (size_t i = 0; i < 9; i++) {
@@ -248,7 +252,7 @@ static void plans_count_the_pages_that_sessions_take(void **state) {
             struct qkv_costs costs;
             if (qkv_page_types_check(ctx, &heads, pair, "a cache", 0)) continue;
             m->cache_types = plan->cache_types = pair;
-            assert_ok(ctx, qkv_session_create(m, 0, &s));
+            assert_ok(ctx, qkv_session_create(m, NULL, &s));
             assert_ok(ctx, qkv_model_costs(plan, 1, CONTEXT, &costs));
             assert_int_equal(costs.page_bytes, qkv_session_pages(s).bytes);
             const struct qkv_key_values kv = qkv_key_values_of(ctx, &m->spec.decoder.kinds[0].attention, pair, 128);
@@ -308,9 +312,9 @@ static void refused(struct qkv_model *m, struct qkv_page_types types, const char
     m->cache_types = types;
     const struct qkv_decoder_options options = {.rows = 2, .chunk = 1};
     for (size_t i = 0; i < count; i++) {
-        assert_fails(ctx, qkv_session_create(m, 0, &s), QKV_ARGUMENT, parts[i]);
+        assert_fails(ctx, qkv_session_create(m, NULL, &s), QKV_ARGUMENT, parts[i]);
         assert_null(s);
-        assert_fails(ctx, qkv_decoder_create_with(m, &options, &d), QKV_ARGUMENT, parts[i]);
+        assert_fails(ctx, qkv_decoder_create(m, &options, &d), QKV_ARGUMENT, parts[i]);
         assert_fails(ctx, qkv_session_measure(m, 0, &bytes), QKV_ARGUMENT, parts[i]);
     }
 }
@@ -332,7 +336,7 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
     struct qkv_session *s;
     refused(m, (struct qkv_page_types){packed, packed}, keys, 4);
     m->cache_types = (struct qkv_page_types){f32, packed}; /* values of 8 channels fit */
-    assert_ok(ctx, qkv_session_create(m, 0, &s));
+    assert_ok(ctx, qkv_session_create(m, NULL, &s));
     qkv_session_free(s);
     qkv_model_free(m);
     m = fixture_model(ctx, alone, wide_values, 2, 3, 0.2);

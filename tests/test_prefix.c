@@ -220,12 +220,12 @@ static void long_prompts_of_several_rows_are_not_cut(void **state) {
     if (qkv_spec_parse(ctx, &spec, "long", json, sizeof json - 1, NULL, 0)) fail_msg("%s", qkv_message(ctx));
     assert_int_equal(qkv_model_create(ctx, &spec, 3, &model), QKV_OK);
     const struct qkv_decoder_options o = {.rows = ROWS, .chunk = 1};
-    assert_int_equal(qkv_decoder_create_with(model, &o, &decoder), QKV_OK);
+    assert_int_equal(qkv_decoder_create(model, &o, &decoder), QKV_OK);
     const struct qkv_decoder_input input = {.ids = ids, .counts = counts};
     if (qkv_decoder_append(decoder, &input)) fail_msg("%s", qkv_message(ctx));
     for (size_t row = 0, at = 0; row < ROWS; at += counts[row++]) {
         struct qkv_session *session;
-        assert_int_equal(qkv_session_create(model, 0, &session), QKV_OK);
+        assert_int_equal(qkv_session_create(model, NULL, &session), QKV_OK);
         assert_int_equal(qkv_session_append(session, ids + at, counts[row]), QKV_OK);
         assert_memory_equal(qkv_session_logits(session), qkv_decoder_logits(decoder) + row * VOCAB,
                             VOCAB * sizeof(float));

@@ -189,7 +189,7 @@ static void cached_decoding_has_the_bits_of_a_pass(void **state) {
         struct qkv_model *m = scaled_model(scalings[kind], false, kind);
         struct qkv_decoder *d;
         const struct qkv_decoder_options o = {.rows = ROWS, .chunk = 1, .lengths = lengths};
-        assert_ok(ctx, qkv_decoder_create_with(m, &o, &d));
+        assert_ok(ctx, qkv_decoder_create(m, &o, &d));
         for (size_t T = 0; T < P;) { /* all rows at once, some tokens of each */
             size_t counts[ROWS], step = test_between(&r, 1, P - T);
             int32_t some[ROWS * P];
@@ -229,7 +229,7 @@ static void sessions_and_their_forks_keep_what_was_decided(void **state) {
             struct qkv_model *m = scaled_model(scalings[kind], false, kind);
             struct qkv_session *s, *fork;
             const struct qkv_session_options o = {.capacity = 20, .pages = 3, .length = length};
-            assert_ok(ctx, qkv_session_create_with(m, &o, &s));
+            assert_ok(ctx, qkv_session_create(m, &o, &s));
             assert_ok(ctx, qkv_session_append(s, ids, 11));
             scores_alone(m, ids, 13, length ? length : 20, alone);
             assert_memory_equal(alone + (size_t)10 * V, qkv_session_logits(s), V * sizeof *alone);
@@ -245,7 +245,7 @@ static void sessions_and_their_forks_keep_what_was_decided(void **state) {
         }
     struct qkv_model *m = scaled_model(scalings[0], false, 1);
     struct qkv_session *s;
-    assert_fails(ctx, qkv_session_create_with(m, &(struct qkv_session_options){.length = 25}, &s), QKV_ARGUMENT,
+    assert_fails(ctx, qkv_session_create(m, &(struct qkv_session_options){.length = 25}, &s), QKV_ARGUMENT,
                  "the length for the rotations of row 0 is 25");
     qkv_model_free(m);
 }
@@ -335,7 +335,7 @@ static void encoders_and_decoders_go_by_each_sequence(void **state) {
             assert_ok(ctx, qkv_encode(m, ids + b * LONGEST, NULL, 1, T, &one));
             assert_memory_equal(together + b * LONGEST * 12, qkv_encoded_output(one).data, T * 12 * sizeof(float));
             qkv_encoded_free(one);
-            assert_ok(ctx, qkv_decoder_create_with(m, &o, &d));
+            assert_ok(ctx, qkv_decoder_create(m, &o, &d));
             assert_ok(ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = ids, .counts = &(size_t){5}}));
             memcpy(got, qkv_decoder_logits(d), sizeof got);
             qkv_decoder_free(d);

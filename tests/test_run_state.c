@@ -36,17 +36,17 @@ static void a_run_is_running_then_interrupted_then_done(void **state) {
     qkv_trainer_free(trainer);
     c = look(folder);
     assert_true(c.state == QKV_RUN_INTERRUPTED && !c.killed && c.step == 4 && c.saved == 3);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     assert_int_equal(look(folder).state, QKV_RUN_RUNNING);
     fixture_steps(ctx, trainer, 6);
     c = look(folder);
     assert_true(c.state == QKV_RUN_DONE && c.step == 6 && c.saved == 6 && c.steps == 6);
     qkv_trainer_free(trainer);
     assert_int_equal(look(folder).state, QKV_RUN_DONE);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer)); /* nothing is left to do */
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer)); /* nothing is left to do */
     qkv_trainer_free(trainer);
     assert_int_equal(look(folder).state, QKV_RUN_DONE);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 9, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = 9}, NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
     c = look(folder);
     assert_true(c.state == QKV_RUN_INTERRUPTED && c.steps == 9 && c.step == 6);
@@ -67,7 +67,7 @@ static void a_failed_run_says_why(void **state) {
     struct qkv_run_condition c = look(folder);
     assert_true(c.state == QKV_RUN_FAILED && c.step == 1 && c.saved == 0);
     assert_string_equal(c.message, why);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     c = look(folder);
     assert_true(c.state == QKV_RUN_RUNNING && !c.message[0]);
     qkv_trainer_free(trainer);
@@ -199,7 +199,7 @@ static void training_refuses_a_folder_that_another_machine_trains_in(void **stat
     size_t size;
     char *text = fixture_read(other, "state.json", &size);
     fixture_write(folder, "state.json", text, size);
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &second), QKV_FILE);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &second), QKV_FILE);
     assert_message(ctx, "another process is training in this folder: process ");
     assert_message(ctx, " on elsewhere, with its latest sign ");
     assert_message(ctx, "remove state.json");
@@ -212,7 +212,7 @@ static void training_refuses_a_folder_that_another_machine_trains_in(void **stat
     char path[2048];
     snprintf(path, sizeof path, "%s/state.json", folder);
     assert_int_equal(unlink(path), 0);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
 }
 

@@ -92,7 +92,7 @@ static void expect_vectors(const char *folder, const char *name, bool unit, bool
     assert_int_equal(normalize, unit);
     assert_int_equal(most, cut ? 8 : 0);
     const size_t rows = cut ? count : count - 1; /* the last one is longer than those of the golden file */
-    if (qkv_embed_with(model, lines, rows, NULL, got)) fail_msg("%s", qkv_message(ctx));
+    if (qkv_embed(model, lines, rows, NULL, got)) fail_msg("%s", qkv_message(ctx));
     test_floats_close(got, expected, rows * C, 1e-5, name, __FILE__, __LINE__);
     free(expected);
     free(got);
@@ -203,7 +203,7 @@ static float *embed_lines(const char *folder, const char *prompt, size_t *count,
     *count = read_lines(EMBEDDINGS "/lines.txt", text, lines);
     *width = qkv_embed_width(model);
     float *vectors = calloc(*count * *width, sizeof *vectors);
-    if (qkv_embed_with(model, lines, *count, &options, vectors)) fail_msg("%s", qkv_message(ctx));
+    if (qkv_embed(model, lines, *count, &options, vectors)) fail_msg("%s", qkv_message(ctx));
     qkv_model_free(model);
     qkv_context_free(ctx);
     return vectors;

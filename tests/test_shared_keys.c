@@ -55,7 +55,7 @@ static void a_layer_reads_the_last_owner_that_its_share_reaches(void **state) {
 
 static size_t page_bytes(struct qkv_model *m) {
     struct qkv_session *s;
-    assert_ok(ctx, qkv_session_create(m, 0, &s));
+    assert_ok(ctx, qkv_session_create(m, NULL, &s));
     const size_t bytes = qkv_session_pages(s).bytes;
     qkv_session_free(s);
     return bytes;

@@ -55,7 +55,7 @@ static void tokens_that_shrink_stop_the_run_which_stays_whole(void **state) {
     assert_message(ctx, "remove it, and it is made again");
     qkv_trainer_free(t);
     assert_int_equal(unlink(path), 0);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &t));
     fixture_steps(ctx, t, 6);
     qkv_trainer_free(t);
     size_t again_size;

@@ -112,7 +112,7 @@ static enum qkv_status use_training(struct qkv_context *ctx) {
     if (!status) status = qkv_trainer_save(trainer);
     qkv_trainer_free(trainer);
     trainer = NULL;
-    if (!status) status = qkv_trainer_resume(ctx, run_folder(), 0, NULL, NULL, &trainer);
+    if (!status) status = qkv_trainer_resume(ctx, run_folder(), NULL, NULL, NULL, &trainer);
     for (int i = 0; i < 2 && !status; i++) status = qkv_trainer_step(trainer, &report);
     if (!status) status = qkv_trainer_save(trainer);
     qkv_trainer_free(trainer);
@@ -134,7 +134,7 @@ static enum qkv_status use_model(struct qkv_context *ctx) {
     options.tokens = 8;
     enum qkv_status status = qkv_model_load(ctx, run_folder(), &model);
     if (!status) status = qkv_generate(model, "the cat", 7, &options, write_nowhere, NULL, NULL);
-    if (!status) status = qkv_evaluate_text(model, data, NULL, NULL, NULL, &evaluation);
+    if (!status) status = qkv_evaluate_text(model, &(const char *){data}, 1, NULL, NULL, NULL, &evaluation);
     if (!status) status = qkv_model_save(model, test_path("saved"));
     qkv_model_free(model);
     return status;
@@ -166,7 +166,7 @@ static enum qkv_status use_families_and_modules(struct qkv_context *ctx) {
     if (!status) status = qkv_model_export_published(model, "llama", "f32", test_path("llama"));
     if (status == QKV_SPEC) status = QKV_OK;
     qkv_model_free(model);
-    if (!status) status = qkv_module_create_with(ctx, &spec, &options, &module);
+    if (!status) status = qkv_module_create(ctx, &spec, &options, &module);
     qkv_module_free(module);
     return status;
 }
@@ -209,11 +209,11 @@ static enum qkv_status use_sessions(struct qkv_context *ctx) {
     const struct qkv_decoder_options rows = {.rows = 3, .chunk = 2};
     const size_t from[] = {0, 0, 2};
     enum qkv_status status = qkv_model_load(ctx, run_folder(), &model);
-    if (!status) status = qkv_session_create_with(model, &shared, &session);
+    if (!status) status = qkv_session_create(model, &shared, &session);
     if (!status) status = qkv_session_append(session, ids, TEST_COUNT(ids));
     if (!status) status = qkv_session_fork(session, &fork);
     if (!status) status = qkv_session_append(fork, ids, 1);
-    if (!status) status = qkv_decoder_create_with(model, &rows, &decoder);
+    if (!status) status = qkv_decoder_create(model, &rows, &decoder);
     if (!status) status = qkv_decoder_step(decoder, ids);
     if (!status) status = qkv_decoder_select(decoder, from, TEST_COUNT(from));
     if (!status) status = qkv_decoder_step(decoder, ids);
@@ -314,8 +314,10 @@ static enum qkv_status use_classes(struct qkv_context *ctx) {
     write_pairs(file);
     enum qkv_status status = train_lines(ctx, "text-classifier", file, folder);
     if (!status) status = qkv_model_load(ctx, folder, &model);
-    if (!status) status = qkv_classify(model, lines, TEST_COUNT(lines), probabilities);
-    if (!status) status = qkv_embed(model, lines, TEST_COUNT(lines), QKV_POOL_MEAN, true, vectors);
+    if (!status) status = qkv_classify(model, lines, TEST_COUNT(lines), NULL, probabilities);
+    if (!status)
+        status = qkv_embed(model, lines, TEST_COUNT(lines),
+                           &(struct qkv_embed_options){.pool = QKV_POOL_MEAN, .normalize = true}, vectors);
     if (!status) status = qkv_evaluate_labels(model, file, NULL, NULL, &evaluation);
     qkv_free(evaluation.confusion);
     qkv_model_free(model);

@@ -281,7 +281,7 @@ static void evaluating_counts_the_bytes_of_the_text_alone(void **state) {
     for (int with = 0; with < 2; with++) {
         struct qkv_model *model = model_of(ctx, with ? BOTH : "null");
         struct qkv_evaluation evaluation;
-        assert_ok(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &evaluation));
+        assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &evaluation));
         tokens[with] = evaluation.tokens;
         if (with) assert_int_equal(evaluation.bytes, sizeof toy - 1);
         qkv_model_free(model);

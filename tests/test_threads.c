@@ -94,7 +94,7 @@ static enum qkv_status job_use(struct qkv_context *ctx, struct job *job) {
         struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = 40, .end_id = -1};
         options.sampling.seed = 7;
         status = qkv_generate(model, "the cat", 7, &options, job_write, job, NULL);
-        if (!status) status = qkv_evaluate_text(model, job->data, NULL, NULL, NULL, &evaluation);
+        if (!status) status = qkv_evaluate_text(model, &(const char *){job->data}, 1, NULL, NULL, NULL, &evaluation);
         job->evaluation = evaluation.loss;
     } else if (!status && strcmp(job->kind, "pairs") == 0) {
         static const char *const lines[] = {"abc", "de", "edcba"};
@@ -108,7 +108,7 @@ static enum qkv_status job_use(struct qkv_context *ctx, struct job *job) {
         static const char *const lines[] = {"aab", "bba"};
         struct qkv_labels_evaluation evaluation = {0};
         float probabilities[4] = {0};
-        status = qkv_classify(model, lines, TEST_COUNT(lines), probabilities);
+        status = qkv_classify(model, lines, TEST_COUNT(lines), NULL, probabilities);
         job_write(job, (const char *)probabilities, sizeof probabilities);
         if (!status) status = qkv_evaluate_labels(model, job->data, NULL, NULL, &evaluation);
         job->evaluation = evaluation.loss;

@@ -235,7 +235,7 @@ static void steps_and_epochs_exclude_each_other(void **state) {
 /* ---- going on --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status go_on(const char *folder, const struct qkv_resume_options *o, struct qkv_trainer **trainer) {
-    return qkv_trainer_resume_with(ctx, folder, o, NULL, NULL, trainer);
+    return qkv_trainer_resume(ctx, folder, o, NULL, NULL, trainer);
 }
 
 static void going_on_keeps_the_steps_and_more_epochs_are_a_new_end(void **state) {

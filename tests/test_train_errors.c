@@ -129,7 +129,7 @@ static void folders_in_use_are_refused(void **state) {
     struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = fixture_options(ctx);
     struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o), *second;
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &second), QKV_FILE);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &second), QKV_FILE);
     assert_message(ctx, "another process is training in this folder");
     qkv_trainer_free(trainer);
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &second), QKV_FILE);
@@ -174,7 +174,7 @@ static void what_was_there_stays(void **state) {
 
 static void refuse_resume(const char *folder, enum qkv_status status, const char *message) {
     struct qkv_trainer *trainer;
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer), status);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer), status);
     assert_null(trainer);
     assert_message(ctx, message);
 }
@@ -204,14 +204,14 @@ static void missing_and_foreign_files_are_named(void **state) {
         for (size_t k = 0; k < TEST_COUNT(cuts); k++) {
             struct qkv_trainer *trainer;
             test_write_file(path, good, cuts[k]);
-            assert_int_not_equal(qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer), QKV_OK);
+            assert_int_not_equal(qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer), QKV_OK);
             assert_message(ctx, names[i]);
         }
         test_write_file(path, good, size);
         free(good);
     }
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     fixture_steps(ctx, trainer, 6);
     qkv_trainer_free(trainer);
 }
@@ -230,13 +230,13 @@ static void damaged_checkpoints_do_no_harm(void **state) {
         char mask = (char)(1 << test_between(&random, 0, 7));
         good[at] ^= mask;
         fixture_write(folder, "checkpoint.safetensors", good, size);
-        if (qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer) == QKV_OK)
+        if (qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer) == QKV_OK)
             qkv_trainer_free(trainer);
         else
             assert_true(*qkv_message(ctx));
         good[at] ^= mask;
         fixture_write(folder, "checkpoint.safetensors", good, test_between(&random, 0, size - 1));
-        assert_int_not_equal(qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer), QKV_OK);
+        assert_int_not_equal(qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer), QKV_OK);
         assert_message(ctx, "checkpoint.safetensors");
     }
     free(good);
@@ -266,7 +266,7 @@ static void another_spec_or_optimizer_is_named(void **state) {
     refuse_resume(folder, QKV_FORMAT, "is not the tokenizer that this run was trained with");
     replace_in_file(folder, "tokenizer.json", "{ ", "{");
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
 }
 
@@ -298,7 +298,7 @@ static void foreign_tensors_are_named(void **state) {
         pairs[2 * i + 1] = "?";
         assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, count, pairs, KEYS));
         struct qkv_trainer *trainer;
-        assert_int_not_equal(qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer), QKV_OK);
+        assert_int_not_equal(qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer), QKV_OK);
         assert_message(ctx, i < 2 || i > 4 ? "its metadata has no valid \"" : "");
         pairs[2 * i + 1] = good;
     }
@@ -327,7 +327,7 @@ static void foreign_tensors_are_named(void **state) {
     arrays[0] = whole;
     assert_ok(ctx, qkv_tensors_write(ctx, path, arrays, count, pairs, KEYS));
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
     free(broken);
     free(arrays);
@@ -355,7 +355,7 @@ static void token_files_are_made_again(void **state) {
     assert_message(ctx, "tokens.data.bin again, which is missing");
     text[5] ^= 1;
     test_write_file(o.data, text, text_size);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     again = fixture_read(folder, "tokens.data.bin", &again_size);
     assert_int_equal(size, again_size);
     assert_memory_equal(tokens, again, size);

@@ -74,7 +74,7 @@ static void windows_are_those_made_by_hand(void **state) {
             fixture_text(path, sizes[i], 8);
             if (kinds[k] == QKV_TOKENIZER_BPE && sizes[i] < 16) continue;
             const double began = qkv_clock();
-            assert_ok(ctx, qkv_evaluate_text(model, path, &options, NULL, NULL, &e));
+            assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, &options, NULL, NULL, &e));
             const double took = qkv_clock() - began;
             double loss = loss_by_hand(model, path, options.context ? options.context : 16, &tokens, &bytes);
             assert_int_equal(e.tokens, tokens);
@@ -103,7 +103,7 @@ static void knowing_nothing_costs_the_logarithm_of_vocab(void **state) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         memset(qkv_model_weights_mutable(model, i), 0,
                qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
-    assert_ok(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e));
     assert_true(e.tokens > 100000 && e.bytes < size && e.bytes > size - 20);
     assert_close(e.loss / log(2), bits, 1e-5);
     assert_close(e.perplexity, qkv_model_spec(model)->vocab, 1e-2);
@@ -157,7 +157,7 @@ static void bytes_are_those_of_the_text(void **state) {
         assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
         assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
         test_write_file(path, cases[i].text, strlen(cases[i].text));
-        assert_ok(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e));
+        assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e));
         if (e.bytes != strlen(cases[i].text) - cases[i].first || e.tokens != cases[i].tokens ||
             e.unknown != cases[i].unknown)
             fail_msg("case %zu: %zu bytes of %zu, %zu tokens, %zu unknown", i, e.bytes, strlen(cases[i].text), e.tokens,
@@ -183,8 +183,8 @@ static void the_end_between_files_has_no_bytes(void **state) {
     spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(tokenizer);
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
-    assert_ok(ctx, qkv_evaluate_texts(model, paths, 1, NULL, NULL, NULL, &one));
-    assert_ok(ctx, qkv_evaluate_texts(model, paths, 2, NULL, NULL, NULL, &two));
+    assert_ok(ctx, qkv_evaluate_text(model, paths, 1, NULL, NULL, NULL, &one));
+    assert_ok(ctx, qkv_evaluate_text(model, paths, 2, NULL, NULL, NULL, &two));
     assert_int_equal(two.tokens, 2 * one.tokens + 2);
     assert_int_equal(two.bytes, one.bytes + 400);
     qkv_model_free(model);
@@ -197,27 +197,27 @@ static void what_cannot_be_evaluated_is_refused(void **state) {
     fixture_text(path, 500, 8);
     struct qkv_model *model = make_model(QKV_TOKENIZER_CHARS, path, NULL);
     struct qkv_evaluate_options wide = {.context = 17}, vast = {.batch = SIZE_MAX / 4};
-    assert_status(ctx, qkv_evaluate_text(model, path, &wide, NULL, NULL, &e), QKV_ARGUMENT);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, &wide, NULL, NULL, &e), QKV_ARGUMENT);
     assert_message(ctx, "context is 17 but the model's is 16");
-    assert_status(ctx, qkv_evaluate_text(model, path, &vast, NULL, NULL, &e), QKV_MEMORY);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, &vast, NULL, NULL, &e), QKV_MEMORY);
     test_write_file(path, "t", 1);
-    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FORMAT);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_FORMAT);
     assert_message(ctx, "has 1 token, so there is none to predict");
     test_write_file(path, "", 0);
-    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FORMAT);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_FORMAT);
     assert_message(ctx, "bad.txt is empty");
     test_write_file(path, "the\0cat", 7);
-    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FORMAT);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_FORMAT);
     assert_message(ctx, "byte 3 is NUL");
     unlink(path);
-    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_FILE);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_FILE);
     assert_message(ctx, "bad.txt");
     fixture_text(path, 500, 8);
     qkv_model_weights_mutable(model, 0)[3] = NAN;
     test_fill(&(struct qkv_random){.key = {1, 2}}, qkv_model_weights_mutable(model, 0) + 4, 28, 0.1);
     for (size_t i = 0; i < qkv_array_elements(qkv_model_parameter(model, 0)); i++)
         qkv_model_weights_mutable(model, 0)[i] = NAN;
-    assert_status(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_NUMBER);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_NUMBER);
     assert_message(ctx, "not a finite number");
     qkv_model_free(model);
 }
@@ -239,7 +239,7 @@ static void models_that_cannot_predict_text_are_refused(void **state) {
         struct qkv_model *model;
         struct qkv_evaluation e;
         assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
-        assert_int_not_equal(qkv_evaluate_text(model, path, NULL, NULL, NULL, &e), QKV_OK);
+        assert_int_not_equal(qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_OK);
         assert_message(ctx, bad[i].message);
         qkv_model_free(model);
     }
@@ -258,7 +258,7 @@ static void evaluation_can_be_stopped(void **state) {
     struct qkv_model *model = make_model(QKV_TOKENIZER_CHARS, path, NULL);
     struct qkv_evaluation e;
     int calls = 5;
-    assert_status(ctx, qkv_evaluate_text(model, path, NULL, count_down, &calls, &e), QKV_STOPPED);
+    assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, count_down, &calls, &e), QKV_STOPPED);
     assert_int_equal(calls, 0);
     assert_message(ctx, "stopped while evaluating");
     qkv_model_free(model);

@@ -9,7 +9,7 @@ static struct qkv_trainer *go_on(const char *folder, int64_t steps, const char *
     struct qkv_trainer *trainer;
     struct qkv_resume_options o = {
         .steps = steps, .extend = extend, .settings = &setting, .setting_count = setting != NULL};
-    assert_ok(ctx, qkv_trainer_resume_with(ctx, folder, &o, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &o, NULL, NULL, &trainer));
     return trainer;
 }
 
@@ -179,7 +179,7 @@ static void options_that_change_no_number_may_change(void **state) {
     begin(changed, &o, 1);
     struct qkv_resume_options r = {.settings = settings, .setting_count = TEST_COUNT(settings)};
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume_with(ctx, changed, &r, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, changed, &r, NULL, NULL, &trainer));
     assert_non_null(strstr(qkv_trainer_note(trainer, 0), "evaluations come every 4 steps now"));
     assert_non_null(strstr(qkv_trainer_note(trainer, 0), "a patience of 7 evaluations is 28 steps"));
     fixture_steps(ctx, trainer, 3);
@@ -198,7 +198,7 @@ static void refuse(const char *folder, const char *setting, int64_t steps, const
     struct qkv_trainer *trainer;
     struct qkv_resume_options o = {
         .steps = steps, .extend = extend, .settings = &setting, .setting_count = setting != NULL};
-    assert_status(ctx, qkv_trainer_resume_with(ctx, folder, &o, NULL, NULL, &trainer), QKV_ARGUMENT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, &o, NULL, NULL, &trainer), QKV_ARGUMENT);
     assert_message(ctx, message);
     assert_null(trainer);
 }
@@ -259,7 +259,7 @@ static void damaged_seams_are_refused(void **state) {
         struct qkv_trainer *trainer;
         snprintf(text, sizeof text, "%.*s\"extended\": %s\n}\n", (int)(at - good), good, bad[i]);
         fixture_write(folder, "train.json", text, strlen(text));
-        assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer), QKV_FORMAT);
+        assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
         assert_message(ctx, "extended must hold first_end and seams");
     }
     free(good);

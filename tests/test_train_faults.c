@@ -40,7 +40,7 @@ static void a_diverging_run_keeps_its_checkpoint(void **state) {
     assert_false(fixture_has(folder, "model.safetensors"));
     free(before);
     free(after);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
 }
 
@@ -171,7 +171,7 @@ static int train_to_the_end(const char *folder, const char *data) {
     o.save_every = 1;
     o.eval_every = 3;
     if (qkv_file_exists(path))
-        assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+        assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     else
         trainer = fixture_begin(ctx, folder, &o);
     while (report.step < KILL_STEPS) assert_ok(ctx, qkv_trainer_step(trainer, &report));

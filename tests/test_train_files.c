@@ -182,7 +182,7 @@ static void token_files_are_made_again_and_a_changed_file_is_named(void **state)
     char *before = fixture_read(run, QKV_TOKENS_DATA_FILE, &size);
     snprintf(tokens, sizeof tokens, "%s/%s", run, QKV_TOKENS_DATA_FILE);
     unlink(tokens);
-    assert_ok(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t));
+    assert_ok(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t));
     assert_null(qkv_trainer_note(t, 0));
     qkv_trainer_free(t);
     char *after = fixture_read(run, QKV_TOKENS_DATA_FILE, &again);
@@ -196,12 +196,12 @@ static void token_files_are_made_again_and_a_changed_file_is_named(void **state)
     text[n / 2] ^= 1;
     test_write_file(paths[1], text, n);
     unlink(tokens);
-    assert_status(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t), QKV_FORMAT);
     assert_message(ctx, "b.txt has changed since the run began");
     text[n / 2] ^= 1;
     test_write_file(paths[1], text, n);
     free(text);
-    assert_ok(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t));
+    assert_ok(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t));
     fixture_steps(ctx, t, o.steps);
     qkv_trainer_free(t);
 }
@@ -232,7 +232,7 @@ static void runs_from_before_files_were_recorded_go_on(void **state) {
         if (old) forget_files(run);
         snprintf(tokens, sizeof tokens, "%s/%s", run, QKV_TOKENS_DATA_FILE);
         unlink(tokens);
-        assert_ok(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t));
         losses[old] = fixture_steps(ctx, t, o.steps).loss;
         qkv_trainer_free(t);
     }
@@ -249,10 +249,10 @@ static void records_of_files_that_do_not_add_up_are_refused(void **state) {
     assert_non_null(at);
     memcpy(at, "\"tokens\": 1701", 14);
     fixture_write(run, QKV_TRAIN_FILE, json, strlen(json));
-    assert_status(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t), QKV_FORMAT);
     assert_message(ctx, "train.json: texts.*.files must be a list of files that have the bytes and tokens");
     forget_files(run); /* two names, and nothing is known of either */
-    assert_status(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t), QKV_FORMAT);
     assert_message(ctx, "texts.*.files");
     free(json);
 }
@@ -303,11 +303,11 @@ static void files_of_lines_are_read_one_after_the_other(void **state) {
         char tokens[1100];
         snprintf(tokens, sizeof tokens, "%s/%s", run, QKV_BESIDE_DATA_FILE);
         unlink(tokens);
-        assert_ok(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t));
         qkv_trainer_free(t);
         write_rows(second, 20, 51);
         unlink(tokens);
-        assert_status(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t), QKV_FORMAT);
+        assert_status(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t), QKV_FORMAT);
         assert_message(ctx, "second.tsv has changed");
         write_rows(second, 20, 50);
     }
@@ -420,9 +420,9 @@ static void texts_are_evaluated_as_one(void **state) {
     fclose(out);
     test_write_file(joined, text, size);
     free(text);
-    assert_ok(ctx, qkv_evaluate_texts(model, names, 3, NULL, NULL, NULL, &several));
-    assert_ok(ctx, qkv_evaluate_text(model, joined, NULL, NULL, NULL, &one));
-    assert_ok(ctx, qkv_evaluate_text(model, folder, NULL, NULL, NULL, &of_folder));
+    assert_ok(ctx, qkv_evaluate_text(model, names, 3, NULL, NULL, NULL, &several));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){joined}, 1, NULL, NULL, NULL, &one));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){folder}, 1, NULL, NULL, NULL, &of_folder));
     assert_int_equal(several.tokens, one.tokens);
     assert_int_equal(several.tokens, t->windows.data_tokens.count - 1);
     assert_true(several.loss == one.loss && several.loss == of_folder.loss);

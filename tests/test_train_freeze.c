@@ -59,7 +59,7 @@ static void a_run_with_frozen_weights_goes_on_exactly(void **state) {
     t = fixture_begin(ctx, cut, &options);
     fixture_steps(ctx, t, 3);
     qkv_trainer_free(t);
-    assert_ok(ctx, qkv_trainer_resume(ctx, cut, 0, NULL, NULL, &t));
+    assert_ok(ctx, qkv_trainer_resume(ctx, cut, NULL, NULL, NULL, &t));
     fixture_steps(ctx, t, 6);
     qkv_trainer_free(t);
     assert_same_runs(ctx, whole, cut);
@@ -78,7 +78,7 @@ static void the_record_of_what_is_frozen_belongs_to_the_run(void **state) {
     qkv_trainer_free(t);
     const char *const other[] = {"freeze=head*"};
     const struct qkv_resume_options changes = {.settings = other, .setting_count = 1};
-    assert_status(ctx, qkv_trainer_resume_with(ctx, folder, &changes, NULL, NULL, &t), QKV_ARGUMENT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, &changes, NULL, NULL, &t), QKV_ARGUMENT);
     assert_message(ctx, "freeze cannot change when a run goes on");
     char *json = fixture_read(folder, "train.json", NULL), *at = strstr(json, "\"freeze\"");
     assert_non_null(at);
@@ -86,7 +86,7 @@ static void the_record_of_what_is_frozen_belongs_to_the_run(void **state) {
     assert_true(at && sizeof list > 1);
     memcpy(at, "*norm.*", 7); /* by hand */
     fixture_write(folder, "train.json", json, strlen(json));
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &t), QKV_FORMAT);
     assert_message(ctx, "has other options than the checkpoint was trained with");
     free(json);
     qkv_context_free(ctx);
@@ -205,7 +205,7 @@ static void a_run_with_rates_goes_on_exactly_and_keeps_them(void **state) {
     t = fixture_begin(ctx, cut, &o);
     fixture_steps(ctx, t, 3);
     qkv_trainer_free(t);
-    assert_ok(ctx, qkv_trainer_resume(ctx, cut, 0, NULL, NULL, &t));
+    assert_ok(ctx, qkv_trainer_resume(ctx, cut, NULL, NULL, NULL, &t));
     fixture_steps(ctx, t, 6);
     qkv_trainer_free(t);
     assert_same_runs(ctx, whole, cut);

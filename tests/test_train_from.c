@@ -139,8 +139,8 @@ static void the_loss_before_the_first_step_is_that_of_the_model(void **state) {
     make_model(from, TEXT);
     struct qkv_trainer *trainer = tune(from, folder, o);
     struct qkv_model *model = load(from);
-    assert_ok(ctx, qkv_evaluate_text(model, path, NULL, NULL, NULL, &before));
-    assert_ok(ctx, qkv_evaluate_text(qkv_trainer_model(trainer), path, NULL, NULL, NULL, &after));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &before));
+    assert_ok(ctx, qkv_evaluate_text(qkv_trainer_model(trainer), &(const char *){path}, 1, NULL, NULL, NULL, &after));
     assert_true(before.loss == after.loss && before.tokens == after.tokens);
     qkv_model_free(model);
     qkv_trainer_free(trainer);
@@ -201,7 +201,7 @@ static void a_model_may_have_other_dropouts(void **state) {
         trainer = tune(from, plain, o);
         assert_true(fixture_steps(ctx, trainer, 1).loss != loss);
         qkv_trainer_free(trainer);
-        assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+        assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     }
 }
 
@@ -311,7 +311,7 @@ static void language_models_become_classifiers(void **state) {
         const char *const lines[] = {"ac on"};
         float probabilities[2];
         model = load(folder);
-        assert_ok(ctx, qkv_classify(model, lines, 1, probabilities));
+        assert_ok(ctx, qkv_classify(model, lines, 1, NULL, probabilities));
         qkv_model_free(model);
     }
 }
@@ -422,11 +422,12 @@ static void going_on_is_exact_and_needs_the_model_no_more(void **state) {
         assert_non_null(strstr(json, "\"from\": {\"bytes\": "));
         free(json);
         test_remove_tree(from);
-        assert_ok(ctx, qkv_trainer_resume(ctx, parts, 0, NULL, NULL, &trainer));
+        assert_ok(ctx, qkv_trainer_resume(ctx, parts, NULL, NULL, NULL, &trainer));
         fixture_steps(ctx, trainer, 6);
         qkv_trainer_free(trainer);
         assert_same_runs(ctx, whole, parts);
-        assert_ok(ctx, qkv_trainer_resume(ctx, parts, 7, NULL, NULL, &trainer)); /* writes train.json again */
+        assert_ok(ctx, qkv_trainer_resume(ctx, parts, &(struct qkv_resume_options){.steps = 7}, NULL, NULL,
+                                          &trainer)); /* writes train.json again */
         qkv_trainer_free(trainer);
         json = fixture_read(parts, "train.json", NULL);
         assert_non_null(strstr(json, "\"from\": {\"bytes\": "));

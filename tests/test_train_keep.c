@@ -26,7 +26,7 @@ static struct qkv_train_options keeping(int64_t keep) {
 static struct qkv_trainer *go_back(const char *folder, const char *checkpoint) {
     const struct qkv_resume_options o = {.checkpoint = checkpoint};
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume_with(ctx, folder, &o, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &o, NULL, NULL, &trainer));
     return trainer;
 }
 
@@ -58,7 +58,7 @@ static double loss_of(const char *path) {
     struct qkv_model *model;
     struct qkv_evaluation e;
     assert_ok(ctx, qkv_model_load(ctx, path, &model));
-    assert_ok(ctx, qkv_evaluate_text(model, fixture_options(ctx).data, NULL, NULL, NULL, &e));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){fixture_options(ctx).data}, 1, NULL, NULL, NULL, &e));
     qkv_model_free(model);
     return e.loss;
 }
@@ -111,7 +111,7 @@ static void a_run_that_goes_back_makes_the_same_steps_again(void **state) {
     assert_memory_equal(latest, kept, size);
     assert_int_equal(fixture_steps(ctx, trainer, 7).step, 7);
     qkv_trainer_free(trainer);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
     fixture_steps(ctx, trainer, 12);
     qkv_trainer_free(trainer);
     char *back = log_numbers(folder);
@@ -142,7 +142,7 @@ static void a_checkpoint_is_a_model_by_its_path(void **state) {
         assert_ok(ctx, qkv_trainer_step(trainer, &r));
         if (!r.saved) continue;
         struct qkv_evaluation e;
-        assert_ok(ctx, qkv_evaluate_text(qkv_trainer_model(trainer), o.data, NULL, NULL, NULL, &e));
+        assert_ok(ctx, qkv_evaluate_text(qkv_trainer_model(trainer), &(const char *){o.data}, 1, NULL, NULL, NULL, &e));
         after[r.step] = e.loss;
     }
     qkv_trainer_free(trainer);
@@ -191,7 +191,7 @@ static void what_is_no_checkpoint_of_the_run_is_refused(void **state) {
     char *before = fixture_read(folder, "checkpoint.safetensors", &size);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         const struct qkv_resume_options r = {.checkpoint = cases[i].name};
-        assert_status(ctx, qkv_trainer_resume_with(ctx, folder, &r, NULL, NULL, &trainer), cases[i].status);
+        assert_status(ctx, qkv_trainer_resume(ctx, folder, &r, NULL, NULL, &trainer), cases[i].status);
         assert_message(ctx, cases[i].sentence);
         assert_int_equal(count_files(folder, "checkpoint"), 3);
     }

@@ -272,11 +272,11 @@ static void lost_token_files_are_made_again(void **state) {
     free(after);
     assert_int_equal(unlink(path), 0);
     write_lines(o.labeled, 61, true, 3);
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &other), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &other), QKV_FORMAT);
     assert_message(ctx, "has changed since the run began");
     write_lines(o.labeled, 60, true, 1);
     fixture_write(folder, "labels.txt", "less\nmuch\n", 10);
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &other), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &other), QKV_FORMAT);
     assert_message(ctx, "labels.txt does not hold the labels that this run was trained with");
 }
 
@@ -292,12 +292,12 @@ static void damaged_examples_are_refused(void **state) {
     uint16_t id = (uint16_t)end, letter = 0;
     memcpy(data + n - 2, &letter, 2);
     fixture_write(folder, "tokens.data.beside.bin", data, n);
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &t), QKV_FORMAT);
     assert_message(ctx, "the last sequence has no end");
     memcpy(data + n - 2, &id, 2);
     memcpy(data + n - 4, &id, 2);
     fixture_write(folder, "tokens.data.beside.bin", data, n);
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t), QKV_FORMAT);
+    assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &t), QKV_FORMAT);
     assert_message(ctx, "remove both, and they are made again");
     free(data);
 }

@@ -62,7 +62,7 @@ static double loss_of(struct qkv_context *ctx, const char *folder, const char *d
     if (other) precision = precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
     qkv_context_set_precision(ctx, precision);
     assert_ok(ctx, qkv_model_load(ctx, folder, &model));
-    assert_ok(ctx, qkv_evaluate_text(model, data, &o, NULL, NULL, &e));
+    assert_ok(ctx, qkv_evaluate_text(model, &(const char *){data}, 1, &o, NULL, NULL, &e));
     qkv_model_free(model);
     return e.loss;
 }
@@ -88,7 +88,7 @@ static void a_new_run_takes_auto_and_records_it(void **state) {
         double here = loss_of(ctx, folder, options.data, false), other = loss_of(ctx, folder, options.data, true);
         if (!(fabs(here - trained) < 1e-5 && here != other))
             fail_msg("%s: %.9g in training, %.9g and in the other precision %.9g", names[i], trained, here, other);
-        assert_ok(ctx, qkv_trainer_resume(ctx, folder, 8, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = 8}, NULL, NULL, &t));
         assert_string_equal(qkv_trainer_options(t)->precision, names[i]);
         qkv_trainer_free(t);
         qkv_context_free(ctx);

@@ -179,7 +179,7 @@ static void buffers_of_a_family_are_frozen_in_runs_from_it_too(void **state) {
         published_losses(ctx, t, 2, losses);
         assert_ok(ctx, qkv_trainer_save(t));
         qkv_trainer_free(t);
-        assert_ok(ctx, qkv_trainer_resume(ctx, run, 0, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, run, NULL, NULL, NULL, &t));
         published_losses(ctx, t, 2, losses);
         const char *out = fixture_run("buffers.out");
         assert_ok(ctx, qkv_model_export_published(qkv_trainer_model(t), cases[i].type, "f32", out));

@@ -260,7 +260,7 @@ static void another_number_of_ranks_is_noted_where_gradients_travel_as_bf16(void
     run.options.gradients = "bf16";
     run.until = 2;
     expect_run(&run, 3);
-    assert_ok(ctx, qkv_trainer_resume(ctx, run.folder, 0, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer));
     assert_non_null(qkv_trainer_note(trainer, 0));
     assert_non_null(
         strstr(qkv_trainer_note(trainer, 0), "from step 3 on the numbers are those of 1 rank, no longer those of 3"));

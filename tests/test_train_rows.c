@@ -139,7 +139,7 @@ static void a_run_goes_on_to_the_bit(void **state) {
                                                        : "\"prefix\": \"random\""));
         assert_true((strstr(config, "\"prefix\": true") != NULL) == (form != DOCUMENTS));
         free(json), free(config);
-        assert_ok(ctx, qkv_trainer_resume(ctx, folder, 0, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &t));
         for (size_t i = 3; i < 6; i++) {
             assert_ok(ctx, qkv_trainer_step(t, &report));
             assert_true(report.loss == whole[i]);
@@ -195,7 +195,7 @@ static void evaluation_gives_a_model_with_a_prefix_one(void **state) {
     struct qkv_trainer *t = fixture_begin(ctx, fixture_run("evaluated"), &o);
     struct qkv_train_report report = fixture_steps(ctx, t, 2);
     const size_t T = t->T, count = t->windows.valid.count, tail = (count - 1) % T;
-    assert_ok(ctx, qkv_evaluate_text(t->model, text, NULL, NULL, NULL, &evaluation));
+    assert_ok(ctx, qkv_evaluate_text(t->model, &(const char *){text}, 1, NULL, NULL, NULL, &evaluation));
     assert_int_equal(evaluation.tokens, (count - 1) / T * (T - T / 2 + 1) + (tail + 1 > T / 2 ? tail - T / 2 + 1 : 0));
     assert_true(fabs(evaluation.loss - report.valid_loss) <= 0.02 * report.valid_loss); /* the tail is cut elsewhere */
     assert_true(evaluation.bytes < 4000 && evaluation.bytes > 2000);
@@ -217,8 +217,8 @@ static void evaluation_keeps_documents_apart(void **state) {
     assert_ok(ctx, qkv_model_documents(ctx, folder, &documents));
     assert_true(documents);
     apart.documents = true;
-    assert_ok(ctx, qkv_evaluate_text(t->model, text, &apart, NULL, NULL, &evaluation));
-    assert_ok(ctx, qkv_evaluate_text(t->model, text, NULL, NULL, NULL, &whole));
+    assert_ok(ctx, qkv_evaluate_text(t->model, &(const char *){text}, 1, &apart, NULL, NULL, &evaluation));
+    assert_ok(ctx, qkv_evaluate_text(t->model, &(const char *){text}, 1, NULL, NULL, NULL, &whole));
     if (!(fabs(evaluation.loss - report.valid_loss) <= 1e-5 * report.valid_loss))
         fail_msg("evaluation says %.9g, validation %.9g", evaluation.loss, report.valid_loss);
     size_t tokens = 0, bytes = 0, size;
@@ -238,7 +238,8 @@ static void evaluation_keeps_documents_apart(void **state) {
     t = fixture_begin(ctx, folder, &o);
     assert_ok(ctx, qkv_model_documents(ctx, folder, &documents));
     assert_false(documents);
-    assert_status(ctx, qkv_evaluate_text(t->model, text, &apart, NULL, NULL, &evaluation), QKV_ARGUMENT);
+    assert_status(ctx, qkv_evaluate_text(t->model, &(const char *){text}, 1, &apart, NULL, NULL, &evaluation),
+                  QKV_ARGUMENT);
     assert_non_null(strstr(qkv_message(ctx), "this model sees a prefix in both directions"));
     qkv_trainer_free(t);
 }

@@ -148,7 +148,7 @@ static void parts_and_resuming_change_no_bit(void **state) {
         fixture_steps(ctx, t, 2);
         assert_ok(ctx, qkv_trainer_save(t));
         qkv_trainer_free(t);
-        assert_ok(ctx, qkv_trainer_resume(ctx, test_path("parts"), 0, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, test_path("parts"), NULL, NULL, NULL, &t));
         const double parts = fixture_steps(ctx, t, 4).loss;
         if (parts != whole) print_error("%s: %.17g, not %.17g\n", presets[p], parts, whole);
         assert_true(parts == whole);

@@ -31,20 +31,15 @@ QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char 
 QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
 /* Evaluates a model on a text: the mean loss over windows of `context` tokens, one after the other. Every token except
  * the first is predicted once. For a model whose spec has a prefix, the first half of each window is its prefix and
- * only the second half is predicted. `path` is a file, or a folder of files, which are joined as in training, with an
- * end token between two of them.
+ * only the second half is predicted. Each of the `count` paths is a file, or a folder of files; all are joined in order,
+ * as in training, with an end token between two of them.
  *
  * In a context of several ranks (qkv/ranks.h) all ranks must call an evaluation (of texts, pairs, labelled lines or
  * examples); they divide its batches, and each gets the numbers of a single rank, bit for bit. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
-QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path,
+QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *paths, size_t count,
                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
                                           void *user, struct qkv_evaluation *evaluation);
-/* Evaluates a model on several files or folders, joined in order. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
-QKV_API enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
-                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
-                                           void *user, struct qkv_evaluation *evaluation);
 
 /* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
  * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */

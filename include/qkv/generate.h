@@ -4,7 +4,7 @@
  * Forks of a session share its pages until they differ, so a prefix that many sequences have in common is computed once
  * and stored once:
  *
- *     qkv_session_create_shared(model, 0, pages, &prefix);
+ *     qkv_session_create(model, &(struct qkv_session_options){.pages = pages}, &prefix);
  *     qkv_session_append(prefix, ids, count);
  *     for (size_t i = 0; i < 50; i++) qkv_session_fork(prefix, &continuations[i]);
  *
@@ -21,27 +21,20 @@ extern "C" {
 #endif
 
 struct qkv_session;
-/* Makes a session. `capacity` is the largest number of positions, at most the spec's context; 0: the spec's context.
- * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out);
-/* Experimental: makes a session that will be forked. The session and all its forks share one cache of `pages` pages; 0:
- * as many as one session needs. qkv_session_pages gives the positions of a page: 128, or the capacity if that is less.
- * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
-                                                  struct qkv_session **out);
-/* Experimental: all options of a session. */
 struct qkv_session_options {
     size_t capacity; /* largest number of positions, at most the spec's context; 0: the spec's context */
-    size_t pages;    /* pages of the cache; 0: as many as one session needs */
-    /* The sequence length that rotations use where position.scaling depends on one (kinds dynamic and longrope): the
+    /* Experimental: pages of the cache, which the session and all its forks share; 0: as many as one session needs.
+     * qkv_session_pages gives the positions of a page: 128, or the capacity if that is less. */
+    size_t pages;
+    /* Experimental: the sequence length that rotations use where position.scaling depends on one (kinds dynamic and longrope): the
      * number of positions that the sequence will finally have, at most the spec's context; 0: the capacity. It does not
      * change later, and forks have the same. */
     size_t length;
 };
 QKV_API struct qkv_session_options qkv_session_defaults(void); /* all 0 */
-/* Experimental: makes a session with all options. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_session_create_with(struct qkv_model *model, const struct qkv_session_options *options,
-                                                struct qkv_session **out);
+/* Makes a session, which is empty. `options` NULL: the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_session_options *options,
+                                           struct qkv_session **out);
 /* Experimental: makes a second session with the same contents, scores included, in the same pages. Pages are shared;
  * when both sessions continue, only the last page is copied, if it is not full. The two sessions may be used and freed
  * in any order, but only by one thread at a time. Fails with QKV_MEMORY. */
@@ -152,12 +145,9 @@ struct qkv_generate_report {
 /* Receives text as soon as it is known, in whole UTF-8 characters; return false to stop. */
 typedef bool qkv_write_text(void *user, const char *text, size_t size);
 /* Checks that the weights, the cache and a step of a planned model (qkv_model_plan_load) fit into the free memory,
- * before any weight is read, for qkv_generate with the spec's whole context. Fails with QKV_ARGUMENT, QKV_MEMORY,
- * QKV_SHAPE. */
-QKV_API enum qkv_status qkv_generate_check_memory(struct qkv_model *plan);
-/* Experimental: the same check for `context` positions (options.context; 0: the spec's). Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_generate_check_memory_for(struct qkv_model *plan, size_t context);
+ * before any weight is read, for qkv_generate with `context` positions (options.context; 0: the spec's context). Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_generate_check_memory(struct qkv_model *plan, size_t context);
 /* Continues a prompt. When the context is full, the older half is dropped and the model runs again over the rest. A
  * prompt without tokens is replaced by a newline, or by token 0 if the tokenizer gives none for it. `write` and
  * `report` may be NULL. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */

@@ -8,7 +8,7 @@
  * sequences of T vectors; positions at and past lengths[b] are padding:
  *
  *     qkv_spec_preset(ctx, &spec, "bert-base", NULL, 0);
- *     qkv_module_create(ctx, QKV_MODULE_ENCODER_BLOCK, &spec, 1, &block);
+ *     qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_ENCODER_BLOCK, .seed = 1}, &block);
  *     struct qkv_vectors X = {x, B, T, 768}, Y = {y, B, T, 768}, dY = {dy, B, T, 768}, dX = {dx, B, T, 768};
  *     struct qkv_module_input in = qkv_module_input_defaults();
  *     in.x = X, in.self.mask.lengths = lengths, in.train = true, in.seed = step;
@@ -45,7 +45,16 @@ enum qkv_module_kind { QKV_MODULE_LIST(QKV_MODULE_ENUM) QKV_MODULE_COUNT };
 
 struct qkv_module;
 
-/* Makes a module with new weights (as qkv_model_create) and the widths and kinds of `spec`.
+/* The options of a new module. */
+struct qkv_module_options {
+    enum qkv_module_kind kind;
+    uint64_t seed; /* determines the new weights */
+    /* Cross attention: the widths C of the memory and of the values; 0: that of x. If the two differ, every input must
+     * give values (as kdim and vdim in torch.nn.MultiheadAttention). For another kind a width is QKV_ARGUMENT. */
+    size_t key_width, value_width;
+};
+QKV_API struct qkv_module_options qkv_module_defaults(void); /* a model; all widths equal */
+/* Makes a module with new weights (as qkv_model_create) and the widths and kinds of `spec`. `options` NULL: a model.
  *
  * - Kinds with a memory (cross attention, decoder block and stack, cross block) use spec->decoder: its cross attention,
  *   or in a spec without an encoder its attention without causal, window and position. The other kinds use
@@ -57,21 +66,8 @@ struct qkv_module;
  * A module needs memory only for the parts that it computes with. A spec without the stack is QKV_ARGUMENT, an
  * impossible spec QKV_SPEC. *out is the caller's, freed with qkv_module_free. Fails with QKV_SPEC, QKV_ARGUMENT,
  * QKV_MEMORY. */
-QKV_API enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind,
-                                          const struct qkv_spec *spec, uint64_t seed, struct qkv_module **out);
-/* The options of a new module. */
-struct qkv_module_options {
-    enum qkv_module_kind kind;
-    uint64_t seed; /* determines the new weights */
-    /* Cross attention: the widths C of the memory and of the values; 0: that of x. If the two differ, every input must
-     * give values (as kdim and vdim in torch.nn.MultiheadAttention). */
-    size_t key_width, value_width;
-};
-QKV_API struct qkv_module_options qkv_module_defaults(void); /* a model; all widths equal */
-/* Makes a module with all options. Key or value widths for another kind than cross attention are QKV_ARGUMENT. Fails
- * with QKV_SPEC, QKV_ARGUMENT, QKV_MEMORY. */
-QKV_API enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv_spec *spec,
-                                               const struct qkv_module_options *options, struct qkv_module **out);
+QKV_API enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                          const struct qkv_module_options *options, struct qkv_module **out);
 /* Gives the part of a model whose parameter names begin with `name` and a dot: "" (the whole model), "encoder",
  * "decoder.layers.0", "decoder.layers.0.attn", ".cross", ".ffn", ".attn_norm", ".cross_norm", ".ffn_norm",
  * ".attn_out_norm", ".cross_out_norm", ".ffn_out_norm", "encoder.norm". Weights and gradients are the model's; the

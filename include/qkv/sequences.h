@@ -81,33 +81,25 @@ QKV_API struct qkv_array qkv_encoded_output(const struct qkv_encoded *encoded);
  * values in pages (struct qkv_cache_pages). Rows that qkv_decoder_select makes from the same row share its pages:
  * append a prefix to one row, then select that row many times. */
 struct qkv_decoder;
-/* Makes a decoder of `rows` empty rows. Row r is for source sources[r] of `encoded` (sources NULL: source r; encoded
- * NULL: the model has no encoder) and holds at most `capacity` tokens (0: the model's context). `encoded` must outlive
- * the decoder. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded,
-                                           const size_t *sources, size_t rows, size_t capacity,
-                                           struct qkv_decoder **out);
-/* Experimental: all options of a decoder. */
 struct qkv_decoder_options {
-    const struct qkv_encoded *encoded; /* NULL: a model without an encoder */
+    const struct qkv_encoded *encoded; /* must outlive the decoder; NULL: a model without an encoder */
     const size_t *sources;             /* (rows): row r is for source sources[r]; NULL: source r */
     /* largest number of rows, all empty at first, and of tokens of a row; capacity 0: the model's context */
     size_t rows, capacity;
-    /* pages of the cache; 0: as many as `rows` rows of that capacity need without sharing */
+    /* Experimental: pages of the cache; 0: as many as `rows` rows of that capacity need without sharing */
     size_t pages;
-    /* the number of tokens of each row in one append that memory is planned for when the decoder is made; larger
-     * appends are planned when they come */
+    /* Experimental: the number of tokens of each row in one append that memory is planned for when the decoder is made;
+     * larger appends are planned when they come */
     size_t chunk;
-    /* (rows): the sequence length that the rotation of each row uses where position.scaling depends on one (kinds
+    /* Experimental: (rows): the sequence length that the rotation of each row uses where position.scaling depends on one (kinds
      * dynamic and longrope), at most the model's context; NULL or 0: the capacity. It does not change later, and rows
      * that are selected from a row have the same. Sources use their own lengths. */
     const size_t *lengths;
 };
-/* Experimental: one row, no encoder, chunk 1. */
-QKV_API struct qkv_decoder_options qkv_decoder_defaults(void);
-/* Experimental: makes a decoder with all options. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qkv_decoder_options *options,
-                                                struct qkv_decoder **out);
+QKV_API struct qkv_decoder_options qkv_decoder_defaults(void); /* one row, no encoder, chunk 1 */
+/* Makes a decoder of empty rows. `options` NULL: the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_decoder_options *options,
+                                           struct qkv_decoder **out);
 /* Frees a decoder. NULL is allowed. */
 QKV_API void qkv_decoder_free(struct qkv_decoder *decoder);
 /* Experimental: tokens to append, any number to each row, and the tokens whose scores are wanted. */
@@ -210,10 +202,10 @@ QKV_API struct qkv_line_options qkv_line_defaults(void);
 
 /* Computes the probabilities of the classes of lines of text, (count,classes); a blank line gives zeros. A model with
  * one class (a regression, a reranker) gives the score of each line instead, as the head computes it, and NaN for a
- * blank line. The result of a line does not depend on the other lines. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT,
- * QKV_SHAPE, QKV_NUMBER. */
+ * blank line; so does a line that is skipped. The result of a line does not depend on the other lines. `options` NULL:
+ * the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
-                                     float *probabilities);
+                                     const struct qkv_line_options *options, float *probabilities);
 /* Experimental: computes the probabilities of the classes of a safetensors file of examples, whose tensor is in.pixels,
  * in.features, in.vectors or in.ids, as the model reads. *probabilities (count,classes) is the caller's, freed with
  * qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
@@ -231,10 +223,6 @@ QKV_API const struct qkv_batch *qkv_example_batch(const struct qkv_example *exam
 QKV_API size_t qkv_example_count(const struct qkv_example *example);
 /* Experimental: frees an example. NULL is allowed. */
 QKV_API void qkv_example_free(struct qkv_example *example);
-/* Experimental: qkv_classify with options; a skipped line gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT,
- * QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
-                                          const struct qkv_line_options *options, float *probabilities);
 
 /* Experimental: qkv_classify of pairs of texts, firsts[i] and seconds[i], joined by the tokenizer's template of pairs,
  * each with its own token type. A pair with too many tokens loses tokens of its longer text. A pair of blank texts
@@ -279,24 +267,15 @@ struct qkv_filling {
     size_t begin, end; /* the mask is bytes [begin, end) of the text */
 };
 /* Finds the most likely tokens for each mask of a text: *fillings (*masks,top), best first for each mask, freed with
- * qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
-                                 size_t *masks);
-/* Experimental: qkv_fill with options. A skipped text has no fillings (*masks 0, *fillings NULL); masks that are cut
- * off have fillings with id -1. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t top,
-                                      const struct qkv_line_options *options, struct qkv_filling **fillings,
-                                      size_t *masks);
+ * qkv_free. `options` NULL: the defaults. A text that is skipped has no fillings (*masks 0, *fillings NULL); masks that
+ * are cut off have fillings with id -1. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top,
+                                 const struct qkv_line_options *options, struct qkv_filling **fillings, size_t *masks);
 
 /* Experimental: C, the width of a vector of a text: that of the last dense layer after the pooling in the model's
  * folder, else that of the encoder, or of the decoder in a model without an encoder. Any thread. */
 QKV_API size_t qkv_embed_width(const struct qkv_model *model);
-/* Computes vectors of lines of text, (count,C): the hidden states of the encoder, or of the decoder in a model without
- * an encoder, pooled over the tokens of a line. `normalize` scales them to length 1. A blank line gives zeros. Fails
- * with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
-                                  bool normalize, float *vectors);
-/* Experimental: the options of vectors of texts. The dense layers in the model's folder always follow the pooling. */
+/* The options of vectors of texts. The dense layers in the model's folder always follow the pooling. */
 struct qkv_embed_options {
     enum qkv_pool pool;
     bool normalize;                /* scales the vectors to length 1 */
@@ -308,10 +287,11 @@ struct qkv_embed_options {
  * the mean over the tokens, or in a model without an encoder the last token, and a long line is an error. Any
  * thread. */
 QKV_API struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model);
-/* Experimental: qkv_embed with options; NULL: qkv_embed_defaults. A skipped line gives zeros. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count,
-                                       const struct qkv_embed_options *options, float *vectors);
+/* Computes vectors of lines of text, (count,C): the hidden states of the encoder, or of the decoder in a model without
+ * an encoder, pooled over the tokens of a line. `options` NULL: qkv_embed_defaults. A line that is blank or skipped
+ * gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count,
+                                  const struct qkv_embed_options *options, float *vectors);
 
 /* ---- metrics ----------------------------------------------------------------------------------------------------- */
 

@@ -286,11 +286,6 @@ QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct
  * QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                       const struct qkv_train_options *options);
-/* Continues the run in `folder` from its checkpoint, with the same bits as if training had never stopped. `steps` > 0
- * sets a new end, as qkv_trainer_resume_with does with extend NULL. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
-QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps,
-                                           qkv_progress *progress, void *user, struct qkv_trainer **out);
 /* Changes to a run that is resumed. train.json records them and a note of the trainer reports them. It also records
  * each new end with the step at which it was set, so that the run can be resumed exactly again. */
 struct qkv_resume_options {
@@ -307,12 +302,13 @@ struct qkv_resume_options {
 };
 /* No changes. */
 QKV_API struct qkv_resume_options qkv_resume_defaults(void);
-/* Continues a run with changes; `options` NULL: none. A change that is not allowed is QKV_ARGUMENT; a file that is
+/* Continues the run in `folder` from its checkpoint, with the same bits as if training had never stopped. `options` has
+ * the changes; NULL: none. A change that is not allowed is QKV_ARGUMENT; a file that is
  * missing or that another program changed is QKV_FILE or QKV_FORMAT. The folder is then unchanged. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_STOPPED. */
-QKV_API enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
-                                                const struct qkv_resume_options *options, qkv_progress *progress,
-                                                void *user, struct qkv_trainer **out);
+QKV_API enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder,
+                                           const struct qkv_resume_options *options, qkv_progress *progress, void *user,
+                                           struct qkv_trainer **out);
 /* Ends a run at its current step; the latest checkpoint remains. NULL is allowed. */
 QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
 /* The i-th note of a run, NULL past the last: a sentence that is no failure, for example about the files that the run

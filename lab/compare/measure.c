@@ -174,7 +174,9 @@ static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_
     char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[seed]);
     enum qkv_status status = folder ? qkv_model_load(s->ctx, folder, &model) : QKV_MEMORY;
     if (!status) status = qkv_model_documents(s->ctx, folder, &o.documents); /* as it was trained */
-    if (!status) status = qkv_evaluate_text(model, w->c->valid, &o, w->listener->progress, w->listener->user, &e);
+    if (!status)
+        status =
+            qkv_evaluate_text(model, &(const char *){w->c->valid}, 1, &o, w->listener->progress, w->listener->user, &e);
     if (!status) s->variant->losses[seed] = e.loss;
     qkv_model_free(model);
     free(folder);
@@ -279,7 +281,8 @@ static void measure_start(struct work *w, struct subject *s) {
     }
     struct qkv_context *ctx = *measure_shared(w, s);
     status = qkv_model_create(ctx, &spec, 1, &s->model);
-    if (!status) status = qkv_session_create(s->model, w->length, &s->session);
+    if (!status)
+        status = qkv_session_create(s->model, &(struct qkv_session_options){.capacity = w->length}, &s->session);
     if (status) give_up_in(w, s, ctx, status);
 }
 

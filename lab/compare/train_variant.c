@@ -42,7 +42,7 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
     const bool epochs = options->epochs > 0;
     const struct qkv_resume_options end = {.steps = epochs ? 0 : options->steps,
                                            .epochs = epochs ? options->epochs : 0};
-    if (goes_on) return qkv_trainer_resume_with(c->ctx, folder, &end, l->progress, l->user, trainer);
+    if (goes_on) return qkv_trainer_resume(c->ctx, folder, &end, l->progress, l->user, trainer);
     return qkv_trainer_create(c->ctx, &v->shown.spec, options, folder, l->progress, l->user, trainer);
 }
 

@@ -88,8 +88,8 @@ static enum qkv_status classify_check(struct qkv_model *model) {
     return qkv_lines_check(model, "classify");
 }
 
-enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *lines, size_t count,
-                                  const struct qkv_line_options *options, float *probabilities) {
+enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
+                             const struct qkv_line_options *options, float *probabilities) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, lines);
@@ -107,15 +107,6 @@ enum qkv_status qkv_classify_with(struct qkv_model *model, const char *const *li
     status = qkv_lines_run(&reader, lines, count);
     qkv_pass_free(c.pass);
     return status;
-}
-
-enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count, float *probabilities) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, model);
-    QKV_NEED_ALL(qkv_call, count, lines);
-    QKV_NEED_ALL(qkv_call, count, probabilities);
-    const struct qkv_line_options options = qkv_line_defaults();
-    return qkv_classify_with(model, lines, count, &options, probabilities);
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------ */

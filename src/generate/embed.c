@@ -139,8 +139,8 @@ struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model) {
     return o;
 }
 
-enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines, size_t count,
-                               const struct qkv_embed_options *options, float *vectors) {
+enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count,
+                          const struct qkv_embed_options *options, float *vectors) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, lines);
@@ -175,14 +175,4 @@ enum qkv_status qkv_embed_with(struct qkv_model *model, const char *const *lines
     status = qkv_lines_run(&reader, lines, count);
     qkv_encoded_free(e.encoded);
     return status;
-}
-
-enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count, enum qkv_pool pool,
-                          bool normalize, float *vectors) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, model);
-    QKV_NEED_ALL(qkv_call, count, lines);
-    QKV_NEED_ALL(qkv_call, count, vectors);
-    const struct qkv_embed_options options = {.pool = pool, .normalize = normalize, .lines = qkv_line_defaults()};
-    return qkv_embed_with(model, lines, count, &options, vectors);
 }

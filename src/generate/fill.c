@@ -143,8 +143,8 @@ static enum qkv_status fill_all(struct filler *f) {
     return status;
 }
 
-enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t top,
-                              const struct qkv_line_options *options, struct qkv_filling **fillings, size_t *masks) {
+enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, const struct qkv_line_options *options,
+                         struct qkv_filling **fillings, size_t *masks) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, text);
@@ -171,15 +171,4 @@ enum qkv_status qkv_fill_with(struct qkv_model *model, const char *text, size_t 
     *fillings = f.fillings;
     *masks = f.skipped ? 0 : f.masks;
     return QKV_OK;
-}
-
-enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, struct qkv_filling **fillings,
-                         size_t *masks) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, model);
-    QKV_NEED(qkv_call, text);
-    QKV_NEED(qkv_call, fillings);
-    QKV_NEED(qkv_call, masks);
-    const struct qkv_line_options options = qkv_line_defaults();
-    return qkv_fill_with(model, text, top, &options, fillings, masks);
 }

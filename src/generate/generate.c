@@ -80,7 +80,7 @@ static enum qkv_status generate_all(struct generation *g, const char *prompt, si
     if (status || g->prompt.skipped) return status;
     const struct qkv_session_options session = {.capacity = g->options->context,
                                                 .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
-    status = qkv_session_create_with(g->model, &session, &g->session);
+    status = qkv_session_create(g->model, &session, &g->session);
     if (!status) status = qkv_session_append(g->session, g->prompt.ids, g->prompt.count);
     double middle = qkv_clock();
     if (!status) status = make_tokens(g);
@@ -101,13 +101,7 @@ static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t cont
                   : qkv_memory_check(plan->ctx, qkv_model_bytes(plan) + plan->file.memory + bytes, "generating", NULL);
 }
 
-enum qkv_status qkv_generate_check_memory(struct qkv_model *plan) {
-    QKV_CALL(qkv_model_context(plan));
-    QKV_NEED(qkv_call, plan);
-    return generate_check_memory(plan, 0);
-}
-
-enum qkv_status qkv_generate_check_memory_for(struct qkv_model *plan, size_t context) {
+enum qkv_status qkv_generate_check_memory(struct qkv_model *plan, size_t context) {
     QKV_CALL(qkv_model_context(plan));
     QKV_NEED(qkv_call, plan);
     return generate_check_memory(plan, context);

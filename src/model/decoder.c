@@ -199,8 +199,8 @@ struct qkv_decoder_options qkv_decoder_defaults(void) {
     return (struct qkv_decoder_options){.rows = 1, .chunk = 1};
 }
 
-enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qkv_decoder_options *options,
-                                        struct qkv_decoder **out) {
+enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_decoder_options *options,
+                                   struct qkv_decoder **out) {
     QKV_CALL(model ? model->ctx : NULL);
     QKV_NEED(qkv_call, out);
     *out = NULL;
@@ -216,19 +216,6 @@ enum qkv_status qkv_decoder_create_with(struct qkv_model *model, const struct qk
     else
         qkv_decoder_free(d);
     return status;
-}
-
-enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_encoded *encoded, const size_t *sources,
-                                   size_t rows, size_t capacity, struct qkv_decoder **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
-    QKV_NEED(qkv_call, model);
-    return qkv_decoder_create_with(
-        model,
-        &(struct qkv_decoder_options){
-            .encoded = encoded, .sources = sources, .rows = rows, .capacity = capacity, .chunk = 1},
-        out);
 }
 
 enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, struct qkv_decoder **out) {

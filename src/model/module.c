@@ -264,8 +264,8 @@ struct qkv_module_options qkv_module_defaults(void) {
     return (struct qkv_module_options){.kind = QKV_MODULE_MODEL};
 }
 
-enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv_spec *spec,
-                                       const struct qkv_module_options *options, struct qkv_module **out) {
+enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                  const struct qkv_module_options *options, struct qkv_module **out) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, out);
     *out = NULL;
@@ -296,16 +296,6 @@ enum qkv_status qkv_module_create_with(struct qkv_context *ctx, const struct qkv
     if (!status) status = module_make(model, name, true, out);
     if (status) qkv_model_free(model);
     return status;
-}
-
-enum qkv_status qkv_module_create(struct qkv_context *ctx, enum qkv_module_kind kind, const struct qkv_spec *spec,
-                                  uint64_t seed, struct qkv_module **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
-    QKV_NEED(ctx, ctx);
-    QKV_NEED(ctx, spec);
-    return qkv_module_create_with(ctx, spec, &(struct qkv_module_options){.kind = kind, .seed = seed}, out);
 }
 
 void qkv_module_free(struct qkv_module *m) {

@@ -70,8 +70,8 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
     return *out ? QKV_OK : QKV_MEMORY;
 }
 
-enum qkv_status qkv_session_create_with(struct qkv_model *model, const struct qkv_session_options *options,
-                                        struct qkv_session **out) {
+enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_session_options *options,
+                                   struct qkv_session **out) {
     QKV_CALL(model ? model->ctx : NULL);
     QKV_NEED(qkv_call, out);
     *out = NULL;
@@ -79,23 +79,6 @@ enum qkv_status qkv_session_create_with(struct qkv_model *model, const struct qk
     const struct qkv_session_options usual = qkv_session_defaults();
     if (!options) options = &usual;
     return session_create(model, options, out);
-}
-
-enum qkv_status qkv_session_create_shared(struct qkv_model *model, size_t capacity, size_t pages,
-                                          struct qkv_session **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
-    QKV_NEED(qkv_call, model);
-    return session_create(model, &(struct qkv_session_options){.capacity = capacity, .pages = pages}, out);
-}
-
-enum qkv_status qkv_session_create(struct qkv_model *model, size_t capacity, struct qkv_session **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
-    QKV_NEED(qkv_call, model);
-    return session_create(model, &(struct qkv_session_options){.capacity = capacity}, out);
 }
 
 enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session **out) {

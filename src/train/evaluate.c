@@ -314,9 +314,9 @@ struct qkv_evaluate_options qkv_evaluate_defaults(void) {
     return (struct qkv_evaluate_options){.batch = 0};
 }
 
-enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *paths, size_t count,
-                                   const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
-                                   struct qkv_evaluation *evaluation) {
+enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *paths, size_t count,
+                                  const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
+                                  struct qkv_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, evaluation);
@@ -340,13 +340,4 @@ enum qkv_status qkv_evaluate_texts(struct qkv_model *model, const char *const *p
     free(e.documents);
     qkv_text_files_free(&e.files);
     return status;
-}
-
-enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *path, const struct qkv_evaluate_options *options,
-                                  qkv_progress *progress, void *user, struct qkv_evaluation *evaluation) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, model);
-    QKV_NEED(qkv_call, path);
-    QKV_NEED(qkv_call, evaluation);
-    return qkv_evaluate_texts(model, &path, 1, options, progress, user, evaluation);
 }

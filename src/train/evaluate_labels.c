@@ -149,7 +149,7 @@ static enum qkv_status evaluate_labels_classify(struct evaluator *e, struct answ
     if (!status && !probabilities) status = QKV_MEMORY;
     if (!status)
         status = e->words ? qkv_classify_words(e->model, texts, e->counts, e->sentences, &options, probabilities)
-                          : qkv_classify(e->model, texts, e->count, probabilities);
+                          : qkv_classify(e->model, texts, e->count, NULL, probabilities);
     for (size_t i = 0; i < e->count && !status; i++)
         answers[i] = evaluate_labels_answer(e, e->probabilities + i * e->classes, e->truth[i]);
     return status;
@@ -201,7 +201,7 @@ static enum qkv_status evaluate_labels_prepare(struct evaluator *e, const char *
     const struct qkv_line_options options = qkv_line_defaults();
     e->words = qkv_model_spec(e->model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
     enum qkv_status status = e->words ? qkv_classify_words(e->model, NULL, NULL, 0, &options, NULL)
-                                      : qkv_classify(e->model, NULL, 0, NULL); /* whether the model can */
+                                      : qkv_classify(e->model, NULL, 0, NULL, NULL); /* whether the model can */
     if (status) return status;
     e->classes = (size_t)qkv_model_spec(e->model)->head.classes;
     if (!qkv_multiply(e->classes, e->classes, &n)) return qkv_fail_memory(ctx, SIZE_MAX, "the confusion matrix");

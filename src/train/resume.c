@@ -161,9 +161,9 @@ struct qkv_resume_options qkv_resume_defaults(void) {
     return (struct qkv_resume_options){.steps = 0};
 }
 
-enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *folder,
-                                        const struct qkv_resume_options *options, qkv_progress *progress, void *user,
-                                        struct qkv_trainer **out) {
+enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder,
+                                   const struct qkv_resume_options *options, qkv_progress *progress, void *user,
+                                   struct qkv_trainer **out) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, out);
     *out = NULL;
@@ -188,14 +188,4 @@ enum qkv_status qkv_trainer_resume_with(struct qkv_context *ctx, const char *fol
     }
     *out = t;
     return QKV_OK;
-}
-
-enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder, int64_t steps, qkv_progress *progress,
-                                   void *user, struct qkv_trainer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
-    QKV_NEED(ctx, ctx);
-    QKV_NEED(ctx, folder);
-    return qkv_trainer_resume_with(ctx, folder, &(struct qkv_resume_options){.steps = steps}, progress, user, out);
 }
