@@ -184,7 +184,7 @@ static int words_broken(const struct cli_lines_job *job, const struct classify_w
     if (!job->lines.name || sscanf(qkv_message(job->ctx), "sentence %zu", &number) != 1 || number < 1 ||
         number > w->sentences)
         return cli_broken(job->ctx);
-    return cli_failed("%s:%zu: %s", job->lines.name, w->lines[number - 1], qkv_message(job->ctx));
+    return cli_failed("%s:%zu: %s", job->lines.name, w->lines[number - 1], cli_message(job->ctx));
 }
 
 /* Prints a word, a tab, and its label or its `top` likeliest ones. A word that --long left out has an empty label. */
@@ -320,7 +320,7 @@ static int pairs_cut(const struct cli_lines *lines, struct classify_pairs *p) {
 static int pairs_broken(const struct cli_lines_job *job) {
     size_t number = 0;
     if (!job->lines.name || sscanf(qkv_message(job->ctx), "pair %zu", &number) != 1) return cli_broken(job->ctx);
-    return cli_failed("%s:%zu: %s", job->lines.name, number, qkv_message(job->ctx));
+    return cli_failed("%s:%zu: %s", job->lines.name, number, cli_message(job->ctx));
 }
 
 static int classify_all(struct cli_lines_job *job, const struct arguments *a) {

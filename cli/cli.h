@@ -336,7 +336,11 @@ extern const char *cli_program;
 void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
 int cli_usage(const char *format, ...) CLI_PRINTF(1, 2);  /* the same; returns CLI_USAGE */
 int cli_failed(const char *format, ...) CLI_PRINTF(1, 2); /* the same; returns CLI_FAILED */
-int cli_broken(const struct qkv_context *ctx);            /* prints the context's message; returns CLI_FAILED */
+/* A sentence of the library with options as the command line has them, "--valid-fraction 0.1" for "option
+ * valid_fraction = 0.1"; cli_message: the context's. Valid until the next call. */
+const char *cli_sentence(const char *sentence);
+const char *cli_message(const struct qkv_context *ctx);
+int cli_broken(const struct qkv_context *ctx); /* prints the context's message; returns CLI_FAILED */
 /* Prints the context's message; returns CLI_USAGE, for a wrong command line */
 int cli_misused(const struct qkv_context *ctx);
 /* Flushes standard output. If a write failed, `code` CLI_DONE becomes CLI_FAILED, with a message (no message if the

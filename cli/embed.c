@@ -219,7 +219,7 @@ static int embed_query(const struct cli_lines_job *job, const char *text, struct
     how.lines.most = job->max_tokens;
     if (job->long_kind != QKV_LONG_SKIP) how.lines.long_lines = job->long_kind;
     if (qkv_embed(job->model, &text, 1, &how, query))
-        return cli_failed("the text of --nearest: %s", qkv_message(job->ctx));
+        return cli_failed("the text of --nearest: %s", cli_message(job->ctx));
     if (found)
         cli_say("the text of --nearest has more tokens than the model's %s of %zu and was %s (--long %s)",
                 job->max_tokens ? "maximum" : "context",

@@ -251,7 +251,7 @@ static int eval_documents(struct qkv_context *ctx, const struct arguments *a, co
     /* with --documents or --no-documents, the run's record is not needed */
     if (qkv_model_documents(ctx, folder, &recorded)) {
         if (!a->no_documents)
-            cli_say("%s; the text is read as one document (--documents separates its documents)", qkv_message(ctx));
+            cli_say("%s; the text is read as one document (--documents separates its documents)", cli_message(ctx));
         return CLI_DONE;
     }
     if (a->no_documents && !recorded)

@@ -110,7 +110,7 @@ int cli_files_check(const struct cli_command *command, const void *values, const
     int code = list.items ? files_list(&list, command, values, words, count) : cli_failed("out of memory");
     const struct qkv_context_options options = {.threads = 1, .isa = "scalar"};
     const enum qkv_status status = code ? QKV_OK : qkv_context_create(&ctx, &options);
-    if (status) code = status == QKV_ARGUMENT ? cli_usage("%s", qkv_message(ctx)) : cli_failed("%s", qkv_message(ctx));
+    if (status) code = status == QKV_ARGUMENT ? cli_usage("%s", cli_message(ctx)) : cli_failed("%s", cli_message(ctx));
     if (!code && qkv_paths_check(ctx, list.items, list.count)) code = cli_broken(ctx);
     qkv_context_free(ctx);
     free(list.items);

@@ -56,7 +56,7 @@ bool cli_has_texts(const void *values, size_t arguments) {
 }
 
 int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *lines) {
-    const char *sentence = qkv_message(ctx);
+    const char *sentence = cli_message(ctx);
     if (!lines->name || strncmp(sentence, "line ", 5) != 0) return cli_broken(ctx);
     return cli_failed("%s, %s", lines->name, sentence);
 }
@@ -98,7 +98,7 @@ bool cli_is_blank(const char *text) {
 }
 
 int cli_read_long(struct qkv_context *ctx, const char *name, enum qkv_long *kind) {
-    return qkv_long_find(ctx, name, kind) ? cli_usage("--%s", qkv_message(ctx)) : CLI_DONE;
+    return qkv_long_find(ctx, name, kind) ? cli_usage("--%s", cli_message(ctx)) : CLI_DONE;
 }
 
 struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {

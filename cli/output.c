@@ -79,36 +79,86 @@ int cli_failed(const char *format, ...) {
     return CLI_FAILED;
 }
 
-/* The length of the name of a training option at `at` that the command line spells in another way, valid_fraction for
- * --valid-fraction; 0: there is none. A name after ": " is a key of a file. */
-static size_t output_option_length(const char *text, const char *at) {
-    static const char inside[] = "_abcdefghijklmnopqrstuvwxyz0123456789";
-    const char *name, *value, *help;
-    const size_t n = strspn(at, inside);
-    if (!memchr(at, '_', n) || at[n] == '.' || at[n] == '/' || at[n] == '"') return 0;
-    if (at > text && (at[-1] != ' ' || (at - text > 1 && at[-2] == ':')) && at[-1] != '(') return 0;
-    for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
-        if (!strncmp(name, at, n) && !name[n]) return n;
-    return 0;
+/* The names of options that the command spells in another way than the library. */
+static const char *const output_renamed[][2] = {{"width", "beam"}};
+
+/* Whether the command has an option of that name: one of training, or one that several commands have. */
+static bool output_is_option(const char *name, size_t n) {
+    static const char *const common[] = {"ignore_memory", "ignore_digest", "force", "width", "max_tokens", "config"};
+    const char *option, *value, *help;
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (!strncmp(common[i], name, n) && !common[i][n]) return true;
+    for (size_t i = 0; qkv_train_option_at(i, &option, &value, &help); i++)
+        if (!strncmp(option, name, n) && !option[n]) return true;
+    return false;
 }
 
-/* Copies a sentence of the library with the names of training options as the command line has them. */
+/* What the library says at the beginning of a text, and the command says otherwise: "option valid_fraction = 0.1" is
+ * "--valid-fraction 0.1", valid_fraction alone too, and "setting KEY=VALUE" is "--set KEY=VALUE". A name after ": " is a
+ * key of a file. */
+struct output_name {
+    const char *name; /* of an option; NULL: a setting, or nothing */
+    size_t size;      /* of the name */
+    size_t skip;      /* bytes of the text that it stands for; 0: nothing */
+};
+static struct output_name output_name_at(const char *text, const char *at) {
+    static const char inside[] = "_abcdefghijklmnopqrstuvwxyz0123456789", option[] = "option ", set[] = "setting ";
+    struct output_name found = {.name = at};
+    if (at > text && at[-1] != ' ' && at[-1] != '(') return (struct output_name){0};
+    if (!strncmp(at, set, sizeof set - 1)) {
+        const size_t key = strcspn(at + sizeof set - 1, "= ");
+        return (struct output_name){.skip = at[sizeof set - 1 + key] == '=' ? sizeof set - 1 : 0};
+    }
+    if (!strncmp(at, option, sizeof option - 1)) found.name += sizeof option - 1;
+    found.size = strspn(found.name, inside);
+    const char *end = found.name + found.size;
+    if (found.name == at &&
+        (!memchr(at, '_', found.size) || *end == '.' || *end == '/' || *end == '"' || (at - text > 1 && at[-2] == ':')))
+        return (struct output_name){0};
+    if (!found.size || !output_is_option(found.name, found.size)) return (struct output_name){0};
+    found.skip = (size_t)(end - at);
+    if (found.name != at && !strncmp(end, " = ", 3)) found.skip += 2;
+    return found;
+}
+
+/* Writes "--valid-fraction" for a name; returns the number of bytes, at most `size`. */
+static size_t output_put_option(const struct output_name *found, char *text, size_t size) {
+    char name[64] = "set ";
+    if (found->name) snprintf(name, sizeof name, "%.*s", (int)found->size, found->name);
+    for (size_t i = 0; i < sizeof output_renamed / sizeof *output_renamed; i++)
+        if (!strcmp(name, output_renamed[i][0])) snprintf(name, sizeof name, "%s", output_renamed[i][1]);
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    const int n = snprintf(text, size, "--%s", name);
+    return n < 0 || (size_t)n >= size ? 0 : (size_t)n;
+}
+
+/* Copies a sentence of the library with the names of options as the command line has them. */
 static char *output_name_options(const char *message, char *text, size_t size) {
     size_t used = 0;
-    for (const char *at = message; *at && used + 3 < size;) {
-        size_t n = output_option_length(message, at);
-        if (n) text[used++] = '-', text[used++] = '-';
-        for (n = n ? n : 1; n && used + 1 < size; n--, at++) text[used++] = *at == '_' && n > 1 ? '-' : *at;
+    for (const char *at = message; *at && used + 1 < size;) {
+        const struct output_name found = output_name_at(message, at);
+        if (found.skip)
+            used += output_put_option(&found, text + used, size - used), at += found.skip;
+        else
+            text[used++] = *at++;
     }
     text[used] = 0;
     return text;
 }
 
+const char *cli_sentence(const char *sentence) {
+    static char text[sizeof output_rank.unsaid];
+    return output_name_options(sentence, text, sizeof text);
+}
+
+const char *cli_message(const struct qkv_context *ctx) {
+    return cli_sentence(qkv_message(ctx));
+}
+
 /* The sentence of a failure; if it is about the key of a spec, with the call that explains the key. */
 static void output_say_failure(const struct qkv_context *ctx) {
-    char message[sizeof output_rank.unsaid];
-    const char *key = qkv_message_key(ctx);
-    output_name_options(qkv_message(ctx), message, sizeof message);
+    const char *key = qkv_message_key(ctx), *message = cli_message(ctx);
     if (key && *message)
         cli_say("%s%s \"%s help spec%s%s\" explains it", message, message[strlen(message) - 1] == '?' ? "" : ";",
                 cli_program, *key ? " " : "", key);

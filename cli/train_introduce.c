@@ -126,6 +126,6 @@ void cli_train_notes(struct cli_progress *progress, const struct qkv_trainer *tr
     const char *note;
     for (; (note = qkv_trainer_note(trainer, *shown)); ++*shown) {
         cli_progress_clear(progress);
-        cli_say("%s", note);
+        cli_say("%s", cli_sentence(note));
     }
 }

@@ -167,7 +167,7 @@ static void an_edited_config_is_refused_unless_digests_are_ignored(void **state)
         edit(folder, "config.json", edits[i][0], edits[i][1]);
         assert_status(ctx, load(ctx, folder), QKV_SPEC);
         assert_message(ctx, "another spec than config.json has now");
-        assert_message(ctx, "--ignore-digest");
+        assert_message(ctx, "option ignore_digest");
         assert_ok(other, load(other, folder));
     }
     qkv_context_free(ctx);
@@ -219,7 +219,7 @@ static void options_that_change_the_numbers_are_refused_at_resume(void **state) 
         edit(folder, "train.json", edits[i][0], edits[i][1]);
         assert_status(ctx, resume(ctx, folder), QKV_FORMAT);
         assert_message(ctx, "train.json has other options than the checkpoint was trained with");
-        assert_message(ctx, "--ignore-digest");
+        assert_message(ctx, "option ignore_digest");
         assert_ok(other, resume(other, folder));
     }
     qkv_context_free(ctx);
@@ -257,7 +257,7 @@ static void a_config_edited_in_a_run_is_refused_at_resume(void **state) {
     edit(folder, "config.json", "\"gelu\"", "\"relu\"");
     assert_status(ctx, resume(ctx, folder), QKV_SPEC);
     assert_message(ctx, "\"kind\": \"relu\" where the checkpoint has \"kind\": \"gelu\"");
-    assert_message(ctx, "--ignore-digest");
+    assert_message(ctx, "option ignore_digest");
     assert_ok(other, resume(other, folder));
     qkv_context_free(ctx);
     qkv_context_free(other);

@@ -20,10 +20,10 @@ static size_t data_settings(struct qkv_context *ctx, const char *name, const cha
     return n;
 }
 
-/* Adds each "--set KEY=VALUE" of a sentence; the memory is the caller's. */
+/* Adds each "setting KEY=VALUE" of a sentence; the memory is the caller's. */
 static size_t sentence_settings(char *sentence, const char **settings, size_t n) {
-    for (char *at = sentence; (at = strstr(at, "--set "));) {
-        at += strlen("--set ");
+    for (char *at = sentence; (at = strstr(at, "setting "));) {
+        at += strlen("setting ");
         assert_true(n < SETTINGS);
         settings[n++] = at;
         at += strcspn(at, ")");
@@ -118,7 +118,7 @@ static void obstacles_are_told_without_what_zeros_can_say(void **state) {
     struct qkv_spec spec;
     assert_int_equal(qkv_spec_preset(ctx, &spec, "nano-gpt", settings, TEST_COUNT(settings)), QKV_OK);
     assert_int_equal(qkv_family_write(ctx, "gpt2", NULL, &spec, &config), QKV_SPEC);
-    assert_non_null(strstr(qkv_message(ctx), "decoder.attention.window is 3 (--set decoder.attention.window=0)"));
+    assert_non_null(strstr(qkv_message(ctx), "decoder.attention.window is 3 (setting decoder.attention.window=0)"));
     assert_null(strstr(qkv_message(ctx), "bias"));
     assert_int_equal(qkv_family_write(ctx, "bert", NULL, &spec, &config), QKV_SPEC);
     assert_non_null(strstr(qkv_message(ctx), "other stacks"));

@@ -116,18 +116,18 @@ static void a_run_that_needs_more_is_refused_before_its_folder_is_made(void **st
     const char *folder = fixture_run("refused");
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
     /* groups keep sums that wait for others */
-    assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 64, with --groups 1 (");
+    assert_message(ctx, "choose a smaller option batch or an option accumulate of up to 64, with option groups = 1 (");
     options.groups = 1;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
-    assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 64 (");
-    assert_message(ctx, "--ignore-memory");
+    assert_message(ctx, "choose a smaller option batch or an option accumulate of up to 64 (");
+    assert_message(ctx, "option ignore_memory");
     assert_int_not_equal(access(folder, F_OK), 0);
     write_number("box/cgroup/memory.max", 5 * MIB);
     options.batch = 1;
     options.checkpoint_activations = true; /* what cannot help any more is not said */
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
-    assert_null(strstr(qkv_message(ctx), "--batch"));
-    assert_null(strstr(qkv_message(ctx), "--checkpoint-activations"));
+    assert_null(strstr(qkv_message(ctx), "option batch"));
+    assert_null(strstr(qkv_message(ctx), "option checkpoint_activations"));
     assert_message(ctx, "a smaller model");
     qkv_context_free(ctx);
 }
@@ -157,7 +157,7 @@ static void only_ways_that_there_is_memory_for_are_named(void **state) {
         if (status == QKV_OK) break;
         assert_int_equal(status, QKV_MEMORY);
         assert_true(largest_way(qkv_message(ctx)) <= (double)mib + 0.05);
-        recomputing = recomputing || strstr(qkv_message(ctx), ", --checkpoint-activations (");
+        recomputing = recomputing || strstr(qkv_message(ctx), ", option checkpoint_activations (");
     }
     assert_non_null(trainer);
     assert_true(recomputing);
@@ -203,7 +203,7 @@ static void a_run_on_lines_is_refused_by_their_shapes(void **state) {
     options.groups = 1;
     const char *folder = fixture_run("refused");
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer), QKV_MEMORY);
-    assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 32 (");
+    assert_message(ctx, "choose a smaller option batch or an option accumulate of up to 32 (");
     assert_int_not_equal(access(folder, F_OK), 0);
     write_number("box/cgroup/memory.max", 3000 * MIB);
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer));
@@ -224,14 +224,14 @@ static void a_model_that_needs_more_is_not_loaded(void **state) {
     write_number("box/cgroup/memory.max", 5 * MIB);
     assert_status(ctx, qkv_model_load(ctx, folder, &model), QKV_MEMORY);
     assert_message(ctx, "MiB are needed, but only 5.0 MiB are left by the limit of the control group");
-    assert_null(strstr(qkv_message(ctx), "--precision"));
+    assert_null(strstr(qkv_message(ctx), "option precision"));
     ctx->ignore_memory = true;
     assert_ok(ctx, qkv_model_load(ctx, folder, &model));
     qkv_model_free(model);
     ctx->ignore_memory = false;
     qkv_context_set_precision(ctx, QKV_MIXED_BF16); /* weights twice: once is less */
     assert_status(ctx, qkv_model_load(ctx, folder, &model), QKV_MEMORY);
-    assert_message(ctx, "choose --precision fp32 (");
+    assert_message(ctx, "choose option precision = fp32 (");
     qkv_context_free(ctx);
 }
 
@@ -383,7 +383,7 @@ static void a_run_on_examples_is_planned_by_their_sizes(void **state) {
         const enum qkv_status status = qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer);
         if (!many && status) fail_msg("%s", qkv_message(ctx));
         assert_int_equal(status, many ? QKV_MEMORY : QKV_OK);
-        if (many) assert_message(ctx, "choose a smaller --batch or an --accumulate of up to 8");
+        if (many) assert_message(ctx, "choose a smaller option batch or an option accumulate of up to 8");
         if (!many) qkv_trainer_free(trainer);
         test_remove_tree(folder);
     }

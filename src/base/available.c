@@ -136,7 +136,7 @@ enum qkv_status qkv_memory_check(struct qkv_context *ctx, size_t bytes, const ch
     char needed[QKV_BYTES_TEXT], free_text[QKV_BYTES_TEXT];
     return qkv_fail(ctx, QKV_MEMORY,
                     "%s: %s are needed, but only %s are left by %s; %s%sfree some memory, or go on all the same with "
-                    "--ignore-memory",
+                    "option ignore_memory",
                     what, qkv_bytes_text(needed, bytes), qkv_bytes_text(free_text, (size_t)left.bytes), left.why,
                     help ? help : "", help && *help ? ", " : "");
 }

@@ -182,7 +182,7 @@ static enum qkv_status fail_obstacles(struct qkv_context *ctx, const char *type,
     for (size_t i = 0; i < n->settings.count; i++) {
         const struct qkv_family_setting *one = &n->settings.list[i];
         if (one->exact) continue;
-        if (qkv_buffer_print(ctx, &text, "%s%s is %s (--set %s=%s)", text.size ? ", " : "", one->path,
+        if (qkv_buffer_print(ctx, &text, "%s%s is %s (setting %s=%s)", text.size ? ", " : "", one->path,
                              *one->was ? one->was : "given", one->path, one->value))
             return QKV_MEMORY;
     }

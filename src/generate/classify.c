@@ -84,7 +84,7 @@ static enum qkv_status classify_check(struct qkv_model *model) {
                         qkv_head_text(spec->head.kind),
                         spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS
                             ? "it classifies the words of sentences (qkv_classify_words)"
-                            : "train one on labelled lines (--preset text-classifier --labeled FILE)");
+                            : "train one on labelled lines (preset text-classifier, option labeled = FILE)");
     return qkv_lines_check(model, "classify");
 }
 

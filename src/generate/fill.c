@@ -62,7 +62,7 @@ static enum qkv_status fill_fit(struct filler *f) {
     if (fate == QKV_FATE_REFUSED)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the text has %zu tokens, but the model's context is %zu; shorten it, or choose what becomes "
-                        "of long texts (--long skip, keep-start or keep-end)",
+                        "of long texts (option long = skip, keep-start or keep-end)",
                         count, f->rule.most);
     f->read = f->skipped ? 0 : fill_count(f);
     f->first = f->rule.kind == QKV_LONG_KEEP_END ? f->masks - f->read : 0;

@@ -45,7 +45,7 @@ struct qkv_line_options qkv_line_defaults(void) {
 enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context) {
     return qkv_fail(ctx, QKV_ARGUMENT,
                     "%s %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two, or choose "
-                    "what becomes of long lines (--long skip, keep-start or keep-end)",
+                    "what becomes of long lines (option long = skip, keep-start or keep-end)",
                     what, line + 1, tokens, context);
 }
 

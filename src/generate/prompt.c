@@ -88,7 +88,7 @@ static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_gene
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
                         "the prompt has %zu tokens, but the %scontext holds %zu; shorten the prompt by %zu "
                         "tokens, or take a model with a longer context, or choose what becomes of a long prompt "
-                        "(--long keep-start or keep-end)",
+                        "(option long = keep-start or keep-end)",
                         count, o->context ? "" : "model's ", rule.most, count - rule.most);
     p->found = count > rule.most ? count : 0;
     p->skipped = fate == QKV_FATE_SKIPPED;

@@ -183,7 +183,7 @@ static enum qkv_status check_memory(struct qkv_context *ctx, const struct qkv_sp
     enum qkv_status status = weights_bytes(ctx, spec, file, product, &bytes);
     if (!status && product->packed_bytes) { /* fp32 needs no copy of them */
         status = weights_bytes(ctx, spec, file, &qkv_product_f32, &plain);
-        snprintf(help, sizeof help, "choose --precision fp32 (%s)", qkv_bytes_text(text, plain));
+        snprintf(help, sizeof help, "choose option precision = fp32 (%s)", qkv_bytes_text(text, plain));
     }
     return status ? status : qkv_memory_check(ctx, bytes, folder, help);
 }

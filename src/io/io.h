@@ -27,7 +27,7 @@ enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint
 /* The message about weights of another spec. Its arguments: path, QKV_DIGEST_TEXT, the weights' digest, the spec's. */
 #define QKV_DIGEST_SENTENCE                                                                                            \
     "%s: these weights belong to another spec than config.json has now (digest %.*s, not %s), so they would compute "  \
-    "something else; restore config.json, or use them anyway with --ignore-digest"
+    "something else; restore config.json, or use them anyway with option ignore_digest"
 /* Digests that tie the files of a folder together (ties.c): keys and values for the metadata of its weights. */
 enum { QKV_TIES = 3, QKV_TIE_TEXT = 17 };
 struct qkv_ties {

@@ -230,7 +230,7 @@ static enum qkv_status paths_check_place(struct qkv_context *ctx, const struct p
     if (out->exists && S_ISDIR(out->file.st_mode))
         return qkv_fail(ctx, QKV_FILE, "cannot write %s: it is a folder; name a file", out->shown);
     if (!out->of->force && out->exists && S_ISREG(out->file.st_mode))
-        return qkv_fail(ctx, QKV_FILE, "%s exists; --force replaces it", out->shown);
+        return qkv_fail(ctx, QKV_FILE, "%s exists; option force replaces it", out->shown);
     return QKV_OK;
 }
 

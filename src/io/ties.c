@@ -56,7 +56,7 @@ enum qkv_status qkv_ties_check(struct qkv_context *ctx, const struct qkv_tensors
             status = qkv_fail(
                 ctx, QKV_FORMAT,
                 "%s was saved with another %s than %s (digest %.*s, not %s), so it belongs to another model or "
-                "was changed; restore it, or use both anyway with --ignore-digest",
+                "was changed; restore it, or use both anyway with option ignore_digest",
                 name, ties[i].file, path, QKV_TIE_TEXT, saved, text);
         free(path);
     }

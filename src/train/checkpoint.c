@@ -247,7 +247,7 @@ static enum qkv_status fail_specs(const struct reader *r, const char *ours, cons
     return qkv_fail(
         r->t->ctx, QKV_SPEC,
         "%s%sconfig.json is not the spec of the checkpoint: it says %.*s where the checkpoint has %.*s; restore "
-        "config.json, start a new run in another folder, or go on all the same with --ignore-digest",
+        "config.json, start a new run in another folder, or go on all the same with option ignore_digest",
         r->t->folder, qkv_path_slash(r->t->folder), (int)(na < 200 ? na : 200), a, (int)(nb < 200 ? nb : 200), b);
 }
 
@@ -280,7 +280,7 @@ static enum qkv_status check_options(const struct reader *r) {
     return qkv_fail(
         r->t->ctx, QKV_FORMAT,
         "%s%s%s has other options than the checkpoint was trained with (digest %s, not %.*s), so the run would "
-        "go on with other numbers; restore it, or go on all the same with --ignore-digest",
+        "go on with other numbers; restore it, or go on all the same with option ignore_digest",
         r->t->folder, qkv_path_slash(r->t->folder), QKV_TRAIN_FILE, digest, QKV_DIGEST_TEXT, saved);
 }
 

@@ -30,7 +30,8 @@ static int64_t keep_step(const char *name) {
 static enum qkv_status keep_failed(struct qkv_context *ctx, const char *path, int error) {
     if (error != EPERM && error != ENOTSUP && error != EMLINK) return qkv_fail_file(ctx, "keep", path, error);
     return qkv_fail(ctx, QKV_FILE,
-                    "%s cannot be kept: this file system has no second names for files; go on with --keep 1", path);
+                    "%s cannot be kept: this file system has no second names for files; go on with option keep = 1",
+                    path);
 }
 
 /* A second name of the file itself, where `path` is a symbolic link; a copy of a file on another file system. */

@@ -6,7 +6,7 @@
 #include "base/json_load.h"
 #include "train/train.h"
 
-#define CONFIG_HELP "correct the file, or leave --config out"
+#define CONFIG_HELP "correct the file, or leave option config out"
 
 struct config {
     struct qkv_context *ctx;

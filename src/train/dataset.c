@@ -29,7 +29,7 @@ static enum qkv_status dataset_check_classes(struct qkv_context *ctx, const stru
     return qkv_fail(ctx, QKV_SPEC,
                     "head.classes is 1: a model with one score (a reranker, a regression) is used, but not trained, as "
                     "cross-entropy tells classes apart; set head.classes to 2 or more%s",
-                    o->from ? ", or begin with a new head (--new-head)" : "");
+                    o->from ? ", or begin with a new head (option new_head)" : "");
 }
 
 enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *o,

@@ -78,7 +78,7 @@ static enum qkv_status dataset_lines_encode(const struct qkv_line_coder *c, cons
         return qkv_tsv_fail(file, row->line,
                             "the line has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
                             ", more than the context of %zu; shorten or remove the line, or choose a larger context, "
-                            "or what becomes of long lines (--long skip, keep-start or keep-end)",
+                            "or what becomes of long lines (option long = skip, keep-start or keep-end)",
                             n, c->T);
     if (line->skipped) return QKV_OK;
     n = line->main_count;

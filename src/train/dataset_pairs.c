@@ -76,10 +76,11 @@ static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
 
 static enum qkv_status too_long(const struct qkv_line_coder *c, const struct qkv_tsv *file, size_t line,
                                 const char *what, size_t count, const char *with) {
-    return qkv_tsv_fail(file, line,
-                        "the %s has %zu tokens with %s, more than the context of %zu; shorten or remove the line, or "
-                        "choose a larger context, or what becomes of long lines (--long skip, keep-start or keep-end)",
-                        what, count, with, c->T);
+    return qkv_tsv_fail(
+        file, line,
+        "the %s has %zu tokens with %s, more than the context of %zu; shorten or remove the line, or "
+        "choose a larger context, or what becomes of long lines (option long = skip, keep-start or keep-end)",
+        what, count, with, c->T);
 }
 
 static enum qkv_status dataset_pairs_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,

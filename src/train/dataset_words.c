@@ -38,7 +38,7 @@ static enum qkv_status dataset_words_encode(const struct qkv_line_coder *c, cons
         return qkv_tsv_fail(file, row->line,
                             "the sentence that begins here has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
                             ", more than the context of %zu; put an empty line into it, or choose a larger context, or "
-                            "what becomes of long lines (--long skip, keep-start or keep-end)",
+                            "what becomes of long lines (option long = skip, keep-start or keep-end)",
                             line->main_count, c->T);
     for (size_t i = 0; i < line->beside_count; i++) scored += line->beside[i] > 0;
     line->skipped |= !scored; /* cut to the end of its last word, whose first token is gone */

@@ -105,26 +105,27 @@ static enum qkv_status plan_ways(const struct plan *now, size_t bytes, struct qk
     char way[96], both[160];
     other.one_row = true;
     if (o->batch > 0)
-        snprintf(way, sizeof way, "a smaller --batch or an --accumulate of up to %lld", (long long)o->batch);
+        snprintf(way, sizeof way, "a smaller option batch or an option accumulate of up to %lld", (long long)o->batch);
     else
-        snprintf(way, sizeof way, "smaller --batch-tokens or a larger --accumulate");
+        snprintf(way, sizeof way, "a smaller option batch_tokens or a larger option accumulate");
     status = plan_way(&other, bytes, way, help);
     other = *now;
     other.checkpoint = true;
-    if (!status) status = plan_way(&other, bytes, "--checkpoint-activations", help);
+    if (!status) status = plan_way(&other, bytes, "option checkpoint_activations", help);
     other = *now;
     other.one_group = true;
-    if (!status && now->options->groups > 1) status = plan_way(&other, bytes, "--groups 1", help);
+    if (!status && now->options->groups > 1) status = plan_way(&other, bytes, "option groups = 1", help);
     other = *now;
     other.precision = now->precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
     if (!status)
-        status = plan_way(&other, bytes, now->precision == QKV_FP32 ? "--precision bf16" : "--precision fp32", help);
+        status = plan_way(&other, bytes,
+                          now->precision == QKV_FP32 ? "option precision = bf16" : "option precision = fp32", help);
     other.one_row = other.checkpoint = true;
     other.precision = now->precision;
-    snprintf(both, sizeof both, "%s, with --checkpoint-activations", way);
+    snprintf(both, sizeof both, "%s, with option checkpoint_activations", way);
     if (!status && !help->size) status = plan_way(&other, bytes, both, help);
     other.one_group = true, other.checkpoint = now->checkpoint;
-    snprintf(both, sizeof both, "%s, with --groups 1", way);
+    snprintf(both, sizeof both, "%s, with option groups = 1", way);
     if (!status && !help->size && now->options->groups > 1) status = plan_way(&other, bytes, both, help);
     return status ? status : qkv_buffer_print(now->ctx, help, "%sa smaller model", help->size ? ", or " : "choose ");
 }

@@ -396,7 +396,7 @@ static enum qkv_status check_from(struct qkv_context *ctx, const struct qkv_trai
                         beside, o->from);
     if (o->new_head && !options_given(o->from))
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "--new-head is given without a model to begin with (from): all of a new model is new");
+                        "option new_head is set without a model to begin with (from): all of a new model is new");
     return QKV_OK;
 }
 

@@ -36,7 +36,7 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
     if (!o->new_head)
         return qkv_fail(
             ctx, QKV_SPEC,
-            "%s need a head of kind %s, but the one of %s is %s; begin with a new head (--new-head), or choose "
+            "%s need a head of kind %s, but the one of %s is %s; begin with a new head (option new_head), or choose "
             "another model",
             o->labeled    ? "labelled lines"
             : o->examples ? "these examples"
@@ -44,10 +44,11 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
                           : "texts",
             qkv_head_text(need), o->from, qkv_head_text(have));
     if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && qkv_tie_has_head(spec->tie))
-        return qkv_fail(ctx, QKV_SPEC,
-                        "--new-head is given, but the head of %s is its token embedding (tie %s), which stays; leave "
-                        "--new-head out",
-                        o->from, qkv_tie_text(spec->tie));
+        return qkv_fail(
+            ctx, QKV_SPEC,
+            "option new_head is set, but the head of %s is its token embedding (tie %s), which stays; leave "
+            "option new_head out",
+            o->from, qkv_tie_text(spec->tie));
     spec->tie = qkv_tie_has_stacks(spec->tie) && need == QKV_HEAD_LM ? QKV_TIE_STACKS : QKV_TIE_NONE;
     spec->head.classes = 0; /* from the labels */
     spec->prefix = spec->prefix && need == QKV_HEAD_LM;
@@ -206,17 +207,17 @@ enum qkv_status qkv_origin_labels(struct qkv_trainer *t) {
     if (m->label_count == 0)
         return qkv_fail(t->ctx, QKV_FILE,
                         "%s has no %s, so nobody knows what its classes are; put it there, or begin with a new head "
-                        "(--new-head)",
+                        "(option new_head)",
                         from, QKV_LABELS_FILE);
     for (size_t i = 0; i < t->label_count; i++)
         if (origin_find_label(m, t->labels[i]) == m->label_count)
             return qkv_fail(t->ctx, QKV_SPEC,
                             "the label \"%.100s\" of %s is none of the %zu that %s knows; begin with a new head "
-                            "(--new-head)",
+                            "(option new_head)",
                             t->labels[i], data, m->label_count, from);
     if (t->label_count == m->label_count) return QKV_OK;
     return qkv_fail(t->ctx, QKV_SPEC,
-                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (--new-head)", from,
+                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (option new_head)", from,
                     m->label_count, data, t->label_count);
 }
 
@@ -279,7 +280,7 @@ static enum qkv_status origin_check_numbers(struct qkv_trainer *t, const struct 
 static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     const struct qkv_array *to = qkv_model_parameter(t->model, p), *from = origin_find(t->origin, to->name);
     if (t->options.new_head && strncmp(to->name, "head.", 5) == 0)
-        return qkv_trainer_add_note(t, "%s is new (--new-head): nothing of it comes from %s", to->name,
+        return qkv_trainer_add_note(t, "%s is new (option new_head): nothing of it comes from %s", to->name,
                                     t->options.from);
     if (!from) return qkv_fail(t->ctx, QKV_SHAPE, "%s has no %s, which the run needs", t->options.from, to->name);
     size_t rows = origin_rows(to, from), width = qkv_array_elements(to) / to->shape[0];

@@ -74,22 +74,23 @@ static enum qkv_status use_ways(const struct use_plan *now, size_t bytes, struct
     struct use_plan other = *now;
     enum qkv_status status = QKV_OK;
     other.options.batch = 1;
-    if (searches || use == QKV_USE_EVALUATE_TEXT) status = use_way(&other, bytes, "a smaller --batch", help);
+    if (searches || use == QKV_USE_EVALUATE_TEXT) status = use_way(&other, bytes, "a smaller option batch", help);
     other = *now, other.options.context = 1;
-    if (!status && use == QKV_USE_EVALUATE_TEXT) status = use_way(&other, bytes, "a smaller --context", help);
+    if (!status && use == QKV_USE_EVALUATE_TEXT) status = use_way(&other, bytes, "a smaller option context", help);
     other = *now, other.options.width = 1;
-    if (!status && searches && now->options.width > 1) status = use_way(&other, bytes, "--beam 1", help);
+    if (!status && searches && now->options.width > 1) status = use_way(&other, bytes, "option width = 1", help);
     other = *now, other.options.max_tokens = 1;
-    if (!status && searches) status = use_way(&other, bytes, "a smaller --max-tokens", help);
+    if (!status && searches) status = use_way(&other, bytes, "a smaller option max_tokens", help);
     other = *now, other.options.use = QKV_USE_EXPORT;
-    if (!status && use == QKV_USE_PUBLISH) status = use_way(&other, bytes, "--to qkv", help);
+    if (!status && use == QKV_USE_PUBLISH) status = use_way(&other, bytes, "the format of qkv", help);
     other = *now, other.sizes.longest = 1;
     if (!status && use != QKV_USE_EVALUATE_TEXT) status = use_way(&other, bytes, "shorter lines", help);
     other = *now, other.sizes.count = 1, other.sizes.results = 0;
     if (!status && now->sizes.results) status = use_way(&other, bytes, "fewer lines at once", help);
     other = *now, other.precision = now->precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
     if (!status && !now->options.loaded && use < QKV_USE_EXPORT)
-        status = use_way(&other, bytes, now->precision == QKV_FP32 ? "--precision bf16" : "--precision fp32", help);
+        status = use_way(&other, bytes,
+                         now->precision == QKV_FP32 ? "option precision = bf16" : "option precision = fp32", help);
     return status ? status : qkv_buffer_print(now->ctx, help, "%sa smaller model", help->size ? ", or " : "choose ");
 }
 
