@@ -175,6 +175,89 @@ static void a_model_runs_with_the_defaults(void **state) {
     qkv_context_free(ctx);
 }
 
+/* A session of the defaults has the model's whole context, and a decoder of the defaults is one row of it. */
+static void a_session_and_a_decoder_of_the_defaults_have_the_same_scores(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    const struct qkv_session_options options = qkv_session_defaults();
+    const struct qkv_decoder_options one = qkv_decoder_defaults();
+    struct qkv_decoder_input input = qkv_decoder_input_defaults();
+    const int32_t ids[3] = {5, 1, 2};
+    struct qkv_model *model;
+    struct qkv_session *session, *small;
+    struct qkv_decoder *decoder;
+    spec.vocab = 8;
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_session_create(model, &options, &session));
+    assert_ok(ctx, qkv_session_create(model, &(struct qkv_session_options){.capacity = 2}, &small));
+    assert_ok(ctx, qkv_decoder_create(model, &one, &decoder));
+    assert_int_equal(qkv_session_capacity(session), spec.context);
+    assert_int_equal(qkv_session_capacity(small), 2);
+    assert_int_equal(qkv_session_append(small, ids, 3), QKV_SHAPE);
+    for (size_t i = 0; i < 3; i++) {
+        input.ids = ids + i;
+        assert_ok(ctx, qkv_session_append(session, ids + i, 1));
+        assert_ok(ctx, qkv_decoder_append(decoder, &input));
+        assert_memory_equal(qkv_session_logits(session), qkv_decoder_logits(decoder),
+                            (size_t)spec.vocab * sizeof(float));
+    }
+    qkv_decoder_free(decoder);
+    qkv_session_free(small);
+    qkv_session_free(session);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* Without a communicator, and with that of the defaults, a context is the only rank. */
+static void a_communicator_of_the_defaults_is_one_rank(void **state) {
+    (void)state;
+    const struct qkv_communicator alone = qkv_communicator_defaults();
+    for (int i = 0; i < 2; i++) {
+        struct qkv_context *ctx;
+        const struct qkv_context_options options = {.threads = 1, .communicator = i ? &alone : NULL};
+        assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+        assert_int_equal(qkv_context_rank(ctx), 0);
+        assert_int_equal(qkv_context_ranks(ctx), 1);
+        qkv_context_free(ctx);
+    }
+    assert_int_equal(qkv_context_ranks(NULL), 1);
+}
+
+/* A rate of 4 for all weights, and a quarter of the learning rate, is the step without it. */
+static void a_rate_of_all_weights_multiplies_that_of_the_step(void **state) {
+    (void)state;
+    struct qkv_context *ctx = fixture_context(1);
+    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    const struct qkv_optimizer_options plain = {.kind = QKV_OPTIMIZER_SGD};
+    const int32_t ids[4] = {1, 2, 3, 4}, targets[4] = {2, 3, 4, 5};
+    struct qkv_model *models[2];
+    size_t count = 0;
+    spec.vocab = 8;
+    for (int i = 0; i < 2; i++) {
+        struct qkv_pass *pass;
+        struct qkv_optimizer *optimizer;
+        const struct qkv_pass_options options = {.B = 1, .T = 4, .train = true};
+        const struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids, .targets = targets};
+        assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &models[i]));
+        if (i) assert_ok(ctx, qkv_model_set_rate_all(models[i], "*", 4, &count));
+        assert_ok(ctx, qkv_optimizer_create(models[i], &plain, &optimizer));
+        assert_ok(ctx, qkv_pass_create(models[i], &options, &pass));
+        assert_ok(ctx, qkv_pass_forward(pass, &batch));
+        assert_ok(ctx, qkv_pass_backward(pass));
+        assert_ok(ctx, qkv_optimizer_step(optimizer, i ? 0.25 : 1, 1));
+        qkv_pass_free(pass);
+        qkv_optimizer_free(optimizer);
+    }
+    assert_int_equal(count, qkv_model_parameters(models[0]));
+    assert_int_equal(qkv_model_set_rate_all(models[1], "nothing", 4, NULL), QKV_ARGUMENT);
+    for (size_t i = 0; i < qkv_model_parameters(models[0]); i++)
+        assert_memory_equal(qkv_model_weights(models[0], i), qkv_model_weights(models[1], i),
+                            sizeof(float) * qkv_array_elements(qkv_model_parameter(models[0], i)));
+    for (int i = 0; i < 2; i++) qkv_model_free(models[i]);
+    qkv_context_free(ctx);
+}
+
 static void a_run_resumed_with_the_defaults_goes_on_as_it_was(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
@@ -211,6 +294,9 @@ int main(void) {
         cmocka_unit_test(attention_begun_with_the_defaults_is_plain_attention),
         cmocka_unit_test(a_layer_and_a_module_run_with_the_defaults),
         cmocka_unit_test(settings_and_shapes_of_the_defaults_are_none),
+        cmocka_unit_test(a_session_and_a_decoder_of_the_defaults_have_the_same_scores),
+        cmocka_unit_test(a_communicator_of_the_defaults_is_one_rank),
+        cmocka_unit_test(a_rate_of_all_weights_multiplies_that_of_the_step),
         cmocka_unit_test(a_run_resumed_with_the_defaults_goes_on_as_it_was),
         cmocka_unit_test(an_output_of_the_defaults_replaces_nothing),
     };

@@ -200,6 +200,10 @@ static float *embed_lines(const char *folder, const char *prompt, size_t *count,
     for (size_t i = 0; prompt && qkv_model_prompt(model, i, &name, &found); i++)
         if (!strcmp(name, prompt)) options.prompt = found;
     assert_true(!prompt || options.prompt);
+    /* Without a name the options have the prompt that the folder calls its usual one. */
+    const char *usual = qkv_model_prompt_usual(model);
+    for (size_t i = 0; !prompt && qkv_model_prompt(model, i, &name, &found); i++)
+        assert_true((usual && !strcmp(name, usual)) == (options.prompt == found));
     *count = read_lines(EMBEDDINGS "/lines.txt", text, lines);
     *width = qkv_embed_width(model);
     float *vectors = calloc(*count * *width, sizeof *vectors);

@@ -151,9 +151,6 @@ QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct 
  * with fp32 weights, because training converts the others. A model that is not planned is QKV_ARGUMENT. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_costs(struct qkv_model *plan, size_t batch, size_t context, struct qkv_costs *costs);
-/* Experimental: measures the peak fp32 rate of the context's threads in FLOP/s, with fused multiply-adds in registers.
- * It takes about 30 ms. */
-QKV_API double qkv_measure_flops(struct qkv_context *ctx);
 
 #ifdef __cplusplus
 }

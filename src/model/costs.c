@@ -116,8 +116,3 @@ enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct qkv_spec
     qkv_model_free(plan);
     return status;
 }
-
-double qkv_measure_flops(struct qkv_context *ctx) {
-    if (!ctx) return 0;
-    return qkv_measure_peak(ctx);
-}

@@ -204,7 +204,7 @@ static void build_measure(struct qkv_trainer *t) {
     const struct qkv_pass_plan *plan = qkv_pass_planned(t->pass);
     t->train_flops = qkv_pass_plan_flops(plan) / plan->tokens;
     bool bf16 = qkv_context_precision(t->ctx) == QKV_MIXED_BF16 && qkv_context_native_bf16(t->ctx);
-    t->peak = bf16 ? qkv_measure_bf16_peak(t->ctx) : qkv_measure_flops(t->ctx);
+    t->peak = bf16 ? qkv_measure_bf16_peak(t->ctx) : qkv_measure_peak(t->ctx);
 }
 
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {

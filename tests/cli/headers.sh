@@ -5,6 +5,7 @@
 # defaults; callers fill structs that calls read and no call fills: options, and structs passed by value or as const,
 # with their members.
 #     headers.sh SOURCE_FOLDER
+# An example, a test, the command or the lab uses every function, which shows why it exists.
 set -u
 cd "${1:?}" || exit 2
 statuses=$(sed -n '/define QKV_STATUS_LIST/,/^enum/p' include/qkv/context.h | grep -oE 'X\([A-Z]+' | cut -c3- \
@@ -83,4 +84,8 @@ awk -v statuses="$statuses" '
         }
         if (headers < 10 || seen < 150 || returning < 60 || filled < 25) {print "found only " seen " functions in " headers " headers: this check does not look where they are"; bad = 1}
         exit bad
-    }' include/qkv/*.h
+    }' include/qkv/*.h || exit 1
+export LC_ALL=C
+find tests examples cli lab mpi \( -name '*.[ch]' -o -name '*.cpp' \) -exec cat {} + | grep -oE '\<qkv_[a-z0-9_]+' \
+    | sort -u | comm -13 - tests/symbols.txt | sed 's/$/ is used by no example, test or command/' | grep . && exit 1
+exit 0
