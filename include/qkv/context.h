@@ -98,7 +98,7 @@ QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" 
  * call succeeds (qkv_context_threads_note). On failure *out is still a context that holds the sentence, to be freed by
  * the caller, or NULL if there was no memory for one. Fails with QKV_ARGUMENT, QKV_MEMORY.
  *
- * Stack: any thread with a stack of 256 KiB can make every call of the library; the threads that the library starts
+ * Stack: any thread with a stack of 128 KiB can make every call of the library; the threads that the library starts
  * have stacks of their own. A test makes each group of calls on such a stack: specs, models, published folders,
  * modules, attention, sessions, generation, tokenizers, training of texts, pairs and classes, evaluation, ranks. */
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);

@@ -33,6 +33,7 @@ struct nearest {
     size_t obstacles;             /* settings that make a different model */
     size_t distance;              /* how much those change */
     struct qkv_spec whole, again; /* whole: with the settings; again: as its config.json is read back */
+    struct qkv_spec room;         /* for a third spec while the two are compared */
     json_t *config;
     char why[400]; /* why settings cannot do it */
 };
@@ -52,7 +53,7 @@ static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qk
     qkv_family_config_free(&config);
     spec_strip(&n->again);
     snprintf(n->why, sizeof n->why, "its layers differ in another way");
-    return qkv_family_differences(&n->whole, &n->again, settings, count);
+    return qkv_family_differences(&n->whole, &n->again, &n->room, settings, count);
 }
 
 static bool apply_settings(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {

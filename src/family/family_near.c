@@ -9,6 +9,7 @@
 
 struct near {
     const struct qkv_spec *ours;
+    struct qkv_spec *room; /* for a third spec */
     struct qkv_family_settings *settings;
     size_t added;
     bool full; /* there were more settings than the list holds */
@@ -123,18 +124,19 @@ static void compare(struct near *n, const char *path, const json_t *ours, const 
     if (!same_value(ours, theirs)) settings_add(n, path, ours, theirs, is_exact(path, ours, theirs));
 }
 
-/* The JSON of a stack. The scale of scores is written even where it is the default of the head's width; the final norm
+/* The JSON of a stack; `alone` is overwritten. The scale of scores is written even where it is the default of the head's width; the final norm
  * is that of the last kind of layer. */
-static json_t *stack_tree(const struct qkv_spec *spec, const char *name, const struct qkv_stack_spec *stack, int kind) {
-    struct qkv_spec alone = *spec;
-    struct qkv_stack_spec *stacks[] = {&alone.encoder, &alone.decoder};
+static json_t *stack_tree(struct qkv_spec *alone, const struct qkv_spec *spec, const char *name,
+                          const struct qkv_stack_spec *stack, int kind) {
+    *alone = *spec;
+    struct qkv_stack_spec *stacks[] = {&alone->encoder, &alone->decoder};
     for (size_t i = 0; i < 2; i++) {
         if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
         if (stacks[i]->kind_count > 1) stacks[i]->kind_count = 1;
         stacks[i]->kinds[0].name[0] = 0;
         memset(stacks[i]->kind_of, 0, sizeof stacks[i]->kind_of);
     }
-    json_t *tree = qkv_family_of_spec(&alone, name, 0);
+    json_t *tree = qkv_family_of_spec(alone, name, 0);
     json_t *attention = json_object_get(tree, "attention"), *scale = json_object_get(attention, "scale");
     const double width = json_number_value(json_object_get(attention, "head_dim"));
     if (scale && json_number_value(scale) == 0 && width > 0 && !json_is_object(json_object_get(attention, "latent")))
@@ -175,7 +177,8 @@ static bool compare_stack(struct near *n, const char *name, const struct qkv_sta
         if (of[kind] == k) continue;
         if (of[kind] >= 0) return false; /* one kind of ours would be two kinds of theirs */
         of[kind] = k;
-        json_t *a = stack_tree(n->ours, name, ours, kind), *b = stack_tree(theirs, name, other, k);
+        json_t *a = stack_tree(n->room, n->ours, name, ours, kind);
+        json_t *b = stack_tree(n->room, theirs, name, other, k);
         if (kind != ours->kind_of[ours->layers - 1]) json_object_del(json_object_get(b, "norm"), "final");
         compare_kind(n, name, ours, a, b, kind);
         json_decref(a);
@@ -184,9 +187,9 @@ static bool compare_stack(struct near *n, const char *name, const struct qkv_sta
     return true;
 }
 
-bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs,
+bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs, struct qkv_spec *room,
                             struct qkv_family_settings *settings, size_t *count) {
-    struct near n = {.ours = ours, .settings = settings};
+    struct near n = {.ours = ours, .room = room, .settings = settings};
     for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {
         if (key->flags & (QKV_KEY_COMMON | QKV_KEY_START | QKV_KEY_VERSION_1)) continue;
         if (!strcmp(key->name, "encoder") || !strcmp(key->name, "decoder")) continue;

@@ -277,20 +277,24 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
     if ((int)kind < 0 || kind >= QKV_MODULE_COUNT)
         return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
     const struct module_parts *parts = &module_parts[kind];
-    struct qkv_spec reduced = *spec;
     struct qkv_model *model;
     bool encoder = false;
     char name[32] = "";
     enum qkv_status status = module_check_widths(ctx, options);
-    if (!status && kind != QKV_MODULE_MODEL) {
-        status = module_reduce(ctx, kind, &reduced, &encoder);
+    if (status) return status;
+    struct qkv_spec *reduced = qkv_allocate(ctx, 1, sizeof *reduced); /* too large for a stack */
+    if (!reduced) return QKV_MEMORY;
+    *reduced = *spec;
+    if (kind != QKV_MODULE_MODEL) {
+        status = module_reduce(ctx, kind, reduced, &encoder);
         snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
     }
     /* with an encoder in the spec, which is not made, memories have the width of its output */
     const size_t memory = parts->memory && spec->encoder.layers ? (size_t)qkv_stack_width(spec, &spec->encoder) : 0;
     const struct qkv_model_parts some = {parts->roles, parts->memory, options->key_width ? options->key_width : memory,
                                          options->value_width ? options->value_width : memory};
-    if (!status) status = qkv_model_allocate_parts(ctx, &reduced, &some, &model);
+    if (!status) status = qkv_model_allocate_parts(ctx, reduced, &some, &model);
+    free(reduced);
     if (status) return status;
     status = qkv_weights_start(&model->weights, options->seed);
     if (!status) status = module_make(model, name, true, out);

@@ -67,6 +67,8 @@ struct qkv_written_spec {
 };
 _Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from both");
 
+/* The layer that has the weights of a layer, in a stack of so many layers and groups (qkv_stack_weights_of). */
+size_t qkv_stack_first_of_group(size_t layers, size_t groups, size_t layer);
 /* Whether the stack exists and reads ids. */
 bool qkv_stack_reads_tokens(const struct qkv_stack_spec *stack);
 /* The positions of a source that a plan has with a target of T positions: T, if the encoder has as many; an encoder of

@@ -290,10 +290,10 @@ static enum qkv_status check_experts(const struct checker *c, const struct qkv_p
                     c->name, path, ffn->dropout);
 }
 
-/* The first layer that shares weights with a layer of another kind; 0: there is none. */
-static size_t check_find_other(const struct qkv_stack_spec *s) {
+/* The first layer that would share weights with a layer of another kind in so many groups; 0: there is none. */
+static size_t check_find_other(const struct qkv_stack_spec *s, int groups) {
     for (size_t i = 0; i < (size_t)s->layers; i++)
-        if (s->kind_of[i] != s->kind_of[qkv_stack_weights_of(s, i)]) return i;
+        if (s->kind_of[i] != s->kind_of[qkv_stack_first_of_group((size_t)s->layers, (size_t)groups, i)]) return i;
     return 0;
 }
 
@@ -304,15 +304,15 @@ static enum qkv_status check_share(const struct checker *c, const struct qkv_pla
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: %sshare is %d, but there are %d layers; it must be a number of groups from 1 to %d, or 0",
                         c->name, place->path, s->share, s->layers, s->layers);
-    const size_t layer = check_find_other(s), like = qkv_stack_weights_of(s, layer);
+    const size_t layer = check_find_other(s, s->share), like = qkv_stack_weights_of(s, layer);
     if (!layer) return QKV_OK;
-    struct qkv_stack_spec fits = *s;
-    while (check_find_other(&fits)) fits.share++; /* ends: with one group per layer nothing is shared */
+    int fits = s->share;
+    while (check_find_other(s, fits)) fits++; /* ends: with one group per layer nothing is shared */
     return qkv_fail(c->ctx, QKV_SPEC,
                     "%s: %sshare is %d, so layer %zu has the weights of layer %zu, but is of the kind \"%s\" and that "
                     "one of \"%s\" (choose %d, or 0)",
                     c->name, place->path, s->share, layer, like, qkv_stack_layer(s, layer)->name,
-                    qkv_stack_layer(s, like)->name, fits.share);
+                    qkv_stack_layer(s, like)->name, fits);
 }
 
 static enum qkv_status check_head(const struct checker *c, bool both) {

@@ -43,8 +43,10 @@ const struct qkv_layer_spec *qkv_stack_layer(const struct qkv_stack_spec *stack,
 }
 
 size_t qkv_stack_weights_of(const struct qkv_stack_spec *stack, size_t layer) {
-    if (!stack) return 0;
-    const size_t layers = (size_t)stack->layers, groups = (size_t)stack->share;
+    return stack ? qkv_stack_first_of_group((size_t)stack->layers, (size_t)stack->share, layer) : 0;
+}
+
+size_t qkv_stack_first_of_group(size_t layers, size_t groups, size_t layer) {
     if (!groups) return layer;
     const size_t group = layer * groups / layers;
     return (group * layers + groups - 1) / groups;
