@@ -24,7 +24,8 @@
 extern "C" {
 #endif
 
-/* The statuses that calls return; QKV_OK is 0. The comment of a call names those that it fails with. */
+/* The statuses that calls return; QKV_OK is 0. The comment of a call names those that it fails with. The list grows at
+ * its end. */
 #define QKV_STATUS_LIST(X)                                                                                             \
     X(OK, "ok")                                                                                                        \
     X(ARGUMENT, "invalid argument")                                                                                    \

@@ -26,9 +26,9 @@ struct qkv_session_options {
     /* Experimental: pages of the cache, which the session and all its forks share; 0: as many as one session needs.
      * qkv_session_pages gives the positions of a page: 128, or the capacity if that is less. */
     size_t pages;
-    /* Experimental: the sequence length that rotations use where position.scaling depends on one (kinds dynamic and longrope): the
-     * number of positions that the sequence will finally have, at most the spec's context; 0: the capacity. It does not
-     * change later, and forks have the same. */
+    /* Experimental: the sequence length that rotations use where position.scaling depends on one (kinds dynamic and
+     * longrope): the number of positions that the sequence will finally have, at most the spec's context; 0: the
+     * capacity. It does not change later, and forks have the same. */
     size_t length;
 };
 QKV_API struct qkv_session_options qkv_session_defaults(void); /* all 0 */

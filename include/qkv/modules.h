@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* X(NAME, "name", the function of x that it computes) */
+/* X(NAME, "name", the function of x that it computes). The list grows at its end. */
 #define QKV_MODULE_LIST(X)                                                                                             \
     X(ATTENTION, "attention", "self attention with its projections")                                                   \
     X(CROSS_ATTENTION, "cross attention", "attention to a memory, with its projections")                               \

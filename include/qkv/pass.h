@@ -11,7 +11,7 @@ extern "C" {
 #define QKV_IGNORE (-100) /* a target that does not count */
 
 /* The stages of the computation from q and k to the attention weights. Each stage has one number for every query and
- * key. */
+ * key. The list grows at its end. */
 #define QKV_ATTENTION_STAGE_LIST(X)                                                                                    \
     X(WEIGHTS, "weights", "softmax over the keys, before dropout; a row sums to 1, or to 0 where no key is left")      \
     X(SCORES, "scores", "capped, plus ALiBi and bias; -inf where masked")                                              \
@@ -130,7 +130,7 @@ struct qkv_pass_shape {
 };
 QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch */
 
-/* Experimental: the points of a forward pass at which a hook is called. */
+/* Experimental: the points of a forward pass at which a hook is called. The list grows at its end. */
 #define QKV_HOOK_LIST(X)                                                                                               \
     X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
     X(ATTENTION, "attention", "the output of self attention and its norm, before it is added to the stream")           \

@@ -91,9 +91,9 @@ struct qkv_decoder_options {
     /* Experimental: the number of tokens of each row in one append that memory is planned for when the decoder is made;
      * larger appends are planned when they come */
     size_t chunk;
-    /* Experimental: (rows): the sequence length that the rotation of each row uses where position.scaling depends on one (kinds
-     * dynamic and longrope), at most the model's context; NULL or 0: the capacity. It does not change later, and rows
-     * that are selected from a row have the same. Sources use their own lengths. */
+    /* Experimental: (rows): the sequence length that the rotation of each row uses where position.scaling depends on
+     * one (kinds dynamic and longrope), at most the model's context; NULL or 0: the capacity. It does not change later,
+     * and rows that are selected from a row have the same. Sources use their own lengths. */
     const size_t *lengths;
 };
 QKV_API struct qkv_decoder_options qkv_decoder_defaults(void); /* one row, no encoder, chunk 1 */

@@ -28,33 +28,37 @@ extern "C" {
     X(NONE, "none", "no position at all", none)                                                                        \
     QKV_EMBED_POSITION_LIST(X)                                                                                         \
     QKV_ATTENTION_POSITION_LIST(X)
-/* The layouts of sinusoids of C channels: the places of sines and cosines, and the spacing of angles. */
+/* The layouts of sinusoids of C channels: the places of sines and cosines, and the spacing of angles. The list grows
+ * at its end. */
 #define QKV_SINUSOID_LIST(X)                                                                                           \
     X(INTERLEAVED, "interleaved",                                                                                      \
       "channel 2j is the sine, channel 2j + 1 the cosine of t / 10000^(2j/C) (Vaswani et al. 2017)")                   \
     X(HALVES, "halves", "all sines, then all cosines of t / 10000^(2j/C) (Marian)")                                    \
     X(SPACED, "spaced", "all sines, then all cosines of t / 10000^(j/(C/2 - 1)) (M2M100, Whisper)")
+/* The list grows at its end. */
 #define QKV_PROJECT_LIST(X)                                                                                            \
     X(END, "end", "at the end, after norm and dropout: the whole embedding is narrow (ALBERT, ELECTRA)")               \
     X(TOKEN, "token", "before a position is added: only the token embedding is narrow (OPT-350m)")
-/* X(name, text, help): the inputs of a stack. */
+/* X(name, text, help): the inputs of a stack. The list grows at its end. */
 #define QKV_INPUT_LIST(X)                                                                                              \
     X(TOKENS, "tokens", "ids of tokens, each a row of an embedding")                                                   \
     X(PATCHES, "patches", "images that are cut into patches (ViT; Dosovitskiy et al. 2021)")                           \
     X(FRAMES, "frames", "frames of sound, read by two convolutions with GELU (Whisper; Radford et al. 2022)")          \
     X(VECTORS, "vectors", "vectors of any width, which are projected to d_model")
-/* The slopes of alibi; learned slopes start from them. */
+/* The slopes of alibi; learned slopes start from them. The list grows at its end. */
 #define QKV_ALIBI_LIST(X)                                                                                              \
     X(PRESS, "press",                                                                                                  \
       "2^(-8k/n) for the first n heads, n being a power of two; then slopes between these (Press et al. 2022, BLOOM)") \
     X(MPT, "mpt",                                                                                                      \
       "2^(-max*k/n), n being the next power of two; with fewer than n heads, every second slope first (MPT)")          \
     X(FALCON, "falcon", "those of press, rounded to bf16 and divided by sqrt(head_dim) (Falcon)")
+/* The list grows at its end. */
 #define QKV_PAIRING_LIST(X)                                                                                            \
     X(HALF, "half", "channels i and i + d/2 of the d rotated channels (GPT-NeoX, Llama)")                              \
     X(INTERLEAVED, "interleaved", "channels 2i and 2i + 1 (Su et al. 2021, GPT-J)")
 /* X(name, text, help, by_length): the ways to extend a rotation to more positions than it was trained with. by_length:
- * the rotation depends on the length of the sequence. src/attention/position_scaling.c has the formulas. */
+ * the rotation depends on the length of the sequence. src/attention/position_scaling.c has the formulas. The list
+ * grows at its end. */
 #define QKV_SCALING_LIST(X)                                                                                            \
     X(LINEAR, "linear", "positions divided by factor (Chen et al. 2023)", false)                                       \
     X(DYNAMIC, "dynamic", "theta grows with the length of a sequence that is longer than original_context", true)      \
@@ -65,7 +69,8 @@ extern "C" {
       "long wavelengths are multiplied by factor, short ones stay: see low_freq, high_freq (Llama 3.1)", false)        \
     X(LONGROPE, "longrope",                                                                                            \
       "each angle is divided by a number of its own, in the list short or long (Ding et al. 2024)", true)
-/* X(name, text, help, parts): the projections of an attention that have a bias, as letters. */
+/* X(name, text, help, parts): the projections of an attention that have a bias, as letters. The list grows at its end.
+ * */
 #define QKV_BIAS_LIST(X)                                                                                               \
     X(NONE, "false", "no biases", "")                                                                                  \
     X(ALL, "true", "biases on q, k, v and the output projection", "qkvo")                                              \
@@ -84,12 +89,12 @@ extern "C" {
     X(QVO, "qvo", "biases on q, v and the output projection only", "qvo")                                              \
     X(KVO, "kvo", "biases on k, v and the output projection only", "kvo")
 /* X(name, text, help, centered, offset). centered: the norm subtracts the mean; only such norms may have a bias.
- * offset: the norm multiplies x by offset + w, and new weights are 1 − offset. */
+ * offset: the norm multiplies x by offset + w, and new weights are 1 − offset. The list grows at its end. */
 #define QKV_NORM_LIST(X)                                                                                               \
     X(LAYERNORM, "layernorm", "subtracts the mean and divides by the standard deviation (Ba et al. 2016)", true, 0)    \
     X(RMSNORM, "rmsnorm", "divides by the root mean square (Zhang & Sennrich 2019)", false, 0)                         \
     X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "rmsnorm times 1 + w, where the weights w start at 0 (Gemma)", false, 1)
-/* The channels that a norm of queries or keys is computed over. */
+/* The channels that a norm of queries or keys is computed over. The list grows at its end. */
 #define QKV_NORM_OVER_LIST(X)                                                                                          \
     X(HEAD, "head", "each head by itself, one weight for all heads (Qwen 3, Gemma 3)")                                 \
     X(HEADS, "heads", "each head by itself, a weight for each head (Cohere)")                                          \
@@ -97,7 +102,7 @@ extern "C" {
 /* X(name, text, help, file, final, norms, whole): the placements of norms around a sublayer f. src/model/block_{file}.c
  * has the formula. final: the default of norm.final. norms: the norms of a sublayer (enum qkv_block_norms). whole: true
  * if the formula is for a whole layer, whose sublayers run in parallel; false if it is for one sublayer after the
- * other. */
+ * other. The list grows at its end. */
 #define QKV_PLACEMENT_LIST(X)                                                                                          \
     X(PRE, "pre", "x + f(norm(x)) (GPT-2 and later)", pre, true, ONE, false)                                           \
     X(POST, "post", "norm(x + f(x)) (Vaswani et al. 2017, BERT)", post, false, ONE, false)                             \
@@ -110,7 +115,7 @@ extern "C" {
  * all sublayers of the layer. */
 enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS_SHARED };
 /* X(name, text, help, activation, gated): src/kernel/isa/activation_{activation}.c has the function. gated: the
- * feed-forward computes activation(gate) times up (Shazeer 2020). */
+ * feed-forward computes activation(gate) times up (Shazeer 2020). The list grows at its end. */
 #define QKV_FFN_LIST(X)                                                                                                \
     X(RELU, "relu", "max(x, 0)", relu, false)                                                                          \
     X(GELU, "gelu", "x times the normal distribution function (BERT)", gelu, false)                                    \
@@ -128,31 +133,34 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
     X(SWIGLU_CLAMPED, "swiglu_clamped",                                                                                \
       "quick_gelu(min(gate, limit)) times (u + 1), u being up clamped to limit (gpt-oss)", swiglu_clamped, true)       \
     X(TANH_GLU, "tanh_glu", "tanh(gate) times up", tangent, true)
-/* The scores that a router computes from its logits, one logit for each expert. */
+/* The scores that a router computes from its logits, one logit for each expert. The list grows at its end. */
 #define QKV_EXPERT_SCORES_LIST(X)                                                                                      \
     X(SOFTMAX, "softmax", "softmax over all experts; the best are chosen (Mixtral, Qwen, OLMoE)")                      \
     X(CHOSEN, "chosen", "the largest logits are chosen; softmax over these (Granite, gpt-oss)")                        \
     X(SIGMOID, "sigmoid", "the sigmoid of each logit (DeepSeek V3)")
-/* The score of a group of experts. */
+/* The score of a group of experts. The list grows at its end. */
 #define QKV_GROUP_SCORE_LIST(X)                                                                                        \
     X(MAX, "max", "the score of its best expert (DeepSeek V2)")                                                        \
     X(TOP2, "top2", "the sum of the scores of its two best experts (DeepSeek V3)")
+/* The list grows at its end. */
 #define QKV_TIE_LIST(X)                                                                                                \
     X(NONE, "none", "the head has weights of its own")                                                                 \
     X(HEAD, "head", "the head uses the token embedding")                                                               \
     X(ALL, "all", "the head and both stacks share one token embedding")                                                \
     X(STACKS, "stacks", "both stacks share one token embedding, the head has weights of its own")
+/* The list grows at its end. */
 #define QKV_HEAD_LIST(X)                                                                                               \
     X(LM, "lm", "a score for each token of the vocabulary at every position")                                          \
     X(CLASSIFY, "classify", "a score for each class, from pooled hidden states")                                       \
     X(NONE, "none", "the hidden states themselves")                                                                    \
     X(CLASSIFY_TOKENS, "classify_tokens", "a score for each class at every position")
+/* The list grows at its end. */
 #define QKV_POOL_LIST(X)                                                                                               \
     X(FIRST, "first", "the first position")                                                                            \
     X(MEAN, "mean", "the mean over all positions, padding excluded")                                                   \
     X(LAST, "last", "the last position that is not padding")
 
-/* The distributions of new weights. Norm weights start at one, their biases at zero. */
+/* The distributions of new weights. Norm weights start at one, their biases at zero. The list grows at its end. */
 #define QKV_INIT_LIST(X)                                                                                               \
     X(GPT2, "gpt2",                                                                                                    \
       "matrices normal with deviation std, smaller by 1/sqrt(branches) where a residual branch ends; biases 0")        \
@@ -305,7 +313,7 @@ struct qkv_attention_spec {
     /* n > 0: the layer computes no keys and values, and reads those of another layer (qkv_stack_keys_of); self
      * attention only; default 0 */
     int share;
-    double clip;                     /* c > 0: q, k and v are clamped to ±c before the rotation; default 0: off */
+    double clip;    /* c > 0: q, k and v are clamped to ±c before the rotation; default 0: off */
     double softcap; /* c >= 2.94e-39: a score s becomes c·tanh(s/c) before bias and mask; default 0: off */
     /* multiplies q·k. Default 0 (null in JSON): 1/sqrt(head_dim); with a latent whose rotation is scaled by yarn with
      * mscale_all_dim, that times (0.1·mscale_all_dim·ln(factor) + 1)². */

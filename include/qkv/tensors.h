@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Types: how numbers are stored. X(NUMBER, name): a type is a line here, at the end, and a file, src/type/type_NAME.c,
- * which has its sizes, its names in files and its conversions. */
+ * which has its sizes, its names in files and its conversions. The list grows at its end. */
 #define QKV_TYPE_LIST(X)                                                                                               \
     X(F32, f32)                                                                                                        \
     X(F16, f16)                                                                                                        \

@@ -15,6 +15,7 @@
 extern "C" {
 #endif
 
+/* The list grows at its end. */
 #define QKV_TOKENIZER_LIST(X)                                                                                          \
     X(BYTES, "bytes", "one token a byte")                                                                              \
     X(CHARS, "chars", "one token for each character of the training text, and <unk> for all others")                   \
@@ -28,7 +29,8 @@ enum qkv_tokenizer_kind {
 #undef QKV_TOKENIZER_ENUM
 };
 
-/* X(NAME, "key in tokenizer_config.json and special_tokens_map.json", help): the roles of tokens. */
+/* X(NAME, "key in tokenizer_config.json and special_tokens_map.json", help): the roles of tokens. The list grows at
+ * its end. */
 #define QKV_TOKEN_ROLE_LIST(X)                                                                                         \
     X(BEGIN, "bos_token", "begins a text")                                                                             \
     X(END, "eos_token", "ends a text")                                                                                 \
@@ -141,7 +143,8 @@ QKV_API size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text
 /* ---- sequences that are too long (experimental) ------------------------------------------------------------------ */
 
 /* X(NAME, "name", done, help): the rules for a sequence with more tokens than the context; `done` describes the result.
- * Only tokens of the text itself are cut off; the tokens around it (<s>, </s>, those of a template) stay. */
+ * Only tokens of the text itself are cut off; the tokens around it (<s>, </s>, those of a template) stay. The list
+ * grows at its end. */
 #define QKV_LONG_LIST(X)                                                                                               \
     X(ERROR, "error", "refused", "a failure that names it, before anything is done")                                   \
     X(SKIP, "skip", "skipped", "it is left out")                                                                       \

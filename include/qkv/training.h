@@ -10,16 +10,19 @@ extern "C" {
 
 /* ---- optimizers -------------------------------------------------------------------------------------------------- */
 
+/* The list grows at its end. */
 #define QKV_OPTIMIZER_LIST(X)                                                                                          \
     X(ADAMW, "adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)")                                   \
     X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
     X(SGD, "sgd", "gradient descent with momentum")
+/* The list grows at its end. */
 #define QKV_SCHEDULE_LIST(X)                                                                                           \
     X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
     X(LINEAR, "linear", "a line from rate to min_rate")                                                                \
     X(CONSTANT, "constant", "always rate")                                                                             \
     X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")
-/* The learning rate after a run gets a new end; r is the rate of the last step done. The rate never jumps. */
+/* The learning rate after a run gets a new end; r is the rate of the last step done. The rate never jumps. The list
+ * grows at its end. */
 #define QKV_EXTEND_LIST(X)                                                                                             \
     X(DECAY, "decay", "the schedule falls from r to min_rate at the new end; a warm-up that is not over ends first")   \
     X(FLAT, "flat", "always r")                                                                                        \
@@ -316,7 +319,7 @@ QKV_API void qkv_trainer_free(struct qkv_trainer *trainer);
  * resume and step may append some, so a caller shows the notes that it has not shown yet. */
 QKV_API const char *qkv_trainer_note(const struct qkv_trainer *trainer, size_t i);
 
-/* The state of a run, recorded in its folder (state.json). */
+/* The state of a run, recorded in its folder (state.json). The list grows at its end. */
 #define QKV_RUN_STATE_LIST(X)                                                                                          \
     X(UNKNOWN, "unknown")         /* nothing is recorded: no run, or one of an older version */                        \
     X(RUNNING, "running")         /* a process trains it */                                                            \
@@ -349,7 +352,8 @@ QKV_API const char *qkv_run_state_name(enum qkv_run_state state);
 QKV_API enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *folder,
                                                struct qkv_run_condition *condition);
 
-/* The metrics of evaluations, values of the option `metric`: name, and whether a larger value is better. */
+/* The metrics of evaluations, values of the option `metric`: name, and whether a larger value is better. The list
+ * grows at its end. */
 #define QKV_METRIC_LIST(X)                                                                                             \
     X(LOSS, "loss", false)                                                                                             \
     X(ACCURACY, "accuracy", true)                                                                                      \

@@ -48,6 +48,24 @@ checks=$((checks + 1))
 [ "$(grep -c ' T qkv_' out)" = "$(grep -c " T qkv_[a-z0-9_]*@@QKV_${version%.*}$" out)" ] \
     || fail "functions of libqkv.so without the version QKV_${version%.*}"
 
+# ---- constants: lists grow at their ends, so what a program was built with keeps its number ----
+"${COMPILER:-cc}" -E -P -x c -I "$root/include" "$root/include/qkv.h" | tr '\n' ' ' \
+    | grep -oE 'enum( [a-z_]+)? \{[^}]*\}' | awk '
+    {
+        gsub(/enum|[{}]/, " ")
+        n = split($0, item, ",")
+        value = 0
+        sub(/^ *qkv_[a-z_]+ /, "", item[1])
+        for (i = 1; i <= n; i++) {
+            if (split(item[i], part, "=") == 2) value = part[2] + 0
+            gsub(/ /, "", part[1])
+            if (part[1] ~ /^QKV_/ && part[1] !~ /_COUNT$/) print part[1], value
+            value++
+        }
+    }' >constants
+same "$(diff "$SOURCE/tests/enums.txt" constants)" "" \
+    "the constants of tests/enums.txt, to which new ones are added, and of the headers"
+
 # ---- headers: each alone, as C11 and as C++17 ----
 for header in qkv.h $(cd "$root/include" && echo qkv/*.h); do
     printf '#include "%s"\nint main(void) { return 0; }\n' "$header" >header.c
