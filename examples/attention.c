@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 enum { T = 8, H = 4, HKV = 2, D = 16, WIDTH = (H + 2 * HKV) * D };

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 namespace {
@@ -33,9 +34,12 @@ int main() {
     const qkv_status status = qkv_context_create(&new_context, nullptr);
     const std::unique_ptr<qkv_context, free_context> ctx(new_context);
     qkv_module *new_block = nullptr;
+    qkv_module_options options = qkv_module_defaults();
+    options.kind = QKV_MODULE_ENCODER_BLOCK;
+    options.seed = 7;
     const auto spec = std::make_unique<qkv_spec>();
     if (status || qkv_spec_parse(ctx.get(), spec.get(), "block", text, sizeof text - 1, nullptr, 0) ||
-        qkv_module_create(ctx.get(), spec.get(), &(struct qkv_module_options){.kind = QKV_MODULE_ENCODER_BLOCK, .seed = 7}, &new_block))
+        qkv_module_create(ctx.get(), spec.get(), &options, &new_block))
         return fail(ctx.get());
     const std::unique_ptr<qkv_module, free_module> block(new_block);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 enum { WIDTH = 1024, HEADS = 16, HEAD = WIDTH / HEADS, TOKENS = 50 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 enum { B = 8, T = 6, C = 16, N = B * T * C, STEPS = 1000 };

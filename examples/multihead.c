@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 static int wrong; /* checks that failed */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 enum { T = 7, C = 64, HEAD = 32, FAR = 1000, DISTANCE = 3 };

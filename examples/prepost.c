@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 enum { B = 2, T = 10, C = 512, N = B * T * C, MAX_LAYERS = QKV_LAYERS_MAX /* 1000 */ };

@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#ifndef QKV_EXPERIMENTAL
+#define QKV_EXPERIMENTAL /* ranks may still change */
+#endif
 #include <qkv.h>
 
 enum { RANKS_MOST = 8 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
 enum { ROUNDS = 16, SHARE = 8 << 16 }; /* rounds of gradients, at least; floats of a share, at most */

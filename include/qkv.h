@@ -33,7 +33,9 @@
  *   are built. The symbols of the shared library have that version, so a program that was built for another one is
  *   refused when it starts. Lists QKV_…_LIST grow at their ends, so the values of an enumeration keep their numbers.
  * - Each part says at its top whether it is stable or experimental. Stable: names, parameters and meanings stay, and
- *   structs only grow. Experimental: the next version may change it. Experimental items of a stable part say so.
+ *   structs only grow. Experimental: the next version may change it. Experimental items of a stable part say so. A
+ *   program that uses them defines QKV_EXPERIMENTAL before it includes qkv.h; else they are not declared. The structs
+ *   of specs, and experimental fields of other structs, are always declared.
  * - Tensors are row-major fp32. Letters: B batch rows, T positions (Tq queries, Tk keys), C = d_model, H and Hkv heads,
  *   D = head_dim, Dv = value_dim, V the vocabulary. Losses are in nats.
  * - Strings are zero-terminated UTF-8. Strings and arrays that you pass stay yours. A result that is called the

@@ -80,7 +80,7 @@ top == 2 {
     next
 }
 /^#if defined\(QKV_BUILDING\)/ {getline; getline; getline; next}
-/^#ifndef QKV_PUBLIC|^#define QKV_PUBLIC|^#include|^#ifdef __cplusplus|^extern "C"|^#endif|^#undef/ {next}
+/^#ifdef QKV_EXPERIMENTAL|^#ifndef QKV_PUBLIC|^#define QKV_PUBLIC|^#include|^#ifdef __cplusplus|^extern "C"|^#endif|^#undef/ {next}
 /^}$/ {next} # of extern "C"
 /^\/\* ----/ {
     item()

@@ -30,6 +30,7 @@
 
 #include "qkv/pass.h"
 
+#ifdef QKV_EXPERIMENTAL
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -346,6 +347,7 @@ QKV_API enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_laye
 
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #endif

@@ -116,6 +116,7 @@ QKV_API int qkv_context_threads(const struct qkv_context *ctx);
 /* One line that says why there are fewer threads than asked for: the system gave no more; else NULL. Owned by the
  * context. */
 QKV_API const char *qkv_context_threads_note(const struct qkv_context *ctx);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the CPUs that a process can use. A context without a given number of threads has as many as the
  * smallest of these three. */
 struct qkv_cpus {
@@ -136,6 +137,7 @@ QKV_API struct qkv_memory_left qkv_memory_available(void);
 /* Experimental: writes the system's name of the processor, or the architecture, and a zero into `size` bytes. Any
  * thread. */
 QKV_API void qkv_cpu_name(char *name, size_t size);
+#endif
 /* The name of the context's kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
 /* The i-th kernel table that this machine can run, best first; NULL past the last. Any thread. */

@@ -41,6 +41,7 @@ QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *c
                                           const struct qkv_evaluate_options *options, qkv_progress *progress,
                                           void *user, struct qkv_evaluation *evaluation);
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
  * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
 struct qkv_use_costs {
@@ -54,7 +55,9 @@ struct qkv_use_costs {
 /* Experimental: measures the costs by plans of a planned model, for example one of qkv_model_plan_load. A model that
  * is not planned is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs *costs);
+#endif
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: what a model is to be used for. */
 enum qkv_use {
     QKV_USE_EMBED,
@@ -87,6 +90,7 @@ QKV_API struct qkv_use_options qkv_use_defaults(void);
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_use_check_memory(struct qkv_context *ctx, const char *folder,
                                              const struct qkv_use_options *options);
+#endif
 
 #ifdef __cplusplus
 }

@@ -14,12 +14,14 @@
 #define QKV_GENERATION_FILE   "generation_config.json"       /* experimental */
 #define QKV_ROLES_FILE        "tokenizer_config.json"        /* experimental */
 #define QKV_SOURCE_ROLES_FILE "source_tokenizer_config.json" /* experimental */
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: how vectors of texts are computed, in the format of sentence-transformers */
 #define QKV_MODULES_FILE   "modules.json"
 #define QKV_SENTENCES_FILE "sentence_bert_config.json"
 #define QKV_POOLING_FOLDER "1_Pooling"
 #define QKV_POOLING_FILE   QKV_POOLING_FOLDER "/" QKV_CONFIG_FILE
 #define QKV_PROMPTS_FILE   "config_sentence_transformers.json"
+#endif
 /* The folders of dense layers; their files are named like those of a model. */
 #define QKV_DENSE_LIST(X)        X("2_Dense") X("3_Dense") X("4_Dense") X("5_Dense")
 #define QKV_DENSE_FILES_(folder) folder "/" QKV_CONFIG_FILE, folder "/" QKV_WEIGHTS_FILE,

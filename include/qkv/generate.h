@@ -35,21 +35,25 @@ QKV_API struct qkv_session_options qkv_session_defaults(void); /* all 0 */
 /* Makes a session, which is empty. `options` NULL: the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_session_options *options,
                                            struct qkv_session **out);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: makes a second session with the same contents, scores included, in the same pages. Pages are shared;
  * when both sessions continue, only the last page is copied, if it is not full. The two sessions may be used and freed
  * in any order, but only by one thread at a time. Fails with QKV_MEMORY. */
 QKV_API enum qkv_status qkv_session_fork(const struct qkv_session *session, struct qkv_session **out);
+#endif
 /* Frees a session. NULL is allowed. */
 QKV_API void qkv_session_free(struct qkv_session *session);
 /* Runs the model over n more ids and appends them. Ids that do not fit into the capacity are QKV_ARGUMENT. A cache
  * without enough free pages is QKV_FULL, with a sentence that says how many are missing. A call that fails appends
  * nothing. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_session_append(struct qkv_session *session, const int32_t *ids, size_t n);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: appends n ids as qkv_session_append does; qkv_session_logits then has the scores after each of
  * ids[scored[0]], ids[scored[1]], …, (count,vocab). The indices in `scored` increase. The bits are the same as after
  * appending only the ids up to there. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_session_score(struct qkv_session *session, const int32_t *ids, size_t n,
                                           const size_t *scored, size_t count);
+#endif
 /* The scores of the next token (vocab), after at least one id. Owned by the session, valid until the next call with
  * it. */
 QKV_API const float *qkv_session_logits(const struct qkv_session *session);
@@ -59,6 +63,7 @@ QKV_API size_t qkv_session_length(const struct qkv_session *session);
 QKV_API size_t qkv_session_capacity(const struct qkv_session *session);
 /* Removes all positions at and past `length`. Append at least one id before the next qkv_session_logits. */
 QKV_API void qkv_session_truncate(struct qkv_session *session, size_t length);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the pages of a cache. */
 struct qkv_cache_pages {
     size_t positions;   /* positions of one page */
@@ -67,6 +72,7 @@ struct qkv_cache_pages {
 };
 /* Experimental: the pages of the cache that the session shares with its forks. */
 QKV_API struct qkv_cache_pages qkv_session_pages(const struct qkv_session *session);
+#endif
 
 struct qkv_sampling {
     double temperature; /* 0: always the most likely token; 1: the model's own distribution */
@@ -88,7 +94,7 @@ QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sam
                                    size_t vocab, const int32_t *history, size_t history_count, uint64_t draw,
                                    int32_t *id);
 
-/* Experimental: a token that was generated. */
+/* A token that was generated. */
 struct qkv_made_token {
     size_t index; /* its place in the continuation, from 0 */
     int32_t id;
@@ -100,7 +106,7 @@ struct qkv_made_token {
     /* end: it is an end token; it ends the text and is no part of it. stop: its text completes a stop text. */
     bool end, stop;
 };
-/* Experimental: receives each token when it is generated, after the write callback has received the text known so far;
+/* Receives each token when it is generated, after the write callback has received the text known so far;
  * return false to stop. */
 typedef bool qkv_take_token(void *user, const struct qkv_made_token *token);
 struct qkv_generate_options {
@@ -122,11 +128,12 @@ struct qkv_generate_options {
      * sequence length where position.scaling depends on one (kinds dynamic and longrope). 0: the cache has the spec's
      * context, and rotations use the length of the prompt plus `tokens`, at most the context. */
     size_t context;
-    qkv_take_token *take_token; /* experimental; NULL: none */
+    qkv_take_token *take_token; /* NULL: none */
     void *take_user;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */
 QKV_API struct qkv_generate_options qkv_generate_defaults(void);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: sets the end tokens of a model in `options`, and the sampling except its seed if the model's folder
  * defines it; returns whether the folder does. Published folders define it, and so do folders that were trained or
  * exported from one: sampling if do_sample is true in generation_config.json, else greedy. The end tokens come from the
@@ -134,6 +141,8 @@ QKV_API struct qkv_generate_options qkv_generate_defaults(void);
  * token <|endoftext|>; the end token of the tokenizer's roles, if the tokenizer's template begins texts and does not
  * end them. Ids that the model does not have are left out. */
 QKV_API bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_options *options);
+#endif
+/* What a generation did. */
 struct qkv_generate_report {
     size_t prompt_tokens, tokens;
     double prompt_seconds, seconds;
@@ -155,6 +164,7 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
                                      const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                                      struct qkv_generate_report *report);
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: receives text of continuation `index`, from 0; return false to stop all. */
 typedef bool qkv_write_continuation(void *user, size_t index, const char *text, size_t size);
 /* Experimental: continues a prompt `count` times in one batch. Continuation i is the one that qkv_generate gives with
@@ -166,6 +176,7 @@ QKV_API enum qkv_status qkv_generate_several(struct qkv_model *model, const char
                                              const struct qkv_generate_options *options, size_t count,
                                              qkv_write_continuation *write, void *user,
                                              struct qkv_generate_report *report);
+#endif
 
 #ifdef __cplusplus
 }

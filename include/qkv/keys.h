@@ -5,6 +5,7 @@
 
 #include "qkv/spec.h"
 
+#ifdef QKV_EXPERIMENTAL
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -55,6 +56,7 @@ QKV_API const char *qkv_message_key(const struct qkv_context *ctx);
 
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #endif

@@ -108,18 +108,21 @@ QKV_API enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t 
  * match is QKV_ARGUMENT, with a sentence that lists some names. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char *pattern, bool trainable,
                                                     size_t *count);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: multiplies the learning rate of all weights whose names match a pattern (as above) by `rate`, in every
  * later step of an optimizer. The factor is 1 at first; weight decay is multiplied as well. `rate` must be greater than
  * 0 and at most 1e6. *count (count may be NULL) gets the number of matches. A pattern without a match is QKV_ARGUMENT.
  * Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_model_set_rate_all(struct qkv_model *model, const char *pattern, double rate,
                                                size_t *count);
+#endif
 /* Sets all gradients to zero. */
 QKV_API void qkv_model_clear_gradients(struct qkv_model *model);
 /* The norm of all gradients together: the square root of the sum of their squares; NaN if the backend cannot compute
  * it. */
 QKV_API double qkv_model_gradient_norm(struct qkv_model *model);
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the costs of a spec, measured by dry runs that allocate nothing of the model's size. Bytes are exactly
  * those of the arrays of numbers, in the context's precision and with its threads. They do not include names, the nodes
  * of a pass and the ids of batches. */
@@ -151,6 +154,7 @@ QKV_API enum qkv_status qkv_measure_costs(struct qkv_context *ctx, const struct 
  * with fp32 weights, because training converts the others. A model that is not planned is QKV_ARGUMENT. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_costs(struct qkv_model *plan, size_t batch, size_t context, struct qkv_costs *costs);
+#endif
 
 #ifdef __cplusplus
 }

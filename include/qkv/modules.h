@@ -23,6 +23,7 @@
 #include "qkv/attention.h"
 #include "qkv/model.h"
 
+#ifdef QKV_EXPERIMENTAL
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -160,6 +161,7 @@ QKV_API enum qkv_status qkv_module_backward(struct qkv_module *module, struct qk
 
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #endif

@@ -29,6 +29,7 @@ QKV_API struct qkv_output_options qkv_output_defaults(void);
 QKV_API enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path,
                                          const struct qkv_output_options *options);
 
+#ifdef QKV_EXPERIMENTAL
 /* ---- all files that a program reads and writes. Experimental. ---- */
 
 enum qkv_path_use {
@@ -66,6 +67,7 @@ QKV_API FILE *qkv_output_stream(struct qkv_output *output);
 QKV_API enum qkv_status qkv_output_commit(struct qkv_output *output);
 /* Discards the output, with an existing file unchanged, and frees `output`. NULL is allowed. */
 QKV_API void qkv_output_cancel(struct qkv_output *output);
+#endif
 
 #ifdef __cplusplus
 }

@@ -130,7 +130,7 @@ struct qkv_pass_shape {
 };
 QKV_API struct qkv_pass_shape qkv_pass_shape_defaults(void); /* an empty batch */
 
-/* Experimental: the points of a forward pass at which a hook is called. The list grows at its end. */
+/* The points of a forward pass at which a hook is called. The list grows at its end. */
 #define QKV_HOOK_LIST(X)                                                                                               \
     X(EMBEDDING, "embedding", "the residual stream before the first block")                                            \
     X(ATTENTION, "attention", "the output of self attention and its norm, before it is added to the stream")           \
@@ -154,7 +154,7 @@ struct qkv_hook_point {
 /* A hook. The thread that runs the pass calls it, in the order of the computation. It must not call any function with
  * the pass or its model. */
 typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
-/* Experimental: the name of a kind in one word, "attention", "stream", …; "" if there is no such kind. Any thread. */
+/* The name of a kind in one word, "attention", "stream", …; "" if there is no such kind. Any thread. */
 QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 struct qkv_pass_options {
     size_t B, T, source_T; /* the largest batch that the pass will run, or the largest value of each */

@@ -17,6 +17,7 @@
 
 #include "qkv/model.h"
 
+#ifdef QKV_EXPERIMENTAL
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -85,6 +86,7 @@ QKV_API void qkv_family_tensors_free(struct qkv_family_tensors *tensors);
 
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "qkv/context.h"
 
+#ifdef QKV_EXPERIMENTAL
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -82,6 +83,7 @@ QKV_API enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_
 
 #ifdef __cplusplus
 }
+#endif
 #endif
 
 #endif

@@ -66,12 +66,14 @@ struct qkv_encoded;
  * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B,
                                    size_t T, struct qkv_encoded **out);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: encodes images, frames or vectors with an encoder that does not read tokens (embed.input). `features`
  * has the layout of source_features in struct qkv_batch, with T positions a sequence; patches take no lengths. `frames`
  * is the number of frames of each sequence, for an encoder that reads frames; 0: stride·T. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_encode_features(struct qkv_model *model, const float *features, const int32_t *lengths,
                                             size_t B, size_t T, size_t frames, struct qkv_encoded **out);
+#endif
 /* Frees an encoded batch. NULL is allowed. */
 QKV_API void qkv_encoded_free(struct qkv_encoded *encoded);
 /* The hidden states after the final norm, (B,T,C). Owned by `encoded`. */
@@ -102,6 +104,7 @@ QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct
                                            struct qkv_decoder **out);
 /* Frees a decoder. NULL is allowed. */
 QKV_API void qkv_decoder_free(struct qkv_decoder *decoder);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: tokens to append, any number to each row, and the tokens whose scores are wanted. */
 struct qkv_decoder_input {
     const int32_t *ids;   /* the tokens of row 0, then of row 1, … */
@@ -119,29 +122,36 @@ QKV_API struct qkv_decoder_input qkv_decoder_input_defaults(void);
  * without enough free pages is QKV_FULL, with a sentence that says how many are missing. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_decoder_append(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
+#endif
 /* Appends one token to every row, ids (rows); qkv_decoder_logits then has the scores of the next tokens, (rows,V).
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE, QKV_FULL. */
 QKV_API enum qkv_status qkv_decoder_step(struct qkv_decoder *decoder, const int32_t *ids);
 /* The scores of the next tokens after the latest append or step, (qkv_decoder_scored,V). Owned by the decoder, valid
  * until the next call with it. */
 QKV_API const float *qkv_decoder_logits(const struct qkv_decoder *decoder);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the number of rows of qkv_decoder_logits. */
 QKV_API size_t qkv_decoder_scored(const struct qkv_decoder *decoder);
+#endif
 /* The number of rows of the decoder. */
 QKV_API size_t qkv_decoder_rows(const struct qkv_decoder *decoder);
 /* The number of tokens of the longest row. */
 QKV_API size_t qkv_decoder_length(const struct qkv_decoder *decoder);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the number of tokens of a row; 0 if there is no such row. */
 QKV_API size_t qkv_decoder_row_length(const struct qkv_decoder *decoder, size_t row);
 /* Experimental: the pages of all rows. */
 QKV_API struct qkv_cache_pages qkv_decoder_pages(const struct qkv_decoder *decoder);
+#endif
 /* Replaces the rows: new row r continues old row from[r], with its scores, for `count` new rows (at most as many as the
  * decoder was made for). Beam search uses this to reorder hypotheses, to share prefixes and to drop finished rows. No
  * keys and values are copied, except the last page of rows that share it, when they continue. Fails with QKV_ARGUMENT,
  * QKV_MEMORY. */
 QKV_API enum qkv_status qkv_decoder_select(struct qkv_decoder *decoder, const size_t *from, size_t count);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: removes all positions of a row at and past `length`, and all scores. */
 QKV_API void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t row, size_t length);
+#endif
 
 /* ---- search ------------------------------------------------------------------------------------------------------ */
 
@@ -191,13 +201,13 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 
 /* ---- encoders at work -------------------------------------------------------------------------------------------- */
 
-/* Experimental: how lines of text are read. */
+/* How lines of text are read. */
 struct qkv_line_options {
     enum qkv_long long_lines; /* the rule for lines with more tokens than the limit */
     size_t *long_count;       /* the number of such lines is added to it; may be NULL */
     size_t most;              /* the limit of tokens of a line; 0, or more than the context: the context */
 };
-/* Experimental: the limit is the context; a longer line is an error that names it. */
+/* The limit is the context; a longer line is an error that names it. */
 QKV_API struct qkv_line_options qkv_line_defaults(void);
 
 /* Computes the probabilities of the classes of lines of text, (count,classes); a blank line gives zeros. A model with
@@ -206,6 +216,7 @@ QKV_API struct qkv_line_options qkv_line_defaults(void);
  * the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
                                      const struct qkv_line_options *options, float *probabilities);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: computes the probabilities of the classes of a safetensors file of examples, whose tensor is in.pixels,
  * in.features, in.vectors or in.ids, as the model reads. *probabilities (count,classes) is the caller's, freed with
  * qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
@@ -223,14 +234,18 @@ QKV_API const struct qkv_batch *qkv_example_batch(const struct qkv_example *exam
 QKV_API size_t qkv_example_count(const struct qkv_example *example);
 /* Experimental: frees an example. NULL is allowed. */
 QKV_API void qkv_example_free(struct qkv_example *example);
+#endif
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: qkv_classify of pairs of texts, firsts[i] and seconds[i], joined by the tokenizer's template of pairs,
  * each with its own token type. A pair with too many tokens loses tokens of its longer text. A pair of blank texts
  * gives zeros, or NaN with one class. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *firsts,
                                            const char *const *seconds, size_t count,
                                            const struct qkv_line_options *options, float *probabilities);
+#endif
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: computes the probabilities of the classes of words, with a model whose head classifies tokens: (all
  * words,classes), of the first token of each word. `words` are the words of sentence 0, then of sentence 1, …; sentence
  * i has counts[i] of them and is encoded as its words joined by spaces. Words of a skipped sentence, and words that are
@@ -239,7 +254,9 @@ QKV_API enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *
 QKV_API enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *words, const size_t *counts,
                                            size_t sentences, const struct qkv_line_options *options,
                                            float *probabilities);
+#endif
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: answers to questions, from models for extractive question answering (as on SQuAD). */
 #define QKV_ANSWER_BEGIN "start" /* the names of the two classes of each token */
 #define QKV_ANSWER_END   "end"
@@ -249,14 +266,15 @@ struct qkv_answer {
     /* probability that the answer begins with its first token, times the probability that it ends with its last one */
     double score;
 };
-/* Whether the model's head classifies tokens into these two classes. Any thread. */
+/* Experimental: whether the model's head classifies tokens into these two classes. Any thread. */
 QKV_API bool qkv_model_answers(const struct qkv_model *model);
-/* Finds the best answer to questions[i] in texts[i]; none if a text is blank or skipped. Question and text are joined
- * by the tokenizer's template of pairs; with too many tokens, the longer of the two loses tokens. The softmax is over
- * the tokens of the text and the token of the whole sequence (cls_token), as in the pipeline of transformers 4. Fails
- * with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
+/* Experimental: finds the best answer to questions[i] in texts[i]; none if a text is blank or skipped. Question and
+ * text are joined by the tokenizer's template of pairs; with too many tokens, the longer of the two loses tokens. The
+ * softmax is over the tokens of the text and the token of the whole sequence (cls_token), as in the pipeline of
+ * transformers 4. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_answer(struct qkv_model *model, const char *const *questions, const char *const *texts,
                                    size_t count, const struct qkv_line_options *options, struct qkv_answer *answers);
+#endif
 
 /* One of the `top` most likely tokens for a mask of a text. A mask is written as QKV_TOKEN_MASK, or as the tokenizer's
  * own mask token ("[MASK]"). The tokens of words and bpe include a leading space, so with these tokenizers the spaces
@@ -272,7 +290,7 @@ struct qkv_filling {
 QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top,
                                  const struct qkv_line_options *options, struct qkv_filling **fillings, size_t *masks);
 
-/* Experimental: C, the width of a vector of a text: that of the last dense layer after the pooling in the model's
+/* C, the width of a vector of a text: that of the last dense layer after the pooling in the model's
  * folder, else that of the encoder, or of the decoder in a model without an encoder. Any thread. */
 QKV_API size_t qkv_embed_width(const struct qkv_model *model);
 /* The options of vectors of texts. The dense layers in the model's folder always follow the pooling. */
@@ -282,7 +300,7 @@ struct qkv_embed_options {
     const char *prompt;            /* a text that is put before each line that is not blank; NULL: none */
     struct qkv_line_options lines; /* a line is too long if it is so with the prompt */
 };
-/* Experimental: the options that the model's folder records (qkv_model_pooling, qkv_model_prompt_usual), with its usual
+/* The options that the model's folder records (qkv_model_pooling, qkv_model_prompt_usual), with its usual
  * prompt, which the model owns; a line with too many tokens then keeps its first ones. Without a record, and for NULL:
  * the mean over the tokens, or in a model without an encoder the last token, and a long line is an error. Any
  * thread. */
@@ -332,12 +350,14 @@ struct qkv_labels_evaluation {
     size_t *confusion; /* (classes,classes): row = label, column = prediction; freed with qkv_free */
     double seconds;
 };
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: evaluates a model on a file of examples, as in training (option examples). `lines` is the number of
  * targets: one for each position, with head.kind classify one for each example. A head of kind lm has no classes; then
  * `classes` and macro_f1 are 0, and `confusion` is NULL. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
  * QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_examples(struct qkv_model *model, const char *path, qkv_progress *progress,
                                               void *user, struct qkv_labels_evaluation *evaluation);
+#endif
 /* Evaluates a model on a file of labelled lines. For a model whose head classifies tokens, the file has labelled words:
  * each line is a word, a tab and its label, and an empty line separates sentences; `lines` counts the words. The label
  * of a class without a name (qkv_model_label) is its number. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,

@@ -74,12 +74,14 @@ QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struc
  * similar one encodes any bytes. qkv_tokenizer_encode_sequence applies the file's truncation; its padding has no
  * effect. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: reads the tokenizer of a model's folder: tokenizer.json; else vocab.json with merges.txt (byte-level
  * BPE); else vocab.txt (WordPiece, one token a line). A folder without any of them is QKV_FILE. The roles of tokens
  * come from tokenizer_config.json and special_tokens_map.json, if they exist. If sentence_bert_config.json has
  * do_lower_case true, a normalizer Lowercase runs before the tokenizer's own normalizer. If `path` is a file, it is
  * read as a tokenizer.json. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
+#endif
 /* Writes a tokenizer.json, replacing an existing file atomically. Fails with QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path);
 /* Frees a tokenizer. NULL is allowed. */
@@ -94,6 +96,7 @@ QKV_API int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *tex
  * strangers). Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                              size_t size, bool specials, int32_t **ids, size_t *count);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: encodes a text as qkv_tokenizer_encode does, and gives the bytes of the text that id i covers:
  * [(*spans)[2·i], (*spans)[2·i + 1]), whole characters, as Hugging Face's offsets with trim_offsets of the
  * post-processor. *ids and *spans are the caller's, freed with qkv_free. The text must be smaller than 1 GiB. Fails
@@ -101,6 +104,7 @@ QKV_API enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const stru
 QKV_API enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t,
                                                    const char *text, size_t size, bool specials, int32_t **ids,
                                                    size_t **spans, size_t *count);
+#endif
 /* Encodes a text as a whole sequence: qkv_tokenizer_encode, with the ids before and after it that the
  * TemplateProcessing of the tokenizer.json adds to a single sequence, as Hugging Face's encode(text) with
  * add_special_tokens. A tokenizer without a template, such as any trained by qkv, gives the ids of
@@ -117,6 +121,7 @@ QKV_API bool qkv_tokenizer_template(const struct qkv_tokenizer *t, const int32_t
  * id out of range is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
                                              size_t count, char **text, size_t *size);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: decodes ids with the decoder of the tokenizer.json, as Hugging Face's decode does; skip_specials leaves
  * out special tokens. A tokenizer trained by qkv gives the text of qkv_tokenizer_decode. *text is the caller's, freed
  * with qkv_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
@@ -133,6 +138,7 @@ QKV_API enum qkv_status qkv_tokenizer_add_end(struct qkv_context *ctx, struct qk
 /* Experimental: writes the ids of all tokens that end a text, the token with the end role first; returns their
  * number. */
 QKV_API size_t qkv_tokenizer_ends(const struct qkv_tokenizer *t, int32_t ends[QKV_TOKEN_ENDS]);
+#endif
 /* The bytes of a token (of a special token: its text), owned by the tokenizer; NULL for an id out of range. */
 QKV_API const char *qkv_tokenizer_token(const struct qkv_tokenizer *t, int id, size_t *size);
 /* Finds where a stream may be cut to encode it piece by piece: the largest n <= size for which encoding text[0,n) and
@@ -155,10 +161,12 @@ enum qkv_long {
     QKV_LONG_LIST(QKV_LONG_ENUM)
 #undef QKV_LONG_ENUM
 };
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: finds the kind with a name of the list. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_long_find(struct qkv_context *ctx, const char *name, enum qkv_long *kind);
 /* Experimental: a description of what was done, "cut to the first tokens"; NULL past the last kind. Any thread. */
 QKV_API const char *qkv_long_done(enum qkv_long kind);
+#endif
 
 #ifdef __cplusplus
 }

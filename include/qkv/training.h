@@ -202,6 +202,7 @@ QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *
  * with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options *options, const char *name,
                                       const char *value);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: sets the options of a JSON file. The file is either an object of options by name, {"steps": 500,
  * "rate": 3e-4, "data": ["a.txt", "b.txt"]}, or the record of a run (train.json). The values of an object count as
  * chosen, like those of qkv_train_set. The values of a record were chosen for another run, so they count as defaults: a
@@ -211,6 +212,7 @@ QKV_API enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_
  * the sentence names the file and the key. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_train_read_options(struct qkv_context *ctx, const char *path,
                                                struct qkv_train_options *options, char **texts);
+#endif
 /* Sets one option back to its default. */
 QKV_API void qkv_train_unset(struct qkv_train_options *options, const char *name);
 /* Checks options: every number is in its range, every name is known, the options go together, and every chosen option
@@ -243,6 +245,7 @@ QKV_API bool qkv_train_option_lists(size_t i);
  * best, and how many steps patience waits. */
 QKV_API bool qkv_train_may_change(const char *name, const char **why);
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: trains a tokenizer as a run with the option tokenizer=`choice` does ("words", "bpe:4096"; NULL: chars;
  * not a tokenizer.json). `files` are `count` files or folders, 1 to QKV_FILES_MAX, read in order and piece by piece, so
  * that memory does not hold a whole file. `specials` are texts that become one token each wherever they occur; bpe
@@ -251,6 +254,7 @@ QKV_API bool qkv_train_may_change(const char *name, const char **why);
 QKV_API enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files,
                                             size_t count, const char *const *specials, size_t special_count,
                                             qkv_progress *progress, void *user, struct qkv_tokenizer **out);
+#endif
 
 struct qkv_trainer;
 /* Starts a run in `folder`, which must not hold one: trains the tokenizers, tokenizes the data, makes the model.
@@ -280,6 +284,7 @@ struct qkv_trainer;
 QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                            const struct qkv_train_options *options, const char *folder,
                                            qkv_progress *progress, void *user, struct qkv_trainer **out);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: checks that the run in `folder` is the one that qkv_trainer_create would begin with this spec and these
  * options. Otherwise QKV_ARGUMENT; the sentence names the first option that differs, or the spec. The names of data
  * files and the options that may change (qkv_train_may_change) are not compared, except the number of steps: a run
@@ -289,6 +294,7 @@ QKV_API enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct
  * QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                       const struct qkv_train_options *options);
+#endif
 /* Changes to a run that is resumed. train.json records them and a note of the trainer reports them. It also records
  * each new end with the step at which it was set, so that the run can be resumed exactly again. */
 struct qkv_resume_options {
@@ -399,12 +405,14 @@ struct qkv_train_report {
 QKV_API enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_report *report);
 /* Writes the checkpoint now. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC. */
 QKV_API enum qkv_status qkv_trainer_save(struct qkv_trainer *trainer);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: generates a sample with the latest weights and appends it to samples.jsonl in the run's folder. The
  * sample is a text of `tokens` tokens; for a run on pairs it is the greedy translation, of at most `tokens` tokens, of
  * a few sources, one "source -> target" a line. *text is zero-terminated and the caller's, freed with qkv_free; NULL on
  * failure. A model that cannot generate is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
  * QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, char **text, size_t *size);
+#endif
 /* The model with the latest weights. Owned by the trainer. With several ranks in mixed precision, a rank has the
  * matrices that only products read as bf16 alone: its model can evaluate and generate in that precision, but cannot be
  * saved or exported, and qkv_model_weights is NULL for these matrices. The run's folder has the model in fp32. */
@@ -427,16 +435,19 @@ struct qkv_train_file {
 /* Gives the i-th file: training files first, then validation files, in the order in which they are read. False past the
  * last. */
 QKV_API bool qkv_trainer_file(const struct qkv_trainer *trainer, size_t i, struct qkv_train_file *file);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the number of steps in an epoch, which is one pass over the training data. For a text, whose windows
  * begin anywhere: tokens / (batch · context), not always a whole number. For pairs, lines and labelled lines: the
  * number of batches that they are cut into by length (batch, batch_tokens), the same in every epoch. For examples: the
  * number of whole batches. The option epochs sets steps when a run is created: epochs times this number, rounded up, at
  * least 1; the trainer's options and train.json then have both. 0 for NULL. */
 QKV_API double qkv_trainer_epoch(const struct qkv_trainer *trainer);
+#endif
 /* The number of pairs, lines, labelled lines or examples to train on; *valid (may be NULL) gets the number to validate
  * on. Both are 0 for a text. */
 QKV_API size_t qkv_trainer_lines(const struct qkv_trainer *trainer, size_t *valid);
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: the time of each part of a step. */
 enum qkv_profile_direction { QKV_PROFILE_WHOLE, QKV_PROFILE_FORWARD, QKV_PROFILE_BACKWARD };
 struct qkv_profile_row {
@@ -462,6 +473,7 @@ struct qkv_profile_report {
 QKV_API enum qkv_status qkv_trainer_profile_start(struct qkv_trainer *trainer);
 /* Experimental: the measurements so far; no rows if measuring was not started. */
 QKV_API struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *trainer);
+#endif
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,7 @@ checks=$((checks + 1))
     || fail "functions of libqkv.so without the version QKV_${version%.*}"
 
 # ---- constants: lists grow at their ends, so what a program was built with keeps its number ----
-"${COMPILER:-cc}" -E -P -x c -I "$root/include" "$root/include/qkv.h" | tr '\n' ' ' \
+"${COMPILER:-cc}" -E -P -x c -DQKV_EXPERIMENTAL -I "$root/include" "$root/include/qkv.h" | tr '\n' ' ' \
     | grep -oE 'enum( [a-z_]+)? \{[^}]*\}' | awk '
     {
         gsub(/enum|[{}]/, " ")
@@ -69,7 +69,7 @@ same "$(diff "$SOURCE/tests/enums.txt" constants)" "" \
 # ---- headers: each alone, as C11 and as C++17 ----
 for header in qkv.h $(cd "$root/include" && echo qkv/*.h); do
     printf '#include "%s"\nint main(void) { return 0; }\n' "$header" >header.c
-    for language in 'c -std=c11 -Wshadow' 'c++ -std=c++17'; do
+    for language in 'c -std=c11 -Wshadow' 'c -std=c11 -DQKV_EXPERIMENTAL' 'c++ -std=c++17 -DQKV_EXPERIMENTAL'; do
         try 0 "${COMPILER:-cc}" -x $language -pedantic -Wall -Wextra -Wconversion -Werror -fsyntax-only \
             -I "$root/include" header.c
     done
