@@ -194,7 +194,7 @@ static void a_session_and_a_decoder_of_the_defaults_have_the_same_scores(void **
     assert_ok(ctx, qkv_decoder_create(model, &one, &decoder));
     assert_int_equal(qkv_session_capacity(session), spec.context);
     assert_int_equal(qkv_session_capacity(small), 2);
-    assert_int_equal(qkv_session_append(small, ids, 3), QKV_SHAPE);
+    assert_int_equal(qkv_session_append(small, ids, 3), QKV_ARGUMENT);
     for (size_t i = 0; i < 3; i++) {
         input.ids = ids + i;
         assert_ok(ctx, qkv_session_append(session, ids + i, 1));

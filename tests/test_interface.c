@@ -11,7 +11,7 @@ static void the_version_of_the_library_is_that_of_the_header(void **state) {
     assert_true(QKV_VERSION_NUMBER > 0 && QKV_VERSION_MINOR < 100 && QKV_VERSION_PATCH < 100);
 }
 
-/* Every family has a name and classes, and no two have the same name. */
+/* Every family has a name and classes; those of one name have different classes. */
 static void families_are_listed_once(void **state) {
     (void)state;
     const char *type, *classes, *other, *others;
@@ -22,7 +22,7 @@ static void families_are_listed_once(void **state) {
         found = found || !strcmp(type, "gpt2");
         for (size_t i = 0; i < count; i++) {
             assert_true(qkv_family_at(i, &other, &others));
-            assert_string_not_equal(type, other);
+            assert_true(strcmp(type, other) || strcmp(classes, others));
         }
     }
     assert_true(found && count >= 39);

@@ -51,12 +51,8 @@ static json_t *object_json(const struct qkv_key *key, const struct qkv_place *pl
     return object;
 }
 
-json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind) {
-    struct qkv_written_spec written = {.spec = *spec, .version = 2};
-    struct qkv_stack_spec *stacks[] = {&written.spec.encoder, &written.spec.decoder};
-    for (size_t i = 0; i < 2; i++) /* paths read the first kind: puts the wanted kind there */
-        if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
-    struct qkv_place place = qkv_spec_place(&written);
+/* The value at a path from this place. */
+static json_t *value_at(struct qkv_place place, const char *path) {
     const struct qkv_key *keys = qkv_spec_keys;
     for (const char *at = path; *at;) {
         const size_t n = strcspn(at, ".");
@@ -69,6 +65,19 @@ json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int ki
         keys = key->keys;
     }
     return NULL;
+}
+
+json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind) {
+    struct qkv_written_spec *written = calloc(1, sizeof *written); /* too large for a stack */
+    if (!written) return NULL;
+    written->spec = *spec;
+    written->version = 2;
+    struct qkv_stack_spec *stacks[] = {&written->spec.encoder, &written->spec.decoder};
+    for (size_t i = 0; i < 2; i++) /* paths read the first kind: puts the wanted kind there */
+        if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
+    json_t *value = value_at(qkv_spec_place(written), path);
+    free(written);
+    return value;
 }
 
 /* ---- transforms: from config.json to a spec ---------------------------------------------------------------------- */

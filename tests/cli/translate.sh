@@ -69,7 +69,7 @@ refuse 2 'beam has no effect: --sample' "$QKV" translate model --sample --beam 3
 refuse 2 'input has no effect' "$QKV" translate model --input lines.txt text
 refuse 2 'whole number from 1' "$QKV" translate model --beam 0 text
 refuse 2 'top-p needs a number greater than 0 and at most 1' "$QKV" translate model --sample --top-p 2 text
-refuse 1 'max_tokens is 40, but the model.s context of 40 holds 39' "$QKV" translate model --max-tokens 40 text
+refuse 1 '[-]-max-tokens is 40, but the model.s context of 40 holds 39' "$QKV" translate model --max-tokens 40 text
 refuse 1 'missing.txt' "$QKV" translate model --input missing.txt
 printf 'fine\n\n%s\n' "$(printf 'x%.0s' $(seq 60))" >long.txt
 refuse 1 'long\.txt, line 3 has 61 tokens, but the model.s context is 40' "$QKV" translate model --input long.txt
