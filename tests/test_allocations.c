@@ -1,6 +1,7 @@
-/* After its first step, a training run asks the system for no memory. Counting functions replace the malloc family
- * and mmap, for every kind of dataset, several numbers of threads, parts of a batch, checkpointed activations and a
- * profile. Steps that end with an evaluation or a checkpoint are not counted. */
+/* After its first step, a training run asks the system for no memory, and generation asks for none after its first
+ * token. Counting functions replace the malloc family and mmap, for every kind of dataset, several numbers of threads,
+ * parts of a batch, checkpointed activations and a profile; and for every way to choose tokens, one continuation and
+ * several, and contexts that are full. Steps that end with an evaluation or a checkpoint are not counted. */
 /* labels: numeric */
 #include "train_fixture.h"
 
@@ -167,11 +168,91 @@ static void test_threads(void **state) {
         for (int feed = 0; feed < FEEDS; feed++) expect_none((enum feed)feed, threads, 1, false, false);
 }
 
+/* ---- generation -------------------------------------------------------------------------------------------------- */
+
+enum { GENERATE_CONTEXT = 32 };
+
+static struct qkv_model *generating_model(struct qkv_context *ctx) {
+    static const char json[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":256,\"d_model\":32,\"context\":32,"
+                               "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2}}}";
+    const struct qkv_tokenizer_options bytes = {.kind = QKV_TOKENIZER_BYTES};
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_model *model;
+    struct qkv_spec spec;
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &bytes, NULL, 0, &tokenizer));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+    return model;
+}
+
+struct told {
+    size_t count, first; /* tokens so far; counting begins after `first` of them */
+};
+
+static bool tell(void *user, const struct qkv_made_token *token) {
+    struct told *t = user;
+    (void)token;
+    if (++t->count != t->first) return true;
+    atomic_store(&allocations, 0);
+    atomic_store(&counting, true);
+    return true;
+}
+
+static bool write_text(void *user, const char *text, size_t size) {
+    (void)user, (void)text, (void)size;
+    return true;
+}
+
+static bool write_one(void *user, size_t index, const char *text, size_t size) {
+    (void)index;
+    return write_text(user, text, size);
+}
+
+/* count 0: one continuation by qkv_generate. Freeing at the end allocates nothing either. */
+static void expect_no_token(struct qkv_context *ctx, struct qkv_model *model, const struct qkv_sampling *sampling,
+                            size_t tokens, size_t count) {
+    static const char *const stops[] = {"never seen in a text of random bytes"};
+    struct qkv_generate_options o = qkv_generate_defaults();
+    struct qkv_generate_report report;
+    /* a full context is run again from its middle: the second time in memory that it has */
+    struct told told = {.first = (count ? count : 1) * (tokens > GENERATE_CONTEXT ? 2 * GENERATE_CONTEXT : 1)};
+    o.sampling = *sampling, o.tokens = tokens, o.stops = stops, o.stop_count = 1;
+    o.take_token = tell, o.take_user = &told;
+    enum qkv_status status = count ? qkv_generate_several(model, "ab", 2, &o, count, write_one, NULL, &report)
+                                   : qkv_generate(model, "ab", 2, &o, write_text, NULL, &report);
+    atomic_store(&counting, false);
+    assert_ok(ctx, status);
+    assert_int_equal(told.count, tokens * (count ? count : 1));
+    if (atomic_load(&allocations))
+        fail_msg("%zu continuations of %zu tokens, top_k %d: %zu allocations", count, tokens, sampling->top_k,
+                 atomic_load(&allocations));
+}
+
+static void test_tokens(void **state) {
+    (void)state;
+    if (!COUNTS) skip();
+    const struct qkv_sampling ways[] = {
+        {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 0.8, .top_k = 40, .top_p = 0.9, .min_p = 0.01, .repeat_penalty = 1.2, .repeat_last = 8}};
+    struct qkv_context *ctx = fixture_context(2);
+    struct qkv_model *model = generating_model(ctx);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (size_t count = 0; count < 4; count += 3) {
+            expect_no_token(ctx, model, &ways[i], GENERATE_CONTEXT - 2, count);
+            expect_no_token(ctx, model, &ways[i], 5 * GENERATE_CONTEXT, count);
+        }
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counting),
         cmocka_unit_test(test_feeds),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

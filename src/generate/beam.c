@@ -189,7 +189,7 @@ static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
 }
 
 /* Draws the next token of a row; its log-probability is that of the model, without the sampling options. */
-static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane, float *copy,
+static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane,
                                  struct qkv_candidate *c) {
     const struct qkv_search_rules *rules = b->rules;
     struct qkv_sampling sampling = rules->options->sampling;
@@ -199,11 +199,10 @@ static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const 
         return QKV_OK;
     }
     find_banned(b, ids);
-    memcpy(copy, scores, rules->V * sizeof *copy);
-    for (size_t i = 0; i < b->banned_count; i++) copy[b->banned[i]] = -INFINITY;
-    for (size_t i = 0; i < rules->ids.barred_count; i++) copy[rules->ids.barred[i]] = -INFINITY;
-    enum qkv_status status =
-        qkv_sample(rules->ctx, &sampling, copy, rules->vocab, ids, b->length, (uint64_t)b->length, &c->id);
+    const struct qkv_barred barred[QKV_BARRED_LISTS] = {{b->banned, b->banned_count},
+                                                        {rules->ids.barred, rules->ids.barred_count}};
+    enum qkv_status status = qkv_sample_barred(rules->ctx, &sampling, barred, scores, rules->vocab, ids, b->length,
+                                               (uint64_t)b->length, &c->id);
     if (status) return status;
     double lse = (double)rules->ctx->kernels->log_sum_exp(scores, rules->V);
     if (!isfinite(lse)) b->broken = true;
@@ -215,14 +214,13 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
     const struct qkv_search_rules *rules = b->rules;
     const bool first = b->length == 0;
     size_t rows = first ? qkv_search_width(rules) : b->live, live = 0;
-    float *copy = qkv_allocate(rules->ctx, rules->V, sizeof *copy);
-    enum qkv_status status = copy ? QKV_OK : QKV_MEMORY;
+    enum qkv_status status = QKV_OK;
     for (size_t r = 0; r < rows && !status; r++) {
         size_t parent = first ? 0 : r, lane = first ? r : b->lanes[r];
         const int32_t *ids = b->ids + parent * b->max_length;
         struct qkv_candidate c;
         double sum = first ? 0 : b->sums[r];
-        status = beam_draw(b, scores + parent * rules->V, ids, lane, copy, &c);
+        status = beam_draw(b, scores + parent * rules->V, ids, lane, &c);
         if (status) break;
         const bool ended = beam_ends(rules, c.id);
         if (ended || b->length == b->max_length) {
@@ -234,7 +232,6 @@ enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
         b->lanes[live] = lane;
         b->sums[live++] = sum + c.log_probability;
     }
-    free(copy);
     if (b->length == b->max_length || status)
         b->live = 0;
     else

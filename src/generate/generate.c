@@ -18,13 +18,21 @@ struct generation {
 
 /* ---- ids -------------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status add_id(struct generation *g, int32_t id) {
+/* Texts of up to so many tokens take the memory of their ids before the first one. */
+enum { RESERVED_IDS = 1 << 16 };
+
+static enum qkv_status reserve_ids(struct generation *g, size_t more) {
     struct qkv_prompt *p = &g->prompt;
-    int32_t *ids = qkv_list_room(g->ctx, p->ids, &g->capacity, p->count, 1, sizeof *ids);
+    int32_t *ids = qkv_list_room(g->ctx, p->ids, &g->capacity, p->count, more, sizeof *ids);
     if (!ids) return QKV_MEMORY;
     p->ids = ids;
-    p->ids[p->count++] = id;
     return QKV_OK;
+}
+
+static enum qkv_status add_id(struct generation *g, int32_t id) {
+    enum qkv_status status = reserve_ids(g, 1);
+    if (!status) g->prompt.ids[g->prompt.count++] = id;
+    return status;
 }
 
 /* ---- the model -------------------------------------------------------------------------------------------------- */
@@ -78,6 +86,9 @@ static enum qkv_status generate_all(struct generation *g, const char *prompt, si
     g->report.prompt_tokens = g->prompt.skipped ? 0 : g->prompt.count;
     g->report.long_prompt = g->prompt.found;
     if (status || g->prompt.skipped) return status;
+    status = reserve_ids(g, qkv_min(g->options->tokens, (size_t)RESERVED_IDS));
+    if (!status) status = qkv_text_stream_reserve(&g->stream);
+    if (status) return status;
     const struct qkv_session_options session = {.capacity = g->options->context,
                                                 .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
     status = qkv_session_create(g->model, &session, &g->session);

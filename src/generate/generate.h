@@ -9,6 +9,16 @@
 
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
 enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *sampling);
+/* Tokens that are not chosen; ids outside the vocabulary are ignored. */
+struct qkv_barred {
+    const int32_t *ids;
+    size_t count;
+};
+enum { QKV_BARRED_LISTS = 2 };
+/* The same as qkv_sample, without these tokens. */
+enum qkv_status qkv_sample_barred(struct qkv_context *ctx, const struct qkv_sampling *sampling,
+                                  const struct qkv_barred barred[QKV_BARRED_LISTS], const float *logits, size_t vocab,
+                                  const int32_t *history, size_t history_count, uint64_t draw, int32_t *id);
 /* Tells the caller a chosen token, if the options ask for tokens. `token` has index, id, end and stop; its
  * log-probability comes from the logits. Returns false if the caller wants no more. */
 bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *options, struct qkv_made_token token,
@@ -39,7 +49,7 @@ size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generat
  * options->long_prompt says. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *options, struct qkv_prompt *prompt);
-/* Calls qkv_sample; never chooses the token for unknown text, which has no text. */
+/* The same as qkv_sample, without the token for unknown text, which has no text. */
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id);
@@ -62,6 +72,8 @@ struct qkv_text_stream {
     struct qkv_buffer held; /* text that is not written yet */
     bool stopped;           /* a stop text has come: later text is ignored */
 };
+/* Takes memory for text that is held back, so that tokens of usual lengths need no more. */
+enum qkv_status qkv_text_stream_reserve(struct qkv_text_stream *stream);
 /* Takes a piece of text and writes what is decided. Returns QKV_STOPPED if `write` returns false. */
 enum qkv_status qkv_text_stream_put(struct qkv_text_stream *stream, const char *text, size_t size);
 /* Ends the text: writes all that was held back. */

@@ -52,6 +52,11 @@ static size_t several_pages(const struct several *s, size_t count) {
     return whole + count * (qkv_page_count(positions, longest) - whole);
 }
 
+static void several_drop(struct several_row *r) {
+    qkv_text_stream_free(&r->stream);
+    qkv_free(r->ids);
+}
+
 /* Allocates the rows of the continuations first to first + count - 1. */
 static enum qkv_status several_take(struct several *s, size_t first, size_t count, qkv_write_continuation *write,
                                     void *user) {
@@ -78,13 +83,13 @@ static enum qkv_status several_take(struct several *s, size_t first, size_t coun
                                              .stop_count = s->options->stop_count,
                                              .write = write ? several_write : NULL,
                                              .user = &s->listeners[s->rows]};
+        const enum qkv_status status = qkv_text_stream_reserve(&r->stream);
+        if (status) {
+            several_drop(r);
+            return status;
+        }
     }
     return QKV_OK;
-}
-
-static void several_drop(struct several_row *r) {
-    qkv_text_stream_free(&r->stream);
-    qkv_free(r->ids);
 }
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */

@@ -2,14 +2,14 @@
  * 2018), top-p (the nucleus, Holtzman et al. 2020) and min-p (Nguyen et al. 2024).
  *
  * The filters need the likeliest tokens only, in order. They come from a heap one by one: V + n·log V operations for
- * n tokens, instead of sorting the vocabulary. Equal scores are ordered by id. */
+ * n tokens, instead of sorting the vocabulary. Equal scores are ordered by id. The heap is in the workspace of the
+ * context, which grows to the largest vocabulary and then serves every token. */
 #include "generate/generate.h"
 #include "kernel/kernel.h"
 
 #include <float.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 
 /* Scores are floats: shares that differ by less than this count as equal. */
 #define SHARE_ERROR 1e-6
@@ -195,24 +195,35 @@ static enum qkv_status sampling_choose(struct qkv_context *ctx, struct candidate
     return QKV_OK;
 }
 
-/* `never`: a token that is not chosen; −1: any may be. */
-static enum qkv_status sampling_sample(struct qkv_context *ctx, const struct qkv_sampling *sampling,
-                                       const float *logits, size_t vocab, const int32_t *history, size_t history_count,
-                                       uint64_t draw, int32_t never, int32_t *id) {
+/* Gives tokens that must not be chosen the score −inf. */
+static void sampling_bar(struct candidates *c, struct qkv_barred barred) {
+    for (size_t i = 0; i < barred.count; i++)
+        if (barred.ids[i] >= 0 && (size_t)barred.ids[i] < c->total) c->at[barred.ids[i]].score = -INFINITY;
+}
+
+enum qkv_status qkv_sample_barred(struct qkv_context *ctx, const struct qkv_sampling *sampling,
+                                  const struct qkv_barred barred[QKV_BARRED_LISTS], const float *logits, size_t vocab,
+                                  const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
+    struct candidates c = {.total = vocab, .count = vocab};
+    struct qkv_arena *arena;
+    size_t bytes;
     enum qkv_status status = qkv_sampling_check(ctx, sampling);
     *id = -1;
     if (status) return status;
     if (vocab == 0 || vocab > INT32_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "cannot choose among %zu tokens; a vocabulary has 1 to %d", vocab,
                         INT32_MAX);
-    struct candidates c = {.total = vocab, .count = vocab};
-    c.at = qkv_allocate(ctx, vocab, sizeof *c.at);
+    if (!qkv_multiply(vocab, sizeof *c.at, &bytes)) return qkv_fail_memory(ctx, SIZE_MAX, "candidates");
+    status = qkv_workspace(ctx, bytes, &arena);
+    if (status) return status;
+    const size_t mark = qkv_arena_mark(arena);
+    c.at = qkv_arena_take(arena, vocab, sizeof *c.at);
     if (!c.at) return QKV_MEMORY;
     status = copy_scores(ctx, &c, logits);
     if (!status) status = sampling_penalise(ctx, &c, sampling, logits, history, history_count);
-    if (never >= 0 && (size_t)never < vocab) c.at[never].score = -INFINITY;
+    for (size_t i = 0; i < QKV_BARRED_LISTS; i++) sampling_bar(&c, barred[i]);
     if (!status) status = sampling_choose(ctx, &c, sampling, draw, id);
-    free(c.at);
+    qkv_arena_release(arena, mark);
     return status;
 }
 
@@ -224,14 +235,15 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
     QKV_NEED(ctx, id);
     QKV_NEED_ALL(ctx, history_count, history);
     const struct qkv_sampling usual = qkv_sampling_defaults();
+    const struct qkv_barred none[QKV_BARRED_LISTS] = {{NULL, 0}};
     if (!sampling) sampling = &usual;
-    return sampling_sample(ctx, sampling, logits, vocab, history, history_count, draw, -1, id);
+    return qkv_sample_barred(ctx, sampling, none, logits, vocab, history, history_count, draw, id);
 }
 
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id) {
-    const int unknown = p->tokenizer ? qkv_tokenizer_unknown(p->tokenizer) : -1;
-    return sampling_sample(ctx, sampling, logits, p->vocab, history, history_count, draw,
-                           p->vocab > 1 ? (int32_t)unknown : -1, id);
+    const int32_t unknown = p->tokenizer && p->vocab > 1 ? (int32_t)qkv_tokenizer_unknown(p->tokenizer) : -1;
+    const struct qkv_barred barred[QKV_BARRED_LISTS] = {{&unknown, 1}};
+    return qkv_sample_barred(ctx, sampling, barred, logits, p->vocab, history, history_count, draw, id);
 }

@@ -6,6 +6,17 @@
 
 #include "base/utf8.h"
 
+enum { STREAM_ROOM = 1024 }; /* bytes of a token, and of what was held back before it without stop texts */
+
+enum qkv_status qkv_text_stream_reserve(struct qkv_text_stream *s) {
+    size_t longest = 0;
+    for (size_t i = 0; i < s->stop_count; i++) longest = qkv_max(longest, strlen(s->stops[i]));
+    char *data = qkv_list_room(s->ctx, s->held.data, &s->held.capacity, s->held.size, longest + STREAM_ROOM, 1);
+    if (!data) return QKV_MEMORY;
+    s->held.data = data;
+    return QKV_OK;
+}
+
 /* Whether a stop text ends at held[0, end); *start: where the longest one begins. */
 static bool find_stop(const struct qkv_text_stream *s, size_t end, size_t *start) {
     bool found = false;
