@@ -86,26 +86,38 @@ static void rows_without_padding_are_pooled(void **state) {
     }
 }
 
-static struct qkv_tensor *build_softcap(struct fixture *f) {
-    return qkv_op_softcap(&f->tape, &f->leaves[0], f->options);
+static struct qkv_tensor *build_scores(struct fixture *f) {
+    return qkv_op_scores(&f->tape, &f->leaves[0], &f->leaves[1], f->leaf_count > 2 ? &f->leaves[2] : NULL, f->options,
+                         NULL);
+}
+
+/* softcap(x·wᵀ + b) of row n for weight v. */
+static double scores_formula(const struct fixture *f, size_t n, size_t v) {
+    const struct qkv_softcap *o = f->options;
+    const size_t C = f->leaves[0].columns;
+    double s = f->leaf_count > 2 ? (double)f->values[2][v] : 0;
+    for (size_t c = 0; c < C; c++) s += (double)f->values[0][n * C + c] * (double)f->values[1][v * C + c];
+    s *= o->scale == 0 ? 1 : (double)o->scale;
+    return o->cap > 0 ? (double)o->cap * tanh(s / (double)o->cap) : s;
 }
 
 /* Also compares the outputs with the formula. */
-static void check_softcap(void **state) {
+static void check_scores(void **state) {
     (void)state;
-    static const struct qkv_softcap options[] = {{.scale = 0.3F, .cap = 2}, {.scale = -1.7F}, {.cap = 0.5F}};
-    for (uint64_t i = 0; i < TEST_COUNT(options); i++) {
+    static const struct qkv_softcap options[] = {
+        {.scale = 0.3F, .cap = 2}, {.scale = -1.7F}, {.cap = 0.5F}, {.cap = 0}};
+    for (uint64_t i = 0; i < 2 * TEST_COUNT(options); i++) {
         struct fixture f;
-        const struct qkv_softcap *o = &options[i];
         start(&f, 480 + i);
-        f.options = o;
-        leaf(&f, 7, 61, 0);
-        check(&f, build_softcap);
-        const struct qkv_tensor *y = build_softcap(&f);
-        for (size_t n = 0; n < 7 * 61; n++) {
-            double s = (double)f.values[0][n] * (o->scale == 0 ? 1 : (double)o->scale);
-            if (o->cap > 0) s = (double)o->cap * tanh(s / (double)o->cap);
-            assert_true(fabs((double)cell(y, n) - s) <= 1e-6 * (1 + fabs(s)));
+        f.options = &options[i / 2];
+        leaf(&f, 7, 9, 0);
+        leaf(&f, 13, 9, 0);
+        if (i % 2) leaf(&f, 1, 13, 0);
+        check(&f, build_scores);
+        const struct qkv_tensor *y = build_scores(&f);
+        for (size_t n = 0; n < 7 * 13; n++) {
+            const double s = scores_formula(&f, n / 13, n % 13);
+            assert_true(fabs((double)cell(y, n) - s) <= 1e-5 * (1 + fabs(s)));
         }
         finish(&f);
     }

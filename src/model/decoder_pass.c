@@ -180,11 +180,8 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     if (tape.status) return tape.status;
     struct qkv_tensor *x = qkv_stack_forward(&args, p->ids);
     if (s->scored) {
-        struct qkv_loss unused;
         if (s->scored < s->tokens) x = qkv_op_gather(&tape, x, p->chosen, s->scored); /* else all tokens, in order */
-        const struct qkv_cross_entropy_options options = {.logits = p->scores, .softcap = qkv_head_softcap(m)};
-        x = qkv_head_transform(&tape, m, x);
-        qkv_op_cross_entropy(&tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &unused);
+        qkv_head_scores(&tape, m, x, p->scores);
     }
     return tape.status;
 }
@@ -199,8 +196,9 @@ struct pass_plan {
 /* Plans a pass, and the selection of rows after it, which copies scores. */
 static enum qkv_status plan_pass(void *argument) {
     const struct pass_plan *plan = argument;
+    static float scores[1]; /* a plan computes none */
     struct qkv_decoder *d = plan->d;
-    const struct qkv_decoder_pass p = {.scores = d->scores};
+    const struct qkv_decoder_pass p = {.scores = scores};
     enum qkv_status status = pass_run(d, &p, plan->shape);
     qkv_arena_release(&d->arena, 0);
     if (!status && d->most > 1 && !qkv_arena_take(&d->arena, d->most, (size_t)d->model->spec.vocab * sizeof(float)))

@@ -1,4 +1,5 @@
-/* head: between hidden states and scores: a transform (dense, activation, norm), and the softcap of scores. */
+/* head: from hidden states to scores: a transform (dense, activation, norm), the product with the vocabulary or the
+ * classes, and the softcap. */
 #include "model/model.h"
 
 #include <math.h>
@@ -19,6 +20,12 @@ struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m
 
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *m) {
     return (struct qkv_softcap){.scale = (float)m->spec.head.scale, .cap = (float)m->spec.head.softcap};
+}
+
+struct qkv_tensor *qkv_head_scores(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x, float *out) {
+    const struct qkv_softcap softcap = qkv_head_softcap(m);
+    x = qkv_head_transform(tape, m, x);
+    return qkv_op_scores(tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &softcap, out);
 }
 
 bool qkv_scores_take(const float *scores, size_t n, float *out) {

@@ -335,6 +335,8 @@ struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_
 /* The head's input (N, W), from hidden states (N, C), pooled ones for a classifier; and the softcap of its scores. */
 struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x);
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *model);
+/* The scores (N, V) of such hidden states. out: their memory; NULL: memory of the tape. */
+struct qkv_tensor *qkv_head_scores(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x, float *out);
 /* Copies the result for n classes: their probabilities; for a single class its score itself. Returns false if a score
  * is not finite. qkv_scores_none: the result for a blank or skipped text: zeros, or, for a single class, where 0 is a
  * score, NaN. */

@@ -317,10 +317,7 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
     if (model->spec.head.kind == QKV_HEAD_NONE || !x) return x;
     if (model->spec.head.kind == QKV_HEAD_CLASSIFY)
         x = qkv_op_pool(&m->tape, x, model->spec.head.pool, c->B, c->T, in->self.mask.lengths);
-    const struct qkv_softcap softcap = qkv_head_softcap(model);
-    x = qkv_head_transform(&m->tape, model, x);
-    x = qkv_op_linear(&m->tape, x, model->head_weight, qkv_tensor_or_null(&model->head.bias), QKV_RESULT_FP32);
-    return qkv_op_softcap(&m->tape, x, &softcap);
+    return qkv_head_scores(&m->tape, model, x, NULL);
 }
 
 /* Layers may overwrite their input, so they get a copy. */

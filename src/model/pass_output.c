@@ -63,34 +63,43 @@ static void run_hidden(struct qkv_pass *p, const struct qkv_batch *b, struct qkv
         qkv_op_inner_product(&p->tape, x, b->output_gradient, 1.0F / (float)p->loss_count, &p->loss);
 }
 
-/* Computes scores; those of a rectangle are moved to their places in it. */
-static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+/* Scores of the hidden states x, to `logits` (x->rows, V), unless it is NULL; and, with targets, their loss. */
+static void run_scores(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x, const int32_t *targets,
+                       float *logits) {
     struct qkv_model *m = p->model;
-    const bool by_place = !b->scored && !b->cu_rows;
-    const size_t rows = x ? x->rows : 0, V = m->head_weight->rows, places = by_place ? b->B * b->T : rows;
-    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing, .softcap = qkv_head_softcap(m)};
+    if (!b->targets) {
+        if (logits) qkv_head_scores(&p->tape, m, x, logits);
+        return;
+    }
+    const struct qkv_cross_entropy_options options = {.targets = targets,
+                                                      .scale = p->loss_count ? 1.0F / (float)p->loss_count : 0,
+                                                      .smoothing = (float)b->label_smoothing,
+                                                      .logits = logits,
+                                                      .softcap = qkv_head_softcap(m)};
     x = qkv_head_transform(&p->tape, m, x);
-    if (b->targets) options.targets = make_targets(p, b, rows, by_place);
-    if (p->loss_count) options.scale = 1.0F / (float)p->loss_count;
-    if (p->options.logits) options.logits = qkv_tape_take(&p->tape, places * V, sizeof(float));
     qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &p->loss);
-    if (options.logits && by_place && p->rows) qkv_rows_spread(&p->tape, p->rows, options.logits, V);
-    set_rows_output(p, b, "logits", options.logits, rows, V);
+}
+
+/* Scores of a rectangle are moved to their places in it. */
+static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
+    const bool by_place = !b->scored && !b->cu_rows;
+    const size_t rows = x ? x->rows : 0, V = p->model->head_weight->rows, places = by_place ? b->B * b->T : rows;
+    const int32_t *targets = b->targets ? make_targets(p, b, rows, by_place) : NULL;
+    float *logits = p->options.logits ? qkv_tape_take(&p->tape, places * V, sizeof(float)) : NULL;
+    run_scores(p, b, x, targets, logits);
+    if (logits && by_place && p->rows) qkv_rows_spread(&p->tape, p->rows, logits, V);
+    set_rows_output(p, b, "logits", logits, rows, V);
 }
 
 static void run_classifier(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
-    struct qkv_model *m = p->model;
-    const size_t V = m->head_weight->rows;
-    struct qkv_cross_entropy_options options = {.smoothing = (float)b->label_smoothing, .softcap = qkv_head_softcap(m)};
+    const size_t V = p->model->head_weight->rows;
     if (x)
-        x = p->rows->ragged ? qkv_op_pool_rows(&p->tape, x, m->spec.head.pool, p->rows)
-                            : qkv_op_pool(&p->tape, x, m->spec.head.pool, b->B, b->T, b->lengths);
-    x = qkv_head_transform(&p->tape, m, x);
-    if (b->targets) options.targets = make_targets(p, b, b->B, false);
-    if (p->loss_count) options.scale = 1.0F / (float)p->loss_count;
-    options.logits = qkv_tape_take(&p->tape, b->B * V, sizeof(float));
-    qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &p->loss);
-    set_output(p, "logits", options.logits, 2, b->B, V, 0);
+        x = p->rows->ragged ? qkv_op_pool_rows(&p->tape, x, p->model->spec.head.pool, p->rows)
+                            : qkv_op_pool(&p->tape, x, p->model->spec.head.pool, b->B, b->T, b->lengths);
+    const int32_t *targets = b->targets ? make_targets(p, b, b->B, false) : NULL;
+    float *logits = qkv_tape_take(&p->tape, b->B * V, sizeof(float));
+    run_scores(p, b, x, targets, logits);
+    set_output(p, "logits", logits, 2, b->B, V, 0);
 }
 
 void qkv_pass_head(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {

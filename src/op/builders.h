@@ -190,8 +190,10 @@ struct qkv_unfold_options {
 struct qkv_tensor *qkv_op_unfold(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_unfold_options *options,
                                  const struct qkv_row_order *order);
 
-/* A softcap of scores (kernel/kernel.h); x of any shape, fp32; returns x itself where the options change nothing. */
-struct qkv_tensor *qkv_op_softcap(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_softcap *options);
+/* The scores softcap(x·weightᵀ + bias) of x (N, C) against weight (V, C): (N, V), fp32 (kernel/kernel.h has softcaps).
+ * out: the memory of the scores; NULL: memory of the tape. */
+struct qkv_tensor *qkv_op_scores(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
+                                 struct qkv_tensor *bias, const struct qkv_softcap *softcap, float *out);
 
 /* The result of a loss, in the host's memory. */
 struct qkv_loss {
@@ -199,16 +201,15 @@ struct qkv_loss {
     size_t counted; /* targets that are not QKV_IGNORE */
 };
 struct qkv_cross_entropy_options {
-    const int32_t *targets; /* (N), QKV_IGNORE is not counted; NULL: no loss, logits only */
+    const int32_t *targets; /* (N), QKV_IGNORE is not counted */
     float scale;            /* the gradient is that of scale·Σ loss */
     float smoothing; /* e: loss is (1 − e)·(−log p[target]) + e·mean over all of −log p (Szegedy et al. 2016) */
     float *logits;   /* (N, V): receives the scores; NULL: not wanted */
     struct qkv_softcap softcap; /* of the scores */
 };
-/* Scores softcap(x·weightᵀ + bias) of x (N, C) against weight (V, C), and the loss −log softmax(scores)[target], in
- * chunks of rows, so that memory holds a chunk of scores at a time unless `logits` asks for all. A recording tape
- * computes the gradient in forward: a loss is where backward starts, so the gradient of its output is known. */
-
+/* The loss −log softmax(scores)[target] of the scores that qkv_op_scores gives, in chunks of rows, so that memory holds
+ * a chunk of scores at a time unless `logits` asks for all. A recording tape computes the gradient in forward: a loss
+ * is where backward starts, so the gradient of its output is known. */
 void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                           struct qkv_tensor *bias, const struct qkv_cross_entropy_options *options,
                           struct qkv_loss *loss);

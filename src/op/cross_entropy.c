@@ -1,6 +1,6 @@
-/* cross_entropy: the head and its loss in one operator.
+/* cross_entropy: the loss of scores, which it computes some rows at a time.
  *
- * scores = x·Wᵀ + b, after a softcap if there is one (softcap.c), x (N, C), W (V, C).
+ * scores = softcap(x·Wᵀ + b), as the operator of scores computes them (scores.c), x (N, C), W (V, C).
  * loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that are not QKV_IGNORE.
  * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
  * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
@@ -12,13 +12,12 @@
  * Where those copies would take more memory than the scores of all rows, there is one chunk. The size of chunks changes
  * no bit. */
 #include "op/linear.h"
-#include "op/softcap.h"
+#include "op/scores.h"
 #include "op/steps.h"
 
 #include <string.h>
 
 enum {
-    CHUNK_FLOATS = 16 << 20,
     /* the maximum number of rows in a chunk of ordered rows */
     ORDERED_ROWS = 1024,
     /* such a chunk ends at a multiple of ORDERED_CUT rows of its sequence, where kernels begin a new partial sum */
@@ -73,7 +72,7 @@ static void row_gradient_capped(const struct chunk *c, const float *scores, floa
         memcpy(capped, scores + v, n * sizeof *capped);
         c->kernels->softmax_scaled(dscores + v, capped, lse, c->scale, share, n);
         if (target >= v && target < v + n) dscores[target] -= (1 - c->smoothing) * c->scale;
-        qkv_softcap_slope(c->softcap, dscores + v, false, dscores + v, capped, n);
+        qkv_softcap_slope(c->softcap, dscores + v, dscores + v, capped, n);
     }
 }
 
@@ -157,15 +156,9 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias, float *scratch,
                                  const struct qkv_cross_entropy_options *o, float *losses, const struct gradients *g,
                                  const struct qkv_row_order *order) {
-    const size_t size = qkv_type_size(x->dtype);
-    const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *scores = o->logits ? o->logits + first * weight->rows : scratch;
-    const struct qkv_softcap *softcap = qkv_softcap_is_none(&o->softcap) ? NULL : &o->softcap;
-    struct qkv_epilogue epilogue = {0};
-    if (softcap) epilogue = (struct qkv_epilogue){.kind = QKV_EPILOGUE_softcap, .softcap = *softcap};
-    enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){scores, QKV_F32}, rows_of_x, rows,
-                                                      weight, bias, epilogue);
-    if (status || !o->targets) return status;
+    enum qkv_status status = qkv_scores_rows(tape, x, first, rows, weight, bias, &o->softcap, scores);
+    if (status) return status;
     struct chunk c = {.kernels = tape->ctx->kernels,
                       .V = weight->rows,
                       .targets = o->targets + first,
@@ -174,9 +167,11 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                       .losses = losses + first,
                       .scale = o->scale,
                       .smoothing = o->smoothing,
-                      .softcap = softcap};
+                      .softcap = qkv_softcap_is_none(&o->softcap) ? NULL : &o->softcap};
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, loss_rows, &c);
     if (!g) return QKV_OK;
+    const size_t size = qkv_type_size(x->dtype);
+    const struct qkv_linear_rows rows_of_x = {(char *)x->data + first * x->columns * size, x->dtype};
     float *dx = g->dx ? g->dx + first * x->columns : NULL;
     return qkv_linear_backward_parts(tape, scratch, rows_of_x, rows, dx, g->accumulate, weight, g->dweight, bias,
                                      g->dbias, order, g->carry);
@@ -315,7 +310,7 @@ enum qkv_status qkv_check_cross_entropy(struct qkv_tape *tape, struct qkv_node *
     struct cross_entropy *s = node->saved;
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1];
     enum qkv_status status = qkv_linear_check(tape, "head", x, weight, node->inputs[2]);
-    if (status || !s->options.targets) return status;
+    if (status) return status;
     struct targets targets = {tape->ctx, s->options.targets, x->rows, weight->rows, s->loss};
     return qkv_compute(tape->ctx, check_targets, &targets);
 }
@@ -339,11 +334,10 @@ static enum qkv_status cross_entropy_forward(struct qkv_tape *tape, struct qkv_n
     const struct qkv_tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const size_t N = x->rows, V = weight->rows;
     struct gradients g = {0};
-    node->whole =
-        tape->recording && o->targets &&
-        (x->learning.requires_grad || weight->learning.requires_grad || (bias && bias->learning.requires_grad));
+    node->whole = tape->recording && (x->learning.requires_grad || weight->learning.requires_grad ||
+                                      (bias && bias->learning.requires_grad));
     if (node->whole && qkv_tape_failed(tape, take_gradients(tape, node, &g))) return tape->status;
-    size_t chunk = CHUNK_FLOATS / V < 16 ? 16 : CHUNK_FLOATS / V;
+    size_t chunk = qkv_scores_chunk(V);
     const bool ordered = node->whole && x->learning.order && chunk < N && groups_rows(x, weight, chunk) < N;
     if (ordered) {
         chunk = groups_rows(x, weight, chunk);
@@ -363,7 +357,7 @@ static enum qkv_status cross_entropy_forward(struct qkv_tape *tape, struct qkv_n
         qkv_tape_failed(tape, run_chunk(tape, x, first, rows, weight, bias, scratch, o, losses, node->whole ? &g : NULL,
                                         x->learning.order));
     }
-    struct total t = {.values = losses, .count = o->targets ? N : 0, .order = x->learning.order};
+    struct total t = {.values = losses, .count = N, .order = x->learning.order};
     if (!tape->status) qkv_tape_failed(tape, qkv_compute(tape->ctx, add_up, &t));
     s->loss->sum = t.sum;
     s->loss = NULL;
@@ -396,7 +390,7 @@ struct qkv_cost qkv_cost_cross_entropy(const struct qkv_node *node, bool backwar
 void qkv_op_cross_entropy(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                           struct qkv_tensor *bias, const struct qkv_cross_entropy_options *o, struct qkv_loss *loss) {
     *loss = (struct qkv_loss){0};
-    if (!x || tape->status || (!o->targets && !o->logits)) return;
+    if (!x || tape->status) return;
     struct cross_entropy *s = qkv_tape_take_graph(tape, sizeof *s);
     if (!s) return;
     *s = (struct cross_entropy){.options = *o, .loss = loss};

@@ -165,7 +165,7 @@ struct qkv_operator {
     X(gather)                                                                                                          \
     X(scatter)                                                                                                         \
     X(unfold)                                                                                                          \
-    X(softcap)                                                                                                         \
+    X(scores)                                                                                                          \
     X(inner_product)                                                                                                   \
     X(checkpoint)
 #define QKV_OPERATOR_BY_NUMBERS_LIST(X)                                                                                \
