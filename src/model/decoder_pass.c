@@ -66,34 +66,15 @@ static size_t pass_keys(const struct qkv_decoder *d, size_t rows) {
     return keys;
 }
 
-/* Sequences whose keys are in pages. */
-struct pass_pages {
-    const struct qkv_page_pool *pool;
-    const int32_t *const *tables;
-    const int32_t *start, *pasts;
-    size_t count, longest;
-    size_t known; /* how many of the pasts are known: all, or, in a plan, none */
-};
-
-/* pasts, or NULL where all sequences are known to have `keys` keys. */
-static const int32_t *pass_pasts(const struct pass_pages *p, size_t keys) {
+/* pasts (count), of which `known` are known, or NULL where all sequences are known to have `keys` keys. */
+static const int32_t *pass_pasts(const int32_t *pasts, size_t count, size_t known, size_t keys) {
     size_t i = 0;
-    while (i < p->known && (size_t)p->pasts[i] == keys) i++;
-    return i < p->count ? p->pasts : NULL;
+    while (i < known && (size_t)pasts[i] == keys) i++;
+    return i < count ? pasts : NULL;
 }
 
-/* Changes calls for single tokens to calls for sequences whose keys are in pages. */
-static void pass_page(const struct qkv_decoder *d, struct qkv_attend *calls, const struct pass_pages *p,
-                      size_t tokens) {
-    for (int i = 0; calls && i < d->model->spec.decoder.kind_count; i++) {
-        calls[i].B = p->count;
-        calls[i].Tq = p->longest;
-        calls[i].q_start = p->count * p->longest == tokens ? NULL : p->start;
-        calls[i].q_rows = tokens;
-        calls[i].pasts = pass_pasts(p, calls[i].Tk);
-        calls[i].pages =
-            (struct qkv_page_table){.lists = p->tables, .positions = p->pool->positions, .count = p->pool->count};
-    }
+static struct qkv_page_table pass_table(const struct qkv_page_pool *pool, const int32_t *const *lists) {
+    return (struct qkv_page_table){.lists = lists, .positions = pool->positions, .count = pool->count};
 }
 
 /* What one row of a decoder says of each of its tokens. */
@@ -136,32 +117,46 @@ static int32_t *pass_positions(const struct qkv_decoder *d, struct qkv_tape *tap
     return qkv_tape_failed(tape, status) ? NULL : positions;
 }
 
-/* rows: whose tokens are known; 0: a plan. */
-static void pass_set_calls(struct qkv_decoder *d, size_t rows, const struct qkv_decoder_shape *s,
-                           struct qkv_forward_args *f) {
-    const struct qkv_stack *stack = &d->model->decoder;
+/* The context of a pass, whose tokens are queries by themselves. rows: whose tokens are known; 0: a plan. */
+static struct qkv_forward_args pass_args(struct qkv_decoder *d, size_t rows, const struct qkv_decoder_shape *s,
+                                         struct qkv_tape *tape) {
+    struct qkv_stack *stack = &d->model->decoder;
     if (rows) pass_fill(d, rows);
-    int32_t *lengths, *positions = pass_positions(d, f->tape, rows, s, &lengths);
-    int32_t *prefix = positions && d->model->spec.prefix ? pass_repeat(d, f->tape, rows, s, pass_prefix) : NULL;
-    if (f->tape->status) return;
-    struct qkv_mask mask = {.B = s->tokens, .Tq = 1, .Tk = pass_keys(d, rows), .offsets = positions, .prefix = prefix};
-    f->positions = positions;
-    if (qkv_stack_by_length(stack))
-        f->turns =
-            qkv_stack_turns(f->tape, stack, s->tokens, positions, pass_repeat(d, f->tape, rows, s, pass_decided));
-    f->self = qkv_stack_calls(f->tape, stack, false, &mask, (struct qkv_call_rows){0}, 0);
-    qkv_stack_distances(f);
-    for (int i = 0; f->self && i < stack->spec->kind_count; i++) f->self[i].position = positions;
-    const struct pass_pages own = {d->pool, d->tables, d->start, d->pasts, s->rows, s->longest, rows};
-    pass_page(d, f->self, &own, s->tokens);
-    if (!d->encoded) return;
-    mask.Tk = d->encoded->T;
-    mask.lengths = lengths;
-    f->cross = qkv_stack_calls(f->tape, stack, true, &mask, (struct qkv_call_rows){0}, 0);
-    const struct pass_pages sources = {d->encoded->pool, d->group_tables,  d->group_start,      d->group_pasts,
-                                       s->groups,        s->longest_group, rows ? s->groups : 0};
-    pass_page(d, f->cross, &sources, s->tokens);
-    f->memory_cache = d->encoded->pool->attention;
+    const size_t keys = pass_keys(d, rows);
+    int32_t *lengths, *positions = pass_positions(d, tape, rows, s, &lengths);
+    const int32_t *prefix = positions && d->model->spec.prefix ? pass_repeat(d, tape, rows, s, pass_prefix) : NULL;
+    const struct qkv_mask mask = {.B = s->tokens, .Tq = 1, .Tk = keys, .offsets = positions, .prefix = prefix};
+    const struct qkv_forward_pages pages = {.table = pass_table(d->pool, d->tables),
+                                            .sequences = s->rows,
+                                            .longest = s->longest,
+                                            .queries = s->tokens,
+                                            .start = d->start,
+                                            .pasts = pass_pasts(d->pasts, s->rows, rows, keys)};
+    const struct qkv_forward_attention self = {.given.mask = mask, .pages = &pages};
+    const struct qkv_forward_batch batch = {
+        .B = s->tokens,
+        .T = 1,
+        .positions = positions,
+        .turn_lengths = qkv_stack_by_length(stack) ? pass_repeat(d, tape, rows, s, pass_decided) : NULL,
+        .self = &self};
+    struct qkv_forward_args f = qkv_forward_begin(tape, &d->model->spec, stack, &batch);
+    f.cache = d->pool->attention;
+    if (!d->encoded) return f;
+    const struct qkv_page_pool *pool = d->encoded->pool;
+    const size_t source_keys = d->encoded->T;
+    const struct qkv_forward_pages sources = {
+        .table = pass_table(pool, d->group_tables),
+        .sequences = s->groups,
+        .longest = s->longest_group,
+        .queries = s->tokens,
+        .start = d->group_start,
+        .pasts = pass_pasts(d->group_pasts, s->groups, rows ? s->groups : 0, source_keys)};
+    struct qkv_forward_attention cross = {.given.mask = mask, .pages = &sources};
+    cross.given.mask.Tk = source_keys;
+    cross.given.mask.lengths = lengths;
+    qkv_forward_cross(&f, &cross);
+    f.memory_cache = pool->attention;
+    return f;
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -174,9 +169,7 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     qkv_arena_release(&d->arena, 0);
     qkv_arena_release(&d->graph_arena, 0);
     qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
-    struct qkv_forward_args args = {
-        .tape = &tape, .spec = &m->spec, .stack = &m->decoder, .B = s->tokens, .T = 1, .cache = d->pool->attention};
-    pass_set_calls(d, p->rows, s, &args);
+    struct qkv_forward_args args = pass_args(d, p->rows, s, &tape);
     if (tape.status) return tape.status;
     struct qkv_tensor *x = qkv_stack_forward(&args, p->ids);
     if (s->scored) {

@@ -42,14 +42,15 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
     return status;
 }
 
-/* The rotations of each source, by its own length. */
-static const struct qkv_turns *encoder_turns(const struct qkv_encoded *e, struct qkv_tape *tape,
-                                             const struct qkv_rows *rows) {
+/* The length of each row's source, if rotations depend on it; else NULL. */
+static const int32_t *encoder_turn_lengths(const struct qkv_encoded *e, struct qkv_tape *tape,
+                                           const struct qkv_rows *rows) {
+    if (!qkv_stack_by_length(encoded_stack(e->model))) return NULL;
     int32_t *lengths = qkv_tape_take(tape, rows->N, sizeof *lengths);
-    if (!lengths || qkv_tape_failed(tape, QKV_STEP(tape->ctx, repeat, .out = lengths, .values = e->lengths,
-                                                   .start = rows->start, .B = e->B)))
-        return NULL;
-    return qkv_stack_turns(tape, encoded_stack(e->model), rows->N, rows->position, lengths);
+    const bool failed =
+        !lengths || qkv_tape_failed(tape, QKV_STEP(tape->ctx, repeat, .out = lengths, .values = e->lengths,
+                                                   .start = rows->start, .B = e->B));
+    return failed ? NULL : lengths;
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
@@ -57,19 +58,15 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
     struct qkv_model *m = e->model;
     struct qkv_stack *stack = encoded_stack(m);
     const bool tokens = qkv_stack_reads_tokens(stack->spec);
-    const struct qkv_mask mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths};
-    struct qkv_forward_args args = {.tape = tape,
-                                    .spec = &m->spec,
-                                    .stack = stack,
-                                    .B = e->B,
-                                    .T = e->T,
-                                    .rows = rows,
-                                    .positions = rows->position};
-    args.self = qkv_stack_calls(tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, 0);
-    qkv_stack_distances(&args);
-    for (int i = 0; args.self && i < stack->spec->kind_count; i++) args.self[i].position = args.positions;
-    if (qkv_stack_by_length(stack)) args.turns = encoder_turns(e, tape, rows);
-    if (!tokens) args.inputs = qkv_pass_features(tape, NULL, stack, source, rows);
+    const struct qkv_forward_attention self = {.given.mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths},
+                                               .keys = rows};
+    const struct qkv_forward_batch batch = {.rows = rows,
+                                            .positions = rows->position,
+                                            .turn_lengths = encoder_turn_lengths(e, tape, rows),
+                                            .inputs =
+                                                tokens ? NULL : qkv_pass_features(tape, NULL, stack, source, rows),
+                                            .self = &self};
+    struct qkv_forward_args args = qkv_forward_begin(tape, &m->spec, stack, &batch);
     if (tape->status) return NULL;
     return qkv_stack_forward(&args, tokens ? qkv_rows_pack(tape, rows, source->ids)
                                            : qkv_sequence_positions(tape, 1, rows->N, 0));

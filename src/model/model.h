@@ -268,6 +268,7 @@ struct qkv_forward_args {
     struct qkv_tape *tape;
     const struct qkv_spec *spec;
     struct qkv_stack *stack;
+    size_t only;                 /* 1 + the only kind of layers that run; 0: all kinds */
     size_t B, T;                 /* T new positions per sequence */
     const struct qkv_rows *rows; /* the rows of activations, without padding; NULL: (B·T) */
     const int32_t *positions;    /* of each row */
@@ -303,19 +304,45 @@ struct qkv_forward_args {
  * fails. (block_experts.c) */
 struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, const struct qkv_ffn_spec *spec,
                                        struct qkv_ffn *ffn, struct qkv_tensor *x, const struct qkv_routing **routing);
-/* The calls of a stack's self attention, or of `cross` attention, without q, k and v, one per kind of layer: with
- * `mask` and the kind's causal and window, for these rows. They are in the tape's memory; NULL when the tape has
- * failed. (stack_calls.c) */
-struct qkv_attend *qkv_stack_calls(struct qkv_tape *tape, const struct qkv_stack *stack, bool cross,
-                                   const struct qkv_mask *mask, struct qkv_call_rows rows, double dropout);
-/* Whether rotations of a stack depend on a sequence's length. qkv_stack_turns: the rotations, per kind of layer, of N
- * rows at positions (N) in sequences of lengths (N); in the tape's memory, NULL when the tape has failed.
- * (stack_calls.c) */
+
+/* ---- the context of a forward pass (forward_args.c) -------------------------------------------------------------- */
+
+/* Sequences whose keys are in pages. */
+struct qkv_forward_pages {
+    struct qkv_page_table table;
+    size_t sequences, longest, queries; /* the maximum of queries of a sequence, and the sum */
+    const int32_t *start;               /* (sequences + 1): the first query of each */
+    const int32_t *pasts;               /* (sequences): their keys; NULL: as many as the mask has */
+};
+/* One attention of a batch, which all kinds of layers start from: they add their own causal and window. */
+struct qkv_forward_attention {
+    struct qkv_module_mask given;          /* the sizes of its mask are set */
+    const struct qkv_rows *keys;           /* NULL: (B·Tk) */
+    const struct qkv_forward_pages *pages; /* the mask is then that of each query by itself; NULL: none */
+};
+struct qkv_forward_batch {
+    const struct qkv_rows *rows; /* NULL: (B·T) */
+    size_t B, T;                 /* without rows */
+    size_t only;                 /* 1 + the only kind of layers that run; 0: all kinds */
+    const int32_t *positions;    /* of each row */
+    /* of each row among its keys, for a distance_bias; NULL: positions */
+    const int32_t *key_positions;
+    const int32_t *turn_lengths;              /* the length of each row's sequence, if qkv_stack_by_length; else NULL */
+    const int32_t *types;                     /* the type of each token; NULL: 0 */
+    struct qkv_tensor *inputs;                /* in place of token embeddings; NULL: ids are embedded */
+    const struct qkv_forward_attention *self; /* NULL: no self attention runs */
+};
+/* The context of a stack's pass over a batch, without cross attention. After an error, which the tape has, its calls
+ * are NULL. */
+struct qkv_forward_args qkv_forward_begin(struct qkv_tape *tape, const struct qkv_spec *spec, struct qkv_stack *stack,
+                                          const struct qkv_forward_batch *batch);
+/* Adds cross attention; the caller sets `memory` or `memory_cache`. */
+void qkv_forward_cross(struct qkv_forward_args *args, const struct qkv_forward_attention *cross);
+/* Whether rotations of a stack depend on a sequence's length. */
 bool qkv_stack_by_length(const struct qkv_stack *stack);
-const struct qkv_turns *qkv_stack_turns(struct qkv_tape *tape, const struct qkv_stack *stack, size_t N,
-                                        const int32_t *positions, const int32_t *lengths);
-/* Makes the trainable tables of distance_bias and sets them in the calls of self attention; kinds may share one. */
-void qkv_stack_distances(struct qkv_forward_args *args);
+
+/* ---- parts of a stack -------------------------------------------------------------------------------------------- */
+
 /* The final norm: of the kind of the last layer; its `final` says whether the stack has the norm. */
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack);
 /* Parts of qkv_stack_forward, for modules: x (B·T, C) → the same shape; embedding: ids (B·T) → (B·T, C). Layers are

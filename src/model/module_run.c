@@ -138,27 +138,23 @@ static bool module_mask_given(const struct qkv_module_mask *given) {
            given->dbias;
 }
 
-/* Whether the module has layers of a kind. */
-static bool module_has_kind(const struct qkv_module *m, const struct qkv_stack *stack, size_t kind) {
-    const bool all = !m->stack || m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
-    return all || stack->spec->kind_of[m->layer] == kind;
+/* Whether the module has all layers of its stacks. */
+static bool module_is_whole(const struct qkv_module *m) {
+    return !m->stack || m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
 }
 
-/* Sets the call that layers of a kind make, without intervals and positions, and its mask: what both the spec and the
- * caller's mask allow. */
-static enum qkv_status module_set_kind(const struct qkv_module *m, const struct module_call *c,
-                                       const struct module_attention *a, size_t kind, struct qkv_mask *mask,
-                                       struct qkv_attend *attend) {
+/* Checks the mask of layers of a kind: what both the spec and the caller's mask allow, and its arrays. */
+static enum qkv_status module_check_kind(const struct qkv_module *m, const struct module_call *c,
+                                         const struct module_attention *a, size_t kind) {
     const struct qkv_layer_spec *layer = &a->stack->spec->kinds[kind];
     const struct qkv_attention_spec *spec = a->cross ? &layer->cross : &layer->attention;
     const struct qkv_module_mask *given = a->given;
-    *mask = qkv_attention_mask(spec, &given->mask);
-    enum qkv_status status = qkv_mask_fit(m->ctx, mask, c->B, a->Tq, a->Tk);
-    if (status) return status;
-    *attend = qkv_attend_start(spec, a->cross ? NULL : &a->stack->tables[kind], m->model->spec.dropout);
-    attend->B = c->B, attend->Tq = a->Tq, attend->Tk = a->Tk;
-    return qkv_attend_set_pairs(m->ctx, attend, given->dense, &given->dense_shape, given->bias, &given->bias_shape,
-                                given->dbias != NULL);
+    struct qkv_mask mask = qkv_attention_mask(spec, &given->mask);
+    struct qkv_attend attend = {.B = c->B, .H = (size_t)spec->heads, .Tq = a->Tq, .Tk = a->Tk};
+    enum qkv_status status = qkv_mask_fit(m->ctx, &mask, c->B, a->Tq, a->Tk);
+    return status ? status
+                  : qkv_attend_set_pairs(m->ctx, &attend, given->dense, &given->dense_shape, given->bias,
+                                         &given->bias_shape, given->dbias != NULL);
 }
 
 static enum qkv_status module_check_attention(const struct qkv_module *m, const struct module_call *c, const char *name,
@@ -178,11 +174,8 @@ static enum qkv_status module_check_attention(const struct qkv_module *m, const 
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s.dbias needs a bias, and train", kind, name);
     enum qkv_status status = qkv_aligned(m->ctx, "bias", given->bias, sizeof(float));
     if (!status) status = qkv_aligned(m->ctx, "dbias", given->dbias, sizeof(float));
-    for (size_t i = 0; i < (size_t)a->stack->spec->kind_count && !status; i++) {
-        struct qkv_mask mask;
-        struct qkv_attend attend;
-        if (module_has_kind(m, a->stack, i)) status = module_set_kind(m, c, a, i, &mask, &attend);
-    }
+    for (size_t i = 0; i < (size_t)a->stack->spec->kind_count && !status; i++)
+        if (module_is_whole(m) || a->stack->spec->kind_of[m->layer] == i) status = module_check_kind(m, c, a, i);
     return status;
 }
 
@@ -257,39 +250,29 @@ static struct qkv_tensor *module_tensor(struct qkv_module *m, const struct qkv_v
     return t;
 }
 
-/* The calls that layers start from, by kind; in the tape's memory, NULL without attention and when the tape has
- * failed. */
-static struct qkv_attend *module_calls(struct qkv_module *m, const struct module_call *c,
-                                       const struct module_attention *a, const int32_t *positions) {
-    if (!a->stack) return NULL;
-    const size_t kinds = (size_t)a->stack->spec->kind_count;
-    struct qkv_attend *calls = qkv_arena_take(m->tape.graph_arena, kinds, sizeof *calls);
-    if (!calls) qkv_tape_failed(&m->tape, QKV_MEMORY);
-    for (size_t i = 0; i < kinds && calls; i++) {
-        struct qkv_mask mask;
-        if (!module_has_kind(m, a->stack, i)) continue;
-        if (qkv_tape_failed(&m->tape, module_set_kind(m, c, a, i, &mask, &calls[i]))) return NULL;
-        calls[i].position = positions;
-        qkv_sequence_intervals(&m->tape, &mask, (struct qkv_call_rows){0}, &calls[i]);
-    }
-    return calls;
+/* An attention of the call, as all kinds of layers start from it. */
+static struct qkv_forward_attention module_start(const struct module_call *c, const struct module_attention *a) {
+    struct qkv_forward_attention attention = {.given = *a->given};
+    attention.given.mask.B = c->B, attention.given.mask.Tq = a->Tq, attention.given.mask.Tk = a->Tk;
+    return attention;
 }
 
+/* The context of x (B·T, C), or of a model's source. */
 static struct qkv_forward_args module_args(struct qkv_module *m, const struct module_call *c, struct qkv_stack *stack,
                                            size_t T, const struct module_attention *self) {
-    struct qkv_forward_args f = {.tape = &m->tape,
-                                 .spec = &m->model->spec,
-                                 .stack = stack,
-                                 .B = c->B,
-                                 .T = T,
-                                 .positions = qkv_sequence_positions(&m->tape, c->B, T, 0)};
-    f.self = module_calls(m, c, self, f.positions);
-    qkv_stack_distances(&f);
-    if (!self->stack || !qkv_stack_by_length(stack)) return f;
-    const size_t length = self == &c->source ? c->in->source_length : c->in->length;
-    const int32_t *lengths = qkv_rotation_lengths(&m->tape, c->B, T, length, self->given->mask.lengths, T);
-    if (lengths) f.turns = qkv_stack_turns(&m->tape, stack, c->B * T, f.positions, lengths);
-    return f;
+    const bool source = self == &c->source, has_self = self->stack;
+    const struct qkv_forward_attention attention = has_self ? module_start(c, self) : (struct qkv_forward_attention){0};
+    struct qkv_forward_batch batch = {.B = c->B,
+                                      .T = T,
+                                      .only = module_is_whole(m) ? 0 : 1 + (size_t)stack->spec->kind_of[m->layer],
+                                      .positions = qkv_sequence_positions(&m->tape, c->B, T, 0),
+                                      .types = source ? c->in->source_types : c->in->types,
+                                      .self = has_self ? &attention : NULL};
+    const size_t length = source ? c->in->source_length : c->in->length;
+    if (has_self && qkv_stack_by_length(stack))
+        batch.turn_lengths = qkv_rotation_lengths(&m->tape, c->B, T, length, self->given->mask.lengths, T);
+    if (m->kind == QKV_MODULE_MODEL) batch.inputs = source ? m->memory : m->x;
+    return qkv_forward_begin(&m->tape, &m->model->spec, stack, &batch);
 }
 
 /* ids, or, where vectors replace embeddings, the numbers of their rows. */
@@ -303,16 +286,11 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
     struct qkv_model *model = m->model;
     if (module_is_pair(m)) {
         struct qkv_forward_args e = module_args(m, c, &model->encoder, c->memory_T, &c->source);
-        e.inputs = m->memory;
-        e.types = in->source_types;
-        e.dself_bias = in->source_self.dbias;
         const int32_t *source = module_ids(m, in->source, c->B * c->memory_T);
         if (m->tape.status) return NULL;
         f->memory = qkv_stack_forward(&e, source);
         if (!f->memory) return NULL;
     }
-    f->inputs = m->x;
-    f->types = in->types;
     struct qkv_tensor *x = qkv_stack_forward(f, module_ids(m, in->ids, c->B * c->T));
     if (model->spec.head.kind == QKV_HEAD_NONE || !x) return x;
     if (model->spec.head.kind == QKV_HEAD_CLASSIFY)
@@ -335,9 +313,10 @@ static struct qkv_tensor *module_run_layers(struct qkv_module *m, const struct m
 
 static struct qkv_tensor *module_run_kind(struct qkv_module *m, const struct module_call *c) {
     struct qkv_forward_args f = module_args(m, c, module_stack(m), c->T, &c->self);
-    f.cross = module_calls(m, c, &c->cross, f.positions);
-    f.dself_bias = c->in->self.dbias;
-    f.dcross_bias = c->in->cross.dbias;
+    if (c->cross.stack) {
+        const struct qkv_forward_attention cross = module_start(c, &c->cross);
+        qkv_forward_cross(&f, &cross);
+    }
     f.values = m->values;
     if (m->tape.status) return NULL;
     if (m->kind == QKV_MODULE_MODEL) return module_run_model(m, c, &f);

@@ -21,30 +21,21 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec) {
 static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *stack, const struct qkv_rows *rows,
                                           const struct qkv_pass_side *side) {
     p->tape.order = qkv_pass_order(p, rows->B, rows->N, rows->start);
-    struct qkv_forward_args args = {.tape = &p->tape,
-                                    .spec = &p->model->spec,
-                                    .stack = stack,
-                                    .B = rows->B,
-                                    .T = rows->T,
-                                    .rows = rows,
-                                    .positions = qkv_pass_positions(p, side, rows),
-                                    .types = qkv_pass_types(p, stack, side, rows),
-                                    .inputs = side->features ? qkv_pass_features(&p->tape, p, stack, side, rows)
-                                                             : qkv_pass_inputs(p, stack, side),
-                                    .hook = p->options.hook,
-                                    .hook_user = p->options.hook_user,
-                                    .lengths = p->options.padding ? side->lengths : NULL,
-                                    .sequences = (double)p->loss_sequences,
-                                    .checkpoint = p->options.checkpoint};
-    args.turns = qkv_pass_turns(p, stack, side, rows, args.positions);
-    const struct qkv_mask mask = qkv_pass_mask(side, rows);
-    const int32_t *positions = qkv_pass_key_positions(p, stack, rows, side);
-    args.self =
-        qkv_stack_calls(&p->tape, stack, false, &mask, (struct qkv_call_rows){rows, rows}, p->model->spec.dropout);
-    qkv_stack_distances(&args);
-    for (int i = 0; args.self && i < stack->spec->kind_count; i++)
-        args.self[i].position = args.self[i].distance_bias.table ? positions : args.positions;
-    if (args.self) qkv_tape_failed(&p->tape, qkv_pass_set_dense(p, stack, &side->mask, args.self));
+    const struct qkv_forward_attention self = {.given = qkv_pass_mask(side, rows), .keys = rows};
+    struct qkv_forward_batch batch = {.rows = rows,
+                                      .positions = qkv_pass_positions(p, side, rows),
+                                      .key_positions = qkv_pass_key_positions(p, stack, rows, side),
+                                      .types = qkv_pass_types(p, stack, side, rows),
+                                      .inputs = side->features ? qkv_pass_features(&p->tape, p, stack, side, rows)
+                                                               : qkv_pass_inputs(p, stack, side),
+                                      .self = &self};
+    batch.turn_lengths = qkv_pass_turn_lengths(p, stack, side, rows, batch.positions);
+    struct qkv_forward_args args = qkv_forward_begin(&p->tape, &p->model->spec, stack, &batch);
+    args.hook = p->options.hook;
+    args.hook_user = p->options.hook_user;
+    args.lengths = p->options.padding ? side->lengths : NULL;
+    args.sequences = (double)p->loss_sequences;
+    args.checkpoint = p->options.checkpoint;
     return args;
 }
 
@@ -53,10 +44,8 @@ static void read_memory(const struct qkv_pass *p, struct qkv_forward_args *args,
                         const int32_t *lengths, const struct qkv_dense_mask *dense) {
     const struct qkv_rows *rows = p->source_rows;
     const struct qkv_mask mask = {.B = args->B, .Tq = args->T, .Tk = rows->T, .lengths = lengths};
+    qkv_forward_cross(args, &(struct qkv_forward_attention){.given = qkv_pass_dense(&mask, dense), .keys = rows});
     args->memory = memory;
-    args->cross = qkv_stack_calls(args->tape, args->stack, true, &mask, (struct qkv_call_rows){args->rows, rows},
-                                  args->spec->dropout);
-    if (args->cross) qkv_tape_failed(args->tape, qkv_pass_set_dense(p, args->stack, dense, args->cross));
 }
 
 /* The whole forward pass, or its plan. */

@@ -73,10 +73,10 @@ struct qkv_pass_key qkv_pass_key(const struct qkv_pass *pass, const struct qkv_b
 /* The rows of a side, as many as pass->shape says; sets the side's lengths if the batch is packed. */
 const struct qkv_rows *qkv_pass_rows(struct qkv_pass *pass, struct qkv_pass_side *side, bool source);
 const int32_t *qkv_pass_positions(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
-/* The rotations of these rows per kind of layer, where they depend on lengths; else NULL. */
-const struct qkv_turns *qkv_pass_turns(struct qkv_pass *pass, const struct qkv_stack *stack,
-                                       const struct qkv_pass_side *side, const struct qkv_rows *rows,
-                                       const int32_t *positions);
+/* The length of the sequence or document of each row, if the stack's rotations depend on it; else NULL. */
+const int32_t *qkv_pass_turn_lengths(struct qkv_pass *pass, const struct qkv_stack *stack,
+                                     const struct qkv_pass_side *side, const struct qkv_rows *rows,
+                                     const int32_t *positions);
 const int32_t *qkv_pass_ids(struct qkv_pass *pass, const struct qkv_pass_side *side, const struct qkv_rows *rows);
 /* The types of tokens; NULL: all types are 0, or the stack has none. */
 const int32_t *qkv_pass_types(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_pass_side *side,
@@ -95,17 +95,16 @@ struct qkv_tensor *qkv_pass_features(struct qkv_tape *tape, struct qkv_pass *pas
 void qkv_pass_head(struct qkv_pass *pass, const struct qkv_batch *batch, struct qkv_tensor *x);
 
 /* ---- masks (pass_mask.c) ---- */
-/* The mask of the rows of a side; kinds of layers add causal and windows. */
-struct qkv_mask qkv_pass_mask(const struct qkv_pass_side *side, const struct qkv_rows *rows);
+/* The mask of the rows of a side, its dense mask included; kinds of layers add causal and windows. */
+struct qkv_module_mask qkv_pass_mask(const struct qkv_pass_side *side, const struct qkv_rows *rows);
+/* A mask with its sizes, and a dense mask. */
+struct qkv_module_mask qkv_pass_dense(const struct qkv_mask *mask, const struct qkv_dense_mask *dense);
 /* Whether some layer of the stack has a distance_bias, which depends on the number of the row. */
 bool qkv_pass_counts_rows(const struct qkv_stack *stack);
 /* (N): the position of each row among the keys of its sequence, for distance_bias; it does not begin again in a
  * document. */
 const int32_t *qkv_pass_key_positions(struct qkv_pass *pass, const struct qkv_stack *stack, const struct qkv_rows *rows,
                                       const struct qkv_pass_side *side);
-/* Sets a dense mask in the calls of all kinds of layers of a stack. Fails with QKV_SHAPE where shapes differ. */
-enum qkv_status qkv_pass_set_dense(const struct qkv_pass *pass, const struct qkv_stack *stack,
-                                   const struct qkv_dense_mask *mask, struct qkv_attend *calls);
 /* Checks documents, prefixes and dense masks against the model; lengths must have been checked. */
 enum qkv_status qkv_pass_check_mask(const struct qkv_pass *pass, const struct qkv_batch *batch);
 

@@ -3,13 +3,14 @@
 #include "model/spec.h"
 #include "op/steps.h"
 
-struct qkv_mask qkv_pass_mask(const struct qkv_pass_side *s, const struct qkv_rows *rows) {
-    return (struct qkv_mask){.B = rows->B,
-                             .Tq = rows->T,
-                             .Tk = rows->T,
-                             .lengths = s->lengths,
-                             .key_documents = s->documents,
-                             .prefix = s->prefix};
+struct qkv_module_mask qkv_pass_mask(const struct qkv_pass_side *s, const struct qkv_rows *rows) {
+    const struct qkv_mask mask = {.B = rows->B,
+                                  .Tq = rows->T,
+                                  .Tk = rows->T,
+                                  .lengths = s->lengths,
+                                  .key_documents = s->documents,
+                                  .prefix = s->prefix};
+    return qkv_pass_dense(&mask, &s->mask);
 }
 
 bool qkv_pass_counts_rows(const struct qkv_stack *stack) {
@@ -92,34 +93,31 @@ struct qkv_dense_mask qkv_dense_mask_defaults(void) {
     return (struct qkv_dense_mask){0};
 }
 
-enum qkv_status qkv_pass_set_dense(const struct qkv_pass *p, const struct qkv_stack *stack,
-                                   const struct qkv_dense_mask *mask, struct qkv_attend *calls) {
-    const struct qkv_pair_shape none = {0}, *s = &mask->shape;
+struct qkv_module_mask qkv_pass_dense(const struct qkv_mask *mask, const struct qkv_dense_mask *dense) {
+    const struct qkv_pair_shape *s = &dense->shape, all = {.B = mask->B, .H = 1, .Tq = mask->Tq, .Tk = mask->Tk};
     const bool whole = !s->B && !s->H && !s->Tq && !s->Tk && !s->batch && !s->head && !s->row;
-    enum qkv_status status = QKV_OK;
-    for (int i = 0; mask->data && i < stack->spec->kind_count && !status; i++) {
-        const struct qkv_attend *a = &calls[i];
-        const struct qkv_pair_shape all = {.B = a->B, .H = 1, .Tq = a->Tq, .Tk = a->Tk};
-        status = qkv_attend_set_pairs(p->model->ctx, &calls[i], mask->data, whole ? &all : s, NULL, &none, false);
-    }
-    return status;
+    return (struct qkv_module_mask){.mask = *mask, .dense = dense->data, .dense_shape = whole ? all : *s};
 }
 
 /* Checks a mask: the model must have the attention, and shapes must fit; cross: of the stack's cross attention. */
 static enum qkv_status check_dense(const struct qkv_pass *p, const struct qkv_stack *stack, bool cross,
                                    const struct qkv_dense_mask *mask, size_t B, size_t Tq, size_t Tk) {
-    struct qkv_attend calls[QKV_KINDS_MAX];
+    const struct qkv_mask sizes = {.B = B, .Tq = Tq, .Tk = Tk};
+    const struct qkv_module_mask given = qkv_pass_dense(&sizes, mask);
+    enum qkv_status status = QKV_OK;
     if (!mask->data) return QKV_OK;
     if (!stack)
         return qkv_fail(p->model->ctx, QKV_ARGUMENT,
                         "the batch has a %s, but only a model of both stacks has such an attention",
                         cross ? "cross_mask" : "source_mask");
-    for (int i = 0; i < stack->spec->kind_count; i++) {
+    for (int i = 0; i < stack->spec->kind_count && !status; i++) {
         const struct qkv_layer_spec *kind = &stack->spec->kinds[i];
         const struct qkv_attention_spec *a = cross ? &kind->cross : &kind->attention;
-        calls[i] = (struct qkv_attend){.B = B, .H = (size_t)a->heads, .Tq = Tq, .Tk = Tk};
+        struct qkv_attend call = {.B = B, .H = (size_t)a->heads, .Tq = Tq, .Tk = Tk};
+        status =
+            qkv_attend_set_pairs(p->model->ctx, &call, given.dense, &given.dense_shape, NULL, &given.bias_shape, false);
     }
-    return qkv_pass_set_dense(p, stack, mask, calls);
+    return status;
 }
 
 static enum qkv_status check_all_dense(const struct qkv_pass *p, const struct qkv_batch *b) {
