@@ -1,5 +1,6 @@
 /* block_experts: a feed-forward with experts: the router, the experts that it chooses, and a shared expert. */
 #include "model/model.h"
+#include "model/spec.h"
 
 /* The shared expert's output, or that times sigmoid(x·w). */
 static struct qkv_tensor *experts_shared(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec,
@@ -12,8 +13,10 @@ static struct qkv_tensor *experts_shared(struct qkv_forward_args *f, const struc
     return qkv_op_row_gate(f->tape, y, qkv_op_linear(f->tape, x, &ffn->experts->shared_gate, NULL, QKV_RESULT_FP32));
 }
 
-struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, const struct qkv_ffn_spec *spec, struct qkv_ffn *ffn,
-                                       struct qkv_tensor *x, const struct qkv_routing **routing) {
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x) {
+    const struct qkv_ffn_spec *spec = &qkv_stack_layer(f->stack->spec, layer)->ffn;
+    struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
+    const struct qkv_routing *routing = NULL;
     const struct qkv_experts_spec *of = &spec->experts;
     struct qkv_experts *e = ffn->experts;
     const bool grouped = of->groups > 1;
@@ -33,8 +36,10 @@ struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, const struct 
                                               .name = e->router.weight.operand.name};
     struct qkv_tensor *logits =
         qkv_op_linear(f->tape, x, &e->router.weight, qkv_tensor_or_null(&e->router.bias), QKV_RESULT_FP32);
-    struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, routing);
-    struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, *routing, &e->weights, spec->kind,
+    struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, &routing);
+    struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, routing, &e->weights, spec->kind,
                                           qkv_ffn_gated(spec->kind), (float)spec->limit);
-    return of->shared ? qkv_op_add(f->tape, experts_shared(f, spec, ffn, x), y, 1) : y;
+    if (of->shared) y = qkv_op_add(f->tape, experts_shared(f, spec, ffn, x), y, 1);
+    qkv_hook_call_experts(f, layer, routing);
+    return y;
 }

@@ -1,5 +1,4 @@
-/* block_parts: parts of the forms of blocks: norms, the sublayers (self attention, cross attention, feed-forward), and
- * the addition to the residual stream. */
+/* block_parts: parts of the forms of blocks: norms, the addition to the residual stream, and hooks. */
 #include <stdlib.h>
 
 #include "base/backend.h"
@@ -41,8 +40,7 @@ void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, si
     free(copy);
 }
 
-/* Calls the hook with the number of rows that each expert got. */
-static void block_tell_experts(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing) {
+void qkv_hook_call_experts(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing) {
     struct qkv_tape *tape = f->tape;
     if (!f->hook || tape->status) return;
     const size_t mark = qkv_arena_mark(tape->graph_arena), experts = routing->experts;
@@ -56,66 +54,6 @@ static void block_tell_experts(struct qkv_forward_args *f, size_t layer, const s
     qkv_arena_release(tape->graph_arena, mark);
 }
 
-/* Sublayers return their output; with `residual`, residual + scale·output, where scale is the kind's residual_scale. */
-
-static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
-                                       struct qkv_tensor *residual) {
-    const struct qkv_layer_spec *of = qkv_stack_layer(f->stack->spec, layer);
-    const struct qkv_ffn_spec *spec = &of->ffn;
-    struct qkv_ffn *ffn = &qkv_layer_weights(f->stack, layer)->ffn;
-    if (ffn->experts) {
-        const struct qkv_routing *routing = NULL;
-        struct qkv_tensor *y = qkv_experts_forward(f, spec, ffn, x, &routing);
-        block_tell_experts(f, layer, routing);
-        return residual ? qkv_op_add(f->tape, residual, y, (float)of->residual_scale) : y;
-    }
-    const enum qkv_ffn_kind kind = spec->kind;
-    struct qkv_tensor *bias = qkv_tensor_or_null(&ffn->up.bias), *down_bias = qkv_tensor_or_null(&ffn->down.bias);
-    struct qkv_tensor *hidden =
-        qkv_op_linear_activation(f->tape, x, &ffn->up.weight, bias, kind, qkv_ffn_gated(kind), (float)spec->limit);
-    hidden = qkv_op_dropout(f->tape, hidden, (float)spec->dropout);
-    return residual
-               ? qkv_op_linear_add(f->tape, hidden, &ffn->down.weight, down_bias, residual, (float)of->residual_scale)
-               : qkv_op_linear(f->tape, hidden, &ffn->down.weight, down_bias, QKV_RESULT_FP32);
-}
-
-static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
-                                         struct qkv_tensor *residual) {
-    const size_t kind = f->stack->spec->kind_of[layer], owner = f->stack->layers[layer].keys_of;
-    struct qkv_attention_args a = {.tape = f->tape,
-                                   .spec = &f->stack->spec->kinds[kind].attention,
-                                   .attend = &f->self[kind],
-                                   .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
-                                   .tables = &f->stack->tables[kind],
-                                   .turns = f->turns ? &f->turns[kind] : NULL,
-                                   .distance_bias = f->distances[kind],
-                                   .cache = f->cache ? &f->cache[owner] : NULL,
-                                   .keys = f->keys ? &f->keys[owner] : NULL,
-                                   .residual = residual,
-                                   .residual_scale = (float)qkv_stack_layer(f->stack->spec, layer)->residual_scale,
-                                   .dattention_bias = f->dself_bias,
-                                   .kept = f->kept ? &f->kept[layer * (f->stack->has_cross ? 2 : 1)] : NULL};
-    return qkv_attention_sublayer(&a, x);
-}
-
-static struct qkv_tensor *cross_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
-                                          struct qkv_tensor *residual) {
-    const size_t kind = f->stack->spec->kind_of[layer];
-    struct qkv_attention_args a = {.tape = f->tape,
-                                   .spec = &f->stack->spec->kinds[kind].cross,
-                                   .attend = &f->cross[kind],
-                                   .parameters = &qkv_layer_weights(f->stack, layer)->cross.parameters,
-                                   .cache = f->memory_cache ? &f->memory_cache[layer] : NULL,
-                                   .cross = true,
-                                   .memory = f->memory,
-                                   .values = f->values,
-                                   .residual = residual,
-                                   .residual_scale = (float)qkv_stack_layer(f->stack->spec, layer)->residual_scale,
-                                   .dattention_bias = f->dcross_bias,
-                                   .kept = f->kept ? &f->kept[layer * 2 + 1] : NULL};
-    return qkv_attention_sublayer(&a, x);
-}
-
 bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer sublayer, bool out) {
     const enum qkv_block_norms norms = qkv_placement_norms(norm->placement);
     if (sublayer == QKV_SUBLAYER_SELF && !norm->attention) return false; /* this kind has no norm around attention */
@@ -127,19 +65,6 @@ static struct qkv_norm *block_norm_of(struct qkv_layer *l, enum qkv_sublayer kin
     if (kind == QKV_SUBLAYER_FFN) return out ? &l->ffn.out_norm : &l->ffn.norm;
     struct qkv_attention *attention = kind == QKV_SUBLAYER_SELF ? &l->self : &l->cross;
     return out ? &attention->out_norm : &attention->norm;
-}
-
-/* Runs a sublayer; with `residual` it returns residual + scale·f(x). */
-static struct qkv_tensor *block_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
-                                         struct qkv_tensor *x, struct qkv_tensor *residual) {
-    if (kind == QKV_SUBLAYER_SELF) return self_attention(f, layer, x, residual);
-    if (kind == QKV_SUBLAYER_CROSS) return cross_attention(f, layer, x, residual);
-    return feed_forward(f, layer, x, residual);
-}
-
-struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind,
-                                      struct qkv_tensor *x) {
-    return block_sublayer(f, layer, kind, x, NULL);
 }
 
 struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *f, size_t layer, enum qkv_sublayer kind, bool out,
@@ -182,8 +107,8 @@ static struct qkv_tensor *block_output(const struct qkv_block *b, struct qkv_ten
 struct qkv_tensor *qkv_block_add(const struct qkv_block *b, struct qkv_tensor *residual, struct qkv_tensor *x) {
     /* Without a hook and dropout, the sublayer's last product adds the residual. */
     const bool drops = b->f->tape->training && block_dropout(b) > 0;
-    if (!drops && !b->f->hook) return block_sublayer(b->f, b->layer, b->sublayer, x, residual);
-    struct qkv_tensor *y = block_output(b, block_sublayer(b->f, b->layer, b->sublayer, x, NULL));
+    if (!drops && !b->f->hook) return b->run(b->f, b->layer, b->sublayer, x, residual);
+    struct qkv_tensor *y = block_output(b, b->run(b->f, b->layer, b->sublayer, x, NULL));
     return qkv_op_add(b->f->tape, residual, y, (float)block_spec(b)->residual_scale);
 }
 
@@ -192,7 +117,7 @@ struct qkv_tensor *qkv_block_add_normed(const struct qkv_block *b, struct qkv_te
     const bool two = qkv_block_has_norm(spec, b->sublayer, true);
     if (!two && !qkv_block_has_norm(spec, b->sublayer, false)) return qkv_block_add(b, residual, x);
     struct qkv_norm *norm = block_norm_of(qkv_layer_weights(b->f->stack, b->layer), b->sublayer, two);
-    struct qkv_tensor *y = block_sublayer(b->f, b->layer, b->sublayer, x, NULL);
+    struct qkv_tensor *y = b->run(b->f, b->layer, b->sublayer, x, NULL);
     y = block_output(b, qkv_norm_apply(b->f->tape, spec, norm, y, QKV_RESULT_FP32));
     return qkv_op_add(b->f->tape, residual, y, (float)block_spec(b)->residual_scale);
 }

@@ -171,11 +171,10 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
     struct qkv_forward_args args = pass_args(d, p->rows, s, &tape);
     if (tape.status) return tape.status;
-    struct qkv_tensor *x = qkv_stack_forward(&args, p->ids);
-    if (s->scored) {
-        if (s->scored < s->tokens) x = qkv_op_gather(&tape, x, p->chosen, s->scored); /* else all tokens, in order */
-        qkv_head_scores(&tape, m, x, p->scores);
-    }
+    if (s->scored)
+        qkv_stack_scores(&args, m, p->ids, p->chosen, s->scored, p->scores);
+    else
+        qkv_stack_forward(&args, p->ids);
     return tape.status;
 }
 

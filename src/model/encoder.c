@@ -72,6 +72,29 @@ static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape
                                            : qkv_sequence_positions(tape, 1, rows->N, 0));
 }
 
+/* Writes the keys and values of the encoder's output x, of all decoder layers, to the pages of its sources. */
+static void encoder_fill_pages(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
+                               struct qkv_tensor *x) {
+    struct qkv_stack *decoder = &e->model->decoder;
+    const struct qkv_page_pool *pool = e->pool;
+    const struct qkv_forward_pages pages = {
+        .table = {.lists = e->tables, .positions = pool->positions, .count = pool->count},
+        .sequences = e->B,
+        .pasts = e->lengths};
+    const struct qkv_forward_attention sources = {
+        .given.mask = {.B = e->B, .Tk = e->T}, .keys = rows, .pages = &pages}; /* no queries */
+    struct qkv_forward_args f =
+        qkv_forward_begin(tape, &e->model->spec, decoder, &(struct qkv_forward_batch){.B = e->B});
+    qkv_forward_cross(&f, &sources);
+    f.memory = x;
+    f.memory_cache = pool->attention;
+    for (size_t layer = 0; layer < (size_t)decoder->spec->layers && !tape->status; layer++) {
+        const struct qkv_tape_mark mark = qkv_tape_mark(tape);
+        qkv_stack_cache_source(&f, layer);
+        qkv_tape_release(tape, mark);
+    }
+}
+
 /* Runs the encoder, or plans it. ragged: sources may be shorter than T. */
 static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_side *source, bool ragged) {
     struct qkv_model *m = e->model;
@@ -91,23 +114,7 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
     if (qkv_tape_failed(&tape, QKV_STEP(m->ctx, copy, .to = e->output, .from = whole->data, .bytes = bytes)))
         return tape.status;
     qkv_arena_release(&e->arena, mark);
-    for (size_t layer = 0; e->pool && layer < (size_t)m->spec.decoder.layers; layer++) {
-        const struct qkv_tape_mark layer_mark = qkv_tape_mark(&tape);
-        const struct qkv_attention_spec *spec = &qkv_stack_layer(m->decoder.spec, layer)->cross;
-        struct qkv_attend a = qkv_attend_start(spec, NULL, 0);
-        a.B = e->B, a.Tk = e->T, a.k_start = rows->ragged ? rows->start : NULL, a.k_rows = rows->N;
-        a.pasts = e->lengths;
-        a.pages = (struct qkv_page_table){.lists = e->tables, .positions = e->pool->positions, .count = e->pool->count};
-        struct qkv_attention_args args = {.tape = &tape,
-                                          .spec = spec,
-                                          .attend = &a,
-                                          .parameters = &qkv_layer_weights(&m->decoder, layer)->cross.parameters,
-                                          .cache = &e->pool->attention[layer],
-                                          .cross = true,
-                                          .memory = x};
-        qkv_attention_cache_memory(&args);
-        qkv_tape_release(&tape, layer_mark);
-    }
+    if (e->pool) encoder_fill_pages(e, &tape, rows, x);
     return tape.status;
 }
 

@@ -227,11 +227,17 @@ enum qkv_status qkv_position_tables_make(struct qkv_model *model, struct qkv_sta
 /* ---- forms of blocks (block_*.c; block_parts.c has their parts) -------------------------------------------------- */
 
 enum qkv_sublayer { QKV_SUBLAYER_SELF, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FFN, QKV_SUBLAYER_COUNT };
+struct qkv_forward_args;
+/* Runs a sublayer f(x) of a layer, without a norm; with `residual`, residual + scale·f(x), where scale is the kind's
+ * residual_scale. residual NULL: nothing is added. */
+typedef struct qkv_tensor *qkv_sublayer_run(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
+                                            struct qkv_tensor *x, struct qkv_tensor *residual);
 /* A sublayer of a layer in a forward pass; a form of whole layers gets the first one. */
 struct qkv_block {
     struct qkv_forward_args *f;
     size_t layer;
     enum qkv_sublayer sublayer;
+    qkv_sublayer_run *run;
 };
 /* The residual stream x (B·T, C) after a sublayer f, or after a whole layer, with its norms. */
 typedef struct qkv_tensor *qkv_block_form(const struct qkv_block *block, struct qkv_tensor *x);
@@ -244,6 +250,8 @@ bool qkv_block_has_norm(const struct qkv_norm_spec *norm, enum qkv_sublayer subl
 struct qkv_tensor *qkv_block_norm(const struct qkv_block *block, struct qkv_tensor *x, enum qkv_result result);
 /* Calls the pass's hook, if it has one. */
 void qkv_hook_call(const struct qkv_forward_args *f, enum qkv_hook_kind kind, size_t layer, const struct qkv_tensor *x);
+/* The same with the number of rows that each expert got. */
+void qkv_hook_call_experts(struct qkv_forward_args *f, size_t layer, const struct qkv_routing *routing);
 /* Whether the layer has that sublayer. */
 bool qkv_layer_has(const struct qkv_stack *stack, size_t layer, enum qkv_sublayer sublayer);
 /* residual + scale·dropout(f(x)); scale is the kind's residual_scale. Calls hooks, so a form calls it once per
@@ -261,7 +269,7 @@ bool qkv_block_holds(const struct qkv_block *block);
 /* Sets `at` to another sublayer of the same layer. Returns false if the layer does not have it. */
 bool qkv_block_at(const struct qkv_block *block, enum qkv_sublayer sublayer, struct qkv_block *at);
 
-/* ---- forward (block.c) --------------------------------------------------------------------------- */
+/* ---- forward (forward.c) ----------------------------------------------------------------------------------------- */
 
 /* A batch in one stack. */
 struct qkv_forward_args {
@@ -300,10 +308,8 @@ struct qkv_forward_args {
     /* only the inputs of blocks are saved, backward computes blocks again; `kept` is NULL then */
     bool checkpoint;
 };
-/* The feed-forward of a layer with experts: x (N, C) → (N, C). *routing: which experts the rows go through, unless it
- * fails. (block_experts.c) */
-struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, const struct qkv_ffn_spec *spec,
-                                       struct qkv_ffn *ffn, struct qkv_tensor *x, const struct qkv_routing **routing);
+/* The feed-forward of a layer with experts: x (N, C) → (N, C). (block_experts.c) */
+struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *args, size_t layer, struct qkv_tensor *x);
 
 /* ---- the context of a forward pass (forward_args.c) -------------------------------------------------------------- */
 
@@ -346,24 +352,30 @@ bool qkv_stack_by_length(const struct qkv_stack *stack);
 /* The final norm: of the kind of the last layer; its `final` says whether the stack has the norm. */
 const struct qkv_norm_spec *qkv_stack_final_norm(const struct qkv_stack_spec *stack);
 /* Parts of qkv_stack_forward, for modules: x (B·T, C) → the same shape; embedding: ids (B·T) → (B·T, C). Layers are
- * [first, end). A single sublayer has neither norm nor residual. Without recording, layers may overwrite x. */
+ * [first, end). Without recording, layers may overwrite x. */
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *args, const int32_t *ids);
 struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *args, struct qkv_tensor *x, size_t first, size_t end);
 struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *args, struct qkv_tensor *x);
-struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
-                                      struct qkv_tensor *x);
+qkv_sublayer_run qkv_stack_sublayer;
 /* out: the norm after the sublayer, where it has two. */
 struct qkv_tensor *qkv_stack_sublayer_norm(struct qkv_forward_args *args, size_t layer, enum qkv_sublayer kind,
                                            bool out, struct qkv_tensor *x);
 /* ids (B·T) → hidden states (B·T, C) after the final norm. */
 struct qkv_tensor *qkv_stack_forward(struct qkv_forward_args *args, const int32_t *ids);
+/* ids (B·T) → the scores (count, V) of the rows chosen[…], or of all B·T rows in order. out: their memory; NULL: memory
+ * of the tape. */
+struct qkv_tensor *qkv_stack_scores(struct qkv_forward_args *args, struct qkv_model *model, const int32_t *ids,
+                                    const int32_t *chosen, size_t count, float *out);
+/* Writes the keys and values that a layer's cross attention computes from args->memory to its cache. */
+void qkv_stack_cache_source(struct qkv_forward_args *args, size_t layer);
 
-/* ---- between hidden states and scores (head.c) ---- */
 /* The head's input (N, W), from hidden states (N, C), pooled ones for a classifier; and the softcap of its scores. */
 struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x);
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *model);
 /* The scores (N, V) of such hidden states. out: their memory; NULL: memory of the tape. */
 struct qkv_tensor *qkv_head_scores(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x, float *out);
+
+/* ---- results of classes (head.c) ---- */
 /* Copies the result for n classes: their probabilities; for a single class its score itself. Returns false if a score
  * is not finite. qkv_scores_none: the result for a blank or skipped text: zeros, or, for a single class, where 0 is a
  * score, NaN. */

@@ -291,10 +291,13 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct mo
         f->memory = qkv_stack_forward(&e, source);
         if (!f->memory) return NULL;
     }
-    struct qkv_tensor *x = qkv_stack_forward(f, module_ids(m, in->ids, c->B * c->T));
-    if (model->spec.head.kind == QKV_HEAD_NONE || !x) return x;
-    if (model->spec.head.kind == QKV_HEAD_CLASSIFY)
-        x = qkv_op_pool(&m->tape, x, model->spec.head.pool, c->B, c->T, in->self.mask.lengths);
+    const int32_t *ids = module_ids(m, in->ids, c->B * c->T);
+    const enum qkv_head_kind head = model->spec.head.kind;
+    if (head != QKV_HEAD_NONE && head != QKV_HEAD_CLASSIFY)
+        return qkv_stack_scores(f, model, ids, NULL, c->B * c->T, NULL);
+    struct qkv_tensor *x = qkv_stack_forward(f, ids);
+    if (head == QKV_HEAD_NONE || !x) return x;
+    x = qkv_op_pool(&m->tape, x, model->spec.head.pool, c->B, c->T, in->self.mask.lengths);
     return qkv_head_scores(&m->tape, model, x, NULL);
 }
 
@@ -325,7 +328,7 @@ static struct qkv_tensor *module_run_kind(struct qkv_module *m, const struct mod
     case QKV_MODULE_ATTENTION:
     case QKV_MODULE_CROSS_ATTENTION:
     case QKV_MODULE_FFN:
-        return qkv_stack_sublayer(&f, m->layer, m->sublayer, m->x);
+        return qkv_stack_sublayer(&f, m->layer, m->sublayer, m->x, NULL);
     case QKV_MODULE_NORM:
         return m->final ? qkv_stack_norm(&f, m->x) : qkv_stack_sublayer_norm(&f, m->layer, m->sublayer, m->out, m->x);
     default:
