@@ -350,16 +350,6 @@ static enum qkv_status module_run_all(struct qkv_module *m, const struct module_
     return m->tape.status;
 }
 
-/* The caller owns the gradient of y: a second owner of the buffer keeps backward from writing to it. */
-static enum qkv_status module_run_backward(struct qkv_module *m, const float *dy) {
-    struct qkv_grad_buffer *buffer = qkv_tape_take_graph(&m->tape, sizeof *buffer);
-    if (!buffer) return QKV_MEMORY;
-    *buffer =
-        (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = m->y->rows * m->y->columns, .owners = 2};
-    m->y->learning.buffer = buffer;
-    return qkv_tape_backward(&m->tape);
-}
-
 struct module_plan {
     struct qkv_module *module;
     const struct module_call *call;
@@ -370,7 +360,7 @@ static enum qkv_status module_plan_call(void *argument) {
     const struct module_plan *plan = argument;
     enum qkv_status status = module_run_all(plan->module, plan->call);
     if (status || !plan->call->in->train) return status;
-    return module_run_backward(plan->module, plan->module->y->data);
+    return qkv_tape_backward_from(&plan->module->tape, plan->module->y, plan->module->y->data);
 }
 
 static enum qkv_status module_make_room(struct qkv_module *m, const struct module_call *c) {
@@ -466,5 +456,5 @@ enum qkv_status qkv_module_backward(struct qkv_module *m, struct qkv_vectors dy,
     m->trained = false;
     if (m->empty) return QKV_OK;
     m->model->dirty = true;
-    return module_run_backward(m, dy.data);
+    return qkv_tape_backward_from(&m->tape, m->y, dy.data);
 }

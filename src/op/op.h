@@ -244,6 +244,8 @@ void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_a
 void qkv_tape_train(struct qkv_tape *tape, uint64_t dropout_seed);
 /* Runs backward over all recorded nodes, from the losses on. Returns the tape's first error. */
 enum qkv_status qkv_tape_backward(struct qkv_tape *tape);
+/* The same from y, whose gradient dy is the caller's and is not written. */
+enum qkv_status qkv_tape_backward_from(struct qkv_tape *tape, struct qkv_tensor *y, const float *dy);
 /* A tape that does not record: moves x into the storage of `into` (same shape, taken before the mark), releases all
  * memory taken since the mark and returns `into`. A tape that records or has an error: returns x. */
 struct qkv_tape_mark {

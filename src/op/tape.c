@@ -296,3 +296,12 @@ enum qkv_status qkv_tape_backward(struct qkv_tape *tape) {
     qkv_tape_failed(tape, qkv_tape_go_back(tape));
     return tape->status;
 }
+
+enum qkv_status qkv_tape_backward_from(struct qkv_tape *tape, struct qkv_tensor *y, const float *dy) {
+    struct qkv_grad_buffer *buffer = qkv_tape_take_graph(tape, sizeof *buffer);
+    if (!buffer) return QKV_MEMORY;
+    /* a second owner of the buffer keeps backward from writing to it */
+    *buffer = (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = y->rows * y->columns, .owners = 2};
+    y->learning.buffer = buffer;
+    return qkv_tape_backward(tape);
+}

@@ -1,6 +1,6 @@
 /* The spec of an attention layer: what is left out filled in, then every number in its range, by name. The ranges are
  * those of the attention of models. */
-#include "attention/layer.h"
+#include "model/layer.h"
 
 #include <float.h>
 #include <limits.h>

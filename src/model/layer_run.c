@@ -2,17 +2,17 @@
  *
  * Every call is planned first, by running it on an arena that only counts; memory is taken where it is more than calls
  * before needed. Nothing is given back before the next call, so what was computed can be looked at. */
-#include "attention/layer.h"
+#include "model/layer.h"
 #include "op/steps.h"
 
 #include <string.h>
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Keys that the queries of a call meet, the new ones included, and the mask over them. */
+/* Keys that the queries of a call meet, the new ones included; and its mask, which has sizes and offset set. */
 struct keys {
     size_t past, count;
-    struct qkv_mask mask;
+    struct qkv_module_mask given;
 };
 
 static enum qkv_status check_batch(const struct qkv_attention_layer *l, const struct qkv_attention_input *in) {
@@ -63,7 +63,7 @@ static enum qkv_status find_self(const struct qkv_attention_layer *l, const stru
     if (l->spec.context && keys->count > (size_t)l->spec.context)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: %zu positions are more than the context of %d",
                         keys->count, l->spec.context);
-    if (l->tables.by_length && in->length > l->tables.context)
+    if (l->stack.tables[0].by_length && in->length > l->stack.tables[0].context)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: length is %zu, more than the context of %d", in->length,
                         l->spec.context);
     return QKV_OK;
@@ -97,36 +97,41 @@ static enum qkv_status find_cross(const struct qkv_attention_layer *l, const str
     return QKV_OK;
 }
 
-/* What the spec and the call's own mask both allow. */
+/* Checks what the spec and the call's own mask both allow, and the arrays over pairs. */
 static enum qkv_status find_mask(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                  struct keys *keys) {
-    const struct qkv_attention_spec *a = &l->spec.attention;
-    struct qkv_mask *m = &keys->mask;
-    *m = in->mask;
-    if (!l->spec.cross && m->offset)
+    struct qkv_module_mask *given = &keys->given;
+    struct qkv_attend sizes = {.B = in->B, .H = (size_t)l->spec.attention.heads, .Tq = in->T, .Tk = keys->count};
+    if (!l->spec.cross && in->mask.offset)
         return qkv_fail(
             l->ctx, QKV_ARGUMENT,
             "attention layer: mask.offset is %lld, but in self attention queries stand where their own keys "
             "do; leave it 0",
-            (long long)m->offset);
-    *m = qkv_attention_mask(a, m);
-    if (!l->spec.cross) m->offset = (int64_t)keys->past;
-    return qkv_mask_fit(l->ctx, m, in->B, in->T, keys->count);
+            (long long)in->mask.offset);
+    *given = (struct qkv_module_mask){.mask = in->mask,
+                                      .dense = in->dense,
+                                      .dense_shape = in->dense_shape,
+                                      .bias = in->bias,
+                                      .bias_shape = in->bias_shape,
+                                      .dbias = in->dbias};
+    if (!l->spec.cross) given->mask.offset = (int64_t)keys->past;
+    struct qkv_mask both = qkv_attention_mask(&l->spec.attention, &given->mask);
+    enum qkv_status status = qkv_mask_fit(l->ctx, &both, in->B, in->T, keys->count);
+    given->mask.B = in->B, given->mask.Tq = in->T, given->mask.Tk = keys->count;
+    return status ? status
+                  : qkv_attend_set_pairs(l->ctx, &sizes, in->dense, &in->dense_shape, in->bias, &in->bias_shape,
+                                         in->dbias != NULL);
 }
 
-/* Keys and mask of a call, and what can be filled in of it without memory. */
+/* Keys and mask of a call. */
 static enum qkv_status find_keys(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                 struct keys *keys, struct qkv_attend *a) {
+                                 struct keys *keys) {
     *keys = (struct keys){0};
     enum qkv_status status = qkv_weights_check(&l->weights);
     if (!status) status = check_batch(l, in);
     if (!status) status = check_cache(l, in);
     if (!status) status = l->spec.cross ? find_cross(l, in, keys) : find_self(l, in, keys);
-    if (!status) status = find_mask(l, in, keys);
-    if (status) return status;
-    *a = qkv_attend_start(&l->spec.attention, l->spec.cross ? NULL : &l->tables, l->spec.dropout);
-    a->B = in->B, a->Tq = in->T, a->Tk = keys->count;
-    return qkv_attend_set_pairs(l->ctx, a, in->dense, &in->dense_shape, in->bias, &in->bias_shape, in->dbias != NULL);
+    return status ? status : find_mask(l, in, keys);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
@@ -152,67 +157,57 @@ static struct qkv_tensor *input_tensor(struct qkv_attention_layer *l, const floa
     return t;
 }
 
-/* What turns the rows of a call, by the lengths that they are decided for. */
-static bool layer_turns(struct qkv_attention_layer *l, const struct qkv_attention_input *in, const struct keys *keys,
-                        const int32_t *positions, struct qkv_turns *turns) {
+/* The context of a call, without its memory. */
+static struct qkv_forward_args layer_args(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
+                                          const struct keys *keys) {
+    struct qkv_tape *tape = &l->tape;
+    struct qkv_forward_pages pages = {.sequences = in->B, .longest = in->T, .queries = in->B * in->T};
+    struct qkv_forward_attention attention = {.given = keys->given};
+    if (in->cache) {
+        const struct qkv_page_pool *pool = in->cache->pool;
+        pages.table =
+            (struct qkv_page_table){.lists = in->cache->tables, .positions = pool->positions, .count = pool->count};
+        attention.pages = &pages;
+    }
+    struct qkv_forward_batch batch = {.B = in->B,
+                                      .T = in->T,
+                                      .positions = qkv_sequence_positions(tape, in->B, in->T, keys->past),
+                                      .self = l->spec.cross ? NULL : &attention};
     const size_t length = in->length || !in->cache ? in->length : in->cache->capacity;
-    const int32_t *lengths = qkv_rotation_lengths(&l->tape, in->B, in->T, length, keys->mask.lengths, keys->count);
-    if (lengths) *turns = qkv_rotation_turns(&l->tape, &l->tables, in->B * in->T, positions, lengths);
-    return turns->table != NULL;
+    if (qkv_stack_by_length(&l->stack))
+        batch.turn_lengths = qkv_rotation_lengths(tape, in->B, in->T, length, keys->given.mask.lengths, keys->count);
+    struct qkv_forward_args f = qkv_forward_begin(tape, l->model, &l->stack, &batch);
+    if (l->spec.cross) qkv_forward_cross(&f, &attention);
+    if (in->cache) *(l->spec.cross ? &f.memory_cache : &f.cache) = in->cache->pool->attention;
+    f.kept = l->kept;
+    return f;
 }
 
 /* The whole forward, or its plan. */
 static enum qkv_status layer_run_all(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                     const struct keys *keys, const struct qkv_attend *call) {
+                                     const struct keys *keys) {
+    const struct qkv_mask *mask = &keys->given.mask;
     qkv_arena_release(&l->arena, 0);
     qkv_arena_release(&l->graph_arena, 0);
     qkv_tape_start(&l->tape, l->ctx, &l->arena, &l->graph_arena, in->train);
     if (in->train) qkv_tape_train(&l->tape, in->seed);
     const float *x = in->x, *memory = in->memory;
     if (l->spec.cross)
-        memory = without_padding(l, memory, &keys->mask, keys->count, 0, (size_t)l->spec.kv_in);
+        memory = without_padding(l, memory, mask, keys->count, 0, (size_t)l->spec.kv_in);
     else
-        x = without_padding(l, x, &keys->mask, in->T, keys->past, (size_t)l->spec.in);
+        x = without_padding(l, x, mask, in->T, keys->past, (size_t)l->spec.in);
     if (l->tape.status) return l->tape.status;
     l->x = input_tensor(l, x, in->B * in->T, l->spec.in, in->train);
     l->memory = input_tensor(l, memory, in->B * keys->count, l->spec.kv_in, in->train);
-    struct qkv_attend a = *call;
-    a.position = qkv_sequence_positions(&l->tape, in->B, in->T, keys->past);
-    struct qkv_turns turns = {0};
-    if (l->tables.by_length && !layer_turns(l, in, keys, a.position, &turns)) return l->tape.status;
-    qkv_sequence_intervals(&l->tape, &keys->mask, (struct qkv_call_rows){0}, &a);
-    if (in->cache)
-        a.pages =
-            (struct qkv_page_table){.lists = in->cache->lists, .positions = in->cache->capacity, .count = in->cache->B};
-    struct qkv_tensor *weight = qkv_distance_weight(&l->distances, &l->spec.attention.position);
-    struct qkv_tensor *table = qkv_distance_table(&l->tape, &l->tables, weight, &a);
-    struct qkv_attention_args f = {.tape = &l->tape,
-                                   .spec = &l->spec.attention,
-                                   .attend = &a,
-                                   .parameters = &l->parameters,
-                                   .tables = l->spec.cross ? NULL : &l->tables,
-                                   .turns = turns.table ? &turns : NULL,
-                                   .distance_bias = table,
-                                   .cache = in->cache ? &in->cache->rows : NULL,
-                                   .cross = l->spec.cross,
-                                   .memory = l->memory,
-                                   .dattention_bias = in->dbias,
-                                   .kept = &l->kept};
-    l->y = qkv_attention_sublayer(&f, l->x);
+    struct qkv_forward_args f = layer_args(l, in, keys);
+    if (l->tape.status) return l->tape.status;
+    f.memory = l->memory;
+    l->y = qkv_stack_sublayer(&f, 0, l->spec.cross ? QKV_SUBLAYER_CROSS : QKV_SUBLAYER_SELF, l->x, NULL);
     return l->tape.status;
 }
 
-/* The gradient of y is the caller's: a second owner keeps it from being written. */
-static enum qkv_status run_backward(struct qkv_attention_layer *l, const float *dy) {
-    struct qkv_grad_buffer *slot = qkv_tape_take_graph(&l->tape, sizeof *slot);
-    if (!slot) return QKV_MEMORY;
-    *slot = (struct qkv_grad_buffer){.data = (float *)(uintptr_t)dy, .count = l->y->rows * l->y->columns, .owners = 2};
-    l->y->learning.buffer = slot;
-    return qkv_tape_backward(&l->tape);
-}
-
 static enum qkv_status plan_look(struct qkv_attention_layer *l) {
-    const struct qkv_attend *a = l->kept;
+    const struct qkv_attend *a = l->kept[l->spec.cross];
     return qkv_attend_weights(l->ctx, &l->arena, a, QKV_ATTENTION_WEIGHTS, 0, 0, 0, a->Tq, a->lse);
 }
 
@@ -220,25 +215,24 @@ struct layer_plan {
     struct qkv_attention_layer *layer;
     const struct qkv_attention_input *in;
     const struct keys *keys;
-    const struct qkv_attend *attend;
 };
 
 /* A call with its backward and with looking at it. */
 static enum qkv_status plan_call(void *argument) {
     const struct layer_plan *plan = argument;
     struct qkv_attention_layer *l = plan->layer;
-    enum qkv_status status = layer_run_all(l, plan->in, plan->keys, plan->attend);
+    enum qkv_status status = layer_run_all(l, plan->in, plan->keys);
     if (!status) status = plan_look(l);
-    if (!status && plan->in->train) status = run_backward(l, l->y->data);
+    if (!status && plan->in->train) status = qkv_tape_backward_from(&l->tape, l->y, l->y->data);
     if (!status && plan->in->train) status = plan_look(l);
-    l->kept = NULL;
+    l->kept[0] = l->kept[1] = NULL;
     return status;
 }
 
 static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv_attention_input *in,
-                                 const struct keys *keys, const struct qkv_attend *a) {
+                                 const struct keys *keys) {
     static const char what[] = "a call of an attention layer";
-    struct layer_plan plan = {l, in, keys, a};
+    struct layer_plan plan = {l, in, keys};
     size_t bytes = 0;
     enum qkv_status status = qkv_plan(l->ctx, &l->arena, what, plan_call, &plan, &bytes);
     return status ? status : qkv_arena_room(l->ctx, &l->arena, bytes, what);
@@ -249,14 +243,14 @@ static enum qkv_status make_room(struct qkv_attention_layer *l, const struct qkv
 /* A call with no queries or no keys: every y is the output's bias. */
 static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention_input *in, const struct keys *keys,
                        float *y) {
-    const struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
+    const struct qkv_tensor *bias = qkv_tensor_or_null(&qkv_attention_layer_own(l)->o.bias);
     size_t out = (size_t)l->spec.out;
     for (size_t n = 0; n < in->B * in->T; n++)
         if (bias)
             l->ctx->backend->read(y + n * out, bias->data, out * sizeof *y);
         else
             memset(y + n * out, 0, out * sizeof *y);
-    if (in->cache && in->memory) in->cache->length = 0;
+    if (in->cache && in->memory) qkv_attention_cache_truncate(in->cache, 0);
     l->empty_call = true;
     l->empty_rows = in->B * in->T;
     l->empty_memory = l->spec.cross ? in->B * keys->count : 0;
@@ -264,7 +258,7 @@ static void run_hollow(struct qkv_attention_layer *l, const struct qkv_attention
 }
 
 static enum qkv_status empty_backward(struct qkv_attention_layer *l, const float *dy, float *dx, float *dmemory) {
-    struct qkv_tensor *bias = qkv_tensor_or_null(&l->parameters.o.bias);
+    struct qkv_tensor *bias = qkv_tensor_or_null(&qkv_attention_layer_own(l)->o.bias);
     size_t out = (size_t)l->spec.out;
     enum qkv_status status = QKV_OK;
     for (size_t n = 0; bias && n < l->empty_rows && !status; n++)
@@ -285,26 +279,25 @@ enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *l, const
     QKV_NEED(qkv_call, l);
     QKV_NEED(qkv_call, input);
     struct keys keys;
-    struct qkv_attend a;
     l->trained = l->empty_call = false;
-    l->kept = NULL;
+    l->kept[0] = l->kept[1] = NULL;
     QKV_NEED_ALL(qkv_call, input->B && input->T, y);
-    enum qkv_status status = find_keys(l, input, &keys, &a);
+    enum qkv_status status = find_keys(l, input, &keys);
     if (!status) status = qkv_aligned(l->ctx, "y", y, sizeof(float));
     if (!status && (!input->B || !input->T || !keys.count)) {
         run_hollow(l, input, &keys, y);
         return QKV_OK;
     }
-    if (!status) status = make_room(l, input, &keys, &a);
+    if (!status) status = make_room(l, input, &keys);
     if (status) return status;
-    bool stores = input->cache && (input->memory || !l->spec.cross);
-    if (stores) input->cache->length = keys.past; /* what lies behind is being replaced */
-    status = layer_run_all(l, input, &keys, &a);
+    const bool stores = input->cache && (input->memory || !l->spec.cross);
+    if (stores) status = qkv_attention_cache_grow(input->cache, keys.past, keys.count - keys.past);
+    if (!status) status = layer_run_all(l, input, &keys);
     if (status) {
-        l->kept = NULL;
+        if (stores) qkv_attention_cache_truncate(input->cache, keys.past);
+        l->kept[0] = l->kept[1] = NULL;
         return status;
     }
-    if (stores) input->cache->length = keys.count;
     l->ctx->backend->read(y, l->y->data, l->y->rows * l->y->columns * sizeof(float));
     l->kept_in = input->cache;
     l->trained = input->train;
@@ -337,7 +330,7 @@ enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *l, cons
     if (l->empty_call) return empty_backward(l, dy, dx, dmemory);
     l->x->learning.requires_grad = dx != NULL;
     if (l->memory) l->memory->learning.requires_grad = dmemory != NULL;
-    enum qkv_status status = run_backward(l, dy);
+    enum qkv_status status = qkv_tape_backward_from(&l->tape, l->y, dy);
     if (!status && dx) give_out(l, dx, l->x);
     if (!status && dmemory) give_out(l, dmemory, l->memory);
     return status;
@@ -348,7 +341,7 @@ enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *l, en
     QKV_CALL(l ? l->ctx : NULL);
     QKV_NEED(qkv_call, l);
     QKV_NEED_ALL(qkv_call, rows, out);
-    const struct qkv_attend *a = l->kept;
+    const struct qkv_attend *a = l->kept[l->spec.cross];
     if (!a)
         return qkv_fail(l->ctx, QKV_ARGUMENT, "attention layer: looking needs a forward before it, its cache alive");
     return qkv_attend_weights(l->ctx, &l->arena, a, stage, b, h, first, rows, out);

@@ -1,6 +1,6 @@
-/* layer: an attention layer by itself: its parameters, their gradients and its position tables, in one arena. What it
- * computes is in sublayer.c, a call of it in layer_run.c. */
-#include "attention/layer.h"
+/* layer: an attention layer by itself: a stack of one layer with its parameters, their gradients and its position
+ * tables, in one arena; and its caches, sequences in a pool of pages. layer_run.c has its calls. */
+#include "model/layer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +21,10 @@ static enum qkv_status take_weights(struct qkv_attention_layer *l) {
     const struct qkv_weight_place place = {.layer = -1, .single = true, .sizes = &sizes};
     qkv_weights_free(&l->weights);
     l->weights = (struct qkv_weights){.ctx = l->ctx, .arena = &l->storage};
-    l->parameters = (struct qkv_attention_parameters){0};
-    l->distances = (struct qkv_distance_weights){0};
-    if (!s->cross) qkv_distance_build_weights(&l->weights, &place, a, &l->distances);
-    qkv_attention_build_weights(&l->weights, &place, a, s->cross, &l->parameters);
+    *qkv_attention_layer_own(l) = (struct qkv_attention_parameters){0};
+    l->stack.distances = (struct qkv_distance_weights){0};
+    if (!s->cross) qkv_distance_build_weights(&l->weights, &place, a, &l->stack.distances);
+    qkv_attention_build_weights(&l->weights, &place, a, s->cross, qkv_attention_layer_own(l));
     enum qkv_status status = qkv_weights_finish(&l->weights);
     return status ? status : qkv_weights_add_gradients(&l->weights, &l->storage);
 }
@@ -35,7 +35,7 @@ static enum qkv_status take_tables(struct qkv_attention_layer *l) {
                                            .position = &l->spec.attention.position,
                                            .attention = &l->spec.attention,
                                            .context = (size_t)l->spec.context};
-    return qkv_position_fill_attention(&fill, &l->tables);
+    return qkv_position_fill_attention(&fill, &l->stack.tables[0]);
 }
 
 static enum qkv_status take_storage(void *layer) {
@@ -50,6 +50,19 @@ static enum qkv_status make_storage(struct qkv_attention_layer *l) {
     enum qkv_status status = qkv_plan(l->ctx, &l->storage, what, take_storage, l, &bytes);
     if (!status) status = qkv_arena_create(l->ctx, &l->storage, bytes, what);
     return status ? status : take_storage(l);
+}
+
+/* The spec of the stack. */
+static enum qkv_status make_stack(struct qkv_attention_layer *l) {
+    l->model = qkv_allocate(l->ctx, 1, sizeof *l->model);
+    if (!l->model) return QKV_MEMORY;
+    struct qkv_stack_spec *spec = &l->model->decoder;
+    spec->kind_count = spec->layers = 1;
+    *(l->spec.cross ? &spec->kinds[0].cross : &spec->kinds[0].attention) = l->spec.attention;
+    l->model->dropout = l->spec.dropout;
+    l->stack = (struct qkv_stack){.spec = spec, .name = "layer", .has_cross = l->spec.cross, .layers = &l->only};
+    l->only.keys_end = 1;
+    return QKV_OK;
 }
 
 /* ---- making and freeing ------------------------------------------------------------------------------------------ */
@@ -73,7 +86,8 @@ enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct
     l->ctx = ctx;
     l->spec = whole;
     l->owners = 1;
-    status = make_storage(l);
+    status = make_stack(l);
+    if (!status) status = make_storage(l);
     if (!status) status = qkv_arena_create(ctx, &l->graph_arena, (size_t)64 << 10, "records of an attention layer");
     if (!status) status = qkv_weights_start(&l->weights, seed);
     if (status) {
@@ -90,6 +104,7 @@ void qkv_attention_layer_free(struct qkv_attention_layer *l) {
     qkv_arena_free(&l->storage);
     qkv_arena_free(&l->arena);
     qkv_arena_free(&l->graph_arena);
+    free(l->model);
     free(l);
 }
 
@@ -138,32 +153,43 @@ static enum qkv_status check_cache(const struct qkv_attention_layer *l, size_t B
     return QKV_OK;
 }
 
-static enum qkv_status take_cache(struct qkv_attention_cache *c) {
-    const struct qkv_attention_spec *a = &c->layer->spec.attention;
-    const struct qkv_page_heads heads = qkv_cache_heads(a);
+static struct qkv_page_shape cache_shape(const struct qkv_attention_cache *c) {
+    return (struct qkv_page_shape){.length = c->capacity, .sequences = c->B};
+}
+
+/* Takes the lists of pages. */
+static enum qkv_status cache_take(void *cache) {
+    struct qkv_attention_cache *c = cache;
+    const struct qkv_page_shape shape = cache_shape(c);
+    c->lists = qkv_decode_lists(&c->storage, &shape, c->B);
+    c->tables = qkv_arena_take(&c->storage, c->B, sizeof *c->tables);
+    c->more = qkv_arena_take(&c->storage, c->B, sizeof *c->more);
+    return c->lists && c->tables && c->more ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status cache_make(struct qkv_attention_cache *c) {
+    static const char what[] = "an attention cache";
+    const struct qkv_attention_layer *l = c->layer;
+    const struct qkv_attention_spec *spec =
+        l->spec.cross ? &l->stack.spec->kinds[0].cross : &l->stack.spec->kinds[0].attention;
     const struct qkv_page_types types = {&qkv_page_type_f32, &qkv_page_type_f32};
-    size_t rows, k, v, lists, bytes;
-    bool fits = qkv_multiply(c->B, c->capacity, &rows) &&
-                qkv_multiply(rows, heads.heads * heads.k_columns * sizeof(float), &k) &&
-                qkv_multiply(rows, heads.heads * heads.v_columns * sizeof(float), &v) &&
-                qkv_multiply(c->B, sizeof *c->page + sizeof *c->lists, &lists) && qkv_add_size(k, v, &bytes) &&
-                qkv_add_size(bytes, lists, &bytes) && qkv_add_size(bytes, (size_t)4 * QKV_CACHE_LINE, &bytes);
-    if (!fits)
-        return qkv_fail(c->layer->ctx, QKV_MEMORY,
-                        "attention cache: %zu rows of %zu positions are more than this machine can address", c->B,
-                        c->capacity);
-    enum qkv_status status = qkv_arena_create(c->layer->ctx, &c->storage, bytes, "an attention cache");
-    if (status) return status;
-    c->rows = qkv_key_values_of(c->layer->ctx, a, types, c->capacity);
-    const bool taken = qkv_key_values_take(&c->rows, &c->storage, c->B);
-    c->page = qkv_arena_take(&c->storage, c->B, sizeof *c->page);
-    c->lists = qkv_arena_take(&c->storage, c->B, sizeof *c->lists);
-    if (!taken || !c->page || !c->lists) return QKV_MEMORY;
-    for (size_t b = 0; b < c->B; b++) {
-        c->page[b] = (int32_t)b;
-        c->lists[b] = &c->page[b];
-    }
-    return QKV_OK;
+    const struct qkv_page_shape shape = cache_shape(c);
+    size_t bytes = 0;
+    enum qkv_status status = qkv_page_pool_create(l->ctx, &spec, 1, types, what, &c->pool);
+    if (!status) status = qkv_page_pool_begin(c->pool, &shape);
+    if (!status) status = qkv_plan(l->ctx, &c->storage, what, cache_take, c, &bytes);
+    if (!status) status = qkv_arena_create(l->ctx, &c->storage, bytes, what);
+    if (!status) status = cache_take(c);
+    for (size_t b = 0; b < c->B && !status; b++) c->tables[b] = c->lists[b].pages;
+    return status;
+}
+
+enum qkv_status qkv_attention_cache_grow(struct qkv_attention_cache *c, size_t length, size_t more) {
+    qkv_attention_cache_truncate(c, length);
+    for (size_t b = 0; b < c->B; b++) c->more[b] = more;
+    enum qkv_status status = qkv_page_lists_grow(c->pool, c->lists, c->more, c->B);
+    if (!status) c->length += more;
+    return status;
 }
 
 enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t B, size_t capacity,
@@ -180,7 +206,7 @@ enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t
     c->B = B;
     c->capacity = capacity;
     l->owners++;
-    status = take_cache(c);
+    status = cache_make(c);
     if (!status)
         *out = c;
     else
@@ -190,7 +216,8 @@ enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t
 
 void qkv_attention_cache_free(struct qkv_attention_cache *c) {
     if (!c) return;
-    if (c->layer->kept_in == c) c->layer->kept = NULL;
+    if (c->layer->kept_in == c) c->layer->kept[0] = c->layer->kept[1] = NULL;
+    qkv_page_pool_free(c->pool);
     qkv_attention_layer_free(c->layer);
     qkv_arena_free(&c->storage);
     free(c);
@@ -203,5 +230,6 @@ size_t qkv_attention_cache_length(const struct qkv_attention_cache *c) {
 
 void qkv_attention_cache_truncate(struct qkv_attention_cache *c, size_t length) {
     if (!c) return;
+    for (size_t b = 0; b < c->B; b++) qkv_page_list_truncate(c->pool, &c->lists[b], length);
     if (length < c->length) c->length = length;
 }
