@@ -117,6 +117,18 @@ static const struct qkv_turns *forward_turns(const struct qkv_forward_args *f, s
     return f->tape->status ? NULL : turns;
 }
 
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_forward_check(struct qkv_context *ctx, const struct qkv_attention_spec *spec,
+                                  const struct qkv_module_mask *given, size_t B, size_t Tq, size_t Tk) {
+    struct qkv_mask mask = qkv_attention_mask(spec, &given->mask);
+    struct qkv_attend sizes = {.B = B, .H = (size_t)spec->heads, .Tq = Tq, .Tk = Tk};
+    enum qkv_status status = qkv_mask_fit(ctx, &mask, B, Tq, Tk);
+    return status ? status
+                  : qkv_attend_set_pairs(ctx, &sizes, given->dense, &given->dense_shape, given->bias,
+                                         &given->bias_shape, given->dbias != NULL);
+}
+
 /* ---- the context ------------------------------------------------------------------------------------------------- */
 
 struct qkv_forward_args qkv_forward_begin(struct qkv_tape *tape, const struct qkv_spec *spec, struct qkv_stack *stack,

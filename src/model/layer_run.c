@@ -101,7 +101,6 @@ static enum qkv_status find_cross(const struct qkv_attention_layer *l, const str
 static enum qkv_status find_mask(const struct qkv_attention_layer *l, const struct qkv_attention_input *in,
                                  struct keys *keys) {
     struct qkv_module_mask *given = &keys->given;
-    struct qkv_attend sizes = {.B = in->B, .H = (size_t)l->spec.attention.heads, .Tq = in->T, .Tk = keys->count};
     if (!l->spec.cross && in->mask.offset)
         return qkv_fail(
             l->ctx, QKV_ARGUMENT,
@@ -115,12 +114,9 @@ static enum qkv_status find_mask(const struct qkv_attention_layer *l, const stru
                                       .bias_shape = in->bias_shape,
                                       .dbias = in->dbias};
     if (!l->spec.cross) given->mask.offset = (int64_t)keys->past;
-    struct qkv_mask both = qkv_attention_mask(&l->spec.attention, &given->mask);
-    enum qkv_status status = qkv_mask_fit(l->ctx, &both, in->B, in->T, keys->count);
+    enum qkv_status status = qkv_forward_check(l->ctx, &l->spec.attention, given, in->B, in->T, keys->count);
     given->mask.B = in->B, given->mask.Tq = in->T, given->mask.Tk = keys->count;
-    return status ? status
-                  : qkv_attend_set_pairs(l->ctx, &sizes, in->dense, &in->dense_shape, in->bias, &in->bias_shape,
-                                         in->dbias != NULL);
+    return status;
 }
 
 /* Keys and mask of a call. */

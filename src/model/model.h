@@ -338,6 +338,9 @@ struct qkv_forward_batch {
     struct qkv_tensor *inputs;                /* in place of token embeddings; NULL: ids are embedded */
     const struct qkv_forward_attention *self; /* NULL: no self attention runs */
 };
+/* Checks what an attention of that spec makes of a mask for (B,Tq,Tk), and its arrays. */
+enum qkv_status qkv_forward_check(struct qkv_context *ctx, const struct qkv_attention_spec *spec,
+                                  const struct qkv_module_mask *given, size_t B, size_t Tq, size_t Tk);
 /* The context of a stack's pass over a batch, without cross attention. After an error, which the tape has, its calls
  * are NULL. */
 struct qkv_forward_args qkv_forward_begin(struct qkv_tape *tape, const struct qkv_spec *spec, struct qkv_stack *stack,

@@ -143,20 +143,6 @@ static bool module_is_whole(const struct qkv_module *m) {
     return !m->stack || m->kind == QKV_MODULE_ENCODER_STACK || m->kind == QKV_MODULE_DECODER_STACK;
 }
 
-/* Checks the mask of layers of a kind: what both the spec and the caller's mask allow, and its arrays. */
-static enum qkv_status module_check_kind(const struct qkv_module *m, const struct module_call *c,
-                                         const struct module_attention *a, size_t kind) {
-    const struct qkv_layer_spec *layer = &a->stack->spec->kinds[kind];
-    const struct qkv_attention_spec *spec = a->cross ? &layer->cross : &layer->attention;
-    const struct qkv_module_mask *given = a->given;
-    struct qkv_mask mask = qkv_attention_mask(spec, &given->mask);
-    struct qkv_attend attend = {.B = c->B, .H = (size_t)spec->heads, .Tq = a->Tq, .Tk = a->Tk};
-    enum qkv_status status = qkv_mask_fit(m->ctx, &mask, c->B, a->Tq, a->Tk);
-    return status ? status
-                  : qkv_attend_set_pairs(m->ctx, &attend, given->dense, &given->dense_shape, given->bias,
-                                         &given->bias_shape, given->dbias != NULL);
-}
-
 static enum qkv_status module_check_attention(const struct qkv_module *m, const struct module_call *c, const char *name,
                                               const struct module_attention *a) {
     const struct qkv_module_mask *given = a->given;
@@ -174,8 +160,11 @@ static enum qkv_status module_check_attention(const struct qkv_module *m, const 
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s.dbias needs a bias, and train", kind, name);
     enum qkv_status status = qkv_aligned(m->ctx, "bias", given->bias, sizeof(float));
     if (!status) status = qkv_aligned(m->ctx, "dbias", given->dbias, sizeof(float));
-    for (size_t i = 0; i < (size_t)a->stack->spec->kind_count && !status; i++)
-        if (module_is_whole(m) || a->stack->spec->kind_of[m->layer] == i) status = module_check_kind(m, c, a, i);
+    for (size_t i = 0; i < (size_t)a->stack->spec->kind_count && !status; i++) {
+        const struct qkv_layer_spec *layer = &a->stack->spec->kinds[i];
+        if (module_is_whole(m) || a->stack->spec->kind_of[m->layer] == i)
+            status = qkv_forward_check(m->ctx, a->cross ? &layer->cross : &layer->attention, given, c->B, a->Tq, a->Tk);
+    }
     return status;
 }
 
