@@ -27,11 +27,6 @@ static bool options_are_set(const struct cli_texts *set, const char *name) {
     return false;
 }
 
-static bool options_are_data(const char *name) {
-    return !strcmp(name, "data") || !strcmp(name, "pairs") || !strcmp(name, "lines") || !strcmp(name, "labeled") ||
-           !strcmp(name, "examples");
-}
-
 static bool options_are_length(const char *name) {
     return !strcmp(name, "steps") || !strcmp(name, "epochs");
 }
@@ -43,12 +38,12 @@ int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *va
     bool data = false;   /* a run trains on one kind of files: the given kind replaces the others */
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++)
         if (cli_train_value(values, i)) {
-            data |= options_are_data(name);
+            data |= qkv_train_option_data(i);
             length |= options_are_length(name);
         }
     for (size_t i = 0; qkv_train_option_at(i, &name, &value, &help); i++) {
         const bool given = cli_train_value(values, i) != NULL;
-        if ((given && qkv_train_option_lists(i)) || (data && options_are_data(name)) ||
+        if ((given && qkv_train_option_lists(i)) || (data && qkv_train_option_data(i)) ||
             (length && options_are_length(name)) || (options_of_spec(name) && options_are_set(set, name)))
             qkv_train_unset(options, name);
         for (size_t k = 0; (value = cli_train_value_at(values, i, k)); k++)
@@ -84,14 +79,9 @@ static const char *argument_of(const char *value, const char *help) {
 
 /* Options for other tasks than predicting the next token of a text, and options about an existing model. */
 static bool is_for_others(const char *name) {
-    static const char *const others[] = {"pairs",     "lines",
-                                         "labeled",   "examples",
-                                         "task",      "mask_probability",
-                                         "mask_each", "source_tokenizer",
-                                         "metric",    "batch_tokens",
-                                         "from",      "new_head",
-                                         "freeze",    "rates",
-                                         "in_order",  "long"};
+    static const char *const others[] = {
+        "task",     "mask_probability", "mask_each", "source_tokenizer", "metric", "batch_tokens", "from",
+        "new_head", "freeze",           "rates",     "in_order",         "long"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;
@@ -102,7 +92,8 @@ size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_o
     const char *name, *value, *help;
     for (size_t i = 0; i < CLI_TRAIN_OPTIONS && qkv_train_option_at(i, &name, &value, &help); i++) {
         size_t at = offset + offsetof(struct cli_train_values, option) + i * sizeof(const char *);
-        if (texts_only && is_for_others(name)) continue;
+        const bool text = !qkv_train_option_data(i) || !strcmp(name, "data");
+        if (texts_only && (!text || is_for_others(name))) continue;
         options[count] =
             (struct cli_option){CLI_TEXT, 0, name, argument_of(value, help), at, .help = help, .before = value};
         if (!strcmp(options[count].argument, "FILE") || strstr(name, "tokenizer")) options[count].kind = CLI_READ;

@@ -18,6 +18,17 @@ bool cli_train_sample_idle(const struct cli_train_arguments *a, const struct qkv
     return why != NULL;
 }
 
+/* No option names training data. */
+static int check_data(void) {
+    const char *name;
+    char others[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; qkv_train_option_at(i, &name, NULL, NULL) && n < sizeof others; i++)
+        if (qkv_train_option_data(i) && strcmp(name, "data") != 0)
+            n += (size_t)snprintf(others + n, sizeof others - n, "%s--%s FILE", n ? ", " : "", name);
+    return cli_usage("train: name a file to train on: --data FILE (or %s)", others);
+}
+
 static int check_start(const struct cli_train_arguments *a, const struct qkv_train_options *options) {
     if (options->from) {
         const char *given = a->preset ? "preset" : a->spec ? "spec" : NULL;
@@ -29,9 +40,7 @@ static int check_start(const struct cli_train_arguments *a, const struct qkv_tra
         return cli_usage("train: name a model: --preset NAME or --spec FILE (\"%s help train\" lists the presets)",
                          cli_program);
     if (a->preset && a->spec) return cli_usage("train: --preset and --spec exclude each other");
-    if (!options->data && !options->pairs && !options->lines && !options->labeled && !options->examples)
-        return cli_usage("train: name a file to train on: --data FILE (or --lines FILE, --pairs FILE, --labeled FILE, "
-                         "--examples FILE)");
+    if (!qkv_train_data(options)) return check_data();
     if (!a->out || !*a->out) return cli_usage("train: name a folder for the run: --out FOLDER");
     if (a->extend)
         return cli_usage("train: --extend says how the rate goes on to the new end of a run; it needs --resume, and "

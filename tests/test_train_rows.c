@@ -70,8 +70,8 @@ static void rows_say_which_targets_count(void **state) {
             struct qkv_batch batch = {0};
             int32_t window[64], targets[64], documents[64];
             size_t counted = 0;
-            assert_ok(ctx, t->feed->begin(t, step, &begun));
-            assert_ok(ctx, t->feed->fill(t, step, 0, begun.rows, &batch));
+            assert_ok(ctx, t->dataset->begin(t, step, &begun));
+            assert_ok(ctx, t->dataset->fill(t, step, 0, begun.rows, &batch));
             assert_true((batch.documents != NULL) == (form == DOCUMENTS) &&
                         (batch.prefix != NULL) == (form != DOCUMENTS));
             for (size_t r = 0; r < begun.rows; r++) {

@@ -70,21 +70,23 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * it, sorted by the bytes of their names, without hidden files and without its folders. To give more than QKV_FILES_MAX
  * files, put them into a folder.
  *
+ * Options of type DATA are FILES to train on: each is a kind of training data, and a run has one of them.
+ *
  * Options of type PATTERNS hold up to QKV_FILES_MAX texts, options.freeze[0], …; NULL ends the list. In a pattern *
  * stands for any characters, dots included, and ? for one character (qkv_model_set_trainable_all).
  *
  * The field long_lines is the option "long"; `long` is a keyword of C. */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
-    X(FILES, data, NULL, "data",                                                                                       \
+    X(DATA, data, NULL, "data",                                                                                        \
       "text file to train on, or a folder of text files; several are read as one text, one after the other")           \
-    X(FILES, pairs, NULL, "data", "file of pairs to train on: each line has a source, a tab and a target")             \
-    X(FILES, lines, NULL, "data",                                                                                      \
+    X(DATA, pairs, NULL, "data", "file of pairs to train on: each line has a source, a tab and a target")              \
+    X(DATA, lines, NULL, "data",                                                                                       \
       "file of lines to train on: each line is a sequence of its own, between <s> and </s>")                           \
-    X(FILES, labeled, NULL, "data",                                                                                    \
+    X(DATA, labeled, NULL, "data",                                                                                     \
       "file of labelled lines to train on: each line has a label, a tab and a text; for a head of tokens, a "          \
       "word, a tab and its label")                                                                                     \
-    X(FILES, examples, NULL, "data",                                                                                   \
+    X(DATA, examples, NULL, "data",                                                                                    \
       "safetensors file of examples to train on: in.pixels, in.features, in.vectors or in.ids, as the model "          \
       "reads them, and in.targets; for an encoder-decoder, the input of the encoder (in.source for ids), in.ids "      \
       "and in.targets")                                                                                                \
@@ -181,6 +183,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
         const char *name;                                                                                              \
         const char *name##_files[QKV_FILES_MAX];                                                                       \
     };
+#define QKV_TRAIN_FIELD_DATA(name)                        QKV_TRAIN_FIELD_FILES(name)
 #define QKV_TRAIN_FIELD_PATTERNS(name)                    const char *name[QKV_FILES_MAX];
 #define QKV_TRAIN_FIELD(type, name, value, subject, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
@@ -239,6 +242,12 @@ QKV_API const char *qkv_train_option_subject(size_t i);
 QKV_API const char *qkv_train_option_choice(size_t i, size_t k);
 /* Whether the i-th option names files or patterns and may therefore be given more than once. Any thread. */
 QKV_API bool qkv_train_option_lists(size_t i);
+/* Experimental: whether the i-th option names training data ("data", "pairs"). A run has one such option. Any
+ * thread. */
+QKV_API bool qkv_train_option_data(size_t i);
+/* Experimental: the name of the option that gives the training data ("data", "pairs"), the first one in the order of
+ * the options; NULL if none is given. */
+QKV_API const char *qkv_train_data(const struct qkv_train_options *options);
 
 /* Whether an option may change when a run is resumed: true if it changes no number of any step. If not, *why (may be
  * NULL) gets the reason. eval_every may change, although it changes which steps are evaluated and so may become the

@@ -192,12 +192,8 @@ static enum qkv_status read_caches(struct qkv_comparison *c, const struct qkv_co
 }
 
 static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_train_options *options) {
-    const char *other = options->pairs      ? "pairs"
-                        : options->lines    ? "lines"
-                        : options->labeled  ? "labeled"
-                        : options->examples ? "examples"
-                        : options->task     ? "task"
-                                            : NULL;
+    const char *kind = qkv_train_data(options);
+    const char *other = kind && strcmp(kind, "data") != 0 ? kind : options->task ? "task" : NULL;
     if (other)
         return qkv_fail(c->ctx, QKV_ARGUMENT,
                         "a comparison cannot use %s: its models predict the next token of a text (data); leave it out",

@@ -120,8 +120,7 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->B;
     struct qkv_pass_options options = {.B = B, .T = t->T, .source_T = t->source_T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
-    options.logits = !train && (t->options.examples || (t->options.labeled && qkv_model_spec(t->model)->head.kind ==
-                                                                                  QKV_HEAD_CLASSIFY_TOKENS));
+    options.logits = !train && qkv_dataset_scores(&t->options, qkv_model_spec(t->model));
     build_widen(&most, shapes, count);
     if (count) {
         options.B = most.B;
@@ -149,11 +148,12 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
     t->rows.source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->rows.source);
     t->rows.lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.lengths);
     t->rows.source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.source_lengths);
-    if (t->options.examples) t->rows.types = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.types);
+    const bool types = t->dataset->reads == QKV_READS_ARRAYS;
+    if (types) t->rows.types = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.types);
     if (t->options.documents) t->rows.documents = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.documents);
     if (t->options.prefix) t->rows.prefix = qkv_allocate(t->ctx, most.B, sizeof *t->rows.prefix);
     const bool taken = t->rows.ids && t->rows.targets && t->rows.source && t->rows.lengths && t->rows.source_lengths &&
-                       !t->rows.documents == !t->options.documents && !t->rows.types == !t->options.examples &&
+                       !t->rows.documents == !t->options.documents && !t->rows.types == !types &&
                        !t->rows.prefix == !t->options.prefix;
     return taken ? QKV_OK : QKV_MEMORY;
 }
@@ -161,8 +161,8 @@ static enum qkv_status make_buffers(struct qkv_trainer *t) {
 /* Of gradients that wait for others in any step. */
 static uint64_t build_levels(const struct qkv_trainer *t) {
     const struct qkv_batches *b = &t->lines.batches;
-    uint64_t levels =
-        t->options.data || t->options.examples ? qkv_parts_levels(t->ctx, &t->options, (size_t)t->options.batch) : 0;
+    const size_t rows = qkv_dataset_batch(&t->options);
+    uint64_t levels = rows ? qkv_parts_levels(t->ctx, &t->options, rows) : 0;
     for (size_t i = 0; i < b->count; i++) levels |= qkv_parts_levels(t->ctx, &t->options, b->shapes[i].B);
     return levels;
 }
@@ -171,7 +171,8 @@ static enum qkv_status make_passes(struct qkv_trainer *t) {
     enum qkv_status status = make_buffers(t);
     if (!status) status = make_pass(t, t->lines.shapes, t->lines.shape_count, true, &t->pass);
     if (!status) status = qkv_part_sums_create(t->model, build_levels(t), &t->sums);
-    if (!status) status = qkv_rank_sums_create(t->model, &t->sums, &t->options, &t->rank_sums);
+    if (!status)
+        status = qkv_rank_sums_create(t->model, &t->sums, &t->options, qkv_dataset_batch(&t->options), &t->rank_sums);
     if (!status && qkv_trainer_validates(t) && !qkv_context_rank(t->ctx)) /* who evaluates */
         status = make_pass(t, t->lines.validation_shapes, t->lines.validation_shape_count, false, &t->validation_pass);
     return status;
@@ -210,10 +211,11 @@ static void build_measure(struct qkv_trainer *t) {
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     const size_t T = t->T ? t->T : (size_t)spec->context;
+    const bool windows = t->dataset->reads == QKV_READS_TEXT; /* whose shape is known before they are opened */
     const struct qkv_train_shapes shapes = {
-        .B = o->data ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->B,
+        .B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->B,
         .T = T,
-        .train_B = o->data || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
+        .train_B = windows || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
         .source_T = t->source_T ? t->source_T : qkv_spec_source_length(spec, T),
         .train = t->lines.shapes,
         .valid = t->lines.validation_shapes,
@@ -247,9 +249,9 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_train_freeze(&t->options, t->model);
     if (!status) status = qkv_trainer_note_frozen(t);
     if (!status) status = give_tokenizers(t);
-    if (!status) status = t->feed->open(t);
+    if (!status) status = t->dataset->open(t);
     if (!status) status = qkv_epochs_begin(t);
-    if (!status && !t->options.data)
+    if (!status && t->dataset->reads != QKV_READS_TEXT)
         status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
     if (!status)                        /* the first use of the model's memory */
         status = qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed);

@@ -81,6 +81,7 @@ static enum qkv_status config_set_value(struct config *c, const struct qkv_train
     case QKV_TRAIN_TEXT:
         if (!json_is_string(value)) return config_wrong(c, key, "a text or null");
         return config_set(c, key, config_copy(c, value));
+    case QKV_TRAIN_DATA:
     case QKV_TRAIN_FILES:
     case QKV_TRAIN_PATTERNS:
         return config_set_names(c, key, value);

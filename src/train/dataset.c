@@ -1,22 +1,83 @@
-/* Which feed a run has, and whether its options go together. */
+/* The list of the kinds of training data, made from QKV_TRAIN_LIST: what a run learns from, as one value. */
+#include <stdio.h>
 #include <string.h>
 
 #include "model/spec.h"
 #include "train/train.h"
 
-const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options) {
-    if (options->lines) return &qkv_dataset_lines;
-    if (options->pairs) return &qkv_dataset_pairs;
-    if (options->labeled) return &qkv_dataset_labeled;
-    if (options->examples) return &qkv_dataset_examples;
-    return options->task && !strcmp(options->task, "mlm") ? &qkv_dataset_mlm : &qkv_dataset_text;
+#define LIST_DATA(name) &qkv_dataset_##name,
+#define LIST_FILES(name)
+#define LIST_PATTERNS(name)
+#define LIST_TEXT(name)
+#define LIST_REAL(name)
+#define LIST_COUNT(name)
+#define LIST_FLAG(name)
+#define LIST(type, name, value, subject, help) LIST_##type(name)
+static const struct qkv_dataset *const datasets[] = {QKV_TRAIN_LIST(LIST)};
+enum { DATASETS = sizeof datasets / sizeof *datasets };
+
+const struct qkv_dataset *qkv_dataset_at(size_t i) {
+    return i < DATASETS ? datasets[i] : NULL;
+}
+
+const struct qkv_dataset *qkv_dataset_named(const char *option) {
+    for (size_t i = 0; i < DATASETS; i++)
+        if (!strcmp(datasets[i]->option, option)) return datasets[i];
+    return NULL;
+}
+
+static const char **dataset_files(const struct qkv_dataset *dataset, const struct qkv_train_options *options) {
+    return (const char **)(void *)((char *)(uintptr_t)options + dataset->files);
+}
+
+bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train_options *options) {
+    const char *first = dataset_files(dataset, options)[0];
+    return first && *first;
+}
+
+const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options) {
+    for (size_t i = 0; i < DATASETS; i++)
+        if (qkv_dataset_given(datasets[i], options)) return datasets[i];
+    return NULL;
+}
+
+const char *qkv_train_data(const struct qkv_train_options *options) {
+    const struct qkv_dataset *dataset = options ? qkv_dataset_of(options) : NULL;
+    return dataset ? dataset->option : NULL;
+}
+
+enum qkv_status qkv_dataset_missing(struct qkv_context *ctx) {
+    char others[256] = "";
+    size_t n = 0;
+    for (size_t i = 1; i < DATASETS && n < sizeof others; i++)
+        n += (size_t)snprintf(others + n, sizeof others - n, "%s%s", i > 1 ? ", " : "", datasets[i]->option);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s is missing: name the text file to train on, or files of another kind (%s)",
+                    datasets[0]->option, others);
+}
+
+const char **qkv_dataset_files(const struct qkv_train_options *options) {
+    return dataset_files(qkv_dataset_of(options), options);
+}
+
+bool qkv_dataset_measures(const struct qkv_dataset *dataset, enum qkv_metric metric) {
+    return metric == QKV_METRIC_LOSS || (dataset->metrics >> metric & 1);
+}
+
+bool qkv_dataset_scores(const struct qkv_train_options *options, const struct qkv_spec *spec) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(options);
+    return dataset && dataset->scores && dataset->scores(spec);
+}
+
+size_t qkv_dataset_batch(const struct qkv_train_options *options) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(options);
+    return dataset && dataset->reads != QKV_READS_LINES ? (size_t)options->batch : 0;
 }
 
 /* Tasks of labelled lines and of examples are called as the heads that do them. */
 static enum qkv_status dataset_check_task(struct qkv_context *ctx, const struct qkv_train_options *o,
                                           const struct qkv_spec *spec) {
     const char *head = qkv_head_text(spec->head.kind);
-    if (!o->task || (!o->labeled && !o->examples) || !strcmp(o->task, head)) return QKV_OK;
+    if (!o->task || !strcmp(o->task, head)) return QKV_OK;
     return qkv_fail(ctx, QKV_SPEC,
                     "task %s needs head.kind %s, but head.kind is %s; set head.kind=%s, or leave the task out", o->task,
                     o->task, head, o->task);
@@ -25,7 +86,7 @@ static enum qkv_status dataset_check_task(struct qkv_context *ctx, const struct 
 /* One class has the probability 1, whatever its score. */
 static enum qkv_status dataset_check_classes(struct qkv_context *ctx, const struct qkv_train_options *o,
                                              const struct qkv_spec *spec) {
-    if ((!o->labeled && !o->examples) || !qkv_head_has_classes(spec) || spec->head.classes != 1) return QKV_OK;
+    if (!qkv_head_has_classes(spec) || spec->head.classes != 1) return QKV_OK;
     return qkv_fail(ctx, QKV_SPEC,
                     "head.classes is 1: a model with one score (a reranker, a regression) is used, but not trained, as "
                     "cross-entropy tells classes apart; set head.classes to 2 or more%s",
@@ -34,26 +95,21 @@ static enum qkv_status dataset_check_classes(struct qkv_context *ctx, const stru
 
 enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *o,
                                   const struct qkv_spec *spec) {
-    enum qkv_status status = qkv_dataset_choose(o)->check(ctx, o, spec);
-    if (!status) status = dataset_check_task(ctx, o, spec);
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    enum qkv_status status = dataset->check(ctx, o, spec);
+    if (status || dataset->tasks != QKV_TASKS_CLASSES) return status;
+    status = dataset_check_task(ctx, o, spec);
     return status ? status : dataset_check_classes(ctx, o, spec);
 }
 
 void qkv_trainer_choose(struct qkv_trainer *t) {
-    t->feed = qkv_dataset_choose(&t->options);
+    t->dataset = qkv_dataset_of(&t->options);
     qkv_metric_find(t->options.metric, &t->metric);
 }
 
-const char *const *qkv_feed_files(const struct qkv_train_options *options) {
-    if (options->lines) return options->lines_files;
-    if (options->examples) return options->examples_files;
-    return options->pairs ? options->pairs_files : options->labeled ? options->labeled_files : options->data_files;
-}
-
-const struct qkv_lines *qkv_lines_of(uint64_t kind) {
-    static const struct qkv_lines *const all[QKV_LINES_KINDS] = {[QKV_LINES_TEXT] = &qkv_lines_text_kind,
-                                                                 [QKV_LINES_PAIRS] = &qkv_lines_pairs_kind,
-                                                                 [QKV_LINES_LABELED] = &qkv_lines_labeled_kind,
-                                                                 [QKV_LINES_WORDS] = &qkv_lines_words_kind};
-    return kind < QKV_LINES_KINDS ? all[kind] : NULL;
+const struct qkv_lines *qkv_lines_of(const char *name) {
+    for (size_t i = 0; i < DATASETS; i++)
+        for (size_t k = 0; k < QKV_DATASET_LINES && datasets[i]->lines[k]; k++)
+            if (!strcmp(datasets[i]->lines[k]->name, name)) return datasets[i]->lines[k];
+    return NULL;
 }

@@ -121,8 +121,33 @@ struct qkv_dataset_step { /* the batch of a step */
     size_t targets;       /* that count, in all rows */
     size_t tokens;        /* of all rows, without padding */
 };
+enum qkv_data_reads {
+    QKV_READS_TEXT,  /* a text: windows of it, all as long as the context */
+    QKV_READS_LINES, /* lines: each a sequence in two token files, cut into batches by their length */
+    QKV_READS_ARRAYS /* arrays of safetensors files: as many examples in each batch */
+};
+/* The values that the option task may have. */
+enum qkv_data_tasks {
+    QKV_TASKS_NONE,
+    QKV_TASKS_TEXT,   /* text, mlm: tokens are predicted */
+    QKV_TASKS_CLASSES /* classify, classify_tokens: as the head of the model */
+};
+/* A kind of training data: a row of the list that the options of type DATA in QKV_TRAIN_LIST are. Each of them has a
+ * qkv_dataset_OPTION in a file of its own. */
+enum { QKV_DATASET_LINES = 2 };
+#define QKV_DATASET_OPTION(name) .option = #name, .files = offsetof(struct qkv_train_options, name##_files)
 struct qkv_dataset {
-    const char *name;
+    const char *option; /* its name, and where its files are in the options */
+    size_t files;
+    const char *noun, *nouns; /* what it is in messages: "a text", "texts" */
+    enum qkv_data_reads reads;
+    enum qkv_data_tasks tasks;
+    int tokenizers;                                   /* that it needs: 2 of sources and targets, 0 of arrays */
+    bool labels;                                      /* it has names of classes */
+    const struct qkv_lines *lines[QKV_DATASET_LINES]; /* of lines: how they are encoded; NULL behind the last */
+    unsigned metrics;                                 /* bit i: it has metric i; every kind has the loss */
+    /* Whether validation reads the scores of a model of this spec; NULL: of none. */
+    bool (*scores)(const struct qkv_spec *spec);
     /* Whether a model can learn this, before anything is done. */
     enum qkv_status (*check)(struct qkv_context *ctx, const struct qkv_train_options *options,
                              const struct qkv_spec *spec);
@@ -147,32 +172,48 @@ struct qkv_dataset {
     /* The loss over what is kept for validation, and the metric where that is another one. */
     enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
 };
-extern const struct qkv_dataset qkv_dataset_text, qkv_dataset_mlm, qkv_dataset_lines, qkv_dataset_pairs,
-    qkv_dataset_labeled, qkv_dataset_examples;
+#define QKV_DATASET_ROW_DATA(name) extern const struct qkv_dataset qkv_dataset_##name;
+#define QKV_DATASET_ROW_FILES(name)
+#define QKV_DATASET_ROW_PATTERNS(name)
+#define QKV_DATASET_ROW_TEXT(name)
+#define QKV_DATASET_ROW_REAL(name)
+#define QKV_DATASET_ROW_COUNT(name)
+#define QKV_DATASET_ROW_FLAG(name)
+#define QKV_DATASET_ROW(type, name, value, subject, help) QKV_DATASET_ROW_##type(name)
+QKV_TRAIN_LIST(QKV_DATASET_ROW)
+/* The i-th kind, NULL past the last; and the one whose option has this name, or NULL. */
+const struct qkv_dataset *qkv_dataset_at(size_t i);
+const struct qkv_dataset *qkv_dataset_named(const char *option);
+/* Whether the options name files of this kind. */
+bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train_options *options);
+/* The first kind whose files the options name: the only one of options that are checked; NULL: there is none. */
+const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options);
+/* QKV_ARGUMENT: there is none. The sentence names all options. */
+enum qkv_status qkv_dataset_missing(struct qkv_context *ctx);
+/* The names of the files to learn from, QKV_FILES_MAX of them, in options that are checked. */
+const char **qkv_dataset_files(const struct qkv_train_options *options);
+/* Whether runs on this kind have a metric. */
+bool qkv_dataset_measures(const struct qkv_dataset *dataset, enum qkv_metric metric);
+/* Whether validation of such a run reads the scores of the model. */
+bool qkv_dataset_scores(const struct qkv_train_options *options, const struct qkv_spec *spec);
+/* The rows that every batch of a run has; 0: of lines, whose batches have any number. */
+size_t qkv_dataset_batch(const struct qkv_train_options *options);
+/* Whether task mlm is chosen. */
+bool qkv_task_masks(const struct qkv_train_options *options);
+/* Whether model and options suit the kind. */
+enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                  const struct qkv_spec *spec);
 /* What the dataset of examples has open, and how many examples there are to learn from and to validate on
  * (dataset_examples.c). */
 struct qkv_example_data;
 void qkv_example_data_free(struct qkv_example_data *data);
 size_t qkv_example_data_counts(const struct qkv_trainer *trainer, size_t *valid);
-/* The one that (checked) options choose. */
-const struct qkv_dataset *qkv_dataset_choose(const struct qkv_train_options *options);
-/* Whether model and options suit it. */
-enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                                  const struct qkv_spec *spec);
-/* The names of the files to learn from, QKV_FILES_MAX of them. */
-const char *const *qkv_feed_files(const struct qkv_train_options *options);
 
-/* Shared by the datasets of windows (dataset_text.c). */
-enum qkv_status qkv_text_prepare(struct qkv_trainer *trainer, struct qkv_spec *spec, const char *const *specials,
-                                 size_t special_count);
+/* Shared by the datasets of windows and of lines (dataset_text.c): whether a model can learn the task text or mlm; and
+ * the tokenizer of a run that is resumed. */
+enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                               const struct qkv_spec *spec);
 enum qkv_status qkv_text_restore(struct qkv_trainer *trainer);
-enum qkv_status qkv_text_dataset_open(struct qkv_trainer *trainer);
-enum qkv_status qkv_text_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
-double qkv_text_epoch(const struct qkv_trainer *trainer);
-uint64_t qkv_text_total(struct qkv_trainer *trainer, uint64_t step);
-enum qkv_status qkv_text_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
-                              struct qkv_batch *batch);
-enum qkv_status qkv_text_validate(struct qkv_trainer *trainer, const struct qkv_masking *masking, double *loss);
 
 /* ---- documents in rows, prefixes of rows (rows_of_text.c) ------------------------------------------------------- */
 /* The token that a document ends with: the last one of a template that ends texts, else qkv_text_end; −1 where there
@@ -194,11 +235,14 @@ int32_t qkv_valid_prefix(const struct qkv_train_options *options, size_t T);
 /* Targets inside a prefix do not count; the first behind it, which its last token predicts, does. */
 void qkv_row_ignore_prefix(int32_t prefix, size_t T, int32_t *targets);
 
-/* Masked-language modelling (dataset_mlm.c; Devlin et al. 2018). */
+/* Masked-language modelling (masking.c; Devlin et al. 2018): whether a model can learn it, and what of a text or of
+ * lines is masked. */
+enum qkv_status qkv_masking_check(struct qkv_context *ctx, const struct qkv_spec *spec);
 struct qkv_masking {
     double probability;
     int32_t mask, vocab;
 };
+struct qkv_masking qkv_masking_of(const struct qkv_train_options *options, const struct qkv_tokenizer *tokenizer);
 /* Turns ids (T) into input and targets: of the chosen positions 80 % become the mask, 10 % a random token. Returns
  * how many were chosen. */
 size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
@@ -228,16 +272,17 @@ struct qkv_line {
 /* Both sequences of a row. */
 typedef enum qkv_status qkv_encode_line(const struct qkv_line_coder *coder, const struct qkv_tsv *file,
                                         const struct qkv_tsv_row *row, struct qkv_line *line);
-enum qkv_lines_kind { QKV_LINES_TEXT, QKV_LINES_PAIRS, QKV_LINES_LABELED, QKV_LINES_WORDS, QKV_LINES_KINDS };
+enum { QKV_LINES_NAME = 16 }; /* bytes of a name, with its zero */
 struct qkv_lines {
-    enum qkv_lines_kind kind;
+    const char *name;           /* by which ranks tell one another */
     const char *first, *second; /* what the fields are, for messages; second NULL: lines have one */
+    bool repeats;               /* option mask_each repeats a line */
     bool sentences; /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
     qkv_encode_line *encode;
 };
-extern const struct qkv_lines qkv_lines_text_kind, qkv_lines_pairs_kind, qkv_lines_labeled_kind, qkv_lines_words_kind;
-/* The one of a kind, as ranks tell one another (dataset.c); NULL: there is none. */
-const struct qkv_lines *qkv_lines_of(uint64_t kind);
+extern const struct qkv_lines qkv_lines_words_kind; /* (dataset_words.c) */
+/* The ones of a name, among those of all datasets (dataset.c); NULL: there are none. */
+const struct qkv_lines *qkv_lines_of(const char *name);
 /* Cuts one side of a line, or skips the line, where it has more tokens than the context. QKV_FATE_REFUSED: neither
  * was asked for. */
 enum qkv_long_fate qkv_line_fit(const struct qkv_line_coder *coder, struct qkv_line *line,
@@ -272,7 +317,7 @@ enum qkv_status qkv_labels_unknown(const struct qkv_line_coder *coder, const str
                                    const char *label, size_t size);
 /* Of labelled words: what is beside the n tokens of a sentence as the targets of a row of T (dataset_words.c). */
 void qkv_words_targets(int32_t *targets, size_t n, size_t T);
-/* Shared by the feeds of lines (lines.c): both token files of one file of lines. Opens what is there and makes what
+/* Shared by the datasets of lines (lines.c): both token files of one file of lines. Opens what is there and makes what
  * is missing; the parts to learn from and to validate on, the batches. end, beside_end: as in struct qkv_examples. */
 enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines, int32_t end,
                                int32_t beside_end);

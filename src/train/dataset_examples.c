@@ -232,6 +232,11 @@ static enum qkv_status dataset_examples_validate(struct qkv_trainer *t, double *
     return status;
 }
 
+static bool dataset_examples_scores(const struct qkv_spec *spec) {
+    (void)spec;
+    return true;
+}
+
 size_t qkv_example_data_counts(const struct qkv_trainer *t, size_t *valid) {
     const struct qkv_example_data *d = t->examples;
     *valid = t->options.valid ? d->valid.count : d->kept;
@@ -239,14 +244,12 @@ size_t qkv_example_data_counts(const struct qkv_trainer *t, size_t *valid) {
 }
 
 const struct qkv_dataset qkv_dataset_examples = {
-    .name = "examples",
-    .check = dataset_examples_check,
-    .prepare = dataset_examples_prepare,
-    .restore = dataset_examples_restore,
-    .open = dataset_examples_open,
-    .begin = dataset_examples_begin,
-    .fill = dataset_examples_fill,
-    .epoch = dataset_examples_epoch,
-    .total = dataset_examples_total,
-    .validate = dataset_examples_validate,
+    QKV_DATASET_OPTION(examples),        .noun = "examples",
+    .nouns = "these examples",           .reads = QKV_READS_ARRAYS,
+    .tasks = QKV_TASKS_CLASSES,          .metrics = 1U << QKV_METRIC_ACCURACY,
+    .scores = dataset_examples_scores,   .check = dataset_examples_check,
+    .prepare = dataset_examples_prepare, .restore = dataset_examples_restore,
+    .open = dataset_examples_open,       .begin = dataset_examples_begin,
+    .fill = dataset_examples_fill,       .epoch = dataset_examples_epoch,
+    .total = dataset_examples_total,     .validate = dataset_examples_validate,
 };

@@ -22,6 +22,32 @@ static enum qkv_status dataset_labeled_check(struct qkv_context *ctx, const stru
         "labelled words head.kind classify_tokens");
 }
 
+/* ---- lines as tokens -------------------------------------------------------------------------------------------- */
+
+static enum qkv_status dataset_labeled_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
+                                              const struct qkv_tsv_row *row, struct qkv_line *line) {
+    const struct qkv_tokenizer *tokenizer = c->tokenizer;
+    size_t label = qkv_labels_find(c, row->first, row->first_size);
+    if (label == c->label_count) return qkv_labels_unknown(c, file, row->line, row->first, row->first_size);
+    line->beside = qkv_allocate(c->ctx, 1, sizeof *line->beside);
+    if (!line->beside) return QKV_MEMORY;
+    line->beside[0] = (int32_t)label;
+    line->beside_count = 1;
+    enum qkv_status status =
+        qkv_source_encode(c->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
+    if (status) return qkv_tsv_fail_at(file, row->line, status);
+    const struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, true, true);
+    if (qkv_line_fit(c, line, frame, line->main, &line->main_count) != QKV_FATE_REFUSED) return QKV_OK;
+    return qkv_tsv_fail(file, row->line,
+                        "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
+                        ", more than the context of %zu; shorten or remove the line, or choose a larger context, or "
+                        "what becomes of long lines (--long skip, keep-start or keep-end)",
+                        line->main_count, c->T);
+}
+
+static const struct qkv_lines lines_labeled = {
+    .name = "labeled", .first = "label", .second = "text", .encode = dataset_labeled_encode};
+
 /* ---- labels ----------------------------------------------------------------------------------------------------- */
 
 struct text {
@@ -156,7 +182,7 @@ static enum qkv_status set_classes(struct qkv_trainer *t, struct qkv_spec *spec)
 
 static enum qkv_status dataset_labeled_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
     const bool words = spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
-    const struct qkv_lines *lines = words ? &qkv_lines_words_kind : &qkv_lines_labeled_kind;
+    const struct qkv_lines *lines = words ? &qkv_lines_words_kind : &lines_labeled;
     const struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = 2};
     enum qkv_status status = find_labels(t, lines, words);
@@ -176,31 +202,7 @@ static enum qkv_status dataset_labeled_restore(struct qkv_trainer *t) {
     return status ? status : restore_labels(t);
 }
 
-/* ---- lines as tokens -------------------------------------------------------------------------------------------- */
-
-static enum qkv_status dataset_labeled_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
-                                              const struct qkv_tsv_row *row, struct qkv_line *line) {
-    const struct qkv_tokenizer *tokenizer = c->tokenizer;
-    size_t label = qkv_labels_find(c, row->first, row->first_size);
-    if (label == c->label_count) return qkv_labels_unknown(c, file, row->line, row->first, row->first_size);
-    line->beside = qkv_allocate(c->ctx, 1, sizeof *line->beside);
-    if (!line->beside) return QKV_MEMORY;
-    line->beside[0] = (int32_t)label;
-    line->beside_count = 1;
-    enum qkv_status status =
-        qkv_source_encode(c->ctx, tokenizer, row->second, row->second_size, true, true, &line->main, &line->main_count);
-    if (status) return qkv_tsv_fail_at(file, row->line, status);
-    const struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, true, true);
-    if (qkv_line_fit(c, line, frame, line->main, &line->main_count) != QKV_FATE_REFUSED) return QKV_OK;
-    return qkv_tsv_fail(file, row->line,
-                        "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
-                        ", more than the context of %zu; shorten or remove the line, or choose a larger context, or "
-                        "what becomes of long lines (option long = skip, keep-start or keep-end)",
-                        line->main_count, c->T);
-}
-
-const struct qkv_lines qkv_lines_labeled_kind = {
-    .kind = QKV_LINES_LABELED, .first = "label", .second = "text", .encode = dataset_labeled_encode};
+/* ---- the files ------------------------------------------------------------------------------------------------- */
 
 /* Notes the labels of an example in `seen`, or gives the first that is not there; −1 where all are. */
 static int32_t example_labels(const struct qkv_examples *examples, size_t i, bool *seen, bool learn) {
@@ -237,7 +239,7 @@ static enum qkv_status open_data(struct qkv_trainer *t) {
     const int32_t end = qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END);
     enum qkv_status status = qkv_lines_template(t, qkv_model_tokenizer(t->model), true);
     if (!status) status = qkv_model_set_labels(t->model, (const char *const *)t->labels, t->label_count);
-    if (!status) status = qkv_lines_open(t, words ? &qkv_lines_words_kind : &qkv_lines_labeled_kind, end, -1);
+    if (!status) status = qkv_lines_open(t, words ? &qkv_lines_words_kind : &lines_labeled, end, -1);
     return status ? status : check_held_out(t);
 }
 
@@ -275,6 +277,11 @@ static void count_right(struct qkv_trainer *t, const struct qkv_batch *batch, vo
     }
 }
 
+/* What classifies a line has its scores without being asked for them. */
+static bool dataset_labeled_scores(const struct qkv_spec *spec) {
+    return spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+}
+
 static enum qkv_status dataset_labeled_validate(struct qkv_trainer *t, double *loss, double *metric) {
     struct score score = {0};
     enum qkv_status status = qkv_lines_validate(t, count_right, &score, loss);
@@ -284,7 +291,16 @@ static enum qkv_status dataset_labeled_validate(struct qkv_trainer *t, double *l
 }
 
 const struct qkv_dataset qkv_dataset_labeled = {
-    .name = "labeled",
+    QKV_DATASET_OPTION(labeled),
+    .noun = "labelled lines",
+    .nouns = "labelled lines",
+    .reads = QKV_READS_LINES,
+    .tasks = QKV_TASKS_CLASSES,
+    .tokenizers = 1,
+    .labels = true,
+    .metrics = 1U << QKV_METRIC_ACCURACY,
+    .lines = {&lines_labeled, &qkv_lines_words_kind},
+    .scores = dataset_labeled_scores,
     .check = dataset_labeled_check,
     .prepare = dataset_labeled_prepare,
     .restore = dataset_labeled_restore,

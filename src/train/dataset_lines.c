@@ -12,46 +12,6 @@
 
 static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
 
-static bool lines_masked(const struct qkv_train_options *o) {
-    return o->task && !strcmp(o->task, "mlm");
-}
-
-static enum qkv_status dataset_lines_check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                                           const struct qkv_spec *spec) {
-    return (lines_masked(options) ? &qkv_dataset_mlm : &qkv_dataset_text)->check(ctx, options, spec);
-}
-
-/* ---- tokenizer -------------------------------------------------------------------------------------------------- */
-
-/* What is read begins with <s>; what is read from both sides ends with </s> too. A tokenizer.json that has a
- * template keeps it. */
-static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
-    const int32_t *before, *after;
-    size_t before_count, after_count;
-    if (qkv_tokenizer_template(t->tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
-    const bool bos = qkv_tokenizer_special(t->tokenizer, QKV_TOKEN_BEGIN) < 0,
-               eos = qkv_tokenizer_special(t->tokenizer, QKV_TOKEN_END) < 0; /* as the lines have them */
-    return qkv_template_make(t->ctx, t->tokenizer, bos ? QKV_WORD_BEGIN : QKV_TOKEN_BEGIN,
-                             !lines_masked(&t->options) ? NULL
-                             : eos                      ? QKV_WORD_END
-                                                        : QKV_TOKEN_END);
-}
-
-static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    struct qkv_run_facts *f = &t->facts;
-    const struct qkv_tokenizer_choice choice = {.what = "tokenizer",
-                                                .choice = t->options.tokenizer,
-                                                .specials = specials,
-                                                .special_count = lines_masked(&t->options) ? 3 : 2};
-    enum qkv_status status = qkv_lines_tokenizer(t, &qkv_lines_text_kind, 0, choice, &t->tokenizer);
-    if (!status) status = dataset_lines_template(t);
-    if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
-    if (!status) status = qkv_spec_check(t->ctx, spec);
-    f->beside_data.vocab = f->beside_valid.vocab = (uint64_t)spec->context;
-    return status ? status
-                  : qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
-}
-
 /* ---- lines as tokens -------------------------------------------------------------------------------------------- */
 
 static enum qkv_status dataset_lines_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
@@ -90,13 +50,46 @@ static enum qkv_status dataset_lines_encode(const struct qkv_line_coder *c, cons
     return QKV_OK;
 }
 
-const struct qkv_lines qkv_lines_text_kind = {.kind = QKV_LINES_TEXT, .first = "text", .encode = dataset_lines_encode};
+static const struct qkv_lines lines_text = {
+    .name = "text", .first = "text", .repeats = true, .encode = dataset_lines_encode};
+
+/* ---- tokenizer -------------------------------------------------------------------------------------------------- */
+
+/* What is read begins with <s>; what is read from both sides ends with </s> too. A tokenizer.json that has a
+ * template keeps it. */
+static enum qkv_status dataset_lines_template(struct qkv_trainer *t) {
+    const int32_t *before, *after;
+    size_t before_count, after_count;
+    if (qkv_tokenizer_template(t->tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
+    const bool bos = qkv_tokenizer_special(t->tokenizer, QKV_TOKEN_BEGIN) < 0,
+               eos = qkv_tokenizer_special(t->tokenizer, QKV_TOKEN_END) < 0; /* as the lines have them */
+    return qkv_template_make(t->ctx, t->tokenizer, bos ? QKV_WORD_BEGIN : QKV_TOKEN_BEGIN,
+                             !qkv_task_masks(&t->options) ? NULL
+                             : eos                        ? QKV_WORD_END
+                                                          : QKV_TOKEN_END);
+}
+
+static enum qkv_status dataset_lines_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    struct qkv_run_facts *f = &t->facts;
+    const struct qkv_tokenizer_choice choice = {.what = "tokenizer",
+                                                .choice = t->options.tokenizer,
+                                                .specials = specials,
+                                                .special_count = qkv_task_masks(&t->options) ? 3 : 2};
+    enum qkv_status status = qkv_lines_tokenizer(t, &lines_text, 0, choice, &t->tokenizer);
+    if (!status) status = dataset_lines_template(t);
+    if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_spec_check(t->ctx, spec);
+    f->beside_data.vocab = f->beside_valid.vocab = (uint64_t)spec->context;
+    return status ? status
+                  : qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
+}
+
+/* ---- the files ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status dataset_lines_open(struct qkv_trainer *t) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
-    enum qkv_status status = qkv_lines_template(t, tokenizer, lines_masked(&t->options));
-    return status ? status
-                  : qkv_lines_open(t, &qkv_lines_text_kind, qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END), -1);
+    enum qkv_status status = qkv_lines_template(t, tokenizer, qkv_task_masks(&t->options));
+    return status ? status : qkv_lines_open(t, &lines_text, qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_END), -1);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
@@ -105,10 +98,7 @@ static enum qkv_status dataset_lines_open(struct qkv_trainer *t) {
  * random. */
 static void lines_hide(const struct qkv_trainer *t, size_t place, struct qkv_random *random, size_t n, int32_t *ids,
                        int32_t *targets) {
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
-    const struct qkv_masking masking = {.probability = t->options.mask_probability,
-                                        .mask = qkv_tokenizer_role(tokenizer, QKV_TOKEN_ROLE_MASK),
-                                        .vocab = qkv_tokenizer_vocab(tokenizer)};
+    const struct qkv_masking masking = qkv_masking_of(&t->options, qkv_model_tokenizer(t->model));
     for (size_t i = 0; i < n; i++) targets[i] = QKV_IGNORE;
     if (!place && n > 2 && qkv_mask_row(&masking, random, n - 2, ids + 1, targets + 1)) return;
     if (!place && n > 2) place = 1 + (size_t)qkv_random_below(random, n - 2);
@@ -121,7 +111,7 @@ static size_t lines_row(const struct qkv_trainer *t, const struct qkv_examples *
                         struct qkv_random *random, int32_t *ids, int32_t *targets) {
     size_t n = qkv_examples_main(examples, i, ids);
     int32_t place = 0;
-    if (!lines_masked(&t->options)) {
+    if (!qkv_task_masks(&t->options)) {
         memcpy(targets, ids + 1, (n - 1) * sizeof *targets);
         return n - 1;
     }
@@ -178,8 +168,14 @@ static enum qkv_status dataset_lines_validate(struct qkv_trainer *t, double *los
 }
 
 const struct qkv_dataset qkv_dataset_lines = {
-    .name = "lines",
-    .check = dataset_lines_check,
+    QKV_DATASET_OPTION(lines),
+    .noun = "lines",
+    .nouns = "texts",
+    .reads = QKV_READS_LINES,
+    .tasks = QKV_TASKS_TEXT,
+    .tokenizers = 1,
+    .lines = {&lines_text},
+    .check = qkv_text_check,
     .prepare = dataset_lines_prepare,
     .restore = qkv_text_restore,
     .open = dataset_lines_open,

@@ -39,39 +39,6 @@ static enum qkv_status dataset_pairs_check(struct qkv_context *ctx, const struct
     return QKV_OK;
 }
 
-/* ---- tokenizers ------------------------------------------------------------------------------------------------- */
-
-static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    const struct qkv_train_options *o = &t->options;
-    struct qkv_run_facts *f = &t->facts;
-    const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
-    const bool shared = qkv_tie_has_stacks(spec->tie) || asked;
-    const size_t begun = t->origin && t->origin->generation.start >= 0; /* targets begin as its folder says */
-    const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
-    const struct qkv_lines *lines = &qkv_lines_pairs_kind;
-    struct qkv_tokenizer_choice choice = {
-        .what = "tokenizer", .choice = o->tokenizer, .specials = specials + begun, .special_count = 2 - begun};
-    enum qkv_status status = qkv_lines_tokenizer(t, lines, shared ? 2 : 1, choice, &t->tokenizer);
-    choice.what = "source_tokenizer", choice.choice = source;
-    if (!status && !shared) status = qkv_lines_tokenizer(t, lines, 0, choice, &t->source_tokenizer);
-    if (status) return status;
-    const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
-    status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
-    if (!status) status = qkv_origin_vocab(t, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
-    if (!status) status = qkv_spec_check(t->ctx, spec);
-    if (!status) status = qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
-    return status ? status
-                  : qkv_tokenizer_keep(t->ctx, sources, t->folder, shared ? QKV_TOKENIZER_FILE : QKV_SOURCE_FILE,
-                                       &f->beside_data, &f->beside_valid);
-}
-
-static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
-    const struct qkv_run_facts *f = &t->facts;
-    enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &f->data, &t->tokenizer);
-    if (status || f->beside_data.tokenizer == f->data.tokenizer) return status;
-    return qkv_tokenizer_return(t->ctx, t->folder, QKV_SOURCE_FILE, &f->beside_data, &t->source_tokenizer);
-}
-
 /* ---- lines as tokens -------------------------------------------------------------------------------------------- */
 
 static enum qkv_status too_long(const struct qkv_line_coder *c, const struct qkv_tsv *file, size_t line,
@@ -101,14 +68,49 @@ static enum qkv_status dataset_pairs_encode(const struct qkv_line_coder *c, cons
     return QKV_OK;
 }
 
-const struct qkv_lines qkv_lines_pairs_kind = {
-    .kind = QKV_LINES_PAIRS, .first = "source", .second = "target", .encode = dataset_pairs_encode};
+static const struct qkv_lines lines_pairs = {
+    .name = "pairs", .first = "source", .second = "target", .encode = dataset_pairs_encode};
+
+/* ---- tokenizers ------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    const struct qkv_train_options *o = &t->options;
+    struct qkv_run_facts *f = &t->facts;
+    const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
+    const bool shared = qkv_tie_has_stacks(spec->tie) || asked;
+    const size_t begun = t->origin && t->origin->generation.start >= 0; /* targets begin as its folder says */
+    const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
+    const struct qkv_lines *lines = &lines_pairs;
+    struct qkv_tokenizer_choice choice = {
+        .what = "tokenizer", .choice = o->tokenizer, .specials = specials + begun, .special_count = 2 - begun};
+    enum qkv_status status = qkv_lines_tokenizer(t, lines, shared ? 2 : 1, choice, &t->tokenizer);
+    choice.what = "source_tokenizer", choice.choice = source;
+    if (!status && !shared) status = qkv_lines_tokenizer(t, lines, 0, choice, &t->source_tokenizer);
+    if (status) return status;
+    const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
+    status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
+    if (!status) status = qkv_origin_vocab(t, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
+    if (!status) status = qkv_spec_check(t->ctx, spec);
+    if (!status) status = qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
+    return status ? status
+                  : qkv_tokenizer_keep(t->ctx, sources, t->folder, shared ? QKV_TOKENIZER_FILE : QKV_SOURCE_FILE,
+                                       &f->beside_data, &f->beside_valid);
+}
+
+static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
+    const struct qkv_run_facts *f = &t->facts;
+    enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &f->data, &t->tokenizer);
+    if (status || f->beside_data.tokenizer == f->data.tokenizer) return status;
+    return qkv_tokenizer_return(t->ctx, t->folder, QKV_SOURCE_FILE, &f->beside_data, &t->source_tokenizer);
+}
+
+/* ---- the files ------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status open_data(struct qkv_trainer *t) {
     const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
     enum qkv_status status = qkv_lines_template(t, source, true);
     return status ? status
-                  : qkv_lines_open(t, &qkv_lines_pairs_kind, qkv_tokenizer_role(target, QKV_TOKEN_ROLE_END),
+                  : qkv_lines_open(t, &lines_pairs, qkv_tokenizer_role(target, QKV_TOKEN_ROLE_END),
                                    qkv_tokenizer_role(source, QKV_TOKEN_ROLE_END));
 }
 
@@ -148,7 +150,13 @@ static enum qkv_status dataset_pairs_validate(struct qkv_trainer *t, double *los
 }
 
 const struct qkv_dataset qkv_dataset_pairs = {
-    .name = "pairs",
+    QKV_DATASET_OPTION(pairs),
+    .noun = "pairs",
+    .nouns = "pairs",
+    .reads = QKV_READS_LINES,
+    .tokenizers = 2,
+    .metrics = 1U << QKV_METRIC_EXACT | 1U << QKV_METRIC_TOKEN_ERROR,
+    .lines = {&lines_pairs},
     .check = dataset_pairs_check,
     .prepare = dataset_pairs_prepare,
     .restore = dataset_pairs_restore,

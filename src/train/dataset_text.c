@@ -1,4 +1,5 @@
-/* Learning the next token of a text: windows that begin anywhere in it. The masked feed has the same windows. */
+/* Learning from a text, by windows that begin anywhere in it: the next token (task text), or tokens that are hidden
+ * (task mlm, masking.c). */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -6,29 +7,24 @@
 
 /* ---- tokenizer -------------------------------------------------------------------------------------------------- */
 
-enum qkv_status qkv_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec, const char *const *specials,
-                                 size_t special_count) {
-    struct qkv_tokenizer_choice choice = {
-        .what = "tokenizer", .choice = t->options.tokenizer, .specials = specials, .special_count = special_count};
-    enum qkv_status status = QKV_OK;
+static enum qkv_status dataset_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
+    static const char *const specials[] = {QKV_TOKEN_MASK};
+    struct qkv_tokenizer_choice choice = {.what = "tokenizer",
+                                          .choice = t->options.tokenizer,
+                                          .specials = specials,
+                                          .special_count = qkv_task_masks(&t->options)};
     if (!t->origin && qkv_tokenizer_learns(choice.choice)) {
         choice.files = &t->facts.data_files;
         choice.progress = t->progress;
         choice.user = t->user;
     }
-    if (!status)
-        status = t->origin ? qkv_origin_tokenizer(t, false, specials, special_count, &t->tokenizer)
-                           : qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
+    enum qkv_status status = t->origin ? qkv_origin_tokenizer(t, false, specials, choice.special_count, &t->tokenizer)
+                                       : qkv_tokenizer_make(t->ctx, &choice, &t->tokenizer);
     if (!status) status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
     if (!status) status = qkv_spec_check(t->ctx, spec);
     if (!status)
         status =
             qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &t->facts.data, &t->facts.valid);
-    return status;
-}
-
-static enum qkv_status dataset_text_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    enum qkv_status status = qkv_text_prepare(t, spec, NULL, 0);
     return !status && t->options.documents ? qkv_documents_check(t->ctx, t->tokenizer) : status;
 }
 
@@ -110,7 +106,7 @@ static enum qkv_status dataset_text_split(struct qkv_trainer *t) {
     return QKV_OK;
 }
 
-enum qkv_status qkv_text_dataset_open(struct qkv_trainer *t) {
+static enum qkv_status dataset_text_open(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     t->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
     struct text data = {t->data_path, &t->facts.data_files, &t->facts.data};
@@ -135,29 +131,30 @@ static void text_row(struct qkv_trainer *t, size_t at, int32_t prefix) {
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-enum qkv_status qkv_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
-    (void)step;
-    size_t rows = (size_t)t->options.batch;
-    *out = (struct qkv_dataset_step){.rows = rows, .targets = rows * t->T, .tokens = rows * t->T};
-    return QKV_OK;
-}
-
-double qkv_text_epoch(const struct qkv_trainer *t) {
+static double dataset_text_epoch(const struct qkv_trainer *t) {
     return (double)t->windows.train.count / ((double)t->options.batch * (double)t->T);
 }
 
-uint64_t qkv_text_total(struct qkv_trainer *t, uint64_t step) {
+static uint64_t dataset_text_total(struct qkv_trainer *t, uint64_t step) {
     return (step + 1) * (uint64_t)t->options.batch * t->T;
 }
 
-enum qkv_status qkv_text_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+static enum qkv_status dataset_text_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
+                                         struct qkv_batch *batch) {
     enum qkv_status status = QKV_OK;
     const struct qkv_train_options *o = &t->options;
+    const uint64_t seed = (uint64_t)o->seed;
+    const struct qkv_masking masking = qkv_masking_of(o, qkv_model_tokenizer(t->model));
+    const bool masks = qkv_task_masks(o);
     for (size_t r = begin; r < end && !status; r++) {
-        size_t start = qkv_draw_window((uint64_t)t->options.seed, step, r, t->windows.train.count - t->T);
+        size_t start = qkv_draw_window(seed, step, r, t->windows.train.count - t->T);
         size_t at = (r - begin) * t->T;
         status = qkv_tokens_window(t->ctx, &t->windows.train, start, t->T, t->rows.ids + at, t->rows.targets + at);
-        if (!status) text_row(t, r - begin, o->prefix ? qkv_row_prefix(o, step, r, t->T) : 0);
+        if (status) return status;
+        text_row(t, r - begin, o->prefix ? qkv_row_prefix(o, step, r, t->T) : 0);
+        if (!masks) continue;
+        struct qkv_random random = qkv_draw_masks(seed, step, r);
+        qkv_mask_row(&masking, &random, t->T, t->rows.ids + at, t->rows.targets + at);
     }
     batch->B = end - begin;
     batch->T = t->T;
@@ -166,7 +163,34 @@ enum qkv_status qkv_text_fill(struct qkv_trainer *t, uint64_t step, size_t begin
     return status;
 }
 
-enum qkv_status qkv_text_validate(struct qkv_trainer *t, const struct qkv_masking *masking, double *loss) {
+/* Where not all targets count, those of all rows are counted by making each of them once. */
+static enum qkv_status dataset_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
+    const size_t rows = (size_t)t->options.batch;
+    const bool masks = qkv_task_masks(&t->options);
+    struct qkv_batch batch;
+    enum qkv_status status = QKV_OK;
+    *out = (struct qkv_dataset_step){.rows = rows, .targets = rows * t->T, .tokens = rows * t->T};
+    if (!masks && !t->rows.documents && !t->rows.prefix) return QKV_OK;
+    out->targets = 0;
+    for (size_t r = 0; r < out->rows && !status; r++) {
+        status = dataset_text_fill(t, step, r, r + 1, &batch);
+        for (size_t i = 0; i < t->T && !status; i++) out->targets += t->rows.targets[i] != QKV_IGNORE;
+    }
+    /* documents of nothing but their end: no loss, and no gradient */
+    if (!masks && !out->targets) out->targets = 1;
+    return status;
+}
+
+enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                               const struct qkv_spec *spec) {
+    if (qkv_task_masks(options)) return qkv_masking_check(ctx, spec);
+    enum qkv_status status = qkv_text_model_check(ctx, spec);
+    return status ? status : qkv_prefix_check(ctx, options, spec);
+}
+
+static enum qkv_status dataset_text_validate(struct qkv_trainer *t, double *loss, double *metric) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
+    const struct qkv_masking masking = qkv_masking_of(&t->options, tokenizer);
     size_t windows;
     qkv_multiply((size_t)t->options.eval_batches, (size_t)t->options.batch, &windows); /* SIZE_MAX: the whole text */
     struct qkv_validation validation = {.pass = t->validation_pass,
@@ -176,50 +200,31 @@ enum qkv_status qkv_text_validate(struct qkv_trainer *t, const struct qkv_maskin
                                         .windows = windows,
                                         .ids = t->rows.ids,
                                         .targets = t->rows.targets,
-                                        .masking = masking,
+                                        .masking = qkv_task_masks(&t->options) ? &masking : NULL,
                                         .documents = t->rows.documents,
-                                        .end = qkv_document_end(qkv_model_tokenizer(t->model)),
+                                        .end = qkv_document_end(tokenizer),
                                         .prefix = t->rows.prefix,
                                         .options = &t->options,
                                         .seed = (uint64_t)t->options.seed};
-    return qkv_validate(t->ctx, &validation, t->progress, t->user, loss);
-}
-
-/* Where not all targets count, those of all rows are counted by making each of them once. */
-static enum qkv_status dataset_text_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
-    struct qkv_batch batch;
-    enum qkv_status status = qkv_text_begin(t, step, out);
-    if (!t->rows.documents && !t->rows.prefix) return status;
-    out->targets = 0;
-    for (size_t r = 0; r < out->rows && !status; r++) {
-        status = qkv_text_fill(t, step, r, r + 1, &batch);
-        for (size_t i = 0; i < t->T && !status; i++) out->targets += t->rows.targets[i] != QKV_IGNORE;
-    }
-    if (!out->targets) out->targets = 1; /* documents of nothing but their end: no loss, and no gradient */
-    return status;
-}
-
-static enum qkv_status dataset_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                                          const struct qkv_spec *spec) {
-    enum qkv_status status = qkv_text_model_check(ctx, spec);
-    return status ? status : qkv_prefix_check(ctx, options, spec);
-}
-
-static enum qkv_status dataset_text_validate(struct qkv_trainer *t, double *loss, double *metric) {
-    enum qkv_status status = qkv_text_validate(t, NULL, loss);
+    enum qkv_status status = qkv_validate(t->ctx, &validation, t->progress, t->user, loss);
     *metric = *loss;
     return status;
 }
 
-const struct qkv_dataset qkv_dataset_text = {
-    .name = "text",
-    .check = dataset_text_check,
+const struct qkv_dataset qkv_dataset_data = {
+    QKV_DATASET_OPTION(data),
+    .noun = "a text",
+    .nouns = "texts",
+    .reads = QKV_READS_TEXT,
+    .tasks = QKV_TASKS_TEXT,
+    .tokenizers = 1,
+    .check = qkv_text_check,
     .prepare = dataset_text_prepare,
     .restore = qkv_text_restore,
-    .open = qkv_text_dataset_open,
+    .open = dataset_text_open,
     .begin = dataset_text_begin,
-    .fill = qkv_text_fill,
-    .epoch = qkv_text_epoch,
-    .total = qkv_text_total,
+    .fill = dataset_text_fill,
+    .epoch = dataset_text_epoch,
+    .total = dataset_text_total,
     .validate = dataset_text_validate,
 };

@@ -46,7 +46,7 @@ static enum qkv_status dataset_words_encode(const struct qkv_line_coder *c, cons
 }
 
 const struct qkv_lines qkv_lines_words_kind = {
-    .kind = QKV_LINES_WORDS, .first = "word", .second = "label", .sentences = true, .encode = dataset_words_encode};
+    .name = "words", .first = "word", .second = "label", .sentences = true, .encode = dataset_words_encode};
 
 void qkv_words_targets(int32_t *targets, size_t n, size_t T) {
     for (size_t i = 0; i < T; i++) targets[i] = i < n && targets[i] ? targets[i] - 1 : QKV_IGNORE;

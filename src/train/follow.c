@@ -12,7 +12,7 @@ enum qkv_status qkv_resume_model(struct qkv_trainer *t) {
     free(path);
     if (!status) status = qkv_dataset_check(t->ctx, &t->options, spec);
     if (!status) status = qkv_trainer_apply(t->ctx, &t->options, spec);
-    if (!status) status = t->feed->restore(t);
+    if (!status) status = t->dataset->restore(t);
     if (!status) status = qkv_trainer_build(t, spec);
     free(spec);
     return status;

@@ -1,4 +1,4 @@
-/* What the feeds of lines, pairs and labelled texts, share: files of lines become two token files, their examples
+/* What the datasets of lines, pairs and labelled texts share: files of lines become two token files, their examples
  * batches. A resumed run needs the token files only; one that is missing is made again from the lines, if those are
  * still the same. */
 #include <inttypes.h>
@@ -201,7 +201,7 @@ static struct qkv_line_coder lines_coder(const struct qkv_trainer *t, const stru
                                    .label_count = t->label_count,
                                    .T = t->T,
                                    .kind = qkv_train_long(o),
-                                   .repeat = o->lines && o->mask_each && o->task && !strcmp(o->task, "mlm")};
+                                   .repeat = lines->repeats && o->mask_each && qkv_task_masks(o)};
 }
 
 static enum qkv_status lines_cut(void *user, struct qkv_text_piece *piece) {
@@ -426,7 +426,7 @@ enum qkv_status qkv_lines_fill(struct qkv_trainer *t, uint64_t step, size_t begi
     batch->B = end - begin;
     batch->T = t->lines.batches.shapes[b].T;
     batch->source_T = t->lines.batches.shapes[b].source_T;
-    t->feed->rows(t, &t->lines.examples, t->lines.batches.order + t->lines.batches.cut[b] + begin, batch);
+    t->dataset->rows(t, &t->lines.examples, t->lines.batches.order + t->lines.batches.cut[b] + begin, batch);
     return QKV_OK;
 }
 
@@ -439,7 +439,7 @@ enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_attention_view *lo
     for (size_t i = 0; i < count && !status; i++) {
         size_t at = i * (b->count / count) + i * (b->count % count) / count, targets; /* spread evenly */
         struct qkv_batch batch = {.B = b->shapes[at].B, .T = b->shapes[at].T, .source_T = b->shapes[at].source_T};
-        t->feed->rows(t, examples, b->order + b->cut[at], &batch);
+        t->dataset->rows(t, examples, b->order + b->cut[at], &batch);
         status = qkv_train_progress(t->ctx, t->progress, t->user, "validating", (double)i, (double)count);
         if (!status) status = qkv_pass_forward(t->validation_pass, &batch);
         if (status) return status;

@@ -27,7 +27,7 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     const bool grouped = train && !p->one_group && p->options->groups > 1;
     const size_t groups = grouped ? (size_t)p->options->groups : 0;
     options.checkpoint = train && p->checkpoint;
-    options.logits = !train && p->options->labeled && p->spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
+    options.logits = !train && qkv_dataset_scores(p->options, p->spec);
     if (!count) {
         enum qkv_status status = qkv_pass_measure(m, &options, groups, &plan);
         *bytes = plan.bytes;
@@ -66,7 +66,7 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
         status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
     if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
     if (!status)
-        status = qkv_rank_sums_bytes(m, p->options, qkv_rank_batch(p->options), qkv_parts_later_all(m), &ranks);
+        status = qkv_rank_sums_bytes(m, p->options, qkv_dataset_batch(p->options), qkv_parts_later_all(m), &ranks);
     if (status) return status;
     const size_t divided = qkv_rank_choose_divided(m);
     const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);

@@ -16,8 +16,14 @@ static bool is_name(const char *text, const char *name) {
     return text && !strcmp(text, name);
 }
 
-static bool learns_lines(const struct qkv_train_options *o) {
-    return is_file(o->pairs) || is_file(o->lines) || is_file(o->labeled);
+static bool learns_from(const struct qkv_train_options *o, enum qkv_data_reads reads) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->reads == reads;
+}
+
+static bool learns_tasks(const struct qkv_train_options *o, enum qkv_data_tasks tasks) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->tasks == tasks;
 }
 
 static bool needs_validates(const struct qkv_train_options *o) {
@@ -27,23 +33,24 @@ static bool needs_validates(const struct qkv_train_options *o) {
 /* ---- options without effect ------------------------------------------------------------------------------------- */
 
 static bool need_lines(const struct qkv_train_options *o) {
-    return learns_lines(o) || o->batch_tokens == 0;
+    return learns_from(o, QKV_READS_LINES) || o->batch_tokens == 0;
 }
 
 static bool need_long(const struct qkv_train_options *o) {
-    return learns_lines(o) || is_name(o->long_lines, "error");
+    return learns_from(o, QKV_READS_LINES) || is_name(o->long_lines, "error");
 }
 
-static bool need_pairs(const struct qkv_train_options *o) {
-    return is_file(o->pairs);
+static bool need_sources(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->tokenizers == 2;
 }
 
 static bool need_masks(const struct qkv_train_options *o) {
-    return is_name(o->task, "mlm");
+    return qkv_task_masks(o);
 }
 
 static bool need_each(const struct qkv_train_options *o) {
-    return is_file(o->lines) && is_name(o->task, "mlm");
+    return learns_from(o, QKV_READS_LINES) && learns_tasks(o, QKV_TASKS_TEXT) && qkv_task_masks(o);
 }
 
 static bool need_chance(const struct qkv_train_options *o) {
@@ -51,15 +58,16 @@ static bool need_chance(const struct qkv_train_options *o) {
 }
 
 static bool need_text(const struct qkv_train_options *o) {
-    return is_file(o->data) && !is_name(o->task, "mlm");
+    return learns_from(o, QKV_READS_TEXT) && !qkv_task_masks(o);
 }
 
 static bool need_tokenizer(const struct qkv_train_options *o) {
-    return !is_file(o->examples);
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return !dataset || dataset->tokenizers > 0;
 }
 
 static bool need_examples(const struct qkv_train_options *o) {
-    return is_file(o->examples);
+    return learns_from(o, QKV_READS_ARRAYS);
 }
 
 static bool need_fraction(const struct qkv_train_options *o) {
@@ -102,7 +110,7 @@ static const struct need {
     {"tokenizer", need_tokenizer, "examples are arrays of numbers", NULL},
     {"context", need_tokenizer, "examples say how many positions they have", NULL},
     {"in_order", need_examples, "only examples (examples) are shuffled as a whole", NULL},
-    {"source_tokenizer", need_pairs, "only pairs have sources", NULL},
+    {"source_tokenizer", need_sources, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
     {"min_rate", need_fall, "only the schedules cosine and linear fall to it",
@@ -222,7 +230,7 @@ static void follow_batch(struct qkv_train_options *o) {
 
 static bool task_of_text(const struct qkv_train_options *o, const struct qkv_spec *spec) {
     (void)spec;
-    return is_file(o->task) && !is_file(o->data) && !is_file(o->lines);
+    return is_file(o->task) && !learns_tasks(o, QKV_TASKS_TEXT);
 }
 
 static void follow_file(struct qkv_train_options *o) {
@@ -233,8 +241,8 @@ static bool metric_of_others(const struct qkv_train_options *o, const struct qkv
     (void)spec;
     enum qkv_metric metric;
     if (!qkv_metric_find(o->metric, &metric) || metric == QKV_METRIC_LOSS) return false;
-    const bool accuracy = metric == QKV_METRIC_ACCURACY;
-    return !(accuracy ? is_file(o->labeled) || is_file(o->examples) : is_file(o->pairs)) || !needs_validates(o);
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return !dataset || !qkv_dataset_measures(dataset, metric) || !needs_validates(o);
 }
 
 static void follow_task(struct qkv_train_options *o) {

@@ -12,6 +12,7 @@
 
 /* The default as text: a text itself, a number as it is written in the list. */
 #define SHOW_TEXT(value)     value
+#define SHOW_DATA(value)     value
 #define SHOW_FILES(value)    value
 #define SHOW_PATTERNS(value) value
 #define SHOW_REAL(value)     #value
@@ -29,6 +30,7 @@ static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define OPTION_COUNT (sizeof table / sizeof *table)
 
 #define DEFAULT_TEXT(name, value)                 .name = value,
+#define DEFAULT_DATA(name, value)                 .name##_files = {value},
 #define DEFAULT_FILES(name, value)                .name##_files = {value},
 #define DEFAULT_PATTERNS(name, value)             .name = {value},
 #define DEFAULT_REAL(name, value)                 .name = value,
@@ -60,7 +62,11 @@ const char *qkv_train_option_subject(size_t i) {
 }
 
 bool qkv_train_option_many(const struct qkv_train_option *option) {
-    return option->type == QKV_TRAIN_FILES || option->type == QKV_TRAIN_PATTERNS;
+    return option->type == QKV_TRAIN_DATA || option->type == QKV_TRAIN_FILES || option->type == QKV_TRAIN_PATTERNS;
+}
+
+bool qkv_train_option_data(size_t i) {
+    return i < OPTION_COUNT && table[i].type == QKV_TRAIN_DATA;
 }
 
 bool qkv_train_option_lists(size_t i) {
@@ -134,6 +140,7 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
     case QKV_TRAIN_TEXT:
         memcpy(place, &value, sizeof value);
         break;
+    case QKV_TRAIN_DATA:
     case QKV_TRAIN_FILES:
     case QKV_TRAIN_PATTERNS:
         status = option_add_text(ctx, option, place, value);
@@ -164,6 +171,7 @@ void qkv_train_unset(struct qkv_train_options *options, const char *name) {
     if (!options || !name) return;
     const struct qkv_train_option *option = find_option(name);
     static const size_t sizes[] = {[QKV_TRAIN_TEXT] = sizeof(const char *),
+                                   [QKV_TRAIN_DATA] = QKV_FILES_MAX * sizeof(const char *),
                                    [QKV_TRAIN_FILES] = QKV_FILES_MAX * sizeof(const char *),
                                    [QKV_TRAIN_PATTERNS] = QKV_FILES_MAX * sizeof(const char *),
                                    [QKV_TRAIN_REAL] = sizeof(double),
@@ -323,7 +331,8 @@ static bool options_given(const char *text) {
 static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_train_options *o) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *const *files = options_field(&table[i], o);
-        for (size_t k = 1; table[i].type == QKV_TRAIN_FILES && k < QKV_FILES_MAX && files[k]; k++)
+        const bool names = table[i].type == QKV_TRAIN_DATA || table[i].type == QKV_TRAIN_FILES;
+        for (size_t k = 1; names && k < QKV_FILES_MAX && files[k]; k++)
             if (!files[k][0])
                 return qkv_fail(ctx, QKV_ARGUMENT, "%s has an empty name in it; name a file or leave it out",
                                 table[i].name);
@@ -335,43 +344,30 @@ static enum qkv_status check_names(struct qkv_context *ctx, const struct qkv_tra
 static enum qkv_status check_task(struct qkv_context *ctx, const struct qkv_train_options *o) {
     enum { OF_TEXTS = 2 }; /* text, mlm */
     const int task = qkv_train_choice("task", o->task);
-    const bool texts = options_given(o->data) || options_given(o->lines);
-    const char *const files = options_given(o->data)      ? "a text"
-                              : options_given(o->lines)   ? "lines"
-                              : options_given(o->pairs)   ? "pairs"
-                              : options_given(o->labeled) ? "labelled lines"
-                                                          : "examples";
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
     if (task < 0)
         return qkv_fail(
             ctx, QKV_ARGUMENT,
             "task is \"%s\"; it must be text or mlm (of a text or lines), or classify or classify_tokens (of "
             "labelled lines or examples)",
             o->task);
-    if (options_given(o->pairs) || texts != (task < OF_TEXTS))
-        return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from %s, not from %s", o->task,
-                        task < OF_TEXTS ? "a text (data) or lines" : "labelled lines (labeled) or examples", files);
-    return QKV_OK;
+    if (dataset->tasks == (task < OF_TEXTS ? QKV_TASKS_TEXT : QKV_TASKS_CLASSES)) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT, "task %s learns from %s, not from %s", o->task,
+                    task < OF_TEXTS ? "a text (data) or lines" : "labelled lines (labeled) or examples", dataset->noun);
 }
 
 /* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    int files = options_given(o->data) + options_given(o->pairs) + options_given(o->lines) + options_given(o->labeled) +
-                options_given(o->examples);
-    if (files == 0)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "data is missing: name the text file to train on (or lines, pairs or labeled: a file of lines; "
-                        "or examples: a "
-                        "file of arrays)");
-    if (files > 1)
+    const struct qkv_dataset *first = NULL, *last = NULL, *dataset;
+    for (size_t i = 0; (dataset = qkv_dataset_at(i)); i++) {
+        if (!qkv_dataset_given(dataset, o)) continue;
+        if (!first) first = dataset;
+        last = dataset;
+    }
+    if (!first) return qkv_dataset_missing(ctx);
+    if (first != last)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one kind of files",
-                        options_given(o->data)    ? "data"
-                        : options_given(o->pairs) ? "pairs"
-                        : options_given(o->lines) ? "lines"
-                                                  : "labeled",
-                        options_given(o->examples)  ? "examples"
-                        : options_given(o->labeled) ? "labeled"
-                        : options_given(o->lines)   ? "lines"
-                                                    : "pairs");
+                        first->option, last->option);
     return options_given(o->task) ? check_task(ctx, o) : QKV_OK;
 }
 
@@ -413,12 +409,10 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
     if (o->patience > 0 && o->eval_every == 0)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
-    if (metric == QKV_METRIC_ACCURACY && !options_given(o->labeled) && !options_given(o->examples))
+    if (qkv_dataset_measures(qkv_dataset_of(o), metric)) return QKV_OK;
+    if (metric == QKV_METRIC_ACCURACY)
         return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled) or examples");
-    if (metric > QKV_METRIC_ACCURACY && !options_given(o->pairs))
-        return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets",
-                        o->metric);
-    return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets", o->metric);
 }
 
 static enum qkv_status fail_rates(struct qkv_context *ctx, const struct qkv_train_options *options) {

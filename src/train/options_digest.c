@@ -6,17 +6,16 @@
 #include "model/spec.h"
 #include "train/train.h"
 
-/* Options that a run may go on with changed: where its files are (what they hold is checked by itself), what only its
- * beginning uses, when it looks, saves and ends, and what gives the same bits. */
+/* Options that a run may go on with changed, besides those of training data: where its files are (what they hold is
+ * checked by itself), what only its beginning uses, when it looks, saves and ends, and what gives the same bits. */
 static const char *const free_options[] = {
-    "data",  "pairs", "lines",    "labeled",    "examples", "valid",      "tokenizer", "source_tokenizer",
-    "from",  "steps", "new_head", "eval_every", "patience", "save_every", "keep",      "checkpoint_activations",
-    "epochs"};
+    "valid",      "tokenizer", "source_tokenizer",       "from",  "steps", "new_head", "eval_every", "patience",
+    "save_every", "keep",      "checkpoint_activations", "epochs"};
 
 bool qkv_train_changes_numbers(const char *name) {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)
         if (strcmp(free_options[i], name) == 0) return false;
-    return true;
+    return !qkv_dataset_named(name);
 }
 
 /* A line for each. */
@@ -39,6 +38,7 @@ static enum qkv_status digest_line(struct qkv_context *ctx, struct qkv_buffer *o
     uint64_t bits;
     int64_t n;
     switch (option->type) {
+    case QKV_TRAIN_DATA:
     case QKV_TRAIN_FILES:
         return QKV_OK; /* none of them enters */
     case QKV_TRAIN_PATTERNS:

@@ -23,10 +23,11 @@ static bool origin_same_folder(const char *a, const char *b) {
 
 /* The kind of head that the task needs: what it says; else the model's own, where that suits the files. */
 static enum qkv_head_kind origin_needs(const struct qkv_train_options *o, enum qkv_head_kind have) {
-    if (!o->labeled && !o->examples) return QKV_HEAD_LM;
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    if (dataset->tasks != QKV_TASKS_CLASSES) return QKV_HEAD_LM;
     if (o->task)
         return !strcmp(o->task, qkv_head_text(QKV_HEAD_CLASSIFY)) ? QKV_HEAD_CLASSIFY : QKV_HEAD_CLASSIFY_TOKENS;
-    return o->examples || have == QKV_HEAD_CLASSIFY_TOKENS ? have : QKV_HEAD_CLASSIFY;
+    return !dataset->labels || have == QKV_HEAD_CLASSIFY_TOKENS ? have : QKV_HEAD_CLASSIFY;
 }
 
 /* The head that the task needs: the model's, or a new one in its place. */
@@ -38,11 +39,7 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
             ctx, QKV_SPEC,
             "%s need a head of kind %s, but the one of %s is %s; begin with a new head (option new_head), or choose "
             "another model",
-            o->labeled    ? "labelled lines"
-            : o->examples ? "these examples"
-            : o->pairs    ? "pairs"
-                          : "texts",
-            qkv_head_text(need), o->from, qkv_head_text(have));
+            qkv_dataset_of(o)->nouns, qkv_head_text(need), o->from, qkv_head_text(have));
     if (need == QKV_HEAD_LM && have == QKV_HEAD_LM && qkv_tie_has_head(spec->tie))
         return qkv_fail(
             ctx, QKV_SPEC,
@@ -65,11 +62,12 @@ static enum qkv_status origin_head(struct qkv_context *ctx, const struct qkv_tra
 static enum qkv_status origin_check_tokenizers(struct qkv_context *ctx, const struct qkv_train_options *o,
                                                const struct qkv_model *model) {
     bool source = qkv_model_tokenizer(model) != NULL;
-    if (o->examples) return QKV_OK; /* ids as they are */
+    const int needed = qkv_dataset_of(o)->tokenizers;
+    if (!needed) return QKV_OK; /* ids as they are */
     if (!source && qkv_model_tokenizer_problem(model))
         return qkv_fail(ctx, QKV_FILE, "%s has no tokenizer that can be read (%s); ids can be learnt from (examples)",
                         o->from, qkv_model_tokenizer_problem(model));
-    if (source && (!o->pairs || qkv_model_source_tokenizer(model))) return QKV_OK;
+    if (source && (needed < 2 || qkv_model_source_tokenizer(model))) return QKV_OK;
     return qkv_fail(ctx, QKV_FILE,
                     "%s has no %s, so its weights do not say what they stand for; put the one that it was trained with "
                     "there",
@@ -202,7 +200,7 @@ static size_t origin_find_label(const struct qkv_model *m, const char *label) {
 /* Labels differ from each other on both sides, so as many and each of them found is the same set. */
 enum qkv_status qkv_origin_labels(struct qkv_trainer *t) {
     const struct qkv_model *m = t->origin;
-    const char *from = t->options.from, *data = t->options.labeled;
+    const char *from = t->options.from, *data = qkv_dataset_files(&t->options)[0];
     if (t->options.new_head) return QKV_OK;
     if (m->label_count == 0)
         return qkv_fail(t->ctx, QKV_FILE,
@@ -297,7 +295,7 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
 static enum qkv_status origin_note_task(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     const enum qkv_head_kind have = qkv_model_spec(t->origin)->head.kind;
-    if (!o->new_head || !o->labeled || o->task || qkv_model_spec(t->model)->head.kind == have) return QKV_OK;
+    if (!o->new_head || !t->dataset->labels || o->task || qkv_model_spec(t->model)->head.kind == have) return QKV_OK;
     return qkv_trainer_add_note(t, "the new head classifies lines (task classify); for a label of each word it is task "
                                    "classify_tokens");
 }
@@ -310,7 +308,8 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
         status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
                                       t->options.from, qkv_type_name(other->array.dtype));
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
-    if (!status && !t->options.new_head && t->options.examples && t->origin->label_count) /* examples bring no names */
+    const bool unnamed = t->dataset->tasks == QKV_TASKS_CLASSES && !t->dataset->labels;
+    if (!status && !t->options.new_head && unnamed && t->origin->label_count)
         status = qkv_model_set_labels(t->model, (const char *const *)t->origin->labels, t->origin->label_count);
     t->model->generation = t->origin->generation;
     t->model->pooling = t->origin->pooling;

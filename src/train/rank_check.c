@@ -123,7 +123,7 @@ static enum qkv_status check_options(struct qkv_trainer *t, struct qkv_buffer *t
     enum qkv_status status = QKV_OK;
     char value[QKV_OPTION_TEXT];
     for (size_t i = 0; (option = qkv_train_option(i)) && !status; i++) {
-        if (option->type == QKV_TRAIN_FILES || option->type == QKV_TRAIN_PATTERNS) continue;
+        if (qkv_train_option_many(option)) continue; /* files; patterns follow */
         qkv_train_value_text(option, &t->options, value);
         if (qkv_train_changes_numbers(option->name) || option->type != QKV_TRAIN_TEXT)
             status = qkv_buffer_print(t->ctx, text, "%s = %s\n", option->name, value);

@@ -42,14 +42,14 @@ enum qkv_status qkv_rank_tell_tokenizer(struct qkv_context *ctx, size_t which, c
 
 enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *c) {
     const bool two = c->source_tokenizer && c->source_tokenizer != c->tokenizer;
-    struct qkv_lines_order lines = {.kind = (uint64_t)c->lines->kind,
-                                    .T = c->T,
+    struct qkv_lines_order lines = {.T = c->T,
                                     .long_kind = (uint64_t)c->kind,
                                     .repeat = c->repeat,
                                     .tokenizers = two ? 2 : 1,
                                     .labels = c->label_count};
     struct qkv_buffer labels = {0};
     if (pieces_ranks(c->ctx) == 1) return QKV_OK;
+    snprintf(lines.name, sizeof lines.name, "%s", c->lines->name);
     enum qkv_status status = qkv_rank_tell_tokenizer(c->ctx, 0, c->tokenizer);
     if (!status && two) status = qkv_rank_tell_tokenizer(c->ctx, 1, c->source_tokenizer);
     for (size_t i = 0; i < c->label_count && !status; i++)

@@ -46,7 +46,7 @@ static enum qkv_status help_lines(struct helper *h) {
     char *label = h->label_text;
     for (size_t i = 0; i < lines.labels; i++, label += strlen(label) + 1) h->labels[i] = label;
     h->coder = (struct qkv_line_coder){.ctx = h->ctx,
-                                       .lines = qkv_lines_of(lines.kind),
+                                       .lines = qkv_lines_of(lines.name),
                                        .tokenizer = h->tokenizers[0],
                                        .source_tokenizer = h->tokenizers[lines.tokenizers - 1],
                                        .labels = h->labels,

@@ -3,7 +3,7 @@
 #ifndef QKV_TRAIN_RANK_ORDERS_H
 #define QKV_TRAIN_RANK_ORDERS_H
 
-#include "base/base.h"
+#include "train/dataset.h"
 
 enum { QKV_ORDER_TOKENIZERS = 2 }; /* of targets and sources */
 enum qkv_order {
@@ -23,7 +23,8 @@ struct qkv_rank_answer { /* `bytes` follow, or the message */
     uint64_t status, bytes;
 };
 struct qkv_lines_order { /* what a coder is but for tokenizers and labels */
-    uint64_t kind, T, long_kind, repeat, tokenizers, labels;
+    char name[QKV_LINES_NAME];
+    uint64_t T, long_kind, repeat, tokenizers, labels;
 };
 
 static inline enum qkv_status qkv_rank_send(struct qkv_context *ctx, int to, const void *data, size_t bytes) {

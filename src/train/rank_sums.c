@@ -68,10 +68,6 @@ static bool sums_pack(const struct qkv_train_options *options) {
     return !strcmp(options->gradients, "bf16");
 }
 
-size_t qkv_rank_batch(const struct qkv_train_options *options) {
-    return options->data || options->examples ? (size_t)options->batch : 0;
-}
-
 enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct qkv_train_options *options,
                                     size_t batch, size_t later_floats, size_t *bytes) {
     size_t own, others, floats, slots;
@@ -89,10 +85,9 @@ enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct 
     return qkv_fail_memory(model->ctx, SIZE_MAX, "gradients of ranks");
 }
 
-static enum qkv_status sums_take(struct qkv_rank_sums *s, const struct qkv_train_options *options) {
+static enum qkv_status sums_take(struct qkv_rank_sums *s, const struct qkv_train_options *options, size_t batch) {
     struct qkv_model *m = s->parts->model;
     size_t own, others, bytes;
-    const size_t batch = qkv_rank_batch(options);
     sums_count_nodes(m->ctx, options, batch, &own, &others);
     enum qkv_status status = qkv_rank_sums_bytes(m, options, batch, s->parts->later_floats, &bytes);
     if (!status) status = qkv_arena_create(m->ctx, &s->arena, bytes, "gradients of ranks");
@@ -123,13 +118,13 @@ static int sums_round(void *argument, size_t round) {
 }
 
 enum qkv_status qkv_rank_sums_create(struct qkv_model *model, struct qkv_part_sums *parts,
-                                     const struct qkv_train_options *options, struct qkv_rank_sums *s) {
+                                     const struct qkv_train_options *options, size_t batch, struct qkv_rank_sums *s) {
     struct qkv_context *ctx = model->ctx;
     *s = (struct qkv_rank_sums){0};
     if (qkv_context_ranks(ctx) == 1) return QKV_OK;
     s->parts = parts;
     s->cut = qkv_rank_cut_of(ctx, model->weights.floats);
-    enum qkv_status status = sums_take(s, options);
+    enum qkv_status status = sums_take(s, options, batch);
     if (status) return status;
     s->round_count = qkv_rank_rounds(&model->weights, &s->cut, NULL);
     s->rounds = qkv_allocate(ctx, s->round_count + 1, sizeof *s->rounds);

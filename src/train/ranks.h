@@ -89,13 +89,11 @@ struct qkv_rank_sums {
     struct qkv_worker *worker;                    /* who sends, receives and adds */
     double busy, hidden; /* seconds of that, and those of them while backward ran; since created */
 };
-/* Rows of every batch of a run; 0: of lines, whose batches have any number. */
-size_t qkv_rank_batch(const struct qkv_train_options *options);
 /* What they need besides the model and the parts, in an arena, with batches of so many rows or of any number (0). */
 enum qkv_status qkv_rank_sums_bytes(const struct qkv_model *model, const struct qkv_train_options *options,
                                     size_t batch, size_t later_floats, size_t *bytes);
 enum qkv_status qkv_rank_sums_create(struct qkv_model *model, struct qkv_part_sums *parts,
-                                     const struct qkv_train_options *options, struct qkv_rank_sums *sums);
+                                     const struct qkv_train_options *options, size_t batch, struct qkv_rank_sums *sums);
 void qkv_rank_sums_free(struct qkv_rank_sums *sums);
 /* Before the first part of a step of so many rows. Until qkv_rank_sums_end nobody else may use the communicator. */
 void qkv_rank_sums_begin(struct qkv_rank_sums *sums, const struct qkv_train_options *options, size_t rows);

@@ -34,7 +34,7 @@ static bool samples_take_text(void *user, const char *text, size_t size) {
 static enum qkv_status samples_write_text(struct qkv_trainer *t, size_t tokens, struct sample *s) {
     struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
     struct qkv_generate_report report;
-    const bool line = t->options.lines != NULL; /* between <s> and </s> */
+    const bool line = t->dataset->reads == QKV_READS_LINES; /* between <s> and </s> */
     options.sampling.temperature = 0.8;
     if (line) options.end_id = (int32_t)qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END);
     return qkv_generate(t->model, "\n", !line, &options, samples_take_text, s, &report);
@@ -156,8 +156,8 @@ enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, c
     struct sample s = {.ctx = t->ctx, .text = &out};
     *text = NULL;
     *size = 0;
-    bool pairs = t->options.pairs != NULL;
-    if (!pairs && (t->options.labeled || t->options.examples || (t->options.task && !strcmp(t->options.task, "mlm"))))
+    const bool pairs = t->dataset->tokenizers == 2;
+    if (t->dataset->tasks == QKV_TASKS_CLASSES || qkv_task_masks(&t->options))
         return qkv_fail(t->ctx, QKV_ARGUMENT, "a model that classifies or fills masks writes no sample");
     enum qkv_status status = pairs ? samples_write_targets(t, tokens, &s) : samples_write_text(t, tokens, &s);
     if (!status) status = samples_keep(t, &out);

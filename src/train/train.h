@@ -31,6 +31,7 @@
 
 enum qkv_train_type {
     QKV_TRAIN_TEXT,
+    QKV_TRAIN_DATA, /* files, of a kind of training data */
     QKV_TRAIN_FILES,
     QKV_TRAIN_PATTERNS,
     QKV_TRAIN_REAL,
@@ -292,7 +293,7 @@ struct qkv_trainer {
     char *folder;
     struct qkv_train_options options; /* owns its texts */
     struct qkv_run_facts facts;
-    const struct qkv_dataset *feed;
+    const struct qkv_dataset *dataset;                  /* that the options choose */
     enum qkv_metric metric;                             /* of the options */
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
     char **labels;                                      /* sorted, of labelled lines */

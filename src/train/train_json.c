@@ -39,6 +39,7 @@ static void print_option(struct qkv_json *json, const struct qkv_train_options *
     case QKV_TRAIN_TEXT:
         print_text(json, option->name, *(const char *const *)place);
         break;
+    case QKV_TRAIN_DATA:
     case QKV_TRAIN_FILES:
     case QKV_TRAIN_PATTERNS:
         print_names(json, option->name, place);
@@ -208,6 +209,7 @@ static enum qkv_status read_option(struct qkv_context *ctx, const char *path, co
         if (!text && !json_is_null(value)) return train_json_wrong(ctx, path, key, "a text or null");
         memcpy(place, &text, sizeof text);
         break;
+    case QKV_TRAIN_DATA:
     case QKV_TRAIN_FILES:
     case QKV_TRAIN_PATTERNS:
         return read_names(ctx, path, key, value, place);
@@ -315,12 +317,12 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->valid))
         return train_json_wrong(ctx, path, "texts.valid",
                                 "an object of bytes, hash and tokens, as there is a validation text");
-    status = read_files(ctx, path, json_object_get(texts, "data"), qkv_feed_files(options), &facts->data,
+    status = read_files(ctx, path, json_object_get(texts, "data"), qkv_dataset_files(options), &facts->data,
                         &facts->data_files);
     if (!status && options->valid)
         status = read_files(ctx, path, json_object_get(texts, "valid"), options->valid_files, &facts->valid,
                             &facts->valid_files);
-    if (status || (!options->pairs && !options->lines && !options->labeled)) return status;
+    if (status || qkv_dataset_of(options)->reads != QKV_READS_LINES) return status;
     const json_t *beside = json_object_get(root, "beside"), *names = json_object_get(beside, "tokenizer");
     if (!read_facts(beside, "data", names, &facts->beside_data))
         return train_json_wrong(ctx, path, "beside.data",

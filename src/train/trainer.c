@@ -41,7 +41,7 @@ static bool trainer_next(struct qkv_trainer *t, struct qkv_parts *parts, const s
 static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_step *step, double *loss) {
     const struct qkv_train_options *o = &t->options;
     uint64_t s = (uint64_t)t->report.step;
-    enum qkv_status status = t->feed->begin(t, s, step);
+    enum qkv_status status = t->dataset->begin(t, s, step);
     struct qkv_parts parts = qkv_parts_of(o, step->rows);
     struct qkv_rank_share share = qkv_rank_share_of(t->ctx, o, step->rows, qkv_context_rank(t->ctx));
     struct qkv_pass_part part;
@@ -63,7 +63,7 @@ static enum qkv_status trainer_pass(struct qkv_trainer *t, struct qkv_dataset_st
         qkv_pass_set_part(t->pass, parts.groups ? &part : NULL);
         qkv_part_sums_next(&t->sums, &parts);
         qkv_rank_sums_part(&t->rank_sums, &parts, node, t->pass);
-        status = t->feed->fill(t, s, parts.begin, parts.end, &batch);
+        status = t->dataset->fill(t, s, parts.begin, parts.end, &batch);
         trainer_lap(t, "data", 0);
         if (!status) status = qkv_pass_forward(t->pass, &batch);
         if (status == QKV_NUMBER) qkv_fail_at(t->ctx, "step %lld", (long long)t->report.step + 1);
@@ -158,7 +158,7 @@ static bool trainer_leads(const struct qkv_trainer *t) {
 
 static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
     double found[3] = {0}, loss, metric; /* by rank 0: and whether it is the best */
-    enum qkv_status status = trainer_leads(t) ? t->feed->validate(t, &found[0], &found[1]) : QKV_OK;
+    enum qkv_status status = trainer_leads(t) ? t->dataset->validate(t, &found[0], &found[1]) : QKV_OK;
     found[2] = qkv_metric_better(t->metric, found[1], t->report.best_metric);
     status = qkv_rank_agree(t->ctx, status);
     if (!status) status = qkv_rank_broadcast(t->ctx, found, sizeof found);
@@ -184,7 +184,7 @@ static enum qkv_status write_line(struct qkv_trainer *t) {
     struct qkv_train_report line = t->report;
     line.seconds = t->earlier + qkv_clock() - t->started;
     line.metric_name = t->options.metric;
-    return qkv_log_write(t->ctx, &t->log, &line, t->feed->total(t, (uint64_t)t->report.step - 1));
+    return qkv_log_write(t->ctx, &t->log, &line, t->dataset->total(t, (uint64_t)t->report.step - 1));
 }
 
 /* The checkpoint and the model, by all ranks; what else there is by rank 0. */
