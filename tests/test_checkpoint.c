@@ -275,7 +275,7 @@ static void test_option(void **state) {
     assert_int_equal(qkv_train_set(ctx, &options, "checkpoint_activations", "1"), QKV_ARGUMENT);
     assert_message(ctx, "checkpoint_activations is \"1\"; it must be true or false");
 
-    struct qkv_run_facts facts = {.data = {.bytes = 1, .tokens = 1, .vocab = 1}};
+    struct qkv_run_facts facts = {.texts.data = {.bytes = 1, .tokens = 1, .vocab = 1}};
     const char *folder = fixture_run("json");
     char *json, *at;
     options.data = "text.txt";

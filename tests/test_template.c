@@ -316,7 +316,7 @@ static void lines_need_a_template_that_ends_them(void **state) {
         enum qkv_status status = qkv_trainer_create(ctx, &spec, &o, fixture_run("run"), NULL, NULL, &trainer);
         if (i == 0) {
             assert_ok(ctx, status);
-            assert_int_equal(trainer->facts.data.tokens, 8); /* <s> the cat </s>, and once more */
+            assert_int_equal(trainer->facts.texts.data.tokens, 8); /* <s> the cat </s>, and once more */
         } else {
             assert_int_equal(status, QKV_ARGUMENT);
             assert_message(ctx, "does not have </s> at its end and only there");

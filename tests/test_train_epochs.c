@@ -95,7 +95,7 @@ static int64_t count_steps(struct qkv_trainer *t, size_t examples) {
     int64_t steps = 0;
     while (seen < examples) {
         struct qkv_dataset_step step;
-        assert_ok(ctx, t->dataset->begin(t, (uint64_t)steps++, &step));
+        assert_ok(ctx, t->data.dataset->begin(&t->data, (uint64_t)steps++, &step));
         seen += step.rows;
     }
     assert_int_equal(seen, examples);

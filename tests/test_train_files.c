@@ -65,8 +65,8 @@ static void check_concatenation(const char *tokenizer, bool has_end) {
         if (has_end && i < 2) expected[count++] = end;
         at[i + 1] = count;
     }
-    assert_int_equal(t->windows.data_tokens.count, count);
-    assert_ok(ctx, qkv_tokens_window(ctx, &t->windows.data_tokens, 0, count - 1, ids, next));
+    assert_int_equal(t->data.windows.data_tokens.count, count);
+    assert_ok(ctx, qkv_tokens_window(ctx, &t->data.windows.data_tokens, 0, count - 1, ids, next));
     assert_memory_equal(ids, expected, (count - 1) * sizeof *ids);
     assert_int_equal(next[count - 2], expected[count - 1]);
     struct qkv_train_file file;
@@ -337,7 +337,7 @@ static void a_new_run_reads_its_texts_once(void **state) {
     assert_true(qkv_trainer_file(t, 2, &after));
     assert_int_equal(after.hash, hash);
     assert_int_equal(after.tokens, tokens);
-    for (size_t i = 0; i < 3; i++) assert_null(t->facts.data_files.items[i].kept.data);
+    for (size_t i = 0; i < 3; i++) assert_null(t->facts.texts.data_files.items[i].kept.data);
     qkv_trainer_free(t);
     fixture_text(paths[2], 1000 + 700 * 2, 2);
 }
@@ -373,7 +373,7 @@ static void a_new_run_reads_its_lines_once(void **state) {
 static void names_of_files_are_a_list(void **state) {
     (void)state;
     struct qkv_train_options o, back;
-    struct qkv_run_facts facts = {.data = {3000, 5, 2000, 77, 300}}, found;
+    struct qkv_run_facts facts = {.texts.data = {3000, 5, 2000, 77, 300}}, found;
     const char *at = test_folder();
     assert_ok(ctx, qkv_train_defaults(ctx, NULL, &o));
     for (size_t i = 0; i < QKV_FILES_MAX; i++) {
@@ -386,18 +386,18 @@ static void names_of_files_are_a_list(void **state) {
     const struct qkv_text_file one = {.path = (char[]){"one.txt"}, .bytes = 1000, .hash = 7, .tokens = 900};
     const struct qkv_text_file two = {
         .path = (char[]){"two.txt"}, .bytes = 2000, .hash = 8, .tokens = 1100, .held_out = 9};
-    assert_ok(ctx, qkv_text_files_add(ctx, &facts.data_files, &one));
-    assert_ok(ctx, qkv_text_files_add(ctx, &facts.data_files, &two));
+    assert_ok(ctx, qkv_text_files_add(ctx, &facts.texts.data_files, &one));
+    assert_ok(ctx, qkv_text_files_add(ctx, &facts.texts.data_files, &two));
     assert_ok(ctx, qkv_train_json_write(ctx, at, &o, &facts));
     assert_ok(ctx, qkv_train_json_read(ctx, at, &back, &found));
     for (size_t i = 0; i < QKV_FILES_MAX; i++) assert_string_equal(back.data_files[i], o.data_files[i]);
-    assert_int_equal(found.data_files.count, 2);
-    assert_string_equal(found.data_files.items[1].path, "two.txt");
-    assert_int_equal(found.data_files.items[1].hash, 8);
+    assert_int_equal(found.texts.data_files.count, 2);
+    assert_string_equal(found.texts.data_files.items[1].path, "two.txt");
+    assert_int_equal(found.texts.data_files.items[1].hash, 8);
     assert_null(back.valid);
     qkv_train_release(&back);
-    qkv_text_files_free(&found.data_files);
-    qkv_text_files_free(&facts.data_files);
+    qkv_text_files_free(&found.texts.data_files);
+    qkv_text_files_free(&facts.texts.data_files);
 }
 
 static void texts_are_evaluated_as_one(void **state) {
@@ -424,7 +424,7 @@ static void texts_are_evaluated_as_one(void **state) {
     assert_ok(ctx, qkv_evaluate_text(model, &(const char *){joined}, 1, NULL, NULL, NULL, &one));
     assert_ok(ctx, qkv_evaluate_text(model, &(const char *){folder}, 1, NULL, NULL, NULL, &of_folder));
     assert_int_equal(several.tokens, one.tokens);
-    assert_int_equal(several.tokens, t->windows.data_tokens.count - 1);
+    assert_int_equal(several.tokens, t->data.windows.data_tokens.count - 1);
     assert_true(several.loss == one.loss && several.loss == of_folder.loss);
     qkv_trainer_free(t);
 }

@@ -113,18 +113,19 @@ static void an_epoch_visits_every_example_once(void **state) {
     o.batch = 0;
     o.batch_tokens = 60;
     struct qkv_trainer *t = begin(false, fixture_run("epochs"), &o);
-    size_t count = t->lines.batches.count, examples = t->lines.batches.examples;
+    size_t count = t->data.lines.batches.count, examples = t->data.lines.batches.examples;
     assert_int_equal(examples, 270);
     unsigned char *seen = calloc(300, 1);
     uint32_t *first = malloc(examples * sizeof *first);
     size_t at = 0, moved = 0;
     for (uint64_t step = 0; step < 2 * count; step++) {
-        size_t b = qkv_batches_at_step(&t->lines.batches, 7, step);
-        const struct qkv_pass_shape *shape = &t->lines.batches.shapes[b];
+        size_t b = qkv_batches_at_step(&t->data.lines.batches, 7, step);
+        const struct qkv_pass_shape *shape = &t->data.lines.batches.shapes[b];
         size_t longest = shape->T > shape->source_T ? shape->T : shape->source_T;
-        assert_true(shape->B * longest <= 60 && shape->B == t->lines.batches.cut[b + 1] - t->lines.batches.cut[b]);
+        assert_true(shape->B * longest <= 60 &&
+                    shape->B == t->data.lines.batches.cut[b + 1] - t->data.lines.batches.cut[b]);
         for (size_t r = 0; r < shape->B; r++) {
-            uint32_t i = t->lines.batches.order[t->lines.batches.cut[b] + r];
+            uint32_t i = t->data.lines.batches.order[t->data.lines.batches.cut[b] + r];
             assert_true(i < 270);
             seen[i]++;
             if (step < count)
@@ -138,11 +139,11 @@ static void an_epoch_visits_every_example_once(void **state) {
     assert_true(moved > 200);        /* another epoch, another order */
     for (size_t k = 0; k < 5; k++) { /* a place is a function of seed and step, wherever one came from */
         uint64_t step = (k * 97) % (3 * count);
-        size_t b = qkv_batches_at_step(&t->lines.batches, 7, step);
-        uint32_t row = t->lines.batches.order[t->lines.batches.cut[b]];
-        qkv_batches_at_step(&t->lines.batches, 7, step + 5 * count);
-        assert_int_equal(qkv_batches_at_step(&t->lines.batches, 7, step), b);
-        assert_int_equal(t->lines.batches.order[t->lines.batches.cut[b]], row);
+        size_t b = qkv_batches_at_step(&t->data.lines.batches, 7, step);
+        uint32_t row = t->data.lines.batches.order[t->data.lines.batches.cut[b]];
+        qkv_batches_at_step(&t->data.lines.batches, 7, step + 5 * count);
+        assert_int_equal(qkv_batches_at_step(&t->data.lines.batches, 7, step), b);
+        assert_int_equal(t->data.lines.batches.order[t->data.lines.batches.cut[b]], row);
     }
     free(seen);
     free(first);
@@ -158,7 +159,7 @@ static void plans_hold_every_shape(void **state) {
     o.accumulate = 3;
     struct qkv_trainer *t = begin(false, fixture_run("shapes"), &o);
     size_t bytes = qkv_pass_bytes(t->pass), all = qkv_trainer_bytes(t);
-    o.steps = t->options.steps = (int64_t)t->lines.batches.count;
+    o.steps = t->options.steps = (int64_t)t->data.lines.batches.count;
     fixture_steps(ctx, t, o.steps);
     assert_int_equal(qkv_pass_bytes(t->pass), bytes);
     assert_int_equal(qkv_trainer_bytes(t), all);
@@ -285,7 +286,7 @@ static void damaged_examples_are_refused(void **state) {
     struct qkv_train_options o = options_of(false, "going.tsv", 60);
     const char *folder = fixture_run("damaged");
     struct qkv_trainer *t = begin(false, folder, &o);
-    int32_t end = t->lines.examples.beside_end;
+    int32_t end = t->data.lines.examples.beside_end;
     qkv_trainer_free(t);
     size_t n;
     char *data = fixture_read(folder, "tokens.data.beside.bin", &n);

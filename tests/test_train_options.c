@@ -239,7 +239,7 @@ static void recorded_options_need_no_effect(void **state) {
     (void)state;
     const char *folder = fixture_run("recorded");
     struct qkv_train_options o = fixture_options(ctx), back;
-    struct qkv_run_facts facts = {.data = {.bytes = 1, .hash = 2, .tokens = 3, .tokenizer = 4, .vocab = 5}}, read;
+    struct qkv_run_facts facts = {.texts.data = {.bytes = 1, .hash = 2, .tokens = 3, .tokenizer = 4, .vocab = 5}}, read;
     o.steps = 4;
     o.warmup = 100;
     o.momentum = 0.5;
@@ -257,7 +257,7 @@ static void recorded_options_need_no_effect(void **state) {
     qkv_train_unset(&back, "momentum");
     back.momentum = 0.9;
     qkv_train_release(&back);
-    qkv_text_files_free(&read.data_files);
+    qkv_text_files_free(&read.texts.data_files);
 }
 
 static void reals_are_written_short_and_read_back(void **state) {

@@ -149,7 +149,7 @@ static void train_json_comes_back(void **state) {
     (void)state;
     const char *folder = fixture_run("json");
     struct qkv_train_options o = fixture_options(ctx), back;
-    struct qkv_run_facts facts = {.data = {3000, UINT64_C(0x8123456789abcdef), 2000, 77, 300}}, found;
+    struct qkv_run_facts facts = {.texts.data = {3000, UINT64_C(0x8123456789abcdef), 2000, 77, 300}}, found;
     assert_ok(ctx, qkv_make_folder(ctx, folder));
     o.data = "a \"quoted\" \\ näme.txt";
     o.rate = 1.0 / 3;
@@ -158,11 +158,12 @@ static void train_json_comes_back(void **state) {
     assert_string_equal(back.data, o.data);
     assert_null(back.valid);
     assert_true(back.rate == o.rate && back.eps == o.eps && back.steps == 6 && back.dropout == 0.1);
-    assert_memory_equal(&found.data, &facts.data, sizeof facts.data);
-    assert_int_equal(found.data_files.count, 1); /* no files were recorded: the one that is named is all of the text */
-    assert_string_equal(found.data_files.items[0].path, o.data);
-    assert_int_equal(found.data_files.items[0].tokens, 2000);
-    qkv_text_files_free(&found.data_files);
+    assert_memory_equal(&found.texts.data, &facts.texts.data, sizeof facts.texts.data);
+    assert_int_equal(found.texts.data_files.count,
+                     1); /* no files were recorded: the one that is named is all of the text */
+    assert_string_equal(found.texts.data_files.items[0].path, o.data);
+    assert_int_equal(found.texts.data_files.items[0].tokens, 2000);
+    qkv_text_files_free(&found.texts.data_files);
     qkv_train_release(&back);
     o.data = "caf\xe9";
     assert_status(ctx, qkv_train_json_write(ctx, folder, &o, &facts), QKV_ARGUMENT);
@@ -198,7 +199,7 @@ static void damaged_train_json_is_refused(void **state) {
     };
     const char *folder = fixture_run("damaged");
     struct qkv_train_options o = fixture_options(ctx), back;
-    struct qkv_run_facts facts = {.data = {3000, 5, 2000, 77, 300}}, found;
+    struct qkv_run_facts facts = {.texts.data = {3000, 5, 2000, 77, 300}}, found;
     assert_ok(ctx, qkv_make_folder(ctx, folder));
     assert_status(ctx, qkv_train_json_read(ctx, folder, &back, &found), QKV_FILE);
     assert_message(ctx, "holds no training run");

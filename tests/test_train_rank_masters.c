@@ -99,7 +99,8 @@ static void look_at_weights(struct qkv_trainer *t, int64_t step, int rank) {
     struct qkv_model *model;
     qkv_context_set_precision(ctx, QKV_MIXED_BF16);
     if (qkv_model_plan(ctx, qkv_model_spec(t->model), &model)) abort();
-    if (qkv_rank_plan(model, &t->options, (size_t)t->options.batch, t->T, t->ctx->ranks.ranks, rank, &plan)) abort();
+    if (qkv_rank_plan(model, &t->options, (size_t)t->options.batch, t->data.T, t->ctx->ranks.ranks, rank, &plan))
+        abort();
     held[rank].planned = plan.train_bytes;
     qkv_model_free(model);
     qkv_context_free(ctx);

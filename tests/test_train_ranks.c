@@ -102,7 +102,7 @@ static void plan_and_count(struct qkv_trainer *t, int64_t step, int rank) {
         struct qkv_model *model;
         qkv_context_set_precision(ctx, qkv_context_precision(t->ctx));
         if (qkv_model_plan(ctx, qkv_model_spec(t->model), &model)) abort();
-        if (qkv_rank_plan(model, &t->options, (size_t)t->options.batch, t->T, c->ranks, rank, &s->plan)) abort();
+        if (qkv_rank_plan(model, &t->options, (size_t)t->options.batch, t->data.T, c->ranks, rank, &s->plan)) abort();
         s->taken = qkv_trainer_bytes(t);
         qkv_model_free(model);
         qkv_context_free(ctx);

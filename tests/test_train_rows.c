@@ -63,24 +63,24 @@ static void rows_say_which_targets_count(void **state) {
     for (enum form form = 0; form < FORMS; form++) {
         struct qkv_train_options o = options_of(form);
         struct qkv_trainer *t = fixture_begin(ctx, fixture_run("rows"), &o);
-        const size_t T = t->T;
+        const size_t T = t->data.T;
         size_t seen = 0;
         for (uint64_t step = 0; step < 8; step++) {
             struct qkv_dataset_step begun;
             struct qkv_batch batch = {0};
             int32_t window[64], targets[64], documents[64];
             size_t counted = 0;
-            assert_ok(ctx, t->dataset->begin(t, step, &begun));
-            assert_ok(ctx, t->dataset->fill(t, step, 0, begun.rows, &batch));
+            assert_ok(ctx, t->data.dataset->begin(&t->data, step, &begun));
+            assert_ok(ctx, t->data.dataset->fill(&t->data, step, 0, begun.rows, &batch));
             assert_true((batch.documents != NULL) == (form == DOCUMENTS) &&
                         (batch.prefix != NULL) == (form != DOCUMENTS));
             for (size_t r = 0; r < begun.rows; r++) {
-                const size_t start = qkv_draw_window((uint64_t)o.seed, step, r, t->windows.train.count - T);
+                const size_t start = qkv_draw_window((uint64_t)o.seed, step, r, t->data.windows.train.count - T);
                 const int32_t prefix = batch.prefix ? batch.prefix[r] : 0;
-                assert_ok(ctx, qkv_tokens_read(&t->windows.train, start, T + 1, window));
+                assert_ok(ctx, qkv_tokens_read(&t->data.windows.train, start, T + 1, window));
                 counted += expect_row(form, end_of(t), window, T, prefix, targets, documents);
-                assert_memory_equal(t->rows.targets + r * T, targets, T * sizeof *targets);
-                assert_memory_equal(t->rows.ids + r * T, window, T * sizeof *window);
+                assert_memory_equal(t->data.rows.targets + r * T, targets, T * sizeof *targets);
+                assert_memory_equal(t->data.rows.ids + r * T, window, T * sizeof *window);
                 if (form == DOCUMENTS) assert_memory_equal(batch.documents + r * T, documents, T * sizeof *documents);
                 if (form == FIVE) assert_int_equal(prefix, 5);
                 assert_in_range(prefix, 0, T - 1);
@@ -158,7 +158,7 @@ static void validation_measures_the_same(void **state) {
         o.eval_batches = 0, o.steps = 2, o.warmup = 1, o.dropout = 0;
         struct qkv_trainer *t = fixture_begin(ctx, fixture_run("valid"), &o);
         report = fixture_steps(ctx, t, 2);
-        const size_t T = t->T, count = t->windows.valid.count;
+        const size_t T = t->data.T, count = t->data.windows.valid.count;
         struct qkv_pass *pass;
         double nll = 0;
         size_t counted = 0;
@@ -168,7 +168,7 @@ static void validation_measures_the_same(void **state) {
             int32_t window[64], targets[64], documents[64];
             const int32_t prefix = form == FIVE ? (int32_t)(n > 5 ? 5 : n - 1) : (int32_t)(n / 2);
             struct qkv_batch batch = {.B = 1, .T = n, .ids = window, .targets = targets};
-            assert_ok(ctx, qkv_tokens_read(&t->windows.valid, start, n + 1, window));
+            assert_ok(ctx, qkv_tokens_read(&t->data.windows.valid, start, n + 1, window));
             expect_row(form, end_of(t), window, n, prefix, targets, documents);
             if (form == DOCUMENTS)
                 batch.documents = documents;
@@ -194,8 +194,8 @@ static void evaluation_gives_a_model_with_a_prefix_one(void **state) {
     o.eval_batches = 0, o.steps = 2, o.warmup = 1, o.dropout = 0, o.valid = text;
     struct qkv_trainer *t = fixture_begin(ctx, fixture_run("evaluated"), &o);
     struct qkv_train_report report = fixture_steps(ctx, t, 2);
-    const size_t T = t->T, count = t->windows.valid.count, tail = (count - 1) % T;
-    assert_ok(ctx, qkv_evaluate_text(t->model, &(const char *){text}, 1, NULL, NULL, NULL, &evaluation));
+    const size_t T = t->data.T, count = t->data.windows.valid.count, tail = (count - 1) % T;
+    assert_ok(ctx, qkv_evaluate_text(t->model, text, NULL, NULL, NULL, &evaluation));
     assert_int_equal(evaluation.tokens, (count - 1) / T * (T - T / 2 + 1) + (tail + 1 > T / 2 ? tail - T / 2 + 1 : 0));
     assert_true(fabs(evaluation.loss - report.valid_loss) <= 0.02 * report.valid_loss); /* the tail is cut elsewhere */
     assert_true(evaluation.bytes < 4000 && evaluation.bytes > 2000);
@@ -223,8 +223,8 @@ static void evaluation_keeps_documents_apart(void **state) {
         fail_msg("evaluation says %.9g, validation %.9g", evaluation.loss, report.valid_loss);
     size_t tokens = 0, bytes = 0, size;
     int32_t before = -1, id;
-    for (size_t i = 0; i < t->windows.valid.count; i++, before = id) {
-        assert_ok(ctx, qkv_tokens_read(&t->windows.valid, i, 1, &id));
+    for (size_t i = 0; i < t->data.windows.valid.count; i++, before = id) {
+        assert_ok(ctx, qkv_tokens_read(&t->data.windows.valid, i, 1, &id));
         if (i == 0 || before == end_of(t)) continue;
         assert_non_null(qkv_tokenizer_token(qkv_model_tokenizer(t->model), id, &size));
         tokens++, bytes += size;

@@ -24,12 +24,13 @@ enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, q
     t->report.loss = t->report.norm = t->report.valid_loss = t->report.best_loss = NAN;
     t->report.metric = t->report.best_metric = NAN;
     t->folder = qkv_copy_string(ctx, folder);
-    t->data_path = qkv_join_path(ctx, folder, QKV_TOKENS_DATA_FILE);
-    t->valid_path = qkv_join_path(ctx, folder, QKV_TOKENS_VALID_FILE);
-    t->beside_data_path = qkv_join_path(ctx, folder, QKV_BESIDE_DATA_FILE);
-    t->beside_valid_path = qkv_join_path(ctx, folder, QKV_BESIDE_VALID_FILE);
-    bool all = t->folder && t->data_path && t->valid_path && t->beside_data_path && t->beside_valid_path;
-    return all ? QKV_OK : QKV_MEMORY;
+    t->data = (struct qkv_data){.ctx = ctx,
+                                .options = &t->options,
+                                .facts = &t->facts.texts,
+                                .notes = &t->notes,
+                                .progress = progress,
+                                .user = user};
+    return t->folder ? qkv_data_begin(&t->data, t->folder) : QKV_MEMORY;
 }
 
 void qkv_trainer_free(struct qkv_trainer *trainer) {
@@ -44,39 +45,14 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     qkv_optimizer_free(t->optimizer);
     qkv_model_free(t->model);
     qkv_model_free(t->origin);
-    qkv_tokens_close(&t->windows.data_tokens);
-    qkv_tokens_close(&t->windows.valid_tokens);
-    qkv_examples_free(&t->lines.examples);
-    qkv_examples_free(&t->lines.valid_examples);
-    qkv_example_data_free(t->examples);
-    qkv_batches_free(&t->lines.batches);
-    qkv_batches_free(&t->lines.valid_batches);
-    qkv_tokenizer_free(t->tokenizer);
-    qkv_tokenizer_free(t->source_tokenizer);
-    for (size_t i = 0; i < t->label_count; i++) free(t->labels[i]);
-    free(t->labels);
+    qkv_data_free(&t->data);
     qkv_log_close(&t->log);
     free(t->profile);
     free(t->loads);
     qkv_train_release(&t->options);
-    qkv_text_files_free(&t->facts.data_files);
-    qkv_text_files_free(&t->facts.valid_files);
+    qkv_data_facts_free(&t->facts.texts);
     qkv_seams_free(&t->facts.seams);
     qkv_texts_free(&t->notes);
-    free(t->rows.ids);
-    free(t->rows.targets);
-    free(t->rows.source);
-    free(t->rows.lengths);
-    free(t->rows.source_lengths);
-    free(t->rows.types);
-    free(t->rows.documents);
-    free(t->rows.prefix);
-    free(t->lines.shapes);
-    free(t->lines.validation_shapes);
-    free(t->data_path);
-    free(t->valid_path);
-    free(t->beside_data_path);
-    free(t->beside_valid_path);
     free(t->folder);
     free(t);
 }
@@ -93,35 +69,16 @@ enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_trai
     return QKV_OK;
 }
 
-bool qkv_trainer_validates(const struct qkv_trainer *t) {
-    return t->options.valid || t->options.valid_fraction > 0;
-}
-
-/* The largest of each dimension, and of their products. */
-struct most {
-    size_t B, T, source_T, positions, source_positions;
-};
-
-static void build_widen(struct most *most, const struct qkv_pass_shape *shapes, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const struct qkv_pass_shape *s = &shapes[i];
-        if (s->B > most->B) most->B = s->B;
-        if (s->T > most->T) most->T = s->T;
-        if (s->source_T > most->source_T) most->source_T = s->source_T;
-        if (s->B * s->T > most->positions) most->positions = s->B * s->T;
-        if (s->B * s->source_T > most->source_positions) most->source_positions = s->B * s->source_T;
-    }
-}
-
 static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_shape *shapes, size_t count, bool train,
                                  struct qkv_pass **pass) {
-    struct most most = {0};
+    struct qkv_data_extent most = {0};
     const size_t rows = (size_t)t->options.batch;
-    const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->B;
-    struct qkv_pass_options options = {.B = B, .T = t->T, .source_T = t->source_T, .train = train, .dropout = train};
+    const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->data.B;
+    struct qkv_pass_options options = {
+        .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
     options.logits = !train && qkv_dataset_scores(&t->options, qkv_model_spec(t->model));
-    build_widen(&most, shapes, count);
+    qkv_data_widen(&most, shapes, count);
     if (count) {
         options.B = most.B;
         options.T = most.T;
@@ -133,34 +90,9 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
                                    pass);
 }
 
-static enum qkv_status make_buffers(struct qkv_trainer *t) {
-    struct most most = {.B = t->B, .T = t->T};
-    if (!t->lines.shape_count &&
-        (!qkv_multiply(t->B, t->T, &most.positions) || !qkv_multiply(t->B, t->source_T, &most.source_positions)))
-        return qkv_fail_memory(t->ctx, SIZE_MAX, "the ids of a batch");
-    build_widen(&most, t->lines.shapes, t->lines.shape_count);
-    build_widen(&most, t->lines.validation_shapes, t->lines.validation_shape_count);
-    t->B = most.B;
-    t->rows.positions = most.positions;
-    t->rows.source_positions = most.source_positions;
-    t->rows.ids = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.ids);
-    t->rows.targets = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.targets);
-    t->rows.source = qkv_allocate(t->ctx, most.source_positions + 1, sizeof *t->rows.source);
-    t->rows.lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.lengths);
-    t->rows.source_lengths = qkv_allocate(t->ctx, most.B, sizeof *t->rows.source_lengths);
-    const bool types = t->dataset->reads == QKV_READS_ARRAYS;
-    if (types) t->rows.types = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.types);
-    if (t->options.documents) t->rows.documents = qkv_allocate(t->ctx, most.positions, sizeof *t->rows.documents);
-    if (t->options.prefix) t->rows.prefix = qkv_allocate(t->ctx, most.B, sizeof *t->rows.prefix);
-    const bool taken = t->rows.ids && t->rows.targets && t->rows.source && t->rows.lengths && t->rows.source_lengths &&
-                       !t->rows.documents == !t->options.documents && !t->rows.types == !types &&
-                       !t->rows.prefix == !t->options.prefix;
-    return taken ? QKV_OK : QKV_MEMORY;
-}
-
 /* Of gradients that wait for others in any step. */
 static uint64_t build_levels(const struct qkv_trainer *t) {
-    const struct qkv_batches *b = &t->lines.batches;
+    const struct qkv_batches *b = &t->data.lines.batches;
     const size_t rows = qkv_dataset_batch(&t->options);
     uint64_t levels = rows ? qkv_parts_levels(t->ctx, &t->options, rows) : 0;
     for (size_t i = 0; i < b->count; i++) levels |= qkv_parts_levels(t->ctx, &t->options, b->shapes[i].B);
@@ -168,13 +100,14 @@ static uint64_t build_levels(const struct qkv_trainer *t) {
 }
 
 static enum qkv_status make_passes(struct qkv_trainer *t) {
-    enum qkv_status status = make_buffers(t);
-    if (!status) status = make_pass(t, t->lines.shapes, t->lines.shape_count, true, &t->pass);
+    enum qkv_status status = qkv_data_take_rows(&t->data);
+    if (!status) status = make_pass(t, t->data.lines.shapes, t->data.lines.shape_count, true, &t->pass);
     if (!status) status = qkv_part_sums_create(t->model, build_levels(t), &t->sums);
     if (!status)
         status = qkv_rank_sums_create(t->model, &t->sums, &t->options, qkv_dataset_batch(&t->options), &t->rank_sums);
-    if (!status && qkv_trainer_validates(t) && !qkv_context_rank(t->ctx)) /* who evaluates */
-        status = make_pass(t, t->lines.validation_shapes, t->lines.validation_shape_count, false, &t->validation_pass);
+    if (!status && qkv_train_validates(&t->options) && !qkv_context_rank(t->ctx)) /* who evaluates */
+        status = make_pass(t, t->data.lines.validation_shapes, t->data.lines.validation_shape_count, false,
+                           &t->validation_pass);
     return status;
 }
 
@@ -191,8 +124,8 @@ static enum qkv_status make_optimizer(struct qkv_trainer *t) {
 
 /* The model takes the tokenizers, whatever comes of it. */
 static enum qkv_status give_tokenizers(struct qkv_trainer *t) {
-    struct qkv_tokenizer *tokenizer = t->tokenizer, *source = t->source_tokenizer;
-    t->tokenizer = t->source_tokenizer = NULL;
+    struct qkv_tokenizer *tokenizer = t->data.tokenizer, *source = t->data.source_tokenizer;
+    t->data.tokenizer = t->data.source_tokenizer = NULL;
     enum qkv_status status = tokenizer ? qkv_model_set_tokenizer(t->model, tokenizer) : QKV_OK;
     if (!source) return status;
     enum qkv_status other = qkv_model_set_source_tokenizer(t->model, source);
@@ -210,19 +143,19 @@ static void build_measure(struct qkv_trainer *t) {
 
 static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
-    const size_t T = t->T ? t->T : (size_t)spec->context;
-    const bool windows = t->dataset->reads == QKV_READS_TEXT; /* whose shape is known before they are opened */
+    const size_t T = t->data.T ? t->data.T : (size_t)spec->context;
+    const bool windows = t->data.dataset->reads == QKV_READS_TEXT; /* whose shape is known before they are opened */
     const struct qkv_train_shapes shapes = {
-        .B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->B,
+        .B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->data.B,
         .T = T,
-        .train_B = windows || t->B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
-        .source_T = t->source_T ? t->source_T : qkv_spec_source_length(spec, T),
-        .train = t->lines.shapes,
-        .valid = t->lines.validation_shapes,
-        .train_count = t->lines.shape_count,
-        .valid_count = t->lines.validation_shape_count,
+        .train_B = windows || t->data.B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
+        .source_T = t->data.source_T ? t->data.source_T : qkv_spec_source_length(spec, T),
+        .train = t->data.lines.shapes,
+        .valid = t->data.lines.validation_shapes,
+        .train_count = t->data.lines.shape_count,
+        .valid_count = t->data.lines.validation_shape_count,
         .levels = build_levels(t),
-        .validates = qkv_trainer_validates(t)};
+        .validates = qkv_train_validates(&t->options)};
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
 
@@ -243,15 +176,16 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
 }
 
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
-    t->T = (size_t)spec->context;
+    t->data.T = (size_t)spec->context;
     enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
     if (!status) status = qkv_model_allocate(t->ctx, spec, false, NULL, &t->model);
+    t->data.model = t->model;
     if (!status) status = qkv_train_freeze(&t->options, t->model);
     if (!status) status = qkv_trainer_note_frozen(t);
     if (!status) status = give_tokenizers(t);
-    if (!status) status = t->dataset->open(t);
+    if (!status) status = t->data.dataset->open(&t->data);
     if (!status) status = qkv_epochs_begin(t);
-    if (!status && t->dataset->reads != QKV_READS_TEXT)
+    if (!status && t->data.dataset->reads != QKV_READS_TEXT)
         status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
     if (!status)                        /* the first use of the model's memory */
         status = qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed);
@@ -265,25 +199,4 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_loads_make(t);
     if (!status) build_measure(t);
     return status;
-}
-
-/* Lines were not always recorded. */
-static bool build_same_file(const struct qkv_text_file *then, const struct qkv_text_file *now) {
-    bool lines = then->lines == 0 || then->lines == now->lines;
-    return then->bytes == now->bytes && then->hash == now->hash && then->tokens == now->tokens && lines;
-}
-
-enum qkv_status qkv_trainer_same_text(struct qkv_trainer *t, const char *path, const struct qkv_same_text *text) {
-    const struct qkv_text_facts *then = text->facts, *now = text->now_facts;
-    size_t count = text->files->count, i = 0;
-    while (i < count && build_same_file(&text->files->items[i], &text->now_files->items[i])) i++;
-    if (i == count && now->bytes == then->bytes && now->hash == then->hash && now->tokens == then->tokens)
-        return QKV_OK;
-    const struct qkv_text_file *old = &text->files->items[i < count ? i : 0];
-    const struct qkv_text_file *new = &text->now_files->items[i < count ? i : 0];
-    unlink(path);
-    return qkv_fail(t->ctx, QKV_FORMAT,
-                    "%s is missing and %s has changed since the run began (%llu bytes then, %llu now); "
-                    "restore one of them, or start a new run in another folder",
-                    path, old->path, (unsigned long long)old->bytes, (unsigned long long)new->bytes);
 }

@@ -56,7 +56,7 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     checkpoint_put(m, "spec", spec);
     checkpoint_put(m, "options_digest", options);
     checkpoint_put(m, "optimizer", t->options.optimizer);
-    put_count(m, "tokenizer", t->facts.data.tokenizer, "%016llx");
+    put_count(m, "tokenizer", t->facts.texts.data.tokenizer, "%016llx");
     put_count(m, "step", (unsigned long long)t->report.step, "%llu");
     put_count(m, "optimizer_steps", qkv_optimizer_steps(t->optimizer), "%llu");
     put_count(m, "pending", t->pending, "%llu");
@@ -298,7 +298,7 @@ static enum qkv_status read_metadata(const struct reader *r) {
         return qkv_fail(t->ctx, QKV_FORMAT,
                         "%s was written with optimizer %s but train.json says %s; restore train.json", r->path,
                         optimizer, t->options.optimizer);
-    snprintf(expected, sizeof expected, "%016llx", (unsigned long long)t->facts.data.tokenizer);
+    snprintf(expected, sizeof expected, "%016llx", (unsigned long long)t->facts.texts.data.tokenizer);
     if (!tokenizer || strcmp(tokenizer, expected) != 0)
         return qkv_fail(t->ctx, QKV_FORMAT,
                         "%s was written with another tokenizer than train.json says; restore the files "

@@ -150,6 +150,13 @@ enum qkv_status qkv_tokens_note_unknown(struct qkv_context *ctx, uint64_t count,
 void qkv_text_files_sum(const struct qkv_text_files *files, struct qkv_text_facts *facts);
 /* Says of each file how much of it lies in the last `kept` tokens, or lines where it has some. */
 void qkv_text_files_hold_out(struct qkv_text_files *files, uint64_t kept);
+/* Whether a token file that was missing and made again has the text that the run began with; otherwise it is removed,
+ * and the sentence names the file that has changed (text_files.c). */
+struct qkv_same_text {
+    const struct qkv_text_files *files, *now_files;
+    const struct qkv_text_facts *facts, *now_facts;
+};
+enum qkv_status qkv_same_text(struct qkv_context *ctx, const char *path, const struct qkv_same_text *text);
 /* The id of the token that stands between two texts: <|endoftext|>, else </s>, else -1; -1 too where the tokenizer's
  * template ends each text. */
 int32_t qkv_text_end(const struct qkv_tokenizer *tokenizer);

@@ -139,15 +139,15 @@ static enum qkv_status check_file(struct qkv_context *ctx, const char *path, boo
 static enum qkv_status check_names(struct qkv_trainer *t, const char **names, struct qkv_text_files *files) {
     enum qkv_status status = qkv_text_files_list(t->ctx, names, files, &t->notes);
     for (size_t i = 0; i < files->count && !status; i++)
-        status = check_file(t->ctx, files->items[i].path, t->dataset->reads == QKV_READS_ARRAYS);
+        status = check_file(t->ctx, files->items[i].path, t->data.dataset->reads == QKV_READS_ARRAYS);
     for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) status = make_absolute(t->ctx, &names[i]);
     return status;
 }
 
 static enum qkv_status check_texts(struct qkv_trainer *t) {
     struct qkv_train_options *o = &t->options;
-    enum qkv_status status = check_names(t, qkv_dataset_files(o), &t->facts.data_files);
-    if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.valid_files);
+    enum qkv_status status = check_names(t, qkv_dataset_files(o), &t->facts.texts.data_files);
+    if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.texts.valid_files);
     return status;
 }
 
@@ -166,7 +166,7 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     enum qkv_status status = check_free(t->ctx, t->folder); /* again, as nobody else can change that any more */
     if (!status) status = qkv_trainer_cut_log(t, 0);
     if (!status) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL);
-    if (!status) status = t->dataset->prepare(t, spec);
+    if (!status) status = t->data.dataset->prepare(&t->data, spec);
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status && t->options.epochs > 0) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL); /* with their steps */
     if (!status) status = write_config(t);
@@ -263,6 +263,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, final);
     if (!status) status = qkv_train_settle(ctx, &settled, final, &t->notes);
     if (!status) status = check_all(ctx, &settled, final);
+    if (t) t->data.origin = t->origin;
     if (!status && t->origin) status = qkv_origin_freeze(t->origin, &settled);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);

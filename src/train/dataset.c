@@ -103,8 +103,8 @@ enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_trai
 }
 
 void qkv_trainer_choose(struct qkv_trainer *t) {
-    t->dataset = qkv_dataset_of(&t->options);
-    qkv_metric_find(t->options.metric, &t->metric);
+    t->data.dataset = qkv_dataset_of(&t->options);
+    qkv_metric_find(t->options.metric, &t->data.metric);
 }
 
 const struct qkv_lines *qkv_lines_of(const char *name) {

@@ -5,7 +5,9 @@
 #include "text/sequence.h"
 #include "train/corpus.h"
 
-struct qkv_trainer;
+struct qkv_data;
+struct qkv_data_counts;
+struct qkv_pass;
 struct qkv_masking;
 
 /* ---- what is drawn at random (rng_streams.c) -------------------------------------------------------------------- */
@@ -114,107 +116,6 @@ enum qkv_status qkv_tokenizer_return(struct qkv_context *ctx, const char *folder
 /* Sets a vocabulary of 0, or compares it; `key` and `setting` name it in the spec. */
 enum qkv_status qkv_vocab_agree(struct qkv_context *ctx, const char *key, int *vocab, int found);
 
-/* ---- datasets: what a run learns from (dataset.c, dataset_*.c) -------------------------------------------------- */
-
-struct qkv_dataset_step { /* the batch of a step */
-    size_t rows;          /* that are cut into parts */
-    size_t targets;       /* that count, in all rows */
-    size_t tokens;        /* of all rows, without padding */
-};
-enum qkv_data_reads {
-    QKV_READS_TEXT,  /* a text: windows of it, all as long as the context */
-    QKV_READS_LINES, /* lines: each a sequence in two token files, cut into batches by their length */
-    QKV_READS_ARRAYS /* arrays of safetensors files: as many examples in each batch */
-};
-/* The values that the option task may have. */
-enum qkv_data_tasks {
-    QKV_TASKS_NONE,
-    QKV_TASKS_TEXT,   /* text, mlm: tokens are predicted */
-    QKV_TASKS_CLASSES /* classify, classify_tokens: as the head of the model */
-};
-/* A kind of training data: a row of the list that the options of type DATA in QKV_TRAIN_LIST are. Each of them has a
- * qkv_dataset_OPTION in a file of its own. */
-enum { QKV_DATASET_LINES = 2 };
-#define QKV_DATASET_OPTION(name) .option = #name, .files = offsetof(struct qkv_train_options, name##_files)
-struct qkv_dataset {
-    const char *option; /* its name, and where its files are in the options */
-    size_t files;
-    const char *noun, *nouns; /* what it is in messages: "a text", "texts" */
-    enum qkv_data_reads reads;
-    enum qkv_data_tasks tasks;
-    int tokenizers;                                   /* that it needs: 2 of sources and targets, 0 of arrays */
-    bool labels;                                      /* it has names of classes */
-    const struct qkv_lines *lines[QKV_DATASET_LINES]; /* of lines: how they are encoded; NULL behind the last */
-    unsigned metrics;                                 /* bit i: it has metric i; every kind has the loss */
-    /* Whether validation reads the scores of a model of this spec; NULL: of none. */
-    bool (*scores)(const struct qkv_spec *spec);
-    /* Whether a model can learn this, before anything is done. */
-    enum qkv_status (*check)(struct qkv_context *ctx, const struct qkv_train_options *options,
-                             const struct qkv_spec *spec);
-    /* For a new run: the tokenizers, what the spec takes from the data, and their files. */
-    enum qkv_status (*prepare)(struct qkv_trainer *trainer, struct qkv_spec *spec);
-    /* For a resumed one: the same from the files. */
-    enum qkv_status (*restore)(struct qkv_trainer *trainer);
-    /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate
-     * on; says which shapes will come. */
-    enum qkv_status (*open)(struct qkv_trainer *trainer);
-    /* Looks at the batch of a step, then gives its rows begin … end. */
-    enum qkv_status (*begin)(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
-    enum qkv_status (*fill)(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
-                            struct qkv_batch *batch);
-    /* Of lines: the examples of some rows as a batch, whose shape is set. */
-    void (*rows)(struct qkv_trainer *trainer, const struct qkv_examples *examples, const uint32_t *rows,
-                 struct qkv_batch *batch);
-    /* Steps of an epoch, as qkv_trainer_epoch says. */
-    double (*epoch)(const struct qkv_trainer *trainer);
-    /* Tokens of all steps up to and including this one. */
-    uint64_t (*total)(struct qkv_trainer *trainer, uint64_t step);
-    /* The loss over what is kept for validation, and the metric where that is another one. */
-    enum qkv_status (*validate)(struct qkv_trainer *trainer, double *loss, double *metric);
-};
-#define QKV_DATASET_ROW_DATA(name) extern const struct qkv_dataset qkv_dataset_##name;
-#define QKV_DATASET_ROW_FILES(name)
-#define QKV_DATASET_ROW_PATTERNS(name)
-#define QKV_DATASET_ROW_TEXT(name)
-#define QKV_DATASET_ROW_REAL(name)
-#define QKV_DATASET_ROW_COUNT(name)
-#define QKV_DATASET_ROW_FLAG(name)
-#define QKV_DATASET_ROW(type, name, value, subject, help) QKV_DATASET_ROW_##type(name)
-QKV_TRAIN_LIST(QKV_DATASET_ROW)
-/* The i-th kind, NULL past the last; and the one whose option has this name, or NULL. */
-const struct qkv_dataset *qkv_dataset_at(size_t i);
-const struct qkv_dataset *qkv_dataset_named(const char *option);
-/* Whether the options name files of this kind. */
-bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train_options *options);
-/* The first kind whose files the options name: the only one of options that are checked; NULL: there is none. */
-const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options);
-/* QKV_ARGUMENT: there is none. The sentence names all options. */
-enum qkv_status qkv_dataset_missing(struct qkv_context *ctx);
-/* The names of the files to learn from, QKV_FILES_MAX of them, in options that are checked. */
-const char **qkv_dataset_files(const struct qkv_train_options *options);
-/* Whether runs on this kind have a metric. */
-bool qkv_dataset_measures(const struct qkv_dataset *dataset, enum qkv_metric metric);
-/* Whether validation of such a run reads the scores of the model. */
-bool qkv_dataset_scores(const struct qkv_train_options *options, const struct qkv_spec *spec);
-/* The rows that every batch of a run has; 0: of lines, whose batches have any number. */
-size_t qkv_dataset_batch(const struct qkv_train_options *options);
-/* Whether task mlm is chosen. */
-bool qkv_task_masks(const struct qkv_train_options *options);
-/* Whether model and options suit the kind. */
-enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                                  const struct qkv_spec *spec);
-/* What the dataset of examples has open, and how many examples there are to learn from and to validate on
- * (dataset_examples.c). */
-struct qkv_example_data;
-void qkv_example_data_free(struct qkv_example_data *data);
-size_t qkv_example_data_counts(const struct qkv_trainer *trainer, size_t *valid);
-
-/* Shared by the datasets of windows and of lines (dataset_text.c): whether a model can learn the task text or mlm; and
- * the tokenizer of a run that is resumed. */
-enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
-                               const struct qkv_spec *spec);
-enum qkv_status qkv_text_restore(struct qkv_trainer *trainer);
-
 /* ---- documents in rows, prefixes of rows (rows_of_text.c) ------------------------------------------------------- */
 /* The token that a document ends with: the last one of a template that ends texts, else qkv_text_end; −1 where there
  * is none. */
@@ -248,7 +149,9 @@ struct qkv_masking qkv_masking_of(const struct qkv_train_options *options, const
 size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random, size_t T, int32_t *ids,
                     int32_t *targets);
 
-/* Lines as ids (line_ids.c). What lines are encoded with, all of it: whoever has it encodes as any other, on any
+/* ---- lines as ids (line_ids.c) ----------------------------------------------------------------------------------- */
+
+/* Lines as ids. What lines are encoded with, all of it: whoever has it encodes as any other, on any
  * rank. */
 struct qkv_lines;
 struct qkv_line_coder {
@@ -306,9 +209,6 @@ enum qkv_status qkv_line_ids_encode(const struct qkv_line_coder *coder, const ch
 /* Where they lie; false: it is something else. */
 bool qkv_line_ids_open(const struct qkv_buffer *buffer, struct qkv_line_ids *ids, const struct qkv_line_card **cards,
                        const int32_t **main, const int32_t **beside);
-/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with
- * </s>, or, where that is added behind it (must_end false), may be without one. */
-enum qkv_status qkv_lines_template(struct qkv_trainer *trainer, const struct qkv_tokenizer *tokenizer, bool must_end);
 /* Labels (line_labels.c), in the order of their bytes: the place of one among them, their count where it is unknown;
  * and the sentence for that. */
 int qkv_labels_compare(const char *a, size_t a_size, const char *b, size_t b_size);
@@ -317,28 +217,213 @@ enum qkv_status qkv_labels_unknown(const struct qkv_line_coder *coder, const str
                                    const char *label, size_t size);
 /* Of labelled words: what is beside the n tokens of a sentence as the targets of a row of T (dataset_words.c). */
 void qkv_words_targets(int32_t *targets, size_t n, size_t T);
+/* ---- datasets: what a run learns from (dataset.c, dataset_*.c) -------------------------------------------------- */
+
+struct qkv_dataset_step { /* the batch of a step */
+    size_t rows;          /* that are cut into parts */
+    size_t targets;       /* that count, in all rows */
+    size_t tokens;        /* of all rows, without padding */
+};
+enum qkv_data_reads {
+    QKV_READS_TEXT,  /* a text: windows of it, all as long as the context */
+    QKV_READS_LINES, /* lines: each a sequence in two token files, cut into batches by their length */
+    QKV_READS_ARRAYS /* arrays of safetensors files: as many examples in each batch */
+};
+/* The values that the option task may have. */
+enum qkv_data_tasks {
+    QKV_TASKS_NONE,
+    QKV_TASKS_TEXT,   /* text, mlm: tokens are predicted */
+    QKV_TASKS_CLASSES /* classify, classify_tokens: as the head of the model */
+};
+/* A kind of training data: a row of the list that the options of type DATA in QKV_TRAIN_LIST are. Each of them has a
+ * qkv_dataset_OPTION in a file of its own. */
+enum { QKV_DATASET_LINES = 2 };
+#define QKV_DATASET_OPTION(name) .option = #name, .files = offsetof(struct qkv_train_options, name##_files)
+struct qkv_dataset {
+    const char *option; /* its name, and where its files are in the options */
+    size_t files;
+    const char *noun, *nouns; /* what it is in messages: "a text", "texts" */
+    enum qkv_data_reads reads;
+    enum qkv_data_tasks tasks;
+    int tokenizers;                                   /* that it needs: 2 of sources and targets, 0 of arrays */
+    bool labels;                                      /* it has names of classes */
+    const struct qkv_lines *lines[QKV_DATASET_LINES]; /* of lines: how they are encoded; NULL behind the last */
+    unsigned metrics;                                 /* bit i: it has metric i; every kind has the loss */
+    /* Whether validation reads the scores of a model of this spec; NULL: of none. */
+    bool (*scores)(const struct qkv_spec *spec);
+    /* Whether a model can learn this, before anything is done. */
+    enum qkv_status (*check)(struct qkv_context *ctx, const struct qkv_train_options *options,
+                             const struct qkv_spec *spec);
+    /* For a new run: the tokenizers, what the spec takes from the data, and their files. */
+    enum qkv_status (*prepare)(struct qkv_data *data, struct qkv_spec *spec);
+    /* For a resumed one: the same from the files. */
+    enum qkv_status (*restore)(struct qkv_data *data);
+    /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate
+     * on; says which shapes will come. */
+    enum qkv_status (*open)(struct qkv_data *data);
+    /* Looks at the batch of a step, then gives its rows begin … end. */
+    enum qkv_status (*begin)(struct qkv_data *data, uint64_t step, struct qkv_dataset_step *out);
+    enum qkv_status (*fill)(struct qkv_data *data, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch);
+    /* Of lines: the examples of some rows as a batch, whose shape is set. */
+    void (*rows)(struct qkv_data *data, const struct qkv_examples *examples, const uint32_t *rows,
+                 struct qkv_batch *batch);
+    /* Steps of an epoch, as qkv_trainer_epoch says. */
+    double (*epoch)(const struct qkv_data *data);
+    /* Tokens of all steps up to and including this one. */
+    uint64_t (*total)(struct qkv_data *data, uint64_t step);
+    /* The numbers of examples and tokens. */
+    void (*count)(const struct qkv_data *data, struct qkv_data_counts *counts);
+    /* The loss over what is kept for validation by a pass that is not for training, and the metric where that is
+     * another one. */
+    enum qkv_status (*validate)(struct qkv_data *data, struct qkv_pass *pass, double *loss, double *metric);
+    /* Frees what the kind alone has (data->own); NULL: nothing. */
+    void (*close)(struct qkv_data *data);
+};
+#define QKV_DATASET_ROW_DATA(name) extern const struct qkv_dataset qkv_dataset_##name;
+#define QKV_DATASET_ROW_FILES(name)
+#define QKV_DATASET_ROW_PATTERNS(name)
+#define QKV_DATASET_ROW_TEXT(name)
+#define QKV_DATASET_ROW_REAL(name)
+#define QKV_DATASET_ROW_COUNT(name)
+#define QKV_DATASET_ROW_FLAG(name)
+#define QKV_DATASET_ROW(type, name, value, subject, help) QKV_DATASET_ROW_##type(name)
+QKV_TRAIN_LIST(QKV_DATASET_ROW)
+/* The i-th kind, NULL past the last; and the one whose option has this name, or NULL. */
+const struct qkv_dataset *qkv_dataset_at(size_t i);
+const struct qkv_dataset *qkv_dataset_named(const char *option);
+/* Whether the options name files of this kind. */
+bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train_options *options);
+/* The first kind whose files the options name: the only one of options that are checked; NULL: there is none. */
+const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options);
+/* QKV_ARGUMENT: there is none. The sentence names all options. */
+enum qkv_status qkv_dataset_missing(struct qkv_context *ctx);
+/* The names of the files to learn from, QKV_FILES_MAX of them, in options that are checked. */
+const char **qkv_dataset_files(const struct qkv_train_options *options);
+/* Whether runs on this kind have a metric. */
+bool qkv_dataset_measures(const struct qkv_dataset *dataset, enum qkv_metric metric);
+/* Whether validation of such a run reads the scores of the model. */
+bool qkv_dataset_scores(const struct qkv_train_options *options, const struct qkv_spec *spec);
+/* The rows that every batch of a run has; 0: of lines, whose batches have any number. */
+size_t qkv_dataset_batch(const struct qkv_train_options *options);
+/* Whether task mlm is chosen. */
+bool qkv_task_masks(const struct qkv_train_options *options);
+/* Whether model and options suit the kind. */
+enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                  const struct qkv_spec *spec);
+/* Shared by the datasets of windows and of lines (dataset_text.c): whether a model can learn the task text or mlm; and
+ * the tokenizer of a run that is resumed. */
+enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                               const struct qkv_spec *spec);
+enum qkv_status qkv_text_restore(struct qkv_data *data);
+
+/* ---- the data of a run (data.c) --------------------------------------------------------------------------------- */
+
+/* What is known of the files of a run. */
+struct qkv_data_facts {
+    struct qkv_text_facts data, valid, beside_data, beside_valid;
+    struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
+};
+void qkv_data_facts_free(struct qkv_data_facts *facts);
+/* What the dataset of windows reads (dataset_text.c). */
+struct qkv_window_data {
+    struct qkv_tokens data_tokens, valid_tokens; /* of whole files, which these own */
+    struct qkv_tokens train, valid;              /* the parts to learn from and to validate on; valid.count 0: none */
+};
+/* What the datasets of lines read (lines.c). */
+struct qkv_line_data {
+    struct qkv_examples examples, valid_examples;      /* the latter empty where the former holds both parts */
+    struct qkv_batches batches, valid_batches;         /* valid_batches.count 0: none */
+    struct qkv_pass_shape *shapes, *validation_shapes; /* of all batches that will come */
+    size_t shape_count, validation_shape_count;
+};
+/* The rows of one batch. */
+struct qkv_row_buffers {
+    int32_t *ids, *targets, *source, *lengths, *source_lengths;
+    int32_t *types;                     /* of examples: of ids */
+    int32_t *documents, *prefix;        /* of texts, (positions) and (rows); NULL without the options */
+    size_t positions, source_positions; /* what ids and targets, and source, hold */
+};
+struct qkv_data_counts {
+    size_t examples, valid_examples; /* 0 of a text */
+    size_t tokens, valid_tokens;
+};
+/* The training data of a run, and all that its dataset needs of the run. */
+struct qkv_data {
+    struct qkv_context *ctx;
+    const struct qkv_dataset *dataset; /* that the options choose */
+    const char *folder;                /* of the run */
+    const struct qkv_train_options *options;
+    enum qkv_metric metric; /* of the options */
+    struct qkv_data_facts *facts;
+    struct qkv_texts *notes; /* of the trainer */
+    qkv_progress *progress;
+    void *user;
+    const struct qkv_model *origin;                     /* that the run begins with; NULL: none */
+    struct qkv_model *model;                            /* that is trained, once it is made */
+    struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
+    char **labels;                                      /* sorted, of labelled lines */
+    size_t label_count;
+    size_t B, T, source_T; /* windows: the largest micro-batch; lines: the longest of each; source_T: of examples */
+    char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
+    struct qkv_window_data windows;
+    struct qkv_line_data lines;
+    void *own; /* what the kind alone has; its close frees it */
+    struct qkv_row_buffers rows;
+};
+/* Sets the paths of the token files in a folder, which stays the caller's. QKV_MEMORY */
+enum qkv_status qkv_data_begin(struct qkv_data *data, const char *folder);
+void qkv_data_free(struct qkv_data *data);
+/* Buffers for the rows of the largest batch, once the data is open. */
+enum qkv_status qkv_data_take_rows(struct qkv_data *data);
+/* Bytes of memory that rows and lines take. */
+size_t qkv_data_bytes(const struct qkv_data *data);
+/* The largest of each dimension of some shapes, and of their products. */
+struct qkv_data_extent {
+    size_t B, T, source_T, positions, source_positions;
+};
+void qkv_data_widen(struct qkv_data_extent *extent, const struct qkv_pass_shape *shapes, size_t count);
+/* Whether there is anything to validate on. */
+static inline bool qkv_train_validates(const struct qkv_train_options *options) {
+    return options->valid || options->valid_fraction > 0;
+}
+
+/* Its tokenizer, of targets or sources: that of data->origin, with the special tokens that it lacks added
+ * (origin_tokenizer.c). */
+enum qkv_status qkv_origin_tokenizer(struct qkv_data *data, bool source, const char *const *specials, size_t count,
+                                     struct qkv_tokenizer **out);
+/* As qkv_vocab_agree, but that the vocabulary of a model may have rows that no token uses, and grows with added
+ * tokens. */
+enum qkv_status qkv_origin_vocab(struct qkv_data *data, const char *key, int *vocab, int found);
+/* Whether a classifier that keeps its head knows the labels of the data and no others. */
+enum qkv_status qkv_origin_labels(struct qkv_data *data);
+/* The place of a label among those of a model; their count where it is unknown. */
+size_t qkv_origin_find_label(const struct qkv_model *model, const char *label);
+
+/* Whether the lines of a token file are told apart when this tokenizer's template is around them: it must end with
+ * </s>, or, where that is added behind it (must_end false), may be without one. */
+enum qkv_status qkv_lines_template(struct qkv_data *data, const struct qkv_tokenizer *tokenizer, bool must_end);
 /* Shared by the datasets of lines (lines.c): both token files of one file of lines. Opens what is there and makes what
  * is missing; the parts to learn from and to validate on, the batches. end, beside_end: as in struct qkv_examples. */
-enum qkv_status qkv_lines_open(struct qkv_trainer *trainer, const struct qkv_lines *lines, int32_t end,
-                               int32_t beside_end);
+enum qkv_status qkv_lines_open(struct qkv_data *data, const struct qkv_lines *lines, int32_t end, int32_t beside_end);
 /* The tokenizer of a side, as `choice` says (what, choice, specials): trained on its text, read from a file, or that
  * of the model that the run begins with. */
-enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *trainer, const struct qkv_lines *lines, int side,
+enum qkv_status qkv_lines_tokenizer(struct qkv_data *data, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer);
-double qkv_lines_epoch(const struct qkv_trainer *trainer);
+void qkv_lines_count(const struct qkv_data *data, struct qkv_data_counts *counts);
+double qkv_lines_epoch(const struct qkv_data *data);
 /* Bytes of memory that lines take: their ids, and how they are cut into batches. */
-size_t qkv_lines_bytes(const struct qkv_trainer *trainer);
-uint64_t qkv_lines_total(struct qkv_trainer *trainer, uint64_t step);
-enum qkv_status qkv_lines_begin(struct qkv_trainer *trainer, uint64_t step, struct qkv_dataset_step *out);
-enum qkv_status qkv_lines_fill(struct qkv_trainer *trainer, uint64_t step, size_t begin, size_t end,
-                               struct qkv_batch *batch);
+size_t qkv_lines_bytes(const struct qkv_data *data);
+uint64_t qkv_lines_total(struct qkv_data *data, uint64_t step);
+enum qkv_status qkv_lines_begin(struct qkv_data *data, uint64_t step, struct qkv_dataset_step *out);
+enum qkv_status qkv_lines_fill(struct qkv_data *data, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch);
 /* Runs the validation batches, or option eval_batches of them, through the pass; `look` sees
  * every batch that was run, or is NULL. */
-typedef void qkv_attention_view(struct qkv_trainer *trainer, const struct qkv_batch *batch, void *user);
-enum qkv_status qkv_lines_validate(struct qkv_trainer *trainer, qkv_attention_view *look, void *user, double *loss);
+typedef void qkv_validation_view(struct qkv_pass *pass, const struct qkv_batch *batch, void *user);
+enum qkv_status qkv_lines_validate(struct qkv_data *data, struct qkv_pass *pass, qkv_validation_view *look, void *user,
+                                   double *loss);
 
 /* Greedy search over the first 500 validation sources (validate_search.c). */
-enum qkv_status qkv_validate_search(struct qkv_trainer *trainer, double *exact, double *token_error);
+enum qkv_status qkv_validate_search(struct qkv_data *data, double *exact, double *token_error);
 
 /* ---- pairs (dataset_pairs.c) ------------------------------------------------------------------------------------ */
 

@@ -73,44 +73,44 @@ static const struct qkv_lines lines_pairs = {
 
 /* ---- tokenizers ------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status dataset_pairs_prepare(struct qkv_trainer *t, struct qkv_spec *spec) {
-    const struct qkv_train_options *o = &t->options;
-    struct qkv_run_facts *f = &t->facts;
+static enum qkv_status dataset_pairs_prepare(struct qkv_data *d, struct qkv_spec *spec) {
+    const struct qkv_train_options *o = d->options;
+    struct qkv_data_facts *f = d->facts;
     const bool asked = o->source_tokenizer && !strcmp(o->source_tokenizer, QKV_SHARED_TOKENIZER);
     const bool shared = qkv_tie_has_stacks(spec->tie) || asked;
-    const size_t begun = t->origin && t->origin->generation.start >= 0; /* targets begin as its folder says */
+    const size_t begun = d->origin && d->origin->generation.start >= 0; /* targets begin as its folder says */
     const char *source = o->source_tokenizer ? o->source_tokenizer : o->tokenizer;
     const struct qkv_lines *lines = &lines_pairs;
     struct qkv_tokenizer_choice choice = {
         .what = "tokenizer", .choice = o->tokenizer, .specials = specials + begun, .special_count = 2 - begun};
-    enum qkv_status status = qkv_lines_tokenizer(t, lines, shared ? 2 : 1, choice, &t->tokenizer);
+    enum qkv_status status = qkv_lines_tokenizer(d, lines, shared ? 2 : 1, choice, &d->tokenizer);
     choice.what = "source_tokenizer", choice.choice = source;
-    if (!status && !shared) status = qkv_lines_tokenizer(t, lines, 0, choice, &t->source_tokenizer);
+    if (!status && !shared) status = qkv_lines_tokenizer(d, lines, 0, choice, &d->source_tokenizer);
     if (status) return status;
-    const struct qkv_tokenizer *sources = shared ? t->tokenizer : t->source_tokenizer;
-    status = qkv_origin_vocab(t, "vocab", &spec->vocab, qkv_tokenizer_vocab(t->tokenizer));
-    if (!status) status = qkv_origin_vocab(t, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
-    if (!status) status = qkv_spec_check(t->ctx, spec);
-    if (!status) status = qkv_tokenizer_keep(t->ctx, t->tokenizer, t->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
+    const struct qkv_tokenizer *sources = shared ? d->tokenizer : d->source_tokenizer;
+    status = qkv_origin_vocab(d, "vocab", &spec->vocab, qkv_tokenizer_vocab(d->tokenizer));
+    if (!status) status = qkv_origin_vocab(d, "source_vocab", &spec->source_vocab, qkv_tokenizer_vocab(sources));
+    if (!status) status = qkv_spec_check(d->ctx, spec);
+    if (!status) status = qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
     return status ? status
-                  : qkv_tokenizer_keep(t->ctx, sources, t->folder, shared ? QKV_TOKENIZER_FILE : QKV_SOURCE_FILE,
+                  : qkv_tokenizer_keep(d->ctx, sources, d->folder, shared ? QKV_TOKENIZER_FILE : QKV_SOURCE_FILE,
                                        &f->beside_data, &f->beside_valid);
 }
 
-static enum qkv_status dataset_pairs_restore(struct qkv_trainer *t) {
-    const struct qkv_run_facts *f = &t->facts;
-    enum qkv_status status = qkv_tokenizer_return(t->ctx, t->folder, QKV_TOKENIZER_FILE, &f->data, &t->tokenizer);
+static enum qkv_status dataset_pairs_restore(struct qkv_data *d) {
+    const struct qkv_data_facts *f = d->facts;
+    enum qkv_status status = qkv_tokenizer_return(d->ctx, d->folder, QKV_TOKENIZER_FILE, &f->data, &d->tokenizer);
     if (status || f->beside_data.tokenizer == f->data.tokenizer) return status;
-    return qkv_tokenizer_return(t->ctx, t->folder, QKV_SOURCE_FILE, &f->beside_data, &t->source_tokenizer);
+    return qkv_tokenizer_return(d->ctx, d->folder, QKV_SOURCE_FILE, &f->beside_data, &d->source_tokenizer);
 }
 
 /* ---- the files ------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status open_data(struct qkv_trainer *t) {
-    const struct qkv_tokenizer *target = qkv_model_tokenizer(t->model), *source = qkv_model_source_tokenizer(t->model);
-    enum qkv_status status = qkv_lines_template(t, source, true);
+static enum qkv_status open_data(struct qkv_data *d) {
+    const struct qkv_tokenizer *target = qkv_model_tokenizer(d->model), *source = qkv_model_source_tokenizer(d->model);
+    enum qkv_status status = qkv_lines_template(d, source, true);
     return status ? status
-                  : qkv_lines_open(t, &lines_pairs, qkv_tokenizer_role(target, QKV_TOKEN_ROLE_END),
+                  : qkv_lines_open(d, &lines_pairs, qkv_tokenizer_role(target, QKV_TOKEN_ROLE_END),
                                    qkv_tokenizer_role(source, QKV_TOKEN_ROLE_END));
 }
 
@@ -120,32 +120,32 @@ int32_t qkv_pairs_begin(const struct qkv_model *model) {
     return qkv_model_target_begin(model);
 }
 
-static void fill_rows(struct qkv_trainer *t, const struct qkv_examples *examples, const uint32_t *rows,
+static void fill_rows(struct qkv_data *d, const struct qkv_examples *examples, const uint32_t *rows,
                       struct qkv_batch *batch) {
     size_t T = batch->T, S = batch->source_T;
-    const int32_t begin = qkv_pairs_begin(t->model);
+    const int32_t begin = qkv_pairs_begin(d->model);
     for (size_t r = 0; r < batch->B; r++) {
-        int32_t *targets = t->rows.targets + r * T;
+        int32_t *targets = d->rows.targets + r * T;
         size_t n = qkv_examples_main(examples, rows[r], targets);
-        t->rows.ids[r * T] = begin;
-        memcpy(t->rows.ids + r * T + 1, targets, (n - 1) * sizeof *targets);
-        t->rows.lengths[r] = (int32_t)n;
-        t->rows.source_lengths[r] = (int32_t)qkv_examples_beside(examples, rows[r], t->rows.source + r * S);
+        d->rows.ids[r * T] = begin;
+        memcpy(d->rows.ids + r * T + 1, targets, (n - 1) * sizeof *targets);
+        d->rows.lengths[r] = (int32_t)n;
+        d->rows.source_lengths[r] = (int32_t)qkv_examples_beside(examples, rows[r], d->rows.source + r * S);
     }
-    batch->ids = t->rows.ids;
-    batch->targets = t->rows.targets;
-    batch->lengths = t->rows.lengths;
-    batch->source = t->rows.source;
-    batch->source_lengths = t->rows.source_lengths;
+    batch->ids = d->rows.ids;
+    batch->targets = d->rows.targets;
+    batch->lengths = d->rows.lengths;
+    batch->source = d->rows.source;
+    batch->source_lengths = d->rows.source_lengths;
 }
 
-static enum qkv_status dataset_pairs_validate(struct qkv_trainer *t, double *loss, double *metric) {
-    enum qkv_status status = qkv_lines_validate(t, NULL, NULL, loss);
+static enum qkv_status dataset_pairs_validate(struct qkv_data *d, struct qkv_pass *pass, double *loss, double *metric) {
+    enum qkv_status status = qkv_lines_validate(d, pass, NULL, NULL, loss);
     *metric = *loss;
-    if (status || t->metric == QKV_METRIC_LOSS) return status;
+    if (status || d->metric == QKV_METRIC_LOSS) return status;
     double exact, token_error;
-    status = qkv_validate_search(t, &exact, &token_error);
-    *metric = t->metric == QKV_METRIC_EXACT ? exact : token_error;
+    status = qkv_validate_search(d, &exact, &token_error);
+    *metric = d->metric == QKV_METRIC_EXACT ? exact : token_error;
     return status;
 }
 
@@ -166,5 +166,6 @@ const struct qkv_dataset qkv_dataset_pairs = {
     .rows = fill_rows,
     .epoch = qkv_lines_epoch,
     .total = qkv_lines_total,
+    .count = qkv_lines_count,
     .validate = dataset_pairs_validate,
 };

@@ -4,11 +4,11 @@
 #include "train/train.h"
 
 double qkv_trainer_epoch(const struct qkv_trainer *trainer) {
-    return trainer ? trainer->dataset->epoch(trainer) : 0;
+    return trainer ? trainer->data.dataset->epoch(&trainer->data) : 0;
 }
 
 enum qkv_status qkv_epochs_steps(struct qkv_trainer *t, double epochs, int64_t *steps) {
-    const double each = t->dataset->epoch(t), all = epochs * each, most = 1e15; /* as the option steps */
+    const double each = t->data.dataset->epoch(&t->data), all = epochs * each, most = 1e15; /* as the option steps */
     if (!(all <= most))
         return qkv_fail(t->ctx, QKV_ARGUMENT, "%.15g epochs of %.15g steps are more than %.0f steps; choose fewer",
                         epochs, each, most);

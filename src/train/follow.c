@@ -12,7 +12,7 @@ enum qkv_status qkv_resume_model(struct qkv_trainer *t) {
     free(path);
     if (!status) status = qkv_dataset_check(t->ctx, &t->options, spec);
     if (!status) status = qkv_trainer_apply(t->ctx, &t->options, spec);
-    if (!status) status = t->dataset->restore(t);
+    if (!status) status = t->data.dataset->restore(&t->data);
     if (!status) status = qkv_trainer_build(t, spec);
     free(spec);
     return status;
@@ -20,10 +20,9 @@ enum qkv_status qkv_resume_model(struct qkv_trainer *t) {
 
 enum qkv_status qkv_resume_follow(struct qkv_trainer *t) {
     qkv_train_release(&t->options);
-    qkv_text_files_free(&t->facts.data_files);
-    qkv_text_files_free(&t->facts.valid_files);
+    qkv_data_facts_free(&t->facts.texts);
     qkv_model_free(t->origin);
-    t->origin = NULL;
+    t->data.origin = t->origin = NULL;
     t->options = (struct qkv_train_options){0};
     t->facts = (struct qkv_run_facts){0};
     t->fresh = false;

@@ -16,8 +16,8 @@ enum { LINES_SPECIALS = 4 }; /* room for those of a dataset */
 #define LINES_PIECE ((size_t)1 << 20) /* bytes of text that a tokenizer learns from at a time */
 
 /* What a row is, in messages. */
-static const char *lines_unit(const struct qkv_trainer *t) {
-    return t->lines.examples.beside_each ? "sentence" : "line";
+static const char *lines_unit(const struct qkv_data *d) {
+    return d->lines.examples.beside_each ? "sentence" : "line";
 }
 
 /* One side of a row, and a line end; of a sentence its words, with a space between two. */
@@ -38,7 +38,7 @@ static enum qkv_status lines_add_side(struct qkv_context *ctx, const struct qkv_
 
 /* The text of one side, or of both, of all rows, in pieces of whole lines. */
 struct lines_reader {
-    struct qkv_trainer *t;
+    struct qkv_data *d;
     const struct qkv_lines *lines;
     int side; /* 0: the first, 1: the second, 2: both */
     struct qkv_buffer piece;
@@ -51,12 +51,12 @@ static enum qkv_status lines_read_file(struct lines_reader *r, struct qkv_text_f
     struct qkv_tsv file;
     struct qkv_tsv_row row;
     bool end = false;
-    enum qkv_status status = qkv_tsv_open_file(r->t->ctx, of, keep, r->lines->first, r->lines->second, &file);
+    enum qkv_status status = qkv_tsv_open_file(r->d->ctx, of, keep, r->lines->first, r->lines->second, &file);
     if (status) return status;
     file.sentences = r->lines->sentences;
     while (!status && !(status = qkv_tsv_next(&file, &row, &end)) && !end) {
-        if (r->side != 1) status = lines_add_side(r->t->ctx, &row, false, &r->piece);
-        if (r->side != 0 && !status) status = lines_add_side(r->t->ctx, &row, true, &r->piece);
+        if (r->side != 1) status = lines_add_side(r->d->ctx, &row, false, &r->piece);
+        if (r->side != 0 && !status) status = lines_add_side(r->d->ctx, &row, true, &r->piece);
         if (!status && r->piece.size >= LINES_PIECE) status = r->take(r->user, &r->piece, false);
     }
     qkv_tsv_close(&file);
@@ -64,8 +64,8 @@ static enum qkv_status lines_read_file(struct lines_reader *r, struct qkv_text_f
 }
 
 static enum qkv_status lines_read(struct lines_reader *r) {
-    struct qkv_text_files *files = &r->t->facts.data_files;
-    const bool keep = qkv_text_files_fit(r->t->ctx, files);
+    struct qkv_text_files *files = &r->d->facts->data_files;
+    const bool keep = qkv_text_files_fit(r->d->ctx, files);
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < files->count && !status; i++) status = lines_read_file(r, &files->items[i], keep);
     if (!status && r->piece.size) status = r->take(r->user, &r->piece, true);
@@ -141,24 +141,24 @@ static enum qkv_status lines_learn(void *user, struct qkv_learner *learner) {
     return lines_read(&reader);
 }
 
-enum qkv_status qkv_lines_tokenizer(struct qkv_trainer *t, const struct qkv_lines *lines, int side,
+enum qkv_status qkv_lines_tokenizer(struct qkv_data *d, const struct qkv_lines *lines, int side,
                                     struct qkv_tokenizer_choice choice, struct qkv_tokenizer **tokenizer) {
-    struct lines_reader rows = {.t = t, .lines = lines, .side = side};
+    struct lines_reader rows = {.d = d, .lines = lines, .side = side};
     const char *specials[LINES_SPECIALS];
-    const bool source = tokenizer == &t->source_tokenizer;
-    if (t->origin) return qkv_origin_tokenizer(t, source, choice.specials, choice.special_count, tokenizer);
-    enum qkv_status status = qkv_train_progress(t->ctx, t->progress, t->user, "training the tokenizer", 0, 0);
+    const bool source = tokenizer == &d->source_tokenizer;
+    if (d->origin) return qkv_origin_tokenizer(d, source, choice.specials, choice.special_count, tokenizer);
+    enum qkv_status status = qkv_train_progress(d->ctx, d->progress, d->user, "training the tokenizer", 0, 0);
     if (!status && qkv_tokenizer_learns(choice.choice)) {
         status = lines_specials(&rows, &choice, specials);
         choice.learn = lines_learn;
         choice.learn_user = &rows;
     }
-    choice.progress = t->progress;
-    choice.user = t->user;
-    return status ? status : qkv_tokenizer_make(t->ctx, &choice, tokenizer);
+    choice.progress = d->progress;
+    choice.user = d->user;
+    return status ? status : qkv_tokenizer_make(d->ctx, &choice, tokenizer);
 }
 
-enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_tokenizer *tokenizer, bool must_end) {
+enum qkv_status qkv_lines_template(struct qkv_data *d, const struct qkv_tokenizer *tokenizer, bool must_end) {
     const int32_t *before, *after;
     size_t before_count, after_count, ends = 0;
     if (!qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count)) return QKV_OK;
@@ -167,7 +167,7 @@ enum qkv_status qkv_lines_template(struct qkv_trainer *t, const struct qkv_token
     for (size_t i = 0; i < after_count; i++) ends += after[i] == end;
     if (ends == 1 && after_count && after[after_count - 1] == end) return QKV_OK;
     if (ends == 0 && !must_end) return QKV_OK;
-    return qkv_fail(t->ctx, QKV_ARGUMENT,
+    return qkv_fail(d->ctx, QKV_ARGUMENT,
                     "the tokenizer's template (post_processor) does not have " QKV_TOKEN_END
                     " at its end and only there, which the lines of a token file are told apart by; change it in "
                     "tokenizer.json, or set post_processor to null to have each line between " QKV_TOKEN_BEGIN
@@ -183,7 +183,7 @@ struct files { /* of lines, and their token files */
 };
 
 struct line_writers {
-    struct qkv_trainer *t;
+    struct qkv_data *d;
     struct qkv_line_coder coder;
     struct qkv_tokens_writer main, beside;
     struct qkv_tsv file;        /* in work */
@@ -191,15 +191,15 @@ struct line_writers {
     uint64_t read, unknown;     /* lines of all files; tokens of `main` */
 };
 
-static struct qkv_line_coder lines_coder(const struct qkv_trainer *t, const struct qkv_lines *lines) {
-    const struct qkv_train_options *o = &t->options;
-    return (struct qkv_line_coder){.ctx = t->ctx,
+static struct qkv_line_coder lines_coder(const struct qkv_data *d, const struct qkv_lines *lines) {
+    const struct qkv_train_options *o = d->options;
+    return (struct qkv_line_coder){.ctx = d->ctx,
                                    .lines = lines,
-                                   .tokenizer = qkv_model_tokenizer(t->model),
-                                   .source_tokenizer = qkv_model_source_tokenizer(t->model),
-                                   .labels = t->labels,
-                                   .label_count = t->label_count,
-                                   .T = t->T,
+                                   .tokenizer = qkv_model_tokenizer(d->model),
+                                   .source_tokenizer = qkv_model_source_tokenizer(d->model),
+                                   .labels = d->labels,
+                                   .label_count = d->label_count,
+                                   .T = d->T,
                                    .kind = qkv_train_long(o),
                                    .repeat = lines->repeats && o->mask_each && qkv_task_masks(o)};
 }
@@ -223,7 +223,7 @@ static enum qkv_status lines_take(void *user, const struct qkv_text_piece *piece
     const int32_t *main, *beside;
     enum qkv_status status = QKV_OK;
     if (!qkv_line_ids_open(made, &ids, &cards, &main, &beside))
-        return qkv_fail(to->t->ctx, QKV_FORMAT, "%s: the ids of lines from %zu on are damaged", to->text->path,
+        return qkv_fail(to->d->ctx, QKV_FORMAT, "%s: the ids of lines from %zu on are damaged", to->text->path,
                         piece->line + 1);
     to->read += ids.read;
     to->unknown += ids.unknown;
@@ -238,14 +238,14 @@ static enum qkv_status lines_take(void *user, const struct qkv_text_piece *piece
 }
 
 static enum qkv_status write_rows(struct line_writers *to) {
-    struct qkv_trainer *t = to->t;
+    struct qkv_data *d = to->d;
     const struct qkv_rank_file file = {
-        .ctx = t->ctx, .lines = true, .state = to, .cut = lines_cut, .encode = lines_encode, .take = lines_take};
-    enum qkv_status status = qkv_rank_tell_file(t->ctx, to->text->path);
+        .ctx = d->ctx, .lines = true, .state = to, .cut = lines_cut, .encode = lines_encode, .take = lines_take};
+    enum qkv_status status = qkv_rank_tell_file(d->ctx, to->text->path);
     bool end = false;
     to->text->lines = to->text->long_lines = 0;
     while (!status && !end) {
-        status = qkv_train_progress(t->ctx, t->progress, t->user, "tokenizing", (double)to->file.position,
+        status = qkv_train_progress(d->ctx, d->progress, d->user, "tokenizing", (double)to->file.position,
                                     (double)to->file.map.size);
         if (!status) status = qkv_rank_file_next(&file, &end);
     }
@@ -256,14 +256,15 @@ static enum qkv_status write_lines_of(struct line_writers *to, struct qkv_text_f
     const struct qkv_lines *lines = to->coder.lines;
     struct qkv_tsv *file = &to->file;
     uint64_t before = to->main.facts->tokens;
-    enum qkv_status status = qkv_tsv_open_file(to->t->ctx, text, false, lines->first, lines->second, file);
+    enum qkv_status status = qkv_tsv_open_file(to->d->ctx, text, false, lines->first, lines->second, file);
     if (status) return status;
     to->text = text;
     file->sentences = lines->sentences;
     text->bytes = file->map.size;
     text->hash = qkv_hash(QKV_HASH_START, file->map.data, file->map.size);
     if (file->mark)
-        status = qkv_trainer_add_note(to->t, "%s begins with a byte order mark (BOM), which is left out", text->path);
+        status = qkv_texts_add(to->d->ctx, to->d->notes, "%s begins with a byte order mark (BOM), which is left out",
+                               text->path);
     if (!status) status = write_rows(to);
     text->tokens = to->main.facts->tokens - before;
     qkv_tsv_close(file);
@@ -271,139 +272,139 @@ static enum qkv_status write_lines_of(struct line_writers *to, struct qkv_text_f
 }
 
 /* How many lines were longer than the context, as a note; a failure where none is left. */
-static enum qkv_status lines_note_long(struct qkv_trainer *t, const struct qkv_text_files *files, uint64_t read) {
-    const enum qkv_long kind = qkv_train_long(&t->options);
+static enum qkv_status lines_note_long(struct qkv_data *d, const struct qkv_text_files *files, uint64_t read) {
+    const enum qkv_long kind = qkv_train_long(d->options);
     char name[QKV_FILES_NAME];
     uint64_t found = 0, kept = 0;
     for (size_t i = 0; i < files->count; i++) found += files->items[i].long_lines, kept += files->items[i].lines;
     qkv_text_files_name(files, name);
     if (!found) return QKV_OK;
     if (!kept)
-        return qkv_fail(t->ctx, QKV_ARGUMENT,
+        return qkv_fail(d->ctx, QKV_ARGUMENT,
                         "every %s of %s has more tokens than the context of %zu, so long skip leaves none; choose a "
                         "larger context, or long keep-start or keep-end",
-                        lines_unit(t), name, t->T);
-    return qkv_trainer_add_note(
-        t, "%" PRIu64 " of %" PRIu64 " %ss of %s %s more tokens than the context of %zu and %s %s (long %s)", found,
-        read, lines_unit(t), name, found == 1 ? "has" : "have", t->T, found == 1 ? "was" : "were", qkv_long_done(kind),
-        t->options.long_lines);
+                        lines_unit(d), name, d->T);
+    return qkv_texts_add(d->ctx, d->notes,
+                         "%" PRIu64 " of %" PRIu64
+                         " %ss of %s %s more tokens than the context of %zu and %s %s (long %s)",
+                         found, read, lines_unit(d), name, found == 1 ? "has" : "have", d->T,
+                         found == 1 ? "was" : "were", qkv_long_done(kind), d->options->long_lines);
 }
 
-static enum qkv_status write_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
-    struct line_writers to = {.t = t, .coder = lines_coder(t, lines)};
-    enum qkv_status status = qkv_tokens_begin(t->ctx, f->main_path, f->main, &to.main);
-    if (!status) status = qkv_tokens_begin(t->ctx, f->beside_path, f->beside, &to.beside);
+static enum qkv_status write_files(struct qkv_data *d, const struct files *f, const struct qkv_lines *lines) {
+    struct line_writers to = {.d = d, .coder = lines_coder(d, lines)};
+    enum qkv_status status = qkv_tokens_begin(d->ctx, f->main_path, f->main, &to.main);
+    if (!status) status = qkv_tokens_begin(d->ctx, f->beside_path, f->beside, &to.beside);
     if (!status) status = qkv_rank_tell_lines(&to.coder);
     for (size_t i = 0; i < f->texts->count && !status; i++) status = write_lines_of(&to, &f->texts->items[i]);
-    if (!status) status = lines_note_long(t, f->texts, to.read);
+    if (!status) status = lines_note_long(d, f->texts, to.read);
     qkv_text_files_drop(f->texts);
     qkv_text_files_sum(f->texts, f->main);
     qkv_text_files_sum(f->texts, f->beside);
     status = qkv_tokens_end(&to.main, status);
     status = qkv_tokens_end(&to.beside, status);
-    return status ? status : qkv_tokens_note_unknown(t->ctx, to.unknown, f->texts, &t->notes);
+    return status ? status : qkv_tokens_note_unknown(d->ctx, to.unknown, f->texts, d->notes);
 }
 
-static enum qkv_status lines_remake(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines) {
+static enum qkv_status lines_remake(struct qkv_data *d, const struct files *f, const struct qkv_lines *lines) {
     struct qkv_text_facts main = *f->main, beside = *f->beside;
     struct qkv_text_files texts;
     const char *missing = qkv_file_exists(f->main_path) ? f->beside_path : f->main_path;
     struct files now = {f->main_path, f->beside_path, &texts, &main, &beside};
-    enum qkv_status status = qkv_text_files_copy(t->ctx, f->texts, &texts);
+    enum qkv_status status = qkv_text_files_copy(d->ctx, f->texts, &texts);
     if (status) return status;
-    status = write_files(t, &now, lines);
-    if (status) qkv_fail_at(t->ctx, "making %s again, which is missing", missing);
-    if (!status) status = qkv_trainer_same_text(t, missing, &(struct qkv_same_text){f->texts, &texts, f->main, &main});
-    if (!status)
-        status = qkv_trainer_same_text(t, missing, &(struct qkv_same_text){f->texts, &texts, f->beside, &beside});
+    status = write_files(d, &now, lines);
+    if (status) qkv_fail_at(d->ctx, "making %s again, which is missing", missing);
+    if (!status) status = qkv_same_text(d->ctx, missing, &(struct qkv_same_text){f->texts, &texts, f->main, &main});
+    if (!status) status = qkv_same_text(d->ctx, missing, &(struct qkv_same_text){f->texts, &texts, f->beside, &beside});
     qkv_text_files_free(&texts);
     return status;
 }
 
 /* Whether there is memory for the ids of both files, and for the places of examples and batches. */
-static enum qkv_status lines_check_memory(struct qkv_trainer *t, const struct files *f,
+static enum qkv_status lines_check_memory(struct qkv_data *d, const struct files *f,
                                           const struct qkv_examples *examples) {
     char name[QKV_FILES_NAME];
     uint64_t count = 0;
     for (size_t i = 0; i < f->texts->count; i++) count += f->texts->items[i].lines;
     const size_t tokens = qkv_tokens_bytes(&examples->main) + qkv_tokens_bytes(&examples->beside);
-    return qkv_memory_check(t->ctx, tokens + (size_t)count * (QKV_EXAMPLE_BYTES + QKV_BATCHED_BYTES),
+    return qkv_memory_check(d->ctx, tokens + (size_t)count * (QKV_EXAMPLE_BYTES + QKV_BATCHED_BYTES),
                             qkv_text_files_name(f->texts, name), "give fewer lines");
 }
 
-static enum qkv_status open_files(struct qkv_trainer *t, const struct files *f, const struct qkv_lines *lines,
+static enum qkv_status open_files(struct qkv_data *d, const struct files *f, const struct qkv_lines *lines,
                                   struct qkv_examples *examples) {
     enum qkv_status status = QKV_OK;
     examples->beside_each = lines->sentences;
     if (f->main->bytes == 0)
-        status = write_files(t, f, lines);
+        status = write_files(d, f, lines);
     else if (!qkv_file_exists(f->main_path) || !qkv_file_exists(f->beside_path))
-        status = lines_remake(t, f, lines);
-    if (!status) status = qkv_tokens_open(t->ctx, f->main_path, f->main, &examples->main);
-    if (!status) status = qkv_tokens_open(t->ctx, f->beside_path, f->beside, &examples->beside);
-    if (!status) status = lines_check_memory(t, f, examples);
-    return status ? status : qkv_examples_index(t->ctx, examples, t->T);
+        status = lines_remake(d, f, lines);
+    if (!status) status = qkv_tokens_open(d->ctx, f->main_path, f->main, &examples->main);
+    if (!status) status = qkv_tokens_open(d->ctx, f->beside_path, f->beside, &examples->beside);
+    if (!status) status = lines_check_memory(d, f, examples);
+    return status ? status : qkv_examples_index(d->ctx, examples, d->T);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status make_batches(struct qkv_trainer *t) {
-    const struct qkv_train_options *o = &t->options;
+static enum qkv_status make_batches(struct qkv_data *d) {
+    const struct qkv_train_options *o = d->options;
     struct qkv_batch_limits limits = {.rows = (size_t)o->batch, .tokens = (size_t)o->batch_tokens};
     char text[QKV_FILES_NAME], valid[QKV_FILES_NAME];
-    qkv_text_files_name(&t->facts.data_files, text);
-    qkv_text_files_name(&t->facts.valid_files, valid);
-    size_t count = t->lines.examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
-    qkv_text_files_hold_out(&t->facts.data_files, kept);
+    qkv_text_files_name(&d->facts->data_files, text);
+    qkv_text_files_name(&d->facts->valid_files, valid);
+    size_t count = d->lines.examples.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    qkv_text_files_hold_out(&d->facts->data_files, kept);
     if (!o->valid && o->valid_fraction > 0 && kept == 0)
-        return qkv_fail(t->ctx, QKV_ARGUMENT,
+        return qkv_fail(d->ctx, QKV_ARGUMENT,
                         "%s has %zu %s%s, of which a valid_fraction of %g keeps none for validation; give more %ss, "
                         "a file to validate on (valid), or valid_fraction 0 for no validation",
-                        text, count, lines_unit(t), count == 1 ? "" : "s", o->valid_fraction, lines_unit(t));
+                        text, count, lines_unit(d), count == 1 ? "" : "s", o->valid_fraction, lines_unit(d));
     enum qkv_status status =
-        qkv_batches_make(t->ctx, &t->lines.examples, 0, count - kept, &limits, text, &t->lines.batches);
+        qkv_batches_make(d->ctx, &d->lines.examples, 0, count - kept, &limits, text, &d->lines.batches);
     if (!status && o->valid)
-        status = qkv_batches_make(t->ctx, &t->lines.valid_examples, 0, t->lines.valid_examples.count, &limits, valid,
-                                  &t->lines.valid_batches);
+        status = qkv_batches_make(d->ctx, &d->lines.valid_examples, 0, d->lines.valid_examples.count, &limits, valid,
+                                  &d->lines.valid_batches);
     if (!status && kept)
         status =
-            qkv_batches_make(t->ctx, &t->lines.examples, count - kept, kept, &limits, text, &t->lines.valid_batches);
+            qkv_batches_make(d->ctx, &d->lines.examples, count - kept, kept, &limits, text, &d->lines.valid_batches);
     if (!status)
-        status = qkv_batches_shapes(t->ctx, &t->lines.batches, (size_t)o->accumulate, &t->lines.shapes,
-                                    &t->lines.shape_count);
-    if (!status && t->lines.valid_batches.count)
-        status = qkv_batches_shapes(t->ctx, &t->lines.valid_batches, 1, &t->lines.validation_shapes,
-                                    &t->lines.validation_shape_count);
+        status = qkv_batches_shapes(d->ctx, &d->lines.batches, (size_t)o->accumulate, &d->lines.shapes,
+                                    &d->lines.shape_count);
+    if (!status && d->lines.valid_batches.count)
+        status = qkv_batches_shapes(d->ctx, &d->lines.valid_batches, 1, &d->lines.validation_shapes,
+                                    &d->lines.validation_shape_count);
     return status;
 }
 
-enum qkv_status qkv_lines_open(struct qkv_trainer *t, const struct qkv_lines *lines, int32_t end, int32_t beside_end) {
-    const struct qkv_train_options *o = &t->options;
-    struct qkv_run_facts *facts = &t->facts;
-    struct files data = {t->data_path, t->beside_data_path, &facts->data_files, &facts->data, &facts->beside_data};
-    struct files valid = {t->valid_path, t->beside_valid_path, &facts->valid_files, &facts->valid,
+enum qkv_status qkv_lines_open(struct qkv_data *d, const struct qkv_lines *lines, int32_t end, int32_t beside_end) {
+    const struct qkv_train_options *o = d->options;
+    struct qkv_data_facts *facts = d->facts;
+    struct files data = {d->data_path, d->beside_data_path, &facts->data_files, &facts->data, &facts->beside_data};
+    struct files valid = {d->valid_path, d->beside_valid_path, &facts->valid_files, &facts->valid,
                           &facts->beside_valid};
-    t->lines.examples.end = t->lines.valid_examples.end = end;
-    t->lines.examples.beside_end = t->lines.valid_examples.beside_end = beside_end;
-    enum qkv_status status = open_files(t, &data, lines, &t->lines.examples);
-    if (!status && o->valid) status = open_files(t, &valid, lines, &t->lines.valid_examples);
-    return status ? status : make_batches(t);
+    d->lines.examples.end = d->lines.valid_examples.end = end;
+    d->lines.examples.beside_end = d->lines.valid_examples.beside_end = beside_end;
+    enum qkv_status status = open_files(d, &data, lines, &d->lines.examples);
+    if (!status && o->valid) status = open_files(d, &valid, lines, &d->lines.valid_examples);
+    return status ? status : make_batches(d);
 }
 
-size_t qkv_lines_bytes(const struct qkv_trainer *t) {
-    const size_t shapes = t->lines.shape_count + t->lines.validation_shape_count;
-    return qkv_examples_bytes(&t->lines.examples) + qkv_examples_bytes(&t->lines.valid_examples) +
-           qkv_batches_bytes(&t->lines.batches) + qkv_batches_bytes(&t->lines.valid_batches) +
-           shapes * sizeof *t->lines.shapes;
+size_t qkv_lines_bytes(const struct qkv_data *d) {
+    const size_t shapes = d->lines.shape_count + d->lines.validation_shape_count;
+    return qkv_examples_bytes(&d->lines.examples) + qkv_examples_bytes(&d->lines.valid_examples) +
+           qkv_batches_bytes(&d->lines.batches) + qkv_batches_bytes(&d->lines.valid_batches) +
+           shapes * sizeof *d->lines.shapes;
 }
 
-enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv_dataset_step *out) {
-    uint64_t seed = (uint64_t)t->options.seed;
-    const struct qkv_examples *e = &t->lines.examples;
-    size_t batch = qkv_batches_at_step(&t->lines.batches, seed, step);
-    const uint32_t *rows = t->lines.batches.order + t->lines.batches.cut[batch];
-    *out = (struct qkv_dataset_step){.rows = t->lines.batches.shapes[batch].B,
-                                     .tokens = (size_t)t->lines.batches.tokens[batch]};
+enum qkv_status qkv_lines_begin(struct qkv_data *d, uint64_t step, struct qkv_dataset_step *out) {
+    uint64_t seed = (uint64_t)d->options->seed;
+    const struct qkv_examples *e = &d->lines.examples;
+    size_t batch = qkv_batches_at_step(&d->lines.batches, seed, step);
+    const uint32_t *rows = d->lines.batches.order + d->lines.batches.cut[batch];
+    *out = (struct qkv_dataset_step){.rows = d->lines.batches.shapes[batch].B,
+                                     .tokens = (size_t)d->lines.batches.tokens[batch]};
     for (size_t r = 0; r < out->rows; r++) {
         const size_t first = e->main_at[rows[r]], past = e->main_at[rows[r] + 1];
         if (!e->beside_each) out->targets += e->beside_end < 0 ? 1 : past - first;
@@ -412,41 +413,54 @@ enum qkv_status qkv_lines_begin(struct qkv_trainer *t, uint64_t step, struct qkv
     return QKV_OK;
 }
 
-double qkv_lines_epoch(const struct qkv_trainer *t) {
-    return (double)t->lines.batches.count;
+static size_t lines_tokens(const struct qkv_batches *batches) {
+    size_t tokens = 0;
+    for (size_t i = 0; i < batches->count; i++) tokens += (size_t)batches->tokens[i];
+    return tokens;
 }
 
-uint64_t qkv_lines_total(struct qkv_trainer *t, uint64_t step) {
-    return qkv_batches_tokens(&t->lines.batches, (uint64_t)t->options.seed, step);
+void qkv_lines_count(const struct qkv_data *d, struct qkv_data_counts *counts) {
+    *counts = (struct qkv_data_counts){.examples = d->lines.batches.examples,
+                                       .valid_examples = d->lines.valid_batches.examples,
+                                       .tokens = lines_tokens(&d->lines.batches),
+                                       .valid_tokens = lines_tokens(&d->lines.valid_batches)};
 }
 
-enum qkv_status qkv_lines_fill(struct qkv_trainer *t, uint64_t step, size_t begin, size_t end,
-                               struct qkv_batch *batch) {
-    size_t b = qkv_batches_at_step(&t->lines.batches, (uint64_t)t->options.seed, step);
+double qkv_lines_epoch(const struct qkv_data *d) {
+    return (double)d->lines.batches.count;
+}
+
+uint64_t qkv_lines_total(struct qkv_data *d, uint64_t step) {
+    return qkv_batches_tokens(&d->lines.batches, (uint64_t)d->options->seed, step);
+}
+
+enum qkv_status qkv_lines_fill(struct qkv_data *d, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch) {
+    size_t b = qkv_batches_at_step(&d->lines.batches, (uint64_t)d->options->seed, step);
     batch->B = end - begin;
-    batch->T = t->lines.batches.shapes[b].T;
-    batch->source_T = t->lines.batches.shapes[b].source_T;
-    t->dataset->rows(t, &t->lines.examples, t->lines.batches.order + t->lines.batches.cut[b] + begin, batch);
+    batch->T = d->lines.batches.shapes[b].T;
+    batch->source_T = d->lines.batches.shapes[b].source_T;
+    d->dataset->rows(d, &d->lines.examples, d->lines.batches.order + d->lines.batches.cut[b] + begin, batch);
     return QKV_OK;
 }
 
-enum qkv_status qkv_lines_validate(struct qkv_trainer *t, qkv_attention_view *look, void *user, double *loss) {
-    struct qkv_batches *b = &t->lines.valid_batches;
-    const struct qkv_examples *examples = t->options.valid ? &t->lines.valid_examples : &t->lines.examples;
-    size_t most = (size_t)t->options.eval_batches, count = most && most < b->count ? most : b->count, counted = 0;
+enum qkv_status qkv_lines_validate(struct qkv_data *d, struct qkv_pass *pass, qkv_validation_view *look, void *user,
+                                   double *loss) {
+    struct qkv_batches *b = &d->lines.valid_batches;
+    const struct qkv_examples *examples = d->options->valid ? &d->lines.valid_examples : &d->lines.examples;
+    size_t most = (size_t)d->options->eval_batches, count = most && most < b->count ? most : b->count, counted = 0;
     double nll = 0;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
         size_t at = i * (b->count / count) + i * (b->count % count) / count, targets; /* spread evenly */
         struct qkv_batch batch = {.B = b->shapes[at].B, .T = b->shapes[at].T, .source_T = b->shapes[at].source_T};
-        t->dataset->rows(t, examples, b->order + b->cut[at], &batch);
-        status = qkv_train_progress(t->ctx, t->progress, t->user, "validating", (double)i, (double)count);
-        if (!status) status = qkv_pass_forward(t->validation_pass, &batch);
+        d->dataset->rows(d, examples, b->order + b->cut[at], &batch);
+        status = qkv_train_progress(d->ctx, d->progress, d->user, "validating", (double)i, (double)count);
+        if (!status) status = qkv_pass_forward(pass, &batch);
         if (status) return status;
-        double mean = qkv_pass_loss(t->validation_pass, &targets);
+        double mean = qkv_pass_loss(pass, &targets);
         nll += mean * (double)targets;
         counted += targets;
-        if (look) look(t, &batch, user);
+        if (look) look(pass, &batch, user);
     }
     *loss = nll / (double)counted;
     return status;

@@ -140,85 +140,6 @@ enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_tra
     return status;
 }
 
-/* ---- tokenizers and labels -------------------------------------------------------------------------------------- */
-
-enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *t, bool source, const char *const *specials, size_t count,
-                                     struct qkv_tokenizer **out) {
-    const bool own = source && t->origin->source_tokenizer;
-    struct qkv_model_place place;
-    enum qkv_status status = qkv_model_place(t->ctx, t->options.from, &place);
-    if (status) return status;
-    char *path = qkv_join_path(t->ctx, place.folder, own ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE);
-    if (!path)
-        status = QKV_MEMORY;
-    else
-        status = own ? qkv_tokenizer_load(t->ctx, path, out) : qkv_tokenizer_open(t->ctx, place.folder, out);
-    if (!status && own) status = qkv_tokenizer_read_roles(t->ctx, *out, place.folder, QKV_SOURCE_ROLES_FILE);
-    qkv_model_place_free(&place);
-    for (size_t i = 0; i < count && !status; i++) {
-        if (qkv_tokenizer_knows(*out, specials[i])) continue;
-        status = qkv_tokenizer_add_special(t->ctx, *out, specials[i]);
-        if (!status)
-            status = qkv_trainer_add_note(t, "%s has no special token %s, which this task needs: it was added", path,
-                                          specials[i]);
-    }
-    free(path);
-    return status;
-}
-
-/* A preset's own vocabulary is that of the text it was made for, and gives way to the tokenizer's. */
-static enum qkv_status origin_preset_vocab(struct qkv_trainer *t, const char *key, int *vocab, int found) {
-    const char *preset = t->options.origin.preset;
-    if (!preset || *vocab == 0 || *vocab == found || strcmp(key, "vocab") != 0) return QKV_OK;
-    struct qkv_spec *spec = qkv_allocate(t->ctx, 1, sizeof *spec);
-    if (!spec) return QKV_MEMORY;
-    enum qkv_status status = qkv_spec_preset(t->ctx, spec, preset, NULL, 0);
-    const int own = spec->vocab;
-    free(spec);
-    if (status || own != *vocab) return status;
-    status = qkv_trainer_add_note(t, "vocab is %d, as the tokenizer has it, in place of the %d of preset %s", found,
-                                  *vocab, preset);
-    *vocab = 0;
-    return status;
-}
-
-enum qkv_status qkv_origin_vocab(struct qkv_trainer *t, const char *key, int *vocab, int found) {
-    if (!t->origin) {
-        enum qkv_status status = origin_preset_vocab(t, key, vocab, found);
-        return status ? status : qkv_vocab_agree(t->ctx, key, vocab, found);
-    }
-    if (*vocab < found) *vocab = found; /* with the specials that were added */
-    return QKV_OK;
-}
-
-static size_t origin_find_label(const struct qkv_model *m, const char *label) {
-    size_t i = 0;
-    while (i < m->label_count && strcmp(m->labels[i], label) != 0) i++;
-    return i;
-}
-
-/* Labels differ from each other on both sides, so as many and each of them found is the same set. */
-enum qkv_status qkv_origin_labels(struct qkv_trainer *t) {
-    const struct qkv_model *m = t->origin;
-    const char *from = t->options.from, *data = qkv_dataset_files(&t->options)[0];
-    if (t->options.new_head) return QKV_OK;
-    if (m->label_count == 0)
-        return qkv_fail(t->ctx, QKV_FILE,
-                        "%s has no %s, so nobody knows what its classes are; put it there, or begin with a new head "
-                        "(option new_head)",
-                        from, QKV_LABELS_FILE);
-    for (size_t i = 0; i < t->label_count; i++)
-        if (origin_find_label(m, t->labels[i]) == m->label_count)
-            return qkv_fail(t->ctx, QKV_SPEC,
-                            "the label \"%.100s\" of %s is none of the %zu that %s knows; begin with a new head "
-                            "(option new_head)",
-                            t->labels[i], data, m->label_count, from);
-    if (t->label_count == m->label_count) return QKV_OK;
-    return qkv_fail(t->ctx, QKV_SPEC,
-                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (option new_head)", from,
-                    m->label_count, data, t->label_count);
-}
-
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
 
 static bool origin_ends(const char *name, const char *end) {
@@ -259,8 +180,8 @@ static enum qkv_status origin_wrong_shape(struct qkv_trainer *t, const struct qk
 
 /* Row i of a classifier's head belongs to label i, in both models' orders. */
 static size_t origin_row(const struct qkv_trainer *t, const struct qkv_array *to, size_t i) {
-    bool classes = t->label_count > 0 && origin_is_head(to->name);
-    return classes ? origin_find_label(t->origin, t->labels[i]) : i;
+    bool classes = t->data.label_count > 0 && origin_is_head(to->name);
+    return classes ? qkv_origin_find_label(t->origin, t->data.labels[i]) : i;
 }
 
 /* A run that began with such weights would fail at its first step. */
@@ -295,7 +216,8 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
 static enum qkv_status origin_note_task(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
     const enum qkv_head_kind have = qkv_model_spec(t->origin)->head.kind;
-    if (!o->new_head || !t->dataset->labels || o->task || qkv_model_spec(t->model)->head.kind == have) return QKV_OK;
+    if (!o->new_head || !t->data.dataset->labels || o->task || qkv_model_spec(t->model)->head.kind == have)
+        return QKV_OK;
     return qkv_trainer_add_note(t, "the new head classifies lines (task classify); for a label of each word it is task "
                                    "classify_tokens");
 }
@@ -308,13 +230,13 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
         status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
                                       t->options.from, qkv_type_name(other->array.dtype));
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
-    const bool unnamed = t->dataset->tasks == QKV_TASKS_CLASSES && !t->dataset->labels;
+    const bool unnamed = t->data.dataset->tasks == QKV_TASKS_CLASSES && !t->data.dataset->labels;
     if (!status && !t->options.new_head && unnamed && t->origin->label_count)
         status = qkv_model_set_labels(t->model, (const char *const *)t->origin->labels, t->origin->label_count);
     t->model->generation = t->origin->generation;
     t->model->pooling = t->origin->pooling;
     t->origin->pooling = (struct qkv_model_pooling){0};
     qkv_model_free(t->origin);
-    t->origin = NULL;
+    t->data.origin = t->origin = NULL;
     return status;
 }

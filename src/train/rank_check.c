@@ -231,9 +231,9 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
     qkv_free(json);
     status = check_made(ctx, "specs", &text, status);
     if (!status) status = check_made(ctx, "models to begin with", &text, check_origin(t, &text));
-    if (!status) status = check_made(ctx, "data", &text, check_files(ctx, &t->facts.data_files, &text));
+    if (!status) status = check_made(ctx, "data", &text, check_files(ctx, &t->facts.texts.data_files, &text));
     return status ? status
-                  : check_made(ctx, "data to validate on", &text, check_files(ctx, &t->facts.valid_files, &text));
+                  : check_made(ctx, "data to validate on", &text, check_files(ctx, &t->facts.texts.valid_files, &text));
 }
 
 /* ---- an evaluation ----------------------------------------------------------------------------------------------- */

@@ -29,15 +29,14 @@ static enum qkv_status masters_gather(struct qkv_model *m, const struct qkv_rank
     return status;
 }
 
-enum qkv_status qkv_rank_save_model(struct qkv_trainer *t) {
-    const struct qkv_rank_masters *masters = qkv_optimizer_masters(t->optimizer);
-    const bool leads = !qkv_context_rank(t->ctx), divided = masters->arena.base;
-    enum qkv_status status = divided ? masters_gather(t->model, masters) : QKV_OK;
+enum qkv_status qkv_rank_save_model(struct qkv_model *m, const struct qkv_rank_masters *masters, const char *folder) {
+    const bool leads = !qkv_context_rank(m->ctx), divided = masters->arena.base;
+    enum qkv_status status = divided ? masters_gather(m, masters) : QKV_OK;
     if (!status && leads) {
-        qkv_weights_lend(&t->model->weights, true);
-        status = qkv_folder_write(t->model, t->folder);
-        qkv_weights_lend(&t->model->weights, false);
+        qkv_weights_lend(&m->weights, true);
+        status = qkv_folder_write(m, folder);
+        qkv_weights_lend(&m->weights, false);
     }
-    if (divided) qkv_model_clear_gradients(t->model);
+    if (divided) qkv_model_clear_gradients(m);
     return status;
 }

@@ -146,7 +146,8 @@ enum qkv_status qkv_rank_divide(struct qkv_model *model, struct qkv_moment_run *
                                 struct qkv_rank_masters *masters);
 /* (rank_save.c) Called by all ranks, between two steps: rank 0 writes the model into the run's folder. The numbers
  * that others have come to where its gradients are. */
-enum qkv_status qkv_rank_save_model(struct qkv_trainer *trainer);
+enum qkv_status qkv_rank_save_model(struct qkv_model *model, const struct qkv_rank_masters *masters,
+                                    const char *folder);
 
 /* ---- files that are tokenised (rank_files.c) -------------------------------------------------------------------- */
 
@@ -181,7 +182,7 @@ struct qkv_rank_file {
 /* A piece on each rank; *end: the last piece of the file was one of them. */
 enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
 
-/* ---- a trainer of several ranks (rank_check.c, rank_trainer.c); with one rank nothing is to be done ------------- */
+/* ---- a trainer of several ranks (rank_check.c, rank_step.c); with one rank nothing is to be done ------------- */
 
 /* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read
  * from the folder) and, of a new run, the model that it begins with and the files of its data. The first rank that
@@ -197,13 +198,18 @@ enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct 
 enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char *path, enum qkv_status status);
 /* Whether all see the folder that rank 0 has made or read. */
 enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
-/* Whose losses, or gradients, are not finite: into trainer->blame. */
-void qkv_rank_blame_losses(struct qkv_trainer *trainer, size_t rows, const double *losses);
-enum qkv_status qkv_rank_blame_norm(struct qkv_trainer *trainer, size_t rows);
+/* Whose losses, or gradients, are not finite: " that rank 1 makes of rows 1 to 4 of the batch", for messages. */
+enum { QKV_RANK_BLAME = 128 };
+void qkv_rank_blame_losses(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows,
+                           const double *losses, char blame[QKV_RANK_BLAME]);
+enum qkv_status qkv_rank_blame_norm(const struct qkv_rank_sums *sums, struct qkv_model *model,
+                                    const struct qkv_train_options *options, size_t rows, char blame[QKV_RANK_BLAME]);
 /* What ranks tell each other when gradients are summed, in one message: whether all went well (as qkv_rank_agree),
  * the losses of groups and the squares of the norm. It has so many doubles. */
 size_t qkv_rank_card(const struct qkv_rank_cut *cut);
-enum qkv_status qkv_rank_settle(struct qkv_trainer *trainer, enum qkv_status status, size_t rows, double *losses);
+enum qkv_status qkv_rank_settle(const struct qkv_rank_sums *sums, struct qkv_model *model,
+                                const struct qkv_train_options *options, enum qkv_status status, size_t rows,
+                                double *losses);
 /* Loads of the experts of all. */
 enum qkv_status qkv_rank_loads(struct qkv_model *model);
 

@@ -82,7 +82,7 @@ static enum qkv_status resume_set_end(struct qkv_trainer *t, struct qkv_resume_o
 static enum qkv_status resume_note_evaluations(struct qkv_trainer *t, int64_t before) {
     const struct qkv_train_options *o = &t->options;
     char every[48] = "at the end only", waits[96] = "";
-    if (o->eval_every == before || !qkv_trainer_validates(t)) return QKV_OK;
+    if (o->eval_every == before || !qkv_train_validates(o)) return QKV_OK;
     if (o->eval_every > 0) snprintf(every, sizeof every, "every %lld steps", (long long)o->eval_every);
     if (o->patience > 0)
         snprintf(waits, sizeof waits, ", and a patience of %lld evaluations is %.15g steps", (long long)o->patience,

@@ -2,7 +2,7 @@
 #ifndef QKV_TRAIN_RUN_FOLDER_H
 #define QKV_TRAIN_RUN_FOLDER_H
 
-#include "train/corpus.h"
+#include "train/dataset.h"
 #include "train/schedule.h"
 
 /* ---- the folder (create.c) -------------------------------------------------------------------------------------- */
@@ -41,10 +41,9 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
 /* ---- train.json (train_json.c) ---------------------------------------------------------------------------------- */
 
 struct qkv_run_facts {
-    struct qkv_text_facts data, valid, beside_data, beside_valid;
-    struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
-    struct qkv_seams seams;                        /* qkv_seams_free ends them */
-    uint64_t from_bytes, from_hash;                /* of the weights that the run began with; 0: new ones */
+    struct qkv_data_facts texts;    /* of its files; qkv_data_facts_free */
+    struct qkv_seams seams;         /* qkv_seams_free ends them */
+    uint64_t from_bytes, from_hash; /* of the weights that the run began with; 0: new ones */
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);

@@ -66,8 +66,8 @@ enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const
     if (!status) status = match_spec(ctx, folder, final);
     free(final);
     qkv_train_release(&then);
-    qkv_text_files_free(&facts.data_files);
-    qkv_text_files_free(&facts.valid_files);
+    qkv_text_files_free(&facts.texts.data_files);
+    qkv_text_files_free(&facts.texts.valid_files);
     qkv_seams_free(&facts.seams);
     return status;
 }

@@ -34,7 +34,7 @@ static bool samples_take_text(void *user, const char *text, size_t size) {
 static enum qkv_status samples_write_text(struct qkv_trainer *t, size_t tokens, struct sample *s) {
     struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
     struct qkv_generate_report report;
-    const bool line = t->dataset->reads == QKV_READS_LINES; /* between <s> and </s> */
+    const bool line = t->data.dataset->reads == QKV_READS_LINES; /* between <s> and </s> */
     options.sampling.temperature = 0.8;
     if (line) options.end_id = (int32_t)qkv_tokenizer_role(qkv_model_tokenizer(t->model), QKV_TOKEN_ROLE_END);
     return qkv_generate(t->model, "\n", !line, &options, samples_take_text, s, &report);
@@ -56,7 +56,8 @@ static size_t samples_cut_sources(char *data, const char **sources) {
 /* The file whose first sources are shown: the first to validate on, without one the first to train on. A run goes on
  * without its files, so one that is gone has none. */
 static size_t samples_read_sources(struct qkv_trainer *t, char data[SAMPLES_READ + 2], const char **sources) {
-    const struct qkv_text_files *files = t->facts.valid_files.count ? &t->facts.valid_files : &t->facts.data_files;
+    const struct qkv_text_files *files =
+        t->facts.texts.valid_files.count ? &t->facts.texts.valid_files : &t->facts.texts.data_files;
     struct qkv_file file = {0};
     size_t n = 0;
     if (files->count && !qkv_file_open(t->ctx, files->items[0].path, &file)) {
@@ -156,8 +157,8 @@ enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t tokens, c
     struct sample s = {.ctx = t->ctx, .text = &out};
     *text = NULL;
     *size = 0;
-    const bool pairs = t->dataset->tokenizers == 2;
-    if (t->dataset->tasks == QKV_TASKS_CLASSES || qkv_task_masks(&t->options))
+    const bool pairs = t->data.dataset->tokenizers == 2;
+    if (t->data.dataset->tasks == QKV_TASKS_CLASSES || qkv_task_masks(&t->options))
         return qkv_fail(t->ctx, QKV_ARGUMENT, "a model that classifies or fills masks writes no sample");
     enum qkv_status status = pairs ? samples_write_targets(t, tokens, &s) : samples_write_text(t, tokens, &s);
     if (!status) status = samples_keep(t, &out);

@@ -1,6 +1,7 @@
 /* The files that a text, or the lines of a run, consist of: what is known of each, and of all of them together. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sys/stat.h>
 
@@ -97,4 +98,25 @@ void qkv_text_files_hold_out(struct qkv_text_files *files, uint64_t kept) {
         f->held_out = kept < size ? kept : size;
         kept -= f->held_out;
     }
+}
+
+/* Lines were not always recorded. */
+static bool files_same(const struct qkv_text_file *then, const struct qkv_text_file *now) {
+    bool lines = then->lines == 0 || then->lines == now->lines;
+    return then->bytes == now->bytes && then->hash == now->hash && then->tokens == now->tokens && lines;
+}
+
+enum qkv_status qkv_same_text(struct qkv_context *ctx, const char *path, const struct qkv_same_text *text) {
+    const struct qkv_text_facts *then = text->facts, *now = text->now_facts;
+    size_t count = text->files->count, i = 0;
+    while (i < count && files_same(&text->files->items[i], &text->now_files->items[i])) i++;
+    if (i == count && now->bytes == then->bytes && now->hash == then->hash && now->tokens == then->tokens)
+        return QKV_OK;
+    const struct qkv_text_file *old = &text->files->items[i < count ? i : 0];
+    const struct qkv_text_file *new = &text->now_files->items[i < count ? i : 0];
+    unlink(path);
+    return qkv_fail(ctx, QKV_FORMAT,
+                    "%s is missing and %s has changed since the run began (%llu bytes then, %llu now); "
+                    "restore one of them, or start a new run in another folder",
+                    path, old->path, (unsigned long long)old->bytes, (unsigned long long)new->bytes);
 }

@@ -197,38 +197,11 @@ enum qkv_status qkv_origin_open(struct qkv_context *ctx, const struct qkv_train_
 enum qkv_status qkv_origin_record(struct qkv_trainer *trainer);
 /* What is frozen in the model is so in the run: its names, which the model owns, are added to those of the option. */
 enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_train_options *options);
-/* Its tokenizer, of targets or sources, with the special tokens that it lacks added. */
-enum qkv_status qkv_origin_tokenizer(struct qkv_trainer *trainer, bool source, const char *const *specials,
-                                     size_t count, struct qkv_tokenizer **out);
-/* As qkv_vocab_agree, but that the vocabulary of a model may have rows that no token uses, and grows with added
- * tokens. */
-enum qkv_status qkv_origin_vocab(struct qkv_trainer *trainer, const char *key, int *vocab, int found);
-/* Whether a classifier that keeps its head knows the trainer's labels and no others. */
-enum qkv_status qkv_origin_labels(struct qkv_trainer *trainer);
 /* Copies its weights into the trainer's model, and frees it. */
 enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
 
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------ */
 
-/* What the datasets of windows read (dataset_text.c). */
-struct qkv_window_data {
-    struct qkv_tokens data_tokens, valid_tokens; /* of whole files, which these own */
-    struct qkv_tokens train, valid;              /* the parts to learn from and to validate on; valid.count 0: none */
-};
-/* What the datasets of lines read (lines.c). */
-struct qkv_line_data {
-    struct qkv_examples examples, valid_examples;      /* the latter empty where the former holds both parts */
-    struct qkv_batches batches, valid_batches;         /* valid_batches.count 0: none */
-    struct qkv_pass_shape *shapes, *validation_shapes; /* of all batches that will come */
-    size_t shape_count, validation_shape_count;
-};
-/* The rows of one batch. */
-struct qkv_row_buffers {
-    int32_t *ids, *targets, *source, *lengths, *source_lengths;
-    int32_t *types;                     /* of examples: of ids */
-    int32_t *documents, *prefix;        /* of texts, (positions) and (rows); NULL without the options */
-    size_t positions, source_positions; /* what ids and targets, and source, hold */
-};
 #define QKV_TRAIN_GROUPS 8 /* what the option groups is for a new run, where it is not given */
 struct qkv_pass_part;
 /* How a step's rows go through the pass (parts.c). */
@@ -293,23 +266,13 @@ struct qkv_trainer {
     char *folder;
     struct qkv_train_options options; /* owns its texts */
     struct qkv_run_facts facts;
-    const struct qkv_dataset *dataset;                  /* that the options choose */
-    enum qkv_metric metric;                             /* of the options */
-    struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
-    char **labels;                                      /* sorted, of labelled lines */
-    size_t label_count;
+    struct qkv_data data;     /* that it learns from */
     struct qkv_model *origin; /* that the run begins with, until its weights are copied; NULL: none */
     struct qkv_model *model;
     struct qkv_optimizer *optimizer;
     struct qkv_part_sums sums;
     struct qkv_rank_sums rank_sums;
     struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on, and on ranks but 0 */
-    size_t B, T;                             /* windows: the largest micro-batch; lines: the longest of each */
-    char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
-    struct qkv_window_data windows;
-    struct qkv_line_data lines;
-    struct qkv_example_data *examples; /* of the dataset of examples; else NULL */
-    struct qkv_row_buffers rows;
     struct qkv_log log;
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */
     double *loads;                  /* (load_count): of experts, as report.expert_loads; NULL: there are none */
@@ -319,7 +282,7 @@ struct qkv_trainer {
     struct qkv_profile *profile; /* NULL: not asked for */
     int64_t profiled;            /* steps in it */
     bool failed;                 /* the loss was not finite: nothing may be saved any more */
-    char blame[128];             /* of several ranks: which rank and rows that came from, behind "the loss"; else "" */
+    char blame[QKV_RANK_BLAME];  /* of several ranks: which rank and rows that came from, behind "the loss"; else "" */
     enum qkv_run_state state;    /* as in state.json; QKV_RUN_UNKNOWN: this trainer has not begun */
     int64_t began;               /* seconds since 1970 */
     int64_t saved_step;          /* of the checkpoint on disk */
@@ -329,8 +292,12 @@ struct qkv_trainer {
     struct qkv_texts notes;      /* what qkv_trainer_note gives */
     qkv_progress *progress;
     void *user;
-    size_t source_T; /* examples of two stacks: positions of a source; else 0 */
 };
+/* One step of the optimizer, its time counted where that was asked for (step.c): evaluation, log and checkpoint are then
+ * due. */
+enum qkv_status qkv_trainer_learn(struct qkv_trainer *trainer);
+/* The sentence for what is not finite; nothing of the run may be saved any more. */
+enum qkv_status qkv_trainer_fail_number(struct qkv_trainer *trainer, int64_t step, const char *what);
 /* What create.c and resume.c share (build.c); a trainer that any of them failed on is only good for
  * qkv_trainer_free. */
 enum qkv_status qkv_trainer_begin(struct qkv_context *ctx, const char *folder, qkv_progress *progress, void *user,
@@ -349,15 +316,6 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_
 enum qkv_status qkv_resume_model(struct qkv_trainer *trainer);
 /* On other ranks, when rank 0 has the folder ready: reads the run as one that goes on, and writes nothing. */
 enum qkv_status qkv_resume_follow(struct qkv_trainer *trainer);
-/* Whether there is anything to validate on. */
-bool qkv_trainer_validates(const struct qkv_trainer *trainer);
-/* Whether a token file that was missing and made again has the text that the run began with; otherwise it is
- * removed, and the sentence names the file that has changed. */
-struct qkv_same_text {
-    const struct qkv_text_files *files, *now_files;
-    const struct qkv_text_facts *facts, *now_facts;
-};
-enum qkv_status qkv_trainer_same_text(struct qkv_trainer *trainer, const char *path, const struct qkv_same_text *text);
 /* Adds a note for whoever runs the trainer: one whole sentence without a period at its end, as of a failure. Control
  * characters of foreign names are for the caller to make harmless. */
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);

@@ -123,9 +123,9 @@ static void print_end(struct qkv_json *json) {
 /* What the sources of pairs, or the labels of lines, are known by. */
 static void print_beside(struct qkv_json *json, const struct qkv_run_facts *facts) {
     print_begin(json, "beside");
-    print_facts(json, "data", &facts->beside_data, NULL);
-    print_facts(json, "valid", &facts->beside_valid, NULL);
-    print_vocab(json, 8, &facts->beside_data);
+    print_facts(json, "data", &facts->texts.beside_data, NULL);
+    print_facts(json, "valid", &facts->texts.beside_valid, NULL);
+    print_vocab(json, 8, &facts->texts.beside_data);
     print_end(json);
 }
 
@@ -141,11 +141,11 @@ static void print_all(struct qkv_json *json, const struct qkv_train_options *opt
     for (size_t i = 0; (option = qkv_train_option(i)); i++) print_option(json, options, option);
     print_end(json);
     print_begin(json, "texts");
-    print_facts(json, "data", &facts->data, &facts->data_files);
-    print_facts(json, "valid", &facts->valid, &facts->valid_files);
+    print_facts(json, "data", &facts->texts.data, &facts->texts.data_files);
+    print_facts(json, "valid", &facts->texts.valid, &facts->texts.valid_files);
     print_end(json);
-    print_vocab(json, 4, &facts->data);
-    if (facts->beside_data.bytes) print_beside(json, facts);
+    print_vocab(json, 4, &facts->texts.data);
+    if (facts->texts.beside_data.bytes) print_beside(json, facts);
     if (facts->from_bytes) {
         print_begin(json, "from");
         qkv_json_put_count(json, "bytes", facts->from_bytes);
@@ -311,23 +311,23 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     if (from && (!read_count(from, "bytes", &facts->from_bytes) || !read_hash(from, "hash", &facts->from_hash)))
         return train_json_wrong(ctx, path, "from",
                                 "an object of bytes and hash: those of the weights that the run began with");
-    if (!read_facts(texts, "data", tokenizer, &facts->data))
+    if (!read_facts(texts, "data", tokenizer, &facts->texts.data))
         return train_json_wrong(ctx, path, "texts.data",
                                 "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
-    if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->valid))
+    if (options->valid && !read_facts(texts, "valid", tokenizer, &facts->texts.valid))
         return train_json_wrong(ctx, path, "texts.valid",
                                 "an object of bytes, hash and tokens, as there is a validation text");
-    status = read_files(ctx, path, json_object_get(texts, "data"), qkv_dataset_files(options), &facts->data,
-                        &facts->data_files);
+    status = read_files(ctx, path, json_object_get(texts, "data"), qkv_dataset_files(options), &facts->texts.data,
+                        &facts->texts.data_files);
     if (!status && options->valid)
-        status = read_files(ctx, path, json_object_get(texts, "valid"), options->valid_files, &facts->valid,
-                            &facts->valid_files);
+        status = read_files(ctx, path, json_object_get(texts, "valid"), options->valid_files, &facts->texts.valid,
+                            &facts->texts.valid_files);
     if (status || qkv_dataset_of(options)->reads != QKV_READS_LINES) return status;
     const json_t *beside = json_object_get(root, "beside"), *names = json_object_get(beside, "tokenizer");
-    if (!read_facts(beside, "data", names, &facts->beside_data))
+    if (!read_facts(beside, "data", names, &facts->texts.beside_data))
         return train_json_wrong(ctx, path, "beside.data",
                                 "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");
-    if (options->valid && !read_facts(beside, "valid", names, &facts->beside_valid))
+    if (options->valid && !read_facts(beside, "valid", names, &facts->texts.beside_valid))
         return train_json_wrong(ctx, path, "beside.valid",
                                 "an object of bytes, hash and tokens, as there is a validation file");
     return QKV_OK;
@@ -356,8 +356,7 @@ enum qkv_status qkv_train_json_read(struct qkv_context *ctx, const char *folder,
     if (!status) status = qkv_seams_read(ctx, path, root, borrowed.steps, &facts->seams);
     if (!status) status = qkv_train_copy(ctx, options, &borrowed);
     if (status) {
-        qkv_text_files_free(&facts->data_files);
-        qkv_text_files_free(&facts->valid_files);
+        qkv_data_facts_free(&facts->texts);
     }
     json_decref(root);
     qkv_unmap_file(&map);

@@ -20,7 +20,7 @@ struct member {
     uint32_t index;
 };
 struct found {
-    struct qkv_trainer *t;
+    struct qkv_data *d;
     const struct qkv_examples *examples;
     struct member *order; /* the examples by their sources */
     struct group *groups;
@@ -58,8 +58,8 @@ static int by_first(const void *left, const void *right) {
 
 /* Groups the validation examples by their sources, in the order in which those come first. */
 static enum qkv_status group_sources(struct found *f, size_t begin, size_t count) {
-    f->order = qkv_allocate(f->t->ctx, count, sizeof *f->order);
-    f->groups = qkv_allocate(f->t->ctx, count, sizeof *f->groups);
+    f->order = qkv_allocate(f->d->ctx, count, sizeof *f->order);
+    f->groups = qkv_allocate(f->d->ctx, count, sizeof *f->groups);
     if (!f->order || !f->groups) return QKV_MEMORY;
     for (size_t i = 0; i < count; i++) f->order[i] = (struct member){f->examples, (uint32_t)(begin + i)};
     qsort(f->order, count, sizeof *f->order, by_source_then_place);
@@ -74,11 +74,11 @@ static enum qkv_status group_sources(struct found *f, size_t begin, size_t count
 }
 
 static enum qkv_status copy_sources(struct found *f) {
-    size_t T = f->t->T;
-    f->ids = qkv_allocate(f->t->ctx, f->count * T, sizeof *f->ids);
-    f->reference = qkv_allocate(f->t->ctx, T, sizeof *f->reference);
-    f->sources = qkv_allocate(f->t->ctx, f->count, sizeof *f->sources);
-    f->lengths = qkv_allocate(f->t->ctx, f->count, sizeof *f->lengths);
+    size_t T = f->d->T;
+    f->ids = qkv_allocate(f->d->ctx, f->count * T, sizeof *f->ids);
+    f->reference = qkv_allocate(f->d->ctx, T, sizeof *f->reference);
+    f->sources = qkv_allocate(f->d->ctx, f->count, sizeof *f->sources);
+    f->lengths = qkv_allocate(f->d->ctx, f->count, sizeof *f->lengths);
     if (!f->ids || !f->reference || !f->sources || !f->lengths) return QKV_MEMORY;
     for (size_t g = 0; g < f->count; g++) {
         f->sources[g] = f->ids + g * T;
@@ -110,15 +110,15 @@ static bool validate_search_take(void *user, size_t source, const struct qkv_hyp
 static enum qkv_status validate_search_all(struct found *f) {
     struct qkv_search_options options = qkv_search_defaults();
     const int32_t *const *sources = (const int32_t *const *)f->sources;
-    enum qkv_status status = qkv_train_progress(f->t->ctx, f->t->progress, f->t->user, "searching", 0, 0);
-    if (!status) status = qkv_search(f->t->model, sources, f->lengths, f->count, &options, validate_search_take, f);
-    return f->failed ? qkv_fail_memory(f->t->ctx, f->t->T, "an edit distance") : status;
+    enum qkv_status status = qkv_train_progress(f->d->ctx, f->d->progress, f->d->user, "searching", 0, 0);
+    if (!status) status = qkv_search(f->d->model, sources, f->lengths, f->count, &options, validate_search_take, f);
+    return f->failed ? qkv_fail_memory(f->d->ctx, f->d->T, "an edit distance") : status;
 }
 
-enum qkv_status qkv_validate_search(struct qkv_trainer *t, double *exact, double *token_error) {
-    bool own = t->options.valid != NULL;
-    size_t count = t->lines.valid_batches.examples, begin = own ? 0 : t->lines.examples.count - count;
-    struct found f = {.t = t, .examples = own ? &t->lines.valid_examples : &t->lines.examples};
+enum qkv_status qkv_validate_search(struct qkv_data *d, double *exact, double *token_error) {
+    bool own = d->options->valid != NULL;
+    size_t count = d->lines.valid_batches.examples, begin = own ? 0 : d->lines.examples.count - count;
+    struct found f = {.d = d, .examples = own ? &d->lines.valid_examples : &d->lines.examples};
     enum qkv_status status = group_sources(&f, begin, count);
     if (!status) status = copy_sources(&f);
     if (!status) status = validate_search_all(&f);

@@ -30,8 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     qkv_forgive(ctx);
     if (fuzz_ok(qkv_train_json_read(ctx, fuzz_folder(), &options, &facts))) {
         qkv_train_release(&options);
-        qkv_text_files_free(&facts.data_files);
-        qkv_text_files_free(&facts.valid_files);
+        qkv_text_files_free(&facts.texts.data_files);
+        qkv_text_files_free(&facts.texts.valid_files);
         qkv_seams_free(&facts.seams);
     }
     qkv_forgive(ctx);
