@@ -57,6 +57,11 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     free(t);
 }
 
+void qkv_trainer_choose(struct qkv_trainer *t) {
+    t->data.dataset = qkv_dataset_of(&t->options);
+    qkv_metric_find(t->options.metric, &t->data.metric);
+}
+
 enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_train_options *options,
                                   struct qkv_spec *spec) {
     if (options->context > spec->context)

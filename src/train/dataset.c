@@ -5,15 +5,9 @@
 #include "model/spec.h"
 #include "train/train.h"
 
-#define LIST_DATA(name) &qkv_dataset_##name,
-#define LIST_FILES(name)
-#define LIST_PATTERNS(name)
-#define LIST_TEXT(name)
-#define LIST_REAL(name)
-#define LIST_COUNT(name)
-#define LIST_FLAG(name)
-#define LIST(type, name, value, subject, help) LIST_##type(name)
-static const struct qkv_dataset *const datasets[] = {QKV_TRAIN_LIST(LIST)};
+#undef QKV_DATASET_ROW_DATA
+#define QKV_DATASET_ROW_DATA(name) &qkv_dataset_##name,
+static const struct qkv_dataset *const datasets[] = {QKV_TRAIN_LIST(QKV_DATASET_ROW)};
 enum { DATASETS = sizeof datasets / sizeof *datasets };
 
 const struct qkv_dataset *qkv_dataset_at(size_t i) {
@@ -100,11 +94,6 @@ enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_trai
     if (status || dataset->tasks != QKV_TASKS_CLASSES) return status;
     status = dataset_check_task(ctx, o, spec);
     return status ? status : dataset_check_classes(ctx, o, spec);
-}
-
-void qkv_trainer_choose(struct qkv_trainer *t) {
-    t->data.dataset = qkv_dataset_of(&t->options);
-    qkv_metric_find(t->options.metric, &t->data.metric);
 }
 
 const struct qkv_lines *qkv_lines_of(const char *name) {

@@ -4,6 +4,8 @@
 
 #include "text/sequence.h"
 #include "train/corpus.h"
+#include "train/evaluate_share.h"
+#include "train/rank_files.h"
 
 struct qkv_data;
 struct qkv_data_counts;
@@ -151,8 +153,7 @@ size_t qkv_mask_row(const struct qkv_masking *masking, struct qkv_random *random
 
 /* ---- lines as ids (line_ids.c) ----------------------------------------------------------------------------------- */
 
-/* Lines as ids. What lines are encoded with, all of it: whoever has it encodes as any other, on any
- * rank. */
+/* All that lines are encoded with: the same ids on any rank. */
 struct qkv_lines;
 struct qkv_line_coder {
     struct qkv_context *ctx;
@@ -382,10 +383,51 @@ struct qkv_data_extent {
     size_t B, T, source_T, positions, source_positions;
 };
 void qkv_data_widen(struct qkv_data_extent *extent, const struct qkv_pass_shape *shapes, size_t count);
+/* Option long. */
+static inline enum qkv_long qkv_train_long(const struct qkv_train_options *options) {
+    enum qkv_long kind = QKV_LONG_ERROR;
+    qkv_long_find(NULL, options->long_lines, &kind);
+    return kind;
+}
+/* Calls progress if there is one, and tells other ranks that this one works; QKV_STOPPED when it asks to stop. */
+enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
+                                   double done, double total);
 /* Whether there is anything to validate on. */
 static inline bool qkv_train_validates(const struct qkv_train_options *options) {
     return options->valid || options->valid_fraction > 0;
 }
+
+/* ---- windows of a text (validate_windows.c) ---------------------------------------------------------------------- */
+
+/* Whether the model predicts the next token of a text: one causal stack with an lm head. */
+enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec);
+/* Mean loss over `windows` windows of T tokens spread evenly over the text, always the same ones; 0, or more than lie
+ * side by side: the whole text side by side. ids and targets hold B·T each, the largest batch of the pass. */
+struct qkv_validation {
+    struct qkv_pass *pass;
+    const struct qkv_tokens *tokens;
+    size_t B, T, windows;
+    int32_t *ids, *targets;
+    const struct qkv_masking *masking; /* NULL: the next token is what is predicted */
+    int32_t *documents, end;           /* (B,T), and the token that ends a document; or NULL */
+    int32_t *prefix;                   /* (B), or NULL: */
+    const struct qkv_train_options *options;
+    uint64_t seed; /* of the masks */
+};
+enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
+                             void *user, double *loss);
+/* What is summed over windows that lie side by side: rows of T positions. */
+struct qkv_window_sum {
+    struct qkv_pass *pass;
+    size_t B, T;                     /* rows of a batch, at most */
+    const int32_t *documents;        /* (B,T), beside the ids; NULL: none */
+    const int32_t *prefix;           /* (B), or NULL */
+    struct qkv_evaluate_share share; /* a part for each call of the pass */
+};
+/* Adds up to B windows of `count` positions together: rows of T, then what is left as one short row. */
+enum qkv_status qkv_windows_add(struct qkv_window_sum *sum, size_t count, const int32_t *ids, const int32_t *targets);
+
+/* ---- a model that a run begins with (origin_tokenizer.c) --------------------------------------------------------- */
 
 /* Its tokenizer, of targets or sources: that of data->origin, with the special tokens that it lacks added
  * (origin_tokenizer.c). */

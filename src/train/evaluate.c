@@ -1,7 +1,4 @@
-/* Evaluation: the mean loss over a validation text during training, and over any text file afterwards.
- *
- * Windows lie side by side: the target of a window's last position is the first token of the next window, so every
- * token but the first is predicted once. Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the text that the
+/* Evaluation: the mean loss over any text file, window by window (validate_windows.c). Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the text that the
  * predicted tokens stand for (qkv_text_next), which makes models with different tokenizers comparable. Of a model whose
  * spec has a prefix the first half of each window is one, and what follows is predicted; with documents each is
  * predicted from its own tokens. */
@@ -16,129 +13,11 @@
 #include "train/evaluate_share.h"
 #include "train/train.h"
 
-enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec) {
-    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    if (spec->head.kind != QKV_HEAD_LM)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "this model has no lm head, so it gives no scores for a text's next token; its "
-                        "spec needs head.kind lm");
-    if (qkv_spec_topology(spec) == QKV_ENCODER_DECODER)
-        return qkv_fail(ctx, QKV_SPEC,
-                        "this model has an encoder beside its decoder and needs a source for every "
-                        "text; a plain text takes a spec with one stack (encoder=null)");
-    const struct qkv_layer_spec *kind = qkv_stack_find_causal(stack, false);
-    if (!kind) return QKV_OK;
-    char text[QKV_KIND_TEXT];
-    qkv_kind_text(spec->decoder.layers ? "decoder" : "encoder", kind, text);
-    return qkv_fail(ctx, QKV_SPEC,
-                    "%s.attention.causal is false: the model would see the tokens that it is to "
-                    "predict; a text's next token needs causal attention",
-                    text);
-}
-
-/* What is summed over windows that lie side by side: rows of T positions. */
-struct evaluate_sum {
-    struct qkv_pass *pass;
-    size_t B, T;                     /* rows of a batch, at most */
-    const int32_t *documents;        /* (B,T), beside the ids; NULL: none */
-    const int32_t *prefix;           /* (B), or NULL */
-    struct qkv_evaluate_share share; /* a part for each call of the pass */
-};
-
-/* B rows of T positions, before which there are `rows` of sum->T. */
-static enum qkv_status evaluate_rows(struct evaluate_sum *sum, size_t rows, size_t B, size_t T, const int32_t *ids,
-                                     const int32_t *targets) {
-    const size_t at = rows * sum->T;
-    const bool mine = qkv_evaluate_share_next(&sum->share);
-    struct qkv_evaluate_part *part = qkv_evaluate_share_add(&sum->share, 1);
-    if (!part) return QKV_MEMORY;
-    if (!mine) return QKV_OK;
-    struct qkv_batch batch = {.B = B, .T = T, .ids = ids + at, .targets = targets + at};
-    if (sum->documents) batch.documents = sum->documents + at;
-    if (sum->prefix) batch.prefix = sum->prefix + rows;
-    enum qkv_status status = qkv_pass_forward(sum->pass, &batch);
-    if (status) return status;
-    size_t counted;
-    double loss = qkv_pass_loss(sum->pass, &counted);
-    if (counted) part->nll = loss * (double)counted;
-    part->tokens = counted;
-    return QKV_OK;
-}
-
-/* Adds up to B windows of `count` positions together: rows of T, then what is left as one short row. */
-static enum qkv_status evaluate_windows(struct evaluate_sum *sum, size_t count, const int32_t *ids,
-                                        const int32_t *targets) {
-    size_t rows = count / sum->T, tail = count % sum->T;
-    enum qkv_status status = rows ? evaluate_rows(sum, 0, rows, sum->T, ids, targets) : QKV_OK;
-    if (tail && !status) status = evaluate_rows(sum, rows, 1, tail, ids, targets);
-    return status;
-}
-
-/* ---- a validation text, while training -------------------------------------------------------------------------- */
-
-/* Where window i of `windows` begins: evenly spread from the first token to the last that a window can begin with. */
-static size_t evaluate_spread(size_t i, size_t windows, size_t last) {
-    if (windows == 1) return 0;
-    return i * (last / (windows - 1)) + i * (last % (windows - 1)) / (windows - 1);
-}
-
-/* The b-th window of a batch, from `start` on. */
-static enum qkv_status evaluate_read(struct qkv_context *ctx, const struct qkv_validation *v, size_t b, size_t start,
-                                     size_t T) {
-    int32_t *ids = v->ids + b * v->T, *targets = v->targets + b * v->T;
-    enum qkv_status status = qkv_tokens_window(ctx, v->tokens, start, T, ids, targets);
-    if (!status && v->documents) qkv_row_documents(v->end, T, ids, targets, v->documents + b * v->T);
-    if (!status && v->prefix) {
-        v->prefix[b] = qkv_valid_prefix(v->options, T);
-        qkv_row_ignore_prefix(v->prefix[b], T, targets);
-    }
-    if (status || !v->masking) return status;
-    struct qkv_random random = qkv_draw_valid_masks(v->seed, start);
-    qkv_mask_row(v->masking, &random, T, ids, targets);
-    return QKV_OK;
-}
-
-enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *v, qkv_progress *progress,
-                             void *user, double *loss) {
-    size_t targets = v->tokens->count - 1, all = targets / v->T + (targets % v->T != 0);
-    bool whole = v->windows == 0 || v->windows >= targets / v->T;
-    size_t windows = whole ? all : v->windows;
-    struct evaluate_sum sum = {.pass = v->pass,
-                               .B = v->B,
-                               .T = v->T,
-                               .documents = v->documents,
-                               .prefix = v->prefix,
-                               .share = {.ctx = ctx, .size = sizeof(struct qkv_evaluate_part), .alone = true}};
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < windows && !status; i += v->B) {
-        size_t B = windows - i < v->B ? windows - i : v->B, count = 0;
-        status = qkv_train_progress(ctx, progress, user, "validating", (double)i, (double)windows);
-        for (size_t b = 0; b < B && !status; b++) {
-            size_t start = whole ? (i + b) * v->T : evaluate_spread(i + b, windows, targets - v->T);
-            size_t T = targets - start < v->T ? targets - start : v->T; /* the last of the whole text may be short */
-            status = evaluate_read(ctx, v, b, start, T);
-            count += T;
-        }
-        if (!status) status = evaluate_windows(&sum, count, v->ids, v->targets);
-    }
-    const struct qkv_evaluate_part found = qkv_evaluate_share_sum(&sum.share);
-    qkv_evaluate_share_free(&sum.share);
-    if (!status && found.tokens == 0)
-        status = qkv_fail(ctx, QKV_ARGUMENT,
-                          v->masking ? "no token of the validation part is masked; choose more text, or a larger "
-                                       "mask_probability"
-                                     : "no document of the validation part has two tokens; choose more text");
-    *loss = found.nll / (double)found.tokens;
-    return status;
-}
-
-/* ---- any text file ---------------------------------------------------------------------------------------------- */
-
 struct evaluator {
     struct qkv_context *ctx;
     struct qkv_model *model;
     const struct qkv_tokenizer *tokenizer;
-    struct evaluate_sum sum;
+    struct qkv_window_sum sum;
     struct qkv_text_files files;
     char name[QKV_FILES_NAME]; /* of the files, for messages */
     double before, total;      /* bytes of the files before; of all of them */
@@ -170,7 +49,7 @@ static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
 /* Runs over what is held, but for its last token. */
 static enum qkv_status evaluate_flush(struct evaluator *e) {
     size_t n = e->held - 1;
-    enum qkv_status status = evaluate_windows(&e->sum, n, e->ids, evaluate_targets(e, n));
+    enum qkv_status status = qkv_windows_add(&e->sum, n, e->ids, evaluate_targets(e, n));
     e->ids[0] = e->ids[n];
     e->held = 1;
     return status;

@@ -1,15 +1,7 @@
-/* What a run tells its caller beside its report: how far a long piece of work is, and notes, sentences about what it
- * found. */
+/* Notes: what a run tells its caller beside its report, sentences about what it found. */
 #include <stdarg.h>
 
 #include "train/train.h"
-
-enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
-                                   double done, double total) {
-    qkv_rank_alive(ctx);
-    if (!progress || progress(user, what, done, total)) return QKV_OK;
-    return qkv_fail(ctx, QKV_STOPPED, "stopped while %s", what);
-}
 
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *t, const char *format, ...) {
     va_list arguments;

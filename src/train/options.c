@@ -466,12 +466,6 @@ enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *opti
     return i < 0 ? QKV_OPTIMIZER_ADAMW : (enum qkv_optimizer_kind)i;
 }
 
-enum qkv_long qkv_train_long(const struct qkv_train_options *options) {
-    enum qkv_long kind = QKV_LONG_ERROR;
-    qkv_long_find(NULL, options->long_lines, &kind);
-    return kind;
-}
-
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options) {
     int i = qkv_train_choice("schedule", options->schedule);
     return i < 0 ? QKV_SCHEDULE_COSINE : (enum qkv_schedule_kind)i;

@@ -33,7 +33,7 @@ enum qkv_status qkv_origin_tokenizer(struct qkv_data *d, bool source, const char
     return status;
 }
 
-/* A preset's own vocabulary is that of the text it was made for, and gives way to the tokenizer's. */
+/* A preset's own vocabulary is that of the text it was made for; the tokenizer's replaces it. */
 static enum qkv_status origin_preset_vocab(struct qkv_data *d, const char *key, int *vocab, int found) {
     const char *preset = d->options->origin.preset;
     if (!preset || *vocab == 0 || *vocab == found || strcmp(key, "vocab") != 0) return QKV_OK;

@@ -3,16 +3,14 @@
  * of them. In mixed precision it has weights that only products read as bf16, and only its share of them as fp32:
  * those are divided. The sums of groups are added in the tree of one rank (kernel/order.h),
  * whoever holds them, so any number of ranks makes the same bits. */
-#ifndef QKV_TRAIN_RANKS_H
-#define QKV_TRAIN_RANKS_H
+#ifndef QKV_RANK_RANKS_H
+#define QKV_RANK_RANKS_H
 
-#include "base/base.h"
+#include "train/parts.h"
 
 struct qkv_model;
 struct qkv_tensor;
-struct qkv_trainer;
 struct qkv_train_options;
-struct qkv_train_report;
 struct qkv_weights;
 
 /* ---- what a rank owns (rank_share.c) ---------------------------------------------------------------------------- */
@@ -125,7 +123,12 @@ size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_
 /* ---- divided weights (rank_masters.c) --------------------------------------------------------------------------- */
 
 /* fp32 numbers of divided weights that this rank keeps, and room for two messages of weights. */
-struct qkv_moment_run;
+/* Numbers [begin, end) of a weight that this rank updates, and their moments. One rank: each weight whole. */
+struct qkv_moment_run {
+    size_t weight, begin, end;
+    float *moments[2];
+    float *master; /* the numbers themselves, of a weight that ranks have divided; NULL: the model has it */
+};
 struct qkv_rank_masters {
     const struct qkv_moment_run *runs; /* the optimizer's */
     size_t run_count;
@@ -149,55 +152,8 @@ enum qkv_status qkv_rank_divide(struct qkv_model *model, struct qkv_moment_run *
 enum qkv_status qkv_rank_save_model(struct qkv_model *model, const struct qkv_rank_masters *masters,
                                     const char *folder);
 
-/* ---- files that are tokenised (rank_files.c) -------------------------------------------------------------------- */
+/* ---- a step of several ranks (rank_step.c); with one rank nothing is to be done --------------------------------- */
 
-struct qkv_buffer;
-struct qkv_line_coder;
-struct qkv_text_piece;
-struct qkv_tokenizer;
-enum { QKV_RANK_PIECE = 1 << 18 }; /* bytes of a piece, about: so few that several ranks have work with a small file */
-/* On ranks but 0: encodes what rank 0 sends, until that says that there is no more. QKV_RANK. */
-enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx);
-/* On rank 0: says so, whatever came of it: the result is `status`, or QKV_RANK. */
-enum qkv_status qkv_rank_end_orders(struct qkv_context *ctx, enum qkv_status status);
-/* On rank 0, before that: the tokenizer of a text (which 0), or all that lines are encoded with; and which file
- * comes, for messages. */
-enum qkv_status qkv_rank_tell_tokenizer(struct qkv_context *ctx, size_t which, const struct qkv_tokenizer *tokenizer);
-enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *coder);
-enum qkv_status qkv_rank_tell_file(struct qkv_context *ctx, const char *path);
-/* A file that rank 0 reads and all encode. Any other rank encodes alone what it reads. */
-struct qkv_rank_file {
-    struct qkv_context *ctx;
-    /* it is encoded with what qkv_rank_tell_lines has told (qkv_line_ids_encode), else as a text (qkv_text_encode) */
-    bool lines;
-    void *state;
-    enum qkv_status (*cut)(void *state,
-                           struct qkv_text_piece *piece); /* the next piece; its bytes stay until the next call */
-    void (*pass)(void *state, const struct qkv_text_piece *piece); /* they are no longer needed; or NULL */
-    enum qkv_status (*encode)(void *state, const struct qkv_text_piece *piece,
-                              struct qkv_buffer *made); /* on this rank */
-    /* Gets what pieces have become, in the order of the file. */
-    enum qkv_status (*take)(void *state, const struct qkv_text_piece *piece, struct qkv_buffer *made);
-};
-/* A piece on each rank; *end: the last piece of the file was one of them. */
-enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *file, bool *end);
-
-/* ---- a trainer of several ranks (rank_check.c, rank_step.c); with one rank nothing is to be done ------------- */
-
-/* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read
- * from the folder) and, of a new run, the model that it begins with and the files of its data. The first rank that
- * is not is named, and what differs. */
-enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
-/* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers
- * and files. Called by all once each knows its files; `status`: what came of that, which becomes the status of all.
- * Fails with QKV_ARGUMENT. */
-struct qkv_text_files;
-enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct qkv_text_files *files,
-                                          enum qkv_status status);
-/* The same with one file. */
-enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char *path, enum qkv_status status);
-/* Whether all see the folder that rank 0 has made or read. */
-enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
 /* Whose losses, or gradients, are not finite: " that rank 1 makes of rows 1 to 4 of the batch", for messages. */
 enum { QKV_RANK_BLAME = 128 };
 void qkv_rank_blame_losses(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows,

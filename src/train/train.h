@@ -20,7 +20,7 @@
 
 #include "train/corpus.h"     /* texts and their tokens */
 #include "train/dataset.h"    /* what a run learns from */
-#include "train/ranks.h"      /* several ranks */
+#include "train/ranks.h"      /* several ranks, and the order of sums */
 #include "train/run_folder.h" /* the files of a run */
 #include "train/schedule.h"   /* the learning rate */
 
@@ -86,7 +86,6 @@ enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_op
 /* Checked options only: the kinds that the texts name. */
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options);
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options);
-enum qkv_long qkv_train_long(const struct qkv_train_options *options);
 
 /* The steps of so many epochs of the trainer's data, which is open (epochs.c). QKV_ARGUMENT */
 enum qkv_status qkv_epochs_steps(struct qkv_trainer *trainer, double epochs, int64_t *steps);
@@ -127,12 +126,6 @@ void qkv_optimizer_set_steps(struct qkv_optimizer *optimizer, uint64_t steps);
 size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer);
 /* What a checkpoint calls the k-th: "optimizer.m" before a dot and the parameter's name. */
 const char *qkv_moment_name(size_t k);
-/* Numbers [begin, end) of a weight that this rank updates, and their moments. One rank: each weight whole. */
-struct qkv_moment_run {
-    size_t weight, begin, end;
-    float *moments[2];
-    float *master; /* the numbers themselves, of a weight that ranks have divided; NULL: the model has it */
-};
 /* All of them, weight after weight; what frozen weights have is none. */
 const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count);
 /* The k-th moment of the first run of parameter i; NULL: it has none. */
@@ -161,29 +154,11 @@ enum qkv_status qkv_trainer_note_frozen(struct qkv_trainer *trainer);
 
 /* ---- evaluation (evaluate.c) ------------------------------------------------------------------------------------ */
 
-/* Whether the model predicts the next token of a text: one causal stack with an lm head. */
-enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_spec *spec);
-/* Mean loss over `windows` windows of T tokens spread evenly over the text, always the same ones; 0, or more than lie
- * side by side: the whole text side by side. ids and targets hold B·T each, the largest batch of the pass. */
-struct qkv_masking;
 enum { QKV_EVALUATE_WINDOWS = 8 }; /* of a text that is evaluated, side by side */
-struct qkv_validation {
-    struct qkv_pass *pass;
-    const struct qkv_tokens *tokens;
-    size_t B, T, windows;
-    int32_t *ids, *targets;
-    const struct qkv_masking *masking; /* NULL: the next token is what is predicted */
-    int32_t *documents, end;           /* (B,T), and the token that ends a document; or NULL */
-    int32_t *prefix;                   /* (B), or NULL: */
-    const struct qkv_train_options *options;
-    uint64_t seed; /* of the masks */
-};
 struct qkv_example_files;
 /* Measures, by a dry run, the bytes of a batch of examples that files are evaluated in; NULL: a full batch of sequences
  * as long as the context. The model may be planned. (evaluate_examples.c) */
 enum qkv_status qkv_examples_measure(struct qkv_model *model, const struct qkv_example_files *files, size_t *bytes);
-enum qkv_status qkv_validate(struct qkv_context *ctx, const struct qkv_validation *validation, qkv_progress *progress,
-                             void *user, double *loss);
 
 /* ---- beginning with a model (origin.c) -------------------------------------------------------------------------- */
 
@@ -203,62 +178,6 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------ */
 
 #define QKV_TRAIN_GROUPS 8 /* what the option groups is for a new run, where it is not given */
-struct qkv_pass_part;
-/* How a step's rows go through the pass (parts.c). */
-struct qkv_parts {
-    size_t rows, groups; /* groups 0: none, the parts are as even as they can be */
-    size_t parts, most;  /* parts that were asked for, and rows of one, at most */
-    size_t count;        /* of parts so far; the latest: */
-    size_t begin, end, group, group_end;
-    bool whole;                              /* its last group ends with it */
-    size_t row_end, group_first, group_last; /* rows behind the last part; the groups that all parts are of */
-    bool several;                            /* gradients are added part by part, as the tree says */
-};
-/* Before the first part. */
-struct qkv_parts qkv_parts_of(const struct qkv_train_options *options, size_t rows);
-/* Those of a rank's node of the tree alone. */
-struct qkv_rank_share;
-struct qkv_parts qkv_parts_of_node(const struct qkv_train_options *options, size_t rows,
-                                   const struct qkv_rank_share *share, size_t node);
-/* Rows of a part of a batch of so many, at most, on this rank. */
-size_t qkv_parts_most(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows);
-/* Goes to the next; false behind the last. */
-bool qkv_parts_next(struct qkv_parts *parts);
-/* Bit i: sums of level i have to wait for others; bit 63: there are several parts with groups. */
-uint64_t qkv_parts_levels(const struct qkv_context *ctx, const struct qkv_train_options *options, size_t rows);
-/* What a pass needs to know of the part; losses: of all groups. */
-void qkv_parts_tell(const struct qkv_parts *parts, double *losses, struct qkv_pass_part *part);
-/* All losses together, as the tree says. */
-double qkv_parts_loss(const struct qkv_parts *parts, const double *losses);
-enum { QKV_PART_LEVELS = 8 };
-/* Gradients that wait, made once for all levels that a run needs (qkv_parts_levels, or-ed). */
-struct qkv_part_sums {
-    struct qkv_model *model;
-    struct qkv_arena arena;
-    /* of weights that a pass uses more than once: a sum for each use but the first; then a byte for each of their
-     * rows, 0: zeros */
-    float *later;
-    size_t later_floats, later_bytes;
-    float *levels[QKV_PART_LEVELS];   /* gradients, then those, then bytes, 0: zeros, whatever the row holds */
-    struct qkv_gradient_carry *carry; /* of the part in work; NULL: there is one part */
-    struct qkv_parts latest;          /* the part in work */
-    enum qkv_status status;           /* the first failure of the step */
-};
-/* Floats from one later use of a weight to the next, and how many there are. */
-size_t qkv_parts_later(const struct qkv_tensor *weight, size_t *uses);
-/* Floats of later uses of all weights. */
-size_t qkv_parts_later_all(const struct qkv_model *model);
-enum qkv_status qkv_parts_bytes(const struct qkv_model *model, uint64_t levels, size_t *bytes);
-enum qkv_status qkv_part_sums_create(struct qkv_model *model, uint64_t levels, struct qkv_part_sums *sums);
-void qkv_part_sums_free(struct qkv_part_sums *sums);
-/* Before the first part of a step; before each; and after each, which returns the first failure of the step. */
-void qkv_part_sums_begin(struct qkv_part_sums *sums, const struct qkv_parts *parts);
-void qkv_part_sums_next(struct qkv_part_sums *sums, const struct qkv_parts *parts);
-enum qkv_status qkv_part_sums_end(struct qkv_part_sums *sums, const struct qkv_parts *parts);
-/* While backward runs over a whole part that is not to be added to any later one: the gradient of a weight that is
- * used once is complete in this part, and now has the sums that wait for it. */
-void qkv_part_sums_complete(struct qkv_part_sums *sums, struct qkv_tensor *weight);
-
 struct qkv_trainer {
     struct qkv_context *ctx;
     enum qkv_precision precision; /* of the context before, and after */
@@ -321,9 +240,23 @@ enum qkv_status qkv_resume_follow(struct qkv_trainer *trainer);
 enum qkv_status qkv_trainer_add_note(struct qkv_trainer *trainer, const char *format, ...) QKV_PRINTF(2, 3);
 /* Cuts the log after the line of `step`; a note says what could not be read. */
 enum qkv_status qkv_trainer_cut_log(struct qkv_trainer *trainer, int64_t step);
-/* Calls progress if there is one, and tells other ranks that this one works; QKV_STOPPED when it asks to stop. */
-enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
-                                   double done, double total);
+
+/* ---- ranks that are alike (rank_check.c); with one rank nothing is to be done ----------------------------------- */
+
+/* Whether there may be so many ranks, and all are alike: build, kernels, caches, options, spec (NULL: it is read
+ * from the folder) and, of a new run, the model that it begins with and the files of its data. The first rank that
+ * is not is named, and what differs. */
+enum qkv_status qkv_rank_check(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* Whether ranks that evaluate a model together are alike: build, kernels, caches, precision, spec, weights, tokenizers
+ * and files. Called by all once each knows its files; `status`: what came of that, which becomes the status of all.
+ * Fails with QKV_ARGUMENT. */
+struct qkv_text_files;
+enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct qkv_text_files *files,
+                                          enum qkv_status status);
+/* The same with one file. */
+enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char *path, enum qkv_status status);
+/* Whether all see the folder that rank 0 has made or read. */
+enum qkv_status qkv_rank_check_folder(struct qkv_trainer *trainer);
 
 /* ---- the state of the run (run_state.c) ------------------------------------------------------------------------- */
 
