@@ -2,7 +2,7 @@
 /* labels: quick */
 #include "context_fixture.h"
 
-#include "train/tsv.h"
+#include "data/tsv.h"
 
 /* Reads a whole file and writes "line:first|second;" for each row. */
 static enum qkv_status read_all(const char *text, size_t size, char *out, size_t room) {

@@ -4,7 +4,7 @@
 
 #include "lab/bench/bench_room.h"
 #include "model/model.h"
-#include "train/train.h"
+#include "rank/parts.h"
 
 static const struct order_case {
     const char *preset, *name;

@@ -1,7 +1,7 @@
-/* Evaluation: the mean loss over any text file, window by window (validate_windows.c). Perplexity is e^loss; bits per byte is nll / ln 2 / bytes of the text that the
- * predicted tokens stand for (qkv_text_next), which makes models with different tokenizers comparable. Of a model whose
- * spec has a prefix the first half of each window is one, and what follows is predicted; with documents each is
- * predicted from its own tokens. */
+/* Evaluation: the mean loss over any text file, window by window (validate_windows.c). Perplexity is e^loss; bits per
+ * byte is nll / ln 2 / bytes of the text that the predicted tokens stand for (qkv_text_next), which makes models with
+ * different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is one, and what
+ * follows is predicted; with documents each is predicted from its own tokens. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "model/spec.h"
 #include "text/text.h"
-#include "train/evaluate_share.h"
+#include "rank/evaluate_share.h"
 #include "train/train.h"
 
 struct evaluator {

@@ -6,8 +6,8 @@
 #include "metric/metric.h"
 #include "model/model.h"
 #include "model/spec.h"
-#include "train/evaluate_share.h"
-#include "train/example_files.h"
+#include "rank/evaluate_share.h"
+#include "data/example_files.h"
 #include "train/train.h"
 
 enum { EXAMPLES_A_BATCH = 64 };

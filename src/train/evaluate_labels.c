@@ -7,9 +7,9 @@
 
 #include "metric/metric.h"
 #include "text/sequence.h"
-#include "train/evaluate_share.h"
+#include "rank/evaluate_share.h"
 #include "train/train.h"
-#include "train/tsv.h"
+#include "data/tsv.h"
 
 enum { LINES = 1024 }; /* classified in one call; of words no fewer, as sentences are whole */
 

@@ -6,7 +6,7 @@
 
 #include "metric/metric.h"
 #include "text/sequence.h"
-#include "train/evaluate_share.h"
+#include "rank/evaluate_share.h"
 #include "train/train.h"
 
 enum { BATCHES = 4 }; /* of sources, that a rank searches together */

@@ -3,7 +3,7 @@
 #define QKV_TRAIN_EVALUATE_PAIRS_H
 
 #include "text/text.h"
-#include "train/tsv.h"
+#include "data/tsv.h"
 
 struct qkv_pair {
     size_t source, target; /* in text.data */

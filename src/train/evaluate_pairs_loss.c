@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "text/sequence.h"
 #include "train/evaluate_pairs.h"
-#include "train/evaluate_share.h"
+#include "rank/evaluate_share.h"
 #include "train/train.h"
 
 enum {

@@ -2,7 +2,7 @@
 #ifndef QKV_TRAIN_RUN_FOLDER_H
 #define QKV_TRAIN_RUN_FOLDER_H
 
-#include "train/dataset.h"
+#include "data/data.h"
 #include "train/schedule.h"
 
 /* ---- the folder (create.c) -------------------------------------------------------------------------------------- */

@@ -18,9 +18,9 @@
 #ifndef QKV_TRAIN_H
 #define QKV_TRAIN_H
 
-#include "train/corpus.h"     /* texts and their tokens */
-#include "train/dataset.h"    /* what a run learns from */
-#include "train/ranks.h"      /* several ranks, and the order of sums */
+#include "data/corpus.h"      /* texts and their tokens */
+#include "data/data.h"        /* what a run learns from */
+#include "rank/ranks.h"       /* several ranks, and the order of sums */
 #include "train/run_folder.h" /* the files of a run */
 #include "train/schedule.h"   /* the learning rate */
 
@@ -212,8 +212,8 @@ struct qkv_trainer {
     qkv_progress *progress;
     void *user;
 };
-/* One step of the optimizer, its time counted where that was asked for (step.c): evaluation, log and checkpoint are then
- * due. */
+/* One step of the optimizer, its time counted where that was asked for (step.c). Evaluation, log and checkpoint are
+ * then due. */
 enum qkv_status qkv_trainer_learn(struct qkv_trainer *trainer);
 /* The sentence for what is not finite; nothing of the run may be saved any more. */
 enum qkv_status qkv_trainer_fail_number(struct qkv_trainer *trainer, int64_t step, const char *what);

@@ -5,7 +5,7 @@
 #include "model/decode.h"
 #include "model/spec.h"
 #include "train/evaluate_pairs.h"
-#include "train/example_files.h"
+#include "data/example_files.h"
 #include "train/train.h"
 #include "train/use.h"
 

@@ -6,7 +6,7 @@
 #include "model/model.h"
 #include "text/text.h"
 #include "train/train.h"
-#include "train/tsv.h"
+#include "data/tsv.h"
 #include "train/use.h"
 
 enum { SPECIALS = 8 }; /* tokens that a template may place around a text */

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
-#     base <- kernel <- op <- attention <- sequence <- backend <- model <- family <- {io, generate, train} <- lab <-
-# cli,   text beside them sees base only,
-#     metric base and text; io, generate and train see text, and train metric,
+#     base <- kernel <- op <- attention <- sequence <- backend <- model <- family <- {io, generate} <- rank <- data <-
+# train <- lab <- cli,   text beside them sees base only,
+#     metric base and text; io, generate, data and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
 # base/support.h, lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
 # lab or of the command. A name of a file occurs once under src/.
@@ -26,10 +26,12 @@ allowed() { # allowed ROOM: the rooms that it may include
     family) echo base type kernel op attention sequence backend model family ;;
     io) echo base type kernel op attention sequence backend model family io text ;;
     generate) echo base type kernel op attention sequence backend model io text generate ;;
-    train) echo base type kernel op attention sequence backend model io text metric train ;;
+    rank) echo base type kernel op attention sequence backend model io rank ;;
+    data) echo base type kernel op attention sequence backend model io text rank data ;;
+    train) echo base type kernel op attention sequence backend model io text metric rank data train ;;
     lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;
-    lab/bench) echo base type kernel model train lab/bench examples ;;
+    lab/bench) echo base type kernel model rank lab/bench examples ;;
     *) echo ;;
     esac
 }

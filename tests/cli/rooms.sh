@@ -2,10 +2,9 @@
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its
 # left,
 #     base <- type <- kernel <- op <- attention <- sequence <- backend,   base <- text <- metric,
-#     {backend, text} <- model <-
-# family <- io, {io, generate} <- train; the lab needs public functions, base and the little that the table below allows
-# it; the command needs public functions and the lab; and no object files need each other in a circle. docs/design.md
-# says the same in words.
+#     {backend, text} <- model <- family <- io,   {io, generate} <- rank <- data <- train;
+# the lab needs public functions, base and the little that the table below allows it; the command needs public functions
+# and the lab; and no object files need each other in a circle. docs/design.md says the same in words.
 #     rooms.sh SOURCE_FOLDER BINARY_FOLDER
 set -u
 source=${1:?} binary=${2:?}
@@ -42,10 +41,12 @@ model base type kernel op attention sequence backend text
 family base type kernel op attention sequence backend text model
 io base type kernel op attention sequence backend text model family
 generate base type kernel op attention sequence backend text model
-train base type kernel op attention sequence backend text metric model io generate
+rank base type kernel op attention sequence backend model io
+data base type kernel op attention sequence backend text model io generate rank
+train base type kernel op attention sequence backend text metric model io generate rank data
 lab/report base
 lab/compare base lab/report
-lab/bench base type kernel model train
+lab/bench base type kernel model rank
 cli lab/report lab/compare lab/bench
 END
 # Lab and command may need every public function as well.

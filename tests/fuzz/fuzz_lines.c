@@ -1,7 +1,7 @@
 /* Lines with fields separated by tabs: pairs, labelled lines, and labelled words. */
 #include "fuzz.h"
 
-#include "train/tsv.h"
+#include "data/tsv.h"
 
 static void lines_read(const char *path, const char *second, bool sentences) {
     struct qkv_context *ctx = fuzz_context();

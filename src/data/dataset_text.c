@@ -1,0 +1,236 @@
+/* Learning from a text, by windows that begin anywhere in it: the next token (task text), or tokens that are hidden
+ * (task mlm, masking.c). */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "data/data.h"
+
+/* ---- tokenizer -------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status dataset_text_prepare(struct qkv_data *d, struct qkv_spec *spec) {
+    static const char *const specials[] = {QKV_TOKEN_MASK};
+    struct qkv_tokenizer_choice choice = {.what = "tokenizer",
+                                          .choice = d->options->tokenizer,
+                                          .specials = specials,
+                                          .special_count = qkv_task_masks(d->options)};
+    if (!d->origin && qkv_tokenizer_learns(choice.choice)) {
+        choice.files = &d->facts->data_files;
+        choice.progress = d->progress;
+        choice.user = d->user;
+    }
+    enum qkv_status status = d->origin ? qkv_origin_tokenizer(d, false, specials, choice.special_count, &d->tokenizer)
+                                       : qkv_tokenizer_make(d->ctx, &choice, &d->tokenizer);
+    if (!status) status = qkv_origin_vocab(d, "vocab", &spec->vocab, qkv_tokenizer_vocab(d->tokenizer));
+    if (!status) status = qkv_spec_check(d->ctx, spec);
+    if (!status)
+        status =
+            qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &d->facts->data, &d->facts->valid);
+    return !status && d->options->documents ? qkv_documents_check(d->ctx, d->tokenizer) : status;
+}
+
+enum qkv_status qkv_text_restore(struct qkv_data *d) {
+    return qkv_tokenizer_return(d->ctx, d->folder, QKV_TOKENIZER_FILE, &d->facts->data, &d->tokenizer);
+}
+
+/* ---- the texts -------------------------------------------------------------------------------------------------- */
+
+struct text {         /* the one to learn from, or to validate on */
+    const char *path; /* of its token file */
+    struct qkv_text_files *files;
+    struct qkv_text_facts *facts;
+};
+
+/* Makes a missing token file again. */
+static enum qkv_status dataset_text_remake(struct qkv_data *d, const struct text *text) {
+    struct qkv_text_facts now = *text->facts;
+    struct qkv_text_files files;
+    enum qkv_status status = qkv_text_files_copy(d->ctx, text->files, &files);
+    if (status) return status;
+    status =
+        qkv_tokens_write(d->ctx, text->path, &files, qkv_model_tokenizer(d->model), &now, NULL, d->progress, d->user);
+    if (status)
+        qkv_fail_at(d->ctx, "making %s again, which is missing", text->path);
+    else
+        status = qkv_same_text(d->ctx, text->path, &(struct qkv_same_text){text->files, &files, text->facts, &now});
+    qkv_text_files_free(&files);
+    return status;
+}
+
+static enum qkv_status open_tokens(struct qkv_data *d, const struct text *text, struct qkv_tokens *tokens) {
+    enum qkv_status status = QKV_OK;
+    if (text->facts->bytes == 0)
+        status = qkv_tokens_write(d->ctx, text->path, text->files, qkv_model_tokenizer(d->model), text->facts, d->notes,
+                                  d->progress, d->user);
+    else if (!qkv_file_exists(text->path))
+        status = dataset_text_remake(d, text);
+    qkv_text_files_drop(text->files);
+    return status ? status : qkv_tokens_open(d->ctx, text->path, text->facts, tokens);
+}
+
+static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, size_t count) {
+    struct qkv_tokens part = *whole;
+    part.start += begin; /* the whole owns the file */
+    part.count = count;
+    return part;
+}
+
+static enum qkv_status too_short(const struct qkv_data *d, const char *what, const struct qkv_text_files *files,
+                                 size_t count, const char *other_way) {
+    char shorter[64] = "", text[QKV_FILES_NAME];
+    if (count >= 2) snprintf(shorter, sizeof shorter, "a context of at most %zu, ", count - 1);
+    return qkv_fail(d->ctx, QKV_ARGUMENT,
+                    "the %s part of %s has %zu tokens, but a context of %zu needs %zu: choose "
+                    "%smore text%s",
+                    what, qkv_text_files_name(files, text), count, d->T, d->T + 1, shorter, other_way);
+}
+
+/* Cuts the token files into the parts to learn from and to validate on. */
+static enum qkv_status dataset_text_split(struct qkv_data *d) {
+    const struct qkv_train_options *o = d->options;
+    struct qkv_text_files *data = &d->facts->data_files;
+    size_t count = d->windows.data_tokens.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
+    qkv_text_files_hold_out(data, kept);
+    if (o->valid) {
+        d->windows.train = part_of(&d->windows.data_tokens, 0, count);
+        d->windows.valid = part_of(&d->windows.valid_tokens, 0, d->windows.valid_tokens.count);
+    } else {
+        d->windows.train = part_of(&d->windows.data_tokens, 0, count - kept);
+        d->windows.valid = part_of(&d->windows.data_tokens, count - kept, kept);
+    }
+    if (d->windows.train.count < d->T + 1)
+        return too_short(d, "training", data, d->windows.train.count,
+                         !o->valid && count > d->T ? ", or a smaller valid_fraction" : "");
+    if (qkv_train_validates(d->options) && d->windows.valid.count < d->T + 1)
+        return too_short(d, "validation", o->valid ? &d->facts->valid_files : data, d->windows.valid.count,
+                         o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
+    return QKV_OK;
+}
+
+static enum qkv_status dataset_text_open(struct qkv_data *d) {
+    const struct qkv_train_options *o = d->options;
+    d->B = (size_t)((o->batch + o->accumulate - 1) / o->accumulate);
+    struct text data = {d->data_path, &d->facts->data_files, &d->facts->data};
+    struct text valid = {d->valid_path, &d->facts->valid_files, &d->facts->valid};
+    enum qkv_status status = open_tokens(d, &data, &d->windows.data_tokens);
+    if (!status && o->valid) status = open_tokens(d, &valid, &d->windows.valid_tokens);
+    return status ? status : dataset_text_split(d);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
+
+/* Row `at` of the buffers as the options want it. */
+static void text_row(struct qkv_data *d, size_t at, int32_t prefix) {
+    int32_t *targets = d->rows.targets + at * d->T;
+    if (d->rows.documents)
+        qkv_row_documents(qkv_document_end(qkv_model_tokenizer(d->model)), d->T, d->rows.ids + at * d->T, targets,
+                          d->rows.documents + at * d->T);
+    if (!d->rows.prefix) return;
+    d->rows.prefix[at] = prefix;
+    qkv_row_ignore_prefix(prefix, d->T, targets);
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
+
+static double dataset_text_epoch(const struct qkv_data *d) {
+    return (double)d->windows.train.count / ((double)d->options->batch * (double)d->T);
+}
+
+static uint64_t dataset_text_total(struct qkv_data *d, uint64_t step) {
+    return (step + 1) * (uint64_t)d->options->batch * d->T;
+}
+
+static enum qkv_status dataset_text_fill(struct qkv_data *d, uint64_t step, size_t begin, size_t end,
+                                         struct qkv_batch *batch) {
+    enum qkv_status status = QKV_OK;
+    const struct qkv_train_options *o = d->options;
+    const uint64_t seed = (uint64_t)o->seed;
+    const struct qkv_masking masking = qkv_masking_of(o, qkv_model_tokenizer(d->model));
+    const bool masks = qkv_task_masks(o);
+    for (size_t r = begin; r < end && !status; r++) {
+        size_t start = qkv_draw_window(seed, step, r, d->windows.train.count - d->T);
+        size_t at = (r - begin) * d->T;
+        status = qkv_tokens_window(d->ctx, &d->windows.train, start, d->T, d->rows.ids + at, d->rows.targets + at);
+        if (status) return status;
+        text_row(d, r - begin, o->prefix ? qkv_row_prefix(o, step, r, d->T) : 0);
+        if (!masks) continue;
+        struct qkv_random random = qkv_draw_masks(seed, step, r);
+        qkv_mask_row(&masking, &random, d->T, d->rows.ids + at, d->rows.targets + at);
+    }
+    batch->B = end - begin;
+    batch->T = d->T;
+    batch->documents = d->rows.documents;
+    batch->prefix = d->rows.prefix;
+    return status;
+}
+
+/* Where not all targets count, those of all rows are counted by making each of them once. */
+static enum qkv_status dataset_text_begin(struct qkv_data *d, uint64_t step, struct qkv_dataset_step *out) {
+    const size_t rows = (size_t)d->options->batch;
+    const bool masks = qkv_task_masks(d->options);
+    struct qkv_batch batch;
+    enum qkv_status status = QKV_OK;
+    *out = (struct qkv_dataset_step){.rows = rows, .targets = rows * d->T, .tokens = rows * d->T};
+    if (!masks && !d->rows.documents && !d->rows.prefix) return QKV_OK;
+    out->targets = 0;
+    for (size_t r = 0; r < out->rows && !status; r++) {
+        status = dataset_text_fill(d, step, r, r + 1, &batch);
+        for (size_t i = 0; i < d->T && !status; i++) out->targets += d->rows.targets[i] != QKV_IGNORE;
+    }
+    /* documents of nothing but their end: no loss, and no gradient */
+    if (!masks && !out->targets) out->targets = 1;
+    return status;
+}
+
+enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
+                               const struct qkv_spec *spec) {
+    if (qkv_task_masks(options)) return qkv_masking_check(ctx, spec);
+    enum qkv_status status = qkv_text_model_check(ctx, spec);
+    return status ? status : qkv_prefix_check(ctx, options, spec);
+}
+
+static void dataset_text_count(const struct qkv_data *d, struct qkv_data_counts *counts) {
+    counts->tokens = d->windows.train.count;
+    counts->valid_tokens = d->windows.valid.count;
+}
+
+static enum qkv_status dataset_text_validate(struct qkv_data *d, struct qkv_pass *pass, double *loss, double *metric) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(d->model);
+    const struct qkv_masking masking = qkv_masking_of(d->options, tokenizer);
+    size_t windows;
+    qkv_multiply((size_t)d->options->eval_batches, (size_t)d->options->batch, &windows); /* SIZE_MAX: the whole text */
+    struct qkv_validation validation = {.pass = pass,
+                                        .tokens = &d->windows.valid,
+                                        .B = d->B,
+                                        .T = d->T,
+                                        .windows = windows,
+                                        .ids = d->rows.ids,
+                                        .targets = d->rows.targets,
+                                        .masking = qkv_task_masks(d->options) ? &masking : NULL,
+                                        .documents = d->rows.documents,
+                                        .end = qkv_document_end(tokenizer),
+                                        .prefix = d->rows.prefix,
+                                        .options = d->options,
+                                        .seed = (uint64_t)d->options->seed};
+    enum qkv_status status = qkv_validate(d->ctx, &validation, d->progress, d->user, loss);
+    *metric = *loss;
+    return status;
+}
+
+const struct qkv_dataset qkv_dataset_data = {
+    QKV_DATASET_OPTION(data),
+    .noun = "a text",
+    .nouns = "texts",
+    .reads = QKV_READS_TEXT,
+    .tasks = QKV_TASKS_TEXT,
+    .tokenizers = 1,
+    .check = qkv_text_check,
+    .prepare = dataset_text_prepare,
+    .restore = qkv_text_restore,
+    .open = dataset_text_open,
+    .begin = dataset_text_begin,
+    .fill = dataset_text_fill,
+    .epoch = dataset_text_epoch,
+    .total = dataset_text_total,
+    .count = dataset_text_count,
+    .validate = dataset_text_validate,
+};

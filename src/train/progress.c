@@ -1,9 +1,0 @@
-/* How far a long piece of work is: told to the caller, who may stop it, and to other ranks. */
-#include "train/dataset.h"
-
-enum qkv_status qkv_train_progress(struct qkv_context *ctx, qkv_progress *progress, void *user, const char *what,
-                                   double done, double total) {
-    qkv_rank_alive(ctx);
-    if (!progress || progress(user, what, done, total)) return QKV_OK;
-    return qkv_fail(ctx, QKV_STOPPED, "stopped while %s", what);
-}
