@@ -62,11 +62,11 @@ static void introduce_data(struct cli_progress *progress, struct qkv_trainer *tr
     introduce_held_out(progress, trainer);
 }
 
-/* `lines`: the number of lines to train on. */
+/* `lines`: the number of lines to train on; 0 of a text. */
 static const char *batch_text(char *text, size_t size, const struct qkv_train_options *options,
                               const struct qkv_spec *spec, size_t lines) {
     char rows[48] = "";
-    if (options->data) {
+    if (!lines) {
         snprintf(text, size, "%lld x %lld tokens", (long long)options->batch,
                  (long long)(options->context > 0 ? options->context : spec->context));
         return text;

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Toys are added to a copy of the sources as docs/design.md says: a position, an activation, a form of block, a form of
 # attention with a weight of its own, two types of stored numbers, in blocks of 32 and of 256, a type with a product of
-# its own, an instruction set and a column for it, and a page type, each one file and one line (a weight is another
-# line). The copy is built (with the kernels of scalar and of the toy only) and knows them: in its help, specs,
-# settings, training, export, kernel tables, and in the tests over random models, of kernels and over the lists.
+# its own, an instruction set and a column for it, a page type, and a kind of training data, each one file and one line
+# (a weight is another line). The copy is built (with the kernels of scalar and of the toy only) and knows them: in its
+# help, specs, settings, training, export, kernel tables, and in the tests over random models, of kernels and over the
+# lists.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
     echo "NOT TESTED: toys, under the sanitizers; make test builds them"
@@ -35,6 +36,8 @@ toy type_toy256.c type include/qkv/tensors.h 'F64,' 'X(TOY256, toy256)'
 toy type_toydot.c type include/qkv/tensors.h 'F64,' 'X(TOYDOT, toydot)'
 toy product_toydot.c kernel src/kernel/product.h 'f32)' 'X(toydot)'
 toy page_f64_columns.c kernel src/kernel/page.h 'f32)' 'X(f64_columns)'
+toy dataset_cycle.c data include/qkv/training.h 'COUNT, steps,' \
+    'X(DATA, cycle, NULL, "data", "file with the length of a cycle to train on")'
 toy simd_pair.h kernel/isa include/qkv/context.h 'scalar,' 'X(pair, TABLE)'
 toy simd_pairrun.h kernel/isa include/qkv/context.h 'pair,' 'X(pairrun, COLUMNS)'
 cp "$toys/test_columns.c" copy/tests/
@@ -75,6 +78,27 @@ hasnt one/model.safetensors 'attn.[kv].weight'
 try 0 $toy info one
 has out ', one'
 try 0 $toy generate one --prompt a --tokens 5 --threads 1
+# The kind of training data has an option, its runs learn and are resumed, and messages about the kinds know it.
+echo 7 >cycle.txt
+try 0 $toy help train
+has out 'cycle FILE'
+refuse 2 'cycle FILE' $toy train --spec spec.json --out none
+refuse 2 'data and cycle exclude each other' $toy train --spec spec.json --data text.txt --cycle cycle.txt --out none
+refuse 2 'only pairs have sources' $toy train --spec spec.json --cycle cycle.txt --source-tokenizer bytes --out none
+try 0 $toy train --spec spec.json --cycle cycle.txt --steps 40 --warmup 5 --rate 1e-2 --batch 4 --threads 1 \
+    --out cycle --quiet
+has cycle/config.json '"vocab": 7'
+has cycle/train.json '"cycle": "[^"]*/cycle.txt"'
+cycle_loss() { grep -oE '"valid_loss": *[0-9.e-]+' cycle/log.jsonl | tail -1 | grep -oE '[0-9.e-]+$'; }
+loss=$(cycle_loss)
+checks=$((checks + 1))
+awk -v loss="$loss" 'BEGIN { exit !(loss > 0 && loss < 1) }' || fail "a cycle is not learnt: its loss is $loss"
+try 0 $toy train --resume cycle --steps 60 --threads 1 --quiet
+checks=$((checks + 1))
+awk -v loss="$(cycle_loss)" -v before="$loss" 'BEGIN { exit !(loss < before) }' \
+    || fail 'a resumed run learns nothing'
+echo 8 >cycle.txt
+refuse 1 'cycle.txt' $toy train --resume cycle --steps 80 --threads 1 --quiet
 try 0 $toy eval run --data text.txt --threads 1
 cp out loss
 try 0 $toy eval run --data text.txt --threads 1 --isa pair
