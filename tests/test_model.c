@@ -312,7 +312,7 @@ static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **sta
         const size_t bytes = (size_t)shape[2] * (size_t)(shape[0] + shape[1]) * (halves ? 2 : 4);
         assert_int_equal(qkv_measure_costs(ctx, &spec, 1, LENGTH, &costs), QKV_OK);
         assert_int_equal(costs.cache_bytes_per_token, bytes);
-        assert_int_equal(qkv_model_allocate(ctx, &spec, false, NULL, &model), QKV_OK);
+        assert_int_equal(qkv_model_allocate(ctx, &spec, &model), QKV_OK);
         assert_int_equal(qkv_session_create(model, &(struct qkv_session_options){.capacity = LENGTH}, &session),
                          QKV_OK);
         const struct qkv_cache_pages pages = qkv_session_pages(session);

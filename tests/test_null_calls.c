@@ -38,6 +38,7 @@ static struct {
     struct qkv_attention_layer *attention_layer;
     struct qkv_attention_cache *attention_cache;
     struct qkv_example *example;
+    struct qkv_opening *opening;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */
@@ -111,6 +112,7 @@ static void make_objects(void) {
                                                &given.module));
     assert_ok(given.context, qkv_optimizer_create(given.model, &made_optimizer_options, &given.optimizer));
     assert_ok(given.context, qkv_model_save(given.model, given_folder("model")));
+    assert_ok(given.context, qkv_model_open(given.context, given_folder("model"), NULL, &given.opening));
     char *tensors = qkv_join_path(given.context, given_folder("model"), QKV_WEIGHTS_FILE);
     assert_ok(given.context, qkv_tensors_open(given.context, tensors, &given.tensors));
     free(tensors);

@@ -90,6 +90,9 @@ QKV_API struct qkv_use_options qkv_use_defaults(void);
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_use_check_memory(struct qkv_context *ctx, const char *folder,
                                              const struct qkv_use_options *options);
+/* Experimental: the same check for a model that is opened and not filled yet (qkv_model_open). Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_opening_check_use(struct qkv_opening *opening, const struct qkv_use_options *options);
 #endif
 
 #ifdef __cplusplus

@@ -109,6 +109,9 @@ struct qkv_made_token {
 /* Receives each token when it is generated, after the write callback has received the text known so far;
  * return false to stop. */
 typedef bool qkv_take_token(void *user, const struct qkv_made_token *token);
+/* Experimental: receives the ids of the prompt, once, before they are cut to the context and before any token is made.
+ * They are valid during the call. */
+typedef void qkv_take_prompt(void *user, const int32_t *ids, size_t count);
 struct qkv_generate_options {
     struct qkv_sampling sampling;
     size_t tokens;            /* largest number of tokens to generate */
@@ -130,6 +133,8 @@ struct qkv_generate_options {
     size_t context;
     qkv_take_token *take_token; /* NULL: none */
     void *take_user;
+    qkv_take_prompt *take_prompt; /* experimental; NULL: none */
+    void *prompt_user;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */
 QKV_API struct qkv_generate_options qkv_generate_defaults(void);

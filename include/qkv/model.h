@@ -24,7 +24,8 @@ QKV_API enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct q
 /* Makes a planned model: names and shapes of the weights without memory for their numbers, so that a spec of any size
  * can be inspected. Fails with QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
-/* Reads a model folder. `folder` may also be the path of a checkpoint in the folder of a run
+/* Reads a model: opens it (qkv_model_open) and fills it (qkv_model_fill). `folder` is a model folder, the folder of a
+ * run, or a published folder (qkv/published.h). It may also be the path of a checkpoint in the folder of a run
  * ("run/checkpoint-250.safetensors"); the call then reads the model that the checkpoint holds.
  *
  * - The file must hold every tensor of the spec, with its shape, and no other tensor. The call also reads
@@ -41,9 +42,69 @@ QKV_API enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv
  *
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
-/* Makes the planned model of a folder: the names, shapes and types that qkv_model_load would give, without numbers,
+/* Opens a model and gives its plan alone: the names, shapes and types that qkv_model_load would give, without numbers,
  * tokenizers and labels. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
+
+/* Experimental: an opened model. Opening reads the configuration and the headers of the files, each once, and takes no
+ * memory of the model's size; what was read stays with it until the model is filled:
+ *
+ *     status = qkv_model_open(ctx, path, NULL, &opening);
+ *     if (!status) status = qkv_opening_needs(opening, NULL, &needs);
+ *     if (!status && needs.model + needs.session < limit) status = qkv_model_fill(opening, &model);
+ *     qkv_opening_free(opening); */
+struct qkv_opening;
+/* Experimental: options of opening. */
+struct qkv_model_open_options {
+    size_t size;        /* sizeof(struct qkv_model_open_options), set by qkv_model_open_defaults */
+    bool ignore_memory; /* as the context's options of that name, for this model; either of the two is enough */
+    bool ignore_digest;
+};
+/* Experimental: no choice: the context's options decide. */
+QKV_API struct qkv_model_open_options qkv_model_open_defaults(void);
+/* Experimental: gives the name and a one-line description of the i-th kind of place that models are opened from, in the
+ * order in which a path is tried; false past the last. Any thread. */
+QKV_API bool qkv_source_at(size_t i, const char **name, const char **help);
+/* Experimental: opens the model at a path (as for qkv_model_load). `options` may be NULL. Free *out with
+ * qkv_opening_free, before the context. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
+QKV_API enum qkv_status qkv_model_open(struct qkv_context *ctx, const char *path,
+                                       const struct qkv_model_open_options *options, struct qkv_opening **out);
+/* Experimental: the kind of place that the model is opened from, a name of qkv_source_at. Static text. */
+QKV_API const char *qkv_opening_source(const struct qkv_opening *opening);
+/* Experimental: the planned model, for qkv_model_spec, qkv_model_costs and other calls that take a plan; NULL once it
+ * is filled. Owned by the opening. */
+QKV_API struct qkv_model *qkv_opening_plan(const struct qkv_opening *opening);
+/* Experimental: for what precision, cache and length needs are measured. */
+struct qkv_needs_options {
+    size_t size;                         /* sizeof(struct qkv_needs_options), set by qkv_needs_defaults */
+    const enum qkv_precision *precision; /* NULL: the context's */
+    const char *cache; /* type of the cached keys and values, "f32", "bf16"; NULL: the usual one of the precision */
+    size_t context;    /* positions of a session; 0: the spec's context */
+};
+/* Experimental: the context's precision, its usual cache, and the spec's context. */
+QKV_API struct qkv_needs_options qkv_needs_defaults(void);
+/* Experimental: bytes that a model needs. */
+struct qkv_needs {
+    size_t model;   /* memory: weights, tables, and the copies that products and other orders of rows need */
+    size_t session; /* memory: the cache and a step of one session; 0: the model is none that generates */
+    size_t read;    /* read from the files when the model is filled */
+    size_t mapped;  /* weights that stay in the mapped files */
+};
+/* Experimental: measures the needs by plans; nothing is taken, and the context is as before. `options` may be NULL. A
+ * type that a cache cannot have, and an opening that has been filled, are QKV_ARGUMENT. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_opening_needs(struct qkv_opening *opening, const struct qkv_needs_options *options,
+                                          struct qkv_needs *needs);
+/* Experimental: fails as filling would if a tensor is missing, superfluous or of another shape, if digests differ, or
+ * if there is not enough memory. Takes nothing. Texts of the folder are not read. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_opening_check(struct qkv_opening *opening);
+/* Experimental: checks an opened model as qkv_opening_check does, takes its memory, and reads its weights, tokenizers
+ * and labels. The plan becomes the model, which is the caller's; the opening can then only be freed, also after a
+ * failure of reading. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_model_fill(struct qkv_opening *opening, struct qkv_model **out);
+/* Experimental: frees an opening, and its plan if it was not filled. NULL is allowed. */
+QKV_API void qkv_opening_free(struct qkv_opening *opening);
 /* Gives the name and a one-line description of the i-th number format that weights can be stored in; false past the
  * last. Any thread. */
 QKV_API bool qkv_format_at(size_t i, const char **name, const char **help);

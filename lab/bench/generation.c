@@ -82,7 +82,7 @@ static double head_flops(const struct qkv_model *model) {
 
 static enum qkv_status generation_make(struct qkv_bench *b, const struct qkv_spec *spec, struct qkv_model **model,
                                        struct work *w) {
-    enum qkv_status status = qkv_model_allocate(b->ctx, spec, false, NULL, model);
+    enum qkv_status status = qkv_model_allocate(b->ctx, spec, model);
     if (status) return status;
     fill_weights(b->ctx, *model);
     for (size_t i = 0; i < PROMPT; i++) w->ids[i] = (int32_t)(i * 7919 % (size_t)spec->vocab);

@@ -27,7 +27,8 @@ static void distance_slope(const void *of, size_t h, void *slope) {
 }
 
 /* The initial slopes. */
-static const float *distance_slopes(struct qkv_weights *weights, const struct qkv_attention_spec *spec) {
+static const float *distance_slopes(struct qkv_weights *weights, const void *of) {
+    const struct qkv_attention_spec *spec = of;
     const float *slopes =
         qkv_table_make(weights->ctx, weights->arena, (size_t)spec->heads, sizeof *slopes, distance_slope, spec);
     if (!slopes) weights->status = QKV_MEMORY;
@@ -47,7 +48,7 @@ void qkv_distance_build_weights(struct qkv_weights *weights, const struct qkv_we
     sizes.R = spec->position.kind == QKV_POSITION_BUCKETS ? (size_t)spec->position.buckets
                                                           : 2 * (size_t)spec->position.max_distance + 1;
     at.sizes = &sizes;
-    if (spec->position.kind == QKV_POSITION_ALIBI) at.starts = distance_slopes(weights, spec);
+    if (spec->position.kind == QKV_POSITION_ALIBI) at.start = (struct qkv_weight_start){distance_slopes, spec};
     qkv_weights_matrix(weights, &at, weight, &roles[spec->position.kind], 1);
 }
 

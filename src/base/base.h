@@ -46,6 +46,7 @@ struct qkv_context {
     enum qkv_precision precision;      /* of matrix products and of activations saved for backward */
     enum qkv_precision automatic;      /* what QKV_PRECISION_AUTO means here: see qkv_auto_precision */
     size_t l1d, l2;                    /* bytes of the caches of one CPU; 0: unknown */
+    struct qkv_file_list *files;       /* of the work that is being done; NULL: files are not listed */
     char threads_note[160];            /* why there are fewer threads than requested; "" */
     char message[1024];                /* the sentence of the latest call's failure */
     bool key_failed;                   /* the sentence is about the key of a spec at failed_key */
@@ -219,10 +220,12 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
-/* From begin to end the context has the backend that plans for its own, and no profile; begin returns what it had. */
+/* From begin to end the context has the backend that plans for its own, and no profile; begin returns what it had. What
+ * is planned for another precision sets ctx->precision in between. */
 struct qkv_planning {
     const struct qkv_backend *backend;
     struct qkv_profile *profile;
+    enum qkv_precision precision;
 };
 struct qkv_planning qkv_planning_begin(struct qkv_context *ctx);
 void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had);
@@ -345,11 +348,26 @@ struct qkv_map {               /* all bytes of a file */
     const unsigned char *data; /* NULL when the file is empty */
     size_t size;
     bool mapped; /* else a heap block */
+    bool shared; /* the block belongs to a list of files, which frees it */
 };
 /* "cannot <doing> <path>: <the system's error>; <what to do>", for an errno; QKV_FILE, or QKV_MEMORY for ENOMEM. */
 enum qkv_status qkv_fail_file(struct qkv_context *ctx, const char *doing, const char *path, int error);
-/* A copy of a whole file in memory. */
+/* A copy of a whole file in memory. While the context has a list of files, each file is opened once: later reads share
+ * the first copy, unless the file was replaced or has changed. */
 enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map);
+/* The files that one longer work reads (file_list.c), such as opening a model. */
+struct qkv_file_list {
+    struct qkv_file_item *items;
+    size_t count, capacity;
+};
+/* From begin to end qkv_read_file uses the list; begin returns the list that the context had. */
+struct qkv_file_list *qkv_file_list_begin(struct qkv_context *ctx, struct qkv_file_list *list);
+void qkv_file_list_end(struct qkv_context *ctx, struct qkv_file_list *had);
+/* Frees the copies; no map of them may be in use. */
+void qkv_file_list_free(struct qkv_file_list *list);
+/* Used by qkv_read_file: finds the copy of a file; adds the copy of a file that was read to the context's list. */
+bool qkv_file_list_find(const struct qkv_file_list *list, const char *path, struct qkv_map *map);
+void qkv_file_list_add(struct qkv_context *ctx, const struct qkv_file *file, struct qkv_map *map);
 /* Maps the file itself; the mapping stays when the file is closed. Call qkv_file_check before each use: after another
  * program has made the file shorter, reading the mapping kills the process (SIGBUS). */
 enum qkv_status qkv_file_map(const struct qkv_file *file, struct qkv_map *map);

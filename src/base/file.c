@@ -107,6 +107,7 @@ void qkv_file_close(struct qkv_file *file) {
 enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
     struct qkv_file file;
     *map = (struct qkv_map){0};
+    if (ctx && ctx->files && qkv_file_list_find(ctx->files, path, map)) return QKV_OK;
     enum qkv_status status = qkv_file_open(ctx, path, &file);
     if (status) return status;
     if (file.size >= CHECKED) status = qkv_memory_check(ctx, file.size, path, "give a smaller file");
@@ -117,6 +118,7 @@ enum qkv_status qkv_read_file(struct qkv_context *ctx, const char *path, struct 
         free(data);
     else
         *map = (struct qkv_map){.data = data, .size = file.size};
+    if (!status && ctx && ctx->files) qkv_file_list_add(ctx, &file, map);
     qkv_file_close(&file);
     return status;
 }
@@ -134,7 +136,7 @@ void qkv_unmap_file(struct qkv_map *map) {
     void *data = (void *)(uintptr_t)map->data;
     if (map->mapped)
         munmap(data, map->size);
-    else
+    else if (!map->shared)
         free(data);
     *map = (struct qkv_map){0};
 }

@@ -137,7 +137,7 @@ static enum qkv_status array_invent(struct filled *f, const struct qkv_array *ou
 static enum qkv_status arrays_invent(struct filled *f) {
     const struct qkv_model *model = f->to->model;
     struct qkv_model *whole;
-    enum qkv_status status = qkv_model_allocate(model->ctx, f->to->config->whole, true, NULL, &whole);
+    enum qkv_status status = qkv_model_list(model->ctx, f->to->config->whole, &whole);
     if (status) return status;
     for (size_t i = 0; i < whole->weights.count && !status; i++) {
         const struct qkv_array *ours = &whole->weights.list[i].array;

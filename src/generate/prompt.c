@@ -109,6 +109,7 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
     enum qkv_status status =
         o->ids ? prompt_copy_ids(ctx, o, p)
                : qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
+    if (!status && o->take_prompt) o->take_prompt(o->prompt_user, p->ids, p->count);
     if (!status && p->count == 0) status = prompt_begin(ctx, p);
     return status ? status : prompt_fit(model, o, p);
 }

@@ -67,8 +67,22 @@ static enum qkv_status dense_read_tensor(struct qkv_context *ctx, const struct q
     return *out ? qkv_tensors_floats(tensors, a, *out) : QKV_MEMORY;
 }
 
-static enum qkv_status dense_read_weights(struct qkv_context *ctx, const char *path, bool planned,
+static enum qkv_status dense_read_tensors(struct qkv_context *ctx, const struct qkv_tensors *tensors, bool numbers,
                                           struct qkv_model_dense *d) {
+    enum qkv_status status =
+        dense_read_tensor(ctx, tensors, "linear.weight", d->out, d->in, numbers ? &d->weight : NULL);
+    if (!status && d->has_bias)
+        status = dense_read_tensor(ctx, tensors, "linear.bias", d->out, 0, numbers ? &d->bias : NULL);
+    if (!status && d->has_shortcut)
+        status = dense_read_tensor(ctx, tensors, "residual.weight", d->out, d->in, numbers ? &d->shortcut : NULL);
+    return status;
+}
+
+static void dense_close(void *tensors) {
+    qkv_tensors_close(tensors);
+}
+
+static enum qkv_status dense_open_weights(struct qkv_context *ctx, const char *path, struct qkv_model_dense *d) {
     struct qkv_tensors *tensors;
     bool found = false;
     enum qkv_status status = qkv_file_find(ctx, path, &found);
@@ -76,20 +90,24 @@ static enum qkv_status dense_read_weights(struct qkv_context *ctx, const char *p
         status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names; other formats are not read", path);
     if (!status) status = qkv_tensors_open(ctx, path, &tensors);
     if (status) return status;
-    status = dense_read_tensor(ctx, tensors, "linear.weight", d->out, d->in, planned ? NULL : &d->weight);
-    if (!status && d->has_bias)
-        status = dense_read_tensor(ctx, tensors, "linear.bias", d->out, 0, planned ? NULL : &d->bias);
-    if (!status && d->has_shortcut)
-        status = dense_read_tensor(ctx, tensors, "residual.weight", d->out, d->in, planned ? NULL : &d->shortcut);
+    d->file = (struct qkv_model_file){.owner = tensors, .close = dense_close};
+    status = dense_read_tensors(ctx, tensors, false, d);
     const size_t names = (size_t)1 + (d->has_bias ? 1 : 0) + (d->has_shortcut ? 1 : 0);
     if (!status && qkv_tensors_count(tensors) != names)
         status = qkv_fail(ctx, QKV_FORMAT, "%s has %zu tensors; config.json beside it asks for %zu", path,
                           qkv_tensors_count(tensors), names);
-    qkv_tensors_close(tensors);
     return status;
 }
 
-enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path, bool planned,
+enum qkv_status qkv_dense_fill(struct qkv_context *ctx, struct qkv_model_dense *d) {
+    if (!d->file.owner) return QKV_OK;
+    const enum qkv_status status = dense_read_tensors(ctx, d->file.owner, true, d);
+    d->file.close(d->file.owner);
+    d->file = (struct qkv_model_file){0};
+    return status;
+}
+
+enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path,
                                struct qkv_model_dense *d) {
     struct qkv_pooling_file f = {.ctx = ctx};
     d->has_bias = true;
@@ -117,7 +135,7 @@ enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, cons
     d->has_shortcut = d->residual && d->in != d->out;
     char *inner = status ? NULL : qkv_join_path(ctx, folder, path);
     char *weights = inner ? qkv_join_path(ctx, inner, QKV_WEIGHTS_FILE) : NULL;
-    if (!status) status = weights ? dense_read_weights(ctx, weights, planned, d) : QKV_MEMORY;
+    if (!status) status = weights ? dense_open_weights(ctx, weights, d) : QKV_MEMORY;
     free(inner);
     free(weights);
     return status;

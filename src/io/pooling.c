@@ -74,7 +74,7 @@ static enum qkv_status modules_refuse(const struct qkv_pooling_file *f, size_t i
 
 /* Reads the modules after the pooling. A last Normalize is the vector's; an earlier one belongs to its dense layer. */
 static enum qkv_status read_behind(const struct qkv_pooling_file *f, const char *folder, const struct qkv_spec *spec,
-                                   bool planned, struct qkv_model_pooling *pooling) {
+                                   struct qkv_model_pooling *pooling) {
     const size_t count = json_array_size(f->root);
     size_t width = (size_t)qkv_spec_width(spec);
     enum qkv_status status = QKV_OK;
@@ -92,7 +92,7 @@ static enum qkv_status read_behind(const struct qkv_pooling_file *f, const char 
         struct qkv_model_dense *d = &pooling->dense[pooling->dense_count++];
         *d = (struct qkv_model_dense){.in = width, .normalize = pooling->normalize};
         pooling->normalize = false;
-        status = qkv_dense_read(f->ctx, folder, json_string_value(json_object_get(module, "path")), planned, d);
+        status = qkv_dense_read(f->ctx, folder, json_string_value(json_object_get(module, "path")), d);
         width = d->out;
     }
     return status;
@@ -100,7 +100,7 @@ static enum qkv_status read_behind(const struct qkv_pooling_file *f, const char 
 
 /* Reads the modules: the model, its pooling, whose folder goes to *path (heap), and those after it. */
 static enum qkv_status read_modules(const struct qkv_pooling_file *f, const char *folder, const struct qkv_spec *spec,
-                                    bool planned, char **path, struct qkv_model_pooling *pooling) {
+                                    char **path, struct qkv_model_pooling *pooling) {
     static const char *const kinds[] = {"Transformer", "Pooling"};
     const size_t count = json_array_size(f->root);
     for (size_t i = 0; i < 2 && i < count; i++) {
@@ -111,7 +111,13 @@ static enum qkv_status read_modules(const struct qkv_pooling_file *f, const char
         return qkv_fail(f->ctx, QKV_SPEC, "%s: it has no module Pooling, so it makes no vectors of texts", f->path);
     const char *at = json_string_value(json_object_get(json_array_get(f->root, 1), "path"));
     *path = qkv_copy_string(f->ctx, at ? at : "");
-    return *path ? read_behind(f, folder, spec, planned, pooling) : QKV_MEMORY;
+    return *path ? read_behind(f, folder, spec, pooling) : QKV_MEMORY;
+}
+
+enum qkv_status qkv_pooling_fill(struct qkv_context *ctx, struct qkv_model_pooling *pooling) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < pooling->dense_count && !status; i++) status = qkv_dense_fill(ctx, &pooling->dense[i]);
+    return status;
 }
 
 enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, const char *model,
@@ -124,12 +130,13 @@ enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, co
         qkv_pooling_close(&f);
         return status;
     }
-    status = read_modules(&f, folder, spec, planned, &path, pooling);
+    status = read_modules(&f, folder, spec, &path, pooling);
     if (!status) status = qkv_pooling_open(&f, folder, path, QKV_CONFIG_FILE);
     if (!status && !f.root) status = qkv_fail(ctx, QKV_FILE, "%s is missing, which modules.json names", f.path);
     if (!status) status = read_pool(&f, spec, pooling);
     if (!status) status = read_max_length(&f, model, &pooling->most);
     if (!status) status = qkv_prompts_read(ctx, folder, pooling);
+    if (!status && !planned) status = qkv_pooling_fill(ctx, pooling);
     qkv_pooling_close(&f);
     free(path);
     if (status) qkv_model_pooling_free(pooling);

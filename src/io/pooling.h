@@ -22,11 +22,11 @@ enum qkv_status qkv_pooling_refuse(const struct qkv_pooling_file *f, const char 
 /* Dense layers (dense.c), each in a folder inside the folder. */
 enum { QKV_DENSE_MAX = 4 };
 extern const char *const qkv_dense_folders[QKV_DENSE_MAX];
-/* Reads a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. If `planned`,
- * it checks the shapes and reads no numbers. The caller frees the layer with qkv_model_pooling_free, also after a
- * failure. */
-enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path, bool planned,
+/* Opens a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. The caller
+ * frees the layer with qkv_model_pooling_free, also after a failure. qkv_dense_fill reads its numbers. */
+enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path,
                                struct qkv_model_dense *dense);
+enum qkv_status qkv_dense_fill(struct qkv_context *ctx, struct qkv_model_dense *dense);
 enum qkv_status qkv_dense_write(struct qkv_context *ctx, const char *folder, const char *path,
                                 const struct qkv_model_dense *dense);
 /* Prompts: texts that are put before the texts whose vectors are made (prompts.c). */
@@ -37,6 +37,8 @@ enum qkv_status qkv_prompts_write(struct qkv_context *ctx, const char *folder, c
  * `planned`, the numbers of dense layers are not read. Fails with the key that cannot be used. */
 enum qkv_status qkv_pooling_read(struct qkv_context *ctx, const char *folder, const char *model,
                                  const struct qkv_spec *spec, bool planned, struct qkv_model_pooling *pooling);
+/* Reads the numbers of dense layers of a pooling that was read as planned. */
+enum qkv_status qkv_pooling_fill(struct qkv_context *ctx, struct qkv_model_pooling *pooling);
 /* The folder inside `folder` that modules.json names as the model's, "0_Transformer": a heap text; NULL: the folder
  * itself. */
 enum qkv_status qkv_pooling_model(struct qkv_context *ctx, const char *folder, char **model);

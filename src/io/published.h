@@ -12,14 +12,20 @@ struct qkv_published;
 enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, bool weights,
                                    struct qkv_published **out, struct qkv_spec *spec);
 void qkv_published_close(struct qkv_published *published);
-/* Finds the tensor of each weight of the spec, and fails if a tensor is left over. After it weights can be read. */
-enum qkv_status qkv_published_match(struct qkv_published *published, const struct qkv_spec *spec);
-/* Takes memory for weights that keep their format but need another order of rows, before a model is made. */
+/* Finds the tensor of each weight of a planned model, and fails if a tensor is left over. After it weights can be
+ * read. */
+enum qkv_status qkv_published_match(struct qkv_published *published, const struct qkv_model *model);
+/* Checks that tied tables have the same numbers, that files are as long as they were, and their digests. */
+enum qkv_status qkv_published_check(const struct qkv_published *published, const struct qkv_spec *spec,
+                                    bool ignore_digest);
+/* The bytes of a weight in the files. */
+size_t qkv_published_bytes(const struct qkv_published *published, const struct qkv_weight *weight);
+/* Takes memory for weights that keep their format but need another order of rows, before the model takes its own. */
 enum qkv_status qkv_published_room(struct qkv_published *published);
 /* The weights that a model can use from the mapped files. The caller owns the file until a model takes it. */
 struct qkv_model_file qkv_published_file(struct qkv_published *published);
 /* Reads the numbers of all other weights. */
-enum qkv_status qkv_published_read(struct qkv_model *model, const void *published);
+enum qkv_status qkv_published_read(struct qkv_model *model, const struct qkv_published *published);
 /* Copies what a model keeps of a published folder: its family. */
 enum qkv_status qkv_published_origin(const struct qkv_published *published, struct qkv_model_origin *origin);
 /* Freezes weights that are not parameters in the model's family. */

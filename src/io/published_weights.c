@@ -73,16 +73,13 @@ static enum qkv_status find_strangers(struct qkv_published *p) {
     return status;
 }
 
-enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_spec *spec) {
-    struct qkv_model *plan;
-    enum qkv_status status = qkv_model_allocate(p->ctx, spec, true, NULL, &plan);
-    if (status) return status;
-    p->entries = qkv_allocate(p->ctx, plan->weights.count, sizeof *p->entries);
-    if (!p->entries) status = QKV_MEMORY;
-    for (size_t i = 0; i < plan->weights.count && !status; i++) status = match_weight(p, spec, &plan->weights.list[i]);
+enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_model *model) {
+    const struct qkv_weights *weights = &model->weights;
+    p->entries = qkv_allocate(p->ctx, weights->count, sizeof *p->entries);
+    enum qkv_status status = p->entries ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < weights->count && !status; i++) status = match_weight(p, &model->spec, &weights->list[i]);
     if (!status) status = find_strangers(p);
     if (!status) qsort(p->entries, p->entry_count, sizeof *p->entries, compare_entries);
-    qkv_model_free(plan);
     return status;
 }
 
@@ -192,34 +189,42 @@ static enum qkv_status check_tied(const struct qkv_published *p) {
 }
 
 /* Checks the digests of weights that qkv has written. Weights of other programs have none. */
-static enum qkv_status check_ties(const struct qkv_model *model, const struct qkv_published *p) {
+static enum qkv_status check_ties(const struct qkv_published *p, const struct qkv_spec *spec) {
     char digest[QKV_DIGEST_TEXT];
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < p->count && !status && !model->ctx->ignore_digest; i++) {
+    for (size_t i = 0; i < p->count && !status; i++) {
         const char *saved = qkv_tensors_metadata(p->files[i].tensors, QKV_DIGEST_KEY);
-        status = qkv_ties_check(model->ctx, p->files[i].tensors);
-        if (!status && saved) status = qkv_spec_digest(model->ctx, &model->spec, digest);
+        status = qkv_ties_check(p->ctx, p->files[i].tensors);
+        if (!status && saved) status = qkv_spec_digest(p->ctx, spec, digest);
         if (!status && saved && strcmp(saved, digest) != 0)
-            status =
-                qkv_fail(model->ctx, QKV_SPEC, QKV_DIGEST_SENTENCE, p->files[i].path, QKV_DIGEST_TEXT, saved, digest);
+            status = qkv_fail(p->ctx, QKV_SPEC, QKV_DIGEST_SENTENCE, p->files[i].path, QKV_DIGEST_TEXT, saved, digest);
     }
     return status;
 }
 
-enum qkv_status qkv_published_read(struct qkv_model *model, const void *published) {
+enum qkv_status qkv_published_check(const struct qkv_published *p, const struct qkv_spec *spec, bool ignore_digest) {
+    enum qkv_status status = source_check(p);
+    if (!status) status = check_tied(p);
+    return status || ignore_digest ? status : check_ties(p, spec);
+}
+
+size_t qkv_published_bytes(const struct qkv_published *p, const struct qkv_weight *weight) {
+    return entry_find(p, weight->array.name)->array.bytes;
+}
+
+enum qkv_status qkv_published_read(struct qkv_model *model, const struct qkv_published *p) {
     struct taken taken = {0};
-    enum qkv_status status = source_check(published);
-    if (!status) status = check_tied(published);
+    enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < model->weights.count && !status; i++) {
         struct qkv_weight *weight = &model->weights.list[i];
         if (weight->stored)
-            status = repack_weight(published, weight);
+            status = repack_weight(p, weight);
         else
-            status = take_weight(published, weight, &taken);
+            status = take_weight(p, weight, &taken);
     }
     free(taken.floats);
     qkv_weights_changed(&model->weights);
-    return status ? status : check_ties(model, published);
+    return status;
 }
 
 /* ---- what the model is told -------------------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ static enum qkv_status take_weights(struct qkv_attention_layer *l) {
     l->stack.distances = (struct qkv_distance_weights){0};
     if (!s->cross) qkv_distance_build_weights(&l->weights, &place, a, &l->stack.distances);
     qkv_attention_build_weights(&l->weights, &place, a, s->cross, qkv_attention_layer_own(l));
-    enum qkv_status status = qkv_weights_finish(&l->weights);
+    enum qkv_status status = qkv_weights_place(&l->weights);
     return status ? status : qkv_weights_add_gradients(&l->weights, &l->storage);
 }
 

@@ -6,16 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Builds weights and tables in model->arena, whether it has memory or only measures. */
-static enum qkv_status model_fill(void *model) {
+/* Gives weights and tables their places in model->arena, whether it has memory or only measures. */
+static enum qkv_status model_place(void *model) {
     struct qkv_model *m = model;
-    enum qkv_status status = qkv_model_build_weights(m);
+    m->weights.status = QKV_OK;
+    enum qkv_status status = qkv_weights_place(&m->weights);
     if (!status && m->decoder.spec) {
         status = qkv_position_tables_make(m, &m->decoder);
     }
     if (!status && m->encoder.spec) {
         status = qkv_position_tables_make(m, &m->encoder);
     }
+    return status;
+}
+
+/* Places weights and tables on a measuring arena, so that the memory taken is exact. */
+static enum qkv_status model_measure(struct qkv_model *m) {
+    size_t bytes = 0;
+    const enum qkv_status status = qkv_plan(m->ctx, &m->arena, "weights", model_place, m, &bytes);
+    m->arena.peak = bytes; /* what a planned model would take */
     return status;
 }
 
@@ -36,10 +45,8 @@ static void model_clear(struct qkv_model *m) {
     qkv_arena_free(&m->gradients);
 }
 
-/* Builds the model on a measuring arena first, so that the memory taken is exact. */
-static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                  const struct qkv_model_file *file, const struct qkv_model_parts *parts,
-                                  struct qkv_model **out) {
+static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                  const struct qkv_model_parts *parts, struct qkv_model **out) {
     *out = NULL;
     enum qkv_status status = qkv_spec_check(ctx, spec);
     if (status) return status;
@@ -47,27 +54,54 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
     if (!m) return QKV_MEMORY;
     m->ctx = ctx;
     m->spec = *spec;
-    m->planned = planned;
-    if (file) m->file = *file;
+    m->planned = true;
     m->parts = *parts;
-    size_t bytes = 0;
-    status = qkv_plan(ctx, &m->arena, "weights", model_fill, m, &bytes);
-    m->arena.peak = bytes; /* what the weights of a planned model would take */
-    if (!status && !planned) {
-        model_clear(m);
-        status = qkv_arena_create_numbers(ctx, &m->arena, bytes, "weights");
-        if (!status) {
-            status = model_fill(m);
-        }
-    }
+    status = qkv_model_build_weights(m);
+    if (!status) status = model_measure(m);
     if (status) {
-        m->file = (struct qkv_model_file){0}; /* the caller still owns it */
         qkv_model_free(m);
         return status;
     }
     m->generation.start = m->generation.first = -1;
     *out = m;
     return QKV_OK;
+}
+
+enum qkv_status qkv_model_list(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
+    return model_list(ctx, spec, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
+}
+
+enum qkv_status qkv_model_set_file(struct qkv_model *m, const struct qkv_model_file *file) {
+    m->weights.source = file->source;
+    const enum qkv_status status = model_measure(m);
+    if (!status) m->file = *file;
+    return status;
+}
+
+enum qkv_status qkv_model_take(struct qkv_model *m) {
+    const size_t bytes = m->arena.peak;
+    qkv_model_drop_packed(m); /* a plan may have counted them, and gradients */
+    qkv_weights_drop_gradients(&m->weights);
+    qkv_arena_free(&m->gradients);
+    enum qkv_status status = qkv_arena_create_numbers(m->ctx, &m->arena, bytes, "weights");
+    if (!status) status = model_place(m);
+    if (status) {
+        qkv_arena_free(&m->arena);
+        model_measure(m);
+    }
+    m->planned = status != 0;
+    return status;
+}
+
+/* A model whose weights are all zero. */
+static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                  const struct qkv_model_parts *parts, struct qkv_model **out) {
+    enum qkv_status status = model_list(ctx, spec, parts, out);
+    if (!status) status = qkv_model_take(*out);
+    if (!status) return QKV_OK;
+    qkv_model_free(*out);
+    *out = NULL;
+    return status;
 }
 
 enum qkv_status qkv_model_check_weights(const struct qkv_model *m) {
@@ -87,7 +121,7 @@ enum qkv_status qkv_model_check_whole(const struct qkv_model *m) {
                     weight->array.name);
 }
 
-static void model_close_file(struct qkv_model *m) {
+void qkv_model_close_file(struct qkv_model *m) {
     if (m->file.owner) m->file.close(m->file.owner);
     m->file = (struct qkv_model_file){0};
 }
@@ -99,18 +133,17 @@ enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
     status = qkv_weights_to_fp32(&m->weights, &m->learned);
     if (!status) status = qkv_arena_create_numbers(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
     if (!status) status = qkv_weights_to_fp32(&m->weights, &m->learned);
-    if (!status) model_close_file(m);
+    if (!status) qkv_model_close_file(m);
     return status;
 }
 
-enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                   const struct qkv_model_file *file, struct qkv_model **out) {
-    return model_make(ctx, spec, planned, file, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
+enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
+    return model_make(ctx, spec, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
 }
 
 enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,
                                          const struct qkv_model_parts *parts, struct qkv_model **out) {
-    return model_make(ctx, spec, false, NULL, parts, out);
+    return model_make(ctx, spec, parts, out);
 }
 
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
@@ -120,7 +153,7 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
     *out = NULL;
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
-    enum qkv_status status = qkv_model_allocate(ctx, spec, false, NULL, out);
+    enum qkv_status status = qkv_model_allocate(ctx, spec, out);
     if (status) return status;
     status = qkv_weights_start(&(*out)->weights, seed);
     if (!status) return QKV_OK;
@@ -135,7 +168,7 @@ enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *s
     *out = NULL;
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
-    return qkv_model_allocate(ctx, spec, true, NULL, out);
+    return qkv_model_list(ctx, spec, out);
 }
 
 int32_t qkv_model_target_begin(const struct qkv_model *m) {
@@ -153,7 +186,7 @@ static void free_labels(char **labels, size_t count) {
 void qkv_model_free(struct qkv_model *model) {
     if (!model) return;
     model_clear(model);
-    model_close_file(model);
+    qkv_model_close_file(model);
     qkv_tokenizer_free(model->tokenizer);
     qkv_tokenizer_free(model->source_tokenizer);
     free_labels(model->labels, model->label_count);

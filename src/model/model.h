@@ -98,7 +98,7 @@ struct qkv_model_generation {
 };
 
 /* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. Its numbers are heap memory
- * in fp32; a planned model has none of them. */
+ * in fp32; a planned model has none of them, but the open file that they are read from. */
 struct qkv_model_dense {
     size_t in, out;
     bool normalize; /* x is scaled to length 1 first */
@@ -106,6 +106,7 @@ struct qkv_model_dense {
     bool has_bias, has_shortcut;
     int activation;                  /* enum qkv_ffn_kind; −1: none */
     float *weight, *bias, *shortcut; /* W (out,in), b (out) or NULL, R (out,in) or NULL */
+    struct qkv_model_file file;      /* owner NULL: the numbers are read */
 };
 /* A named text that is put before texts. */
 struct qkv_model_prompt {
@@ -140,7 +141,7 @@ bool qkv_vector_normalize(float *x, size_t C, bool normalize);
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_spec spec;
-    bool planned; /* it has names and shapes only */
+    bool planned; /* it has names and shapes only, and arena.peak is the memory that it would take */
     struct qkv_model_parts parts;
     /* Page types of caches that begin from now on; NULL: the usual ones. */
     struct qkv_page_types cache_types;
@@ -173,8 +174,7 @@ int32_t qkv_model_target_begin(const struct qkv_model *model);
 /* Measures, by plans, the bytes that the dense layers take for so many rows besides their weights. The model may be
  * planned. Fails with QKV_MEMORY. (model_dense.c) */
 enum qkv_status qkv_model_dense_measure(struct qkv_model *model, size_t rows, size_t *bytes);
-/* Lists all weights, takes their memory from model->arena (a measuring one makes a plan), and sets the stacks'
- * tensors. */
+/* Lists all weights; they have no memory yet. */
 enum qkv_status qkv_model_build_weights(struct qkv_model *model);
 /* Lists the weights of a layer's experts, with `shared` also those of the shared expert. NULL where the layer has no
  * experts. A failure is in weights->status. (experts_weights.c) */
@@ -197,13 +197,20 @@ void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of the model: weights, tables, and gradients and packed weights if they have been asked for; without weights
  * that are read from a mapped file. */
 size_t qkv_model_bytes(const struct qkv_model *model);
-/* The same for a module: only those parts. */
+/* A model whose weights are all zero; with `parts` that of a module: only those parts. */
+enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
 enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,
                                          const struct qkv_model_parts *parts, struct qkv_model **out);
-/* A model whose weights are all zero: create, plan and load start from it. Weights that are read from `file` (NULL:
- * none) take no memory; after a success the model owns the file. */
-enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, bool planned,
-                                   const struct qkv_model_file *file, struct qkv_model **out);
+/* A planned model of a spec: its list of weights is built once, and qkv_model_take gives them memory. */
+enum qkv_status qkv_model_list(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
+/* Weights of a planned model that the file has in a type of weights are read from it and take no memory. After a
+ * success the model owns the file. */
+enum qkv_status qkv_model_set_file(struct qkv_model *model, const struct qkv_model_file *file);
+/* Closes the file, which no weight reads any more; harmless without one. */
+void qkv_model_close_file(struct qkv_model *model);
+/* Takes the memory of a planned model, which is then no longer planned: its weights are zero, or read from its file.
+ * After a failure it is planned as before. */
+enum qkv_status qkv_model_take(struct qkv_model *model);
 /* Fails with QKV_ARGUMENT for a planned model, which has names and shapes only. */
 enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Fails with QKV_FILE if the weights' file has changed. Called before every use of the weights. */

@@ -6,6 +6,7 @@
 
 void qkv_model_pooling_free(struct qkv_model_pooling *pooling) {
     for (size_t i = 0; i < pooling->dense_count; i++) {
+        if (pooling->dense[i].file.owner) pooling->dense[i].file.close(pooling->dense[i].file.owner);
         free(pooling->dense[i].weight);
         free(pooling->dense[i].bias);
         free(pooling->dense[i].shortcut);

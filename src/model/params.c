@@ -215,15 +215,14 @@ static void params_count_tables(struct qkv_model *m) {
 enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
     const struct qkv_spec *spec = &m->spec;
     const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
-    m->weights =
-        (struct qkv_weights){.ctx = m->ctx, .arena = &m->arena, .source = m->file.source, .init = &m->spec.init};
+    m->weights = (struct qkv_weights){.ctx = m->ctx, .arena = &m->arena, .init = &m->spec.init};
     if (spec->decoder.layers > 0) params_stack(m, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);
     if (spec->encoder.layers > 0)
         params_stack(m, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),
                      both && qkv_tie_has_stacks(spec->tie) ? m->decoder.token : NULL);
     params_head(m, m->decoder.spec ? &m->decoder : &m->encoder);
     params_count_tables(m);
-    return qkv_weights_finish(&m->weights);
+    return m->weights.status;
 }
 
 enum qkv_status qkv_model_add_gradients(struct qkv_model *m) {

@@ -393,17 +393,12 @@ enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, c
 
 enum qkv_status qkv_spec_read_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
                                   const struct qkv_settings *settings) {
-    struct qkv_file file;
-    struct qkv_map map = {0};
+    struct qkv_map map;
     memset(spec, 0, sizeof *spec);
-    enum qkv_status status = qkv_file_open(ctx, path, &file);
-    if (status) return status;
-    size_t size = file.size;
-    qkv_file_close(&file);
-    if (size > FILE_BYTES)
-        return qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has at most %d", path, size,
-                        FILE_BYTES);
-    status = qkv_read_file(ctx, path, &map);
+    enum qkv_status status = qkv_read_file(ctx, path, &map);
+    if (!status && map.size > FILE_BYTES)
+        status = qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has at most %d", path,
+                          map.size, FILE_BYTES);
     if (!status) status = qkv_spec_parse_all(ctx, spec, path, (const char *)map.data, map.size, settings);
     qkv_unmap_file(&map);
     return status;

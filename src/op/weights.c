@@ -55,7 +55,7 @@ static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *p
 
 /* ---- builder ----------------------------------------------------------------------------------------------------- */
 
-/* Adds an operand to the list of tensors; weights_take gives it memory. */
+/* Adds an operand to the list of tensors; weights_take gives it memory later. */
 static void weights_operand(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                             size_t rows, size_t columns) {
     if (w->status) return;
@@ -162,7 +162,7 @@ static void weights_list(struct qkv_weights *w, const struct qkv_weight_place *p
     size_t outputs, inputs;
     role_shape(role, place->sizes, &outputs, &inputs);
     const enum qkv_start start = roles_of_weights[role].start;
-    if (!bias && start == QKV_START_GIVEN) weight->starts = place->starts;
+    if (!bias && start == QKV_START_GIVEN) weight->start = place->start;
     weight_init(w, weight, bias ? QKV_START_BIAS : start, start == QKV_START_NORM ? 0 : inputs, place->branches);
     if (!tensor->operand.name) tensor->operand.name = name;
 }
@@ -208,18 +208,19 @@ static void weight_lies(struct qkv_weight *weight, bool planned) {
     weight->array.bytes = weight->rows * weight->columns * sizeof(float);
 }
 
-/* Takes memory for an operand and for its weights, the last `count` of the list. */
-static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, size_t count) {
+/* Takes memory for an operand and for its weights, `count` of the list. */
+static void weights_take(struct qkv_weights *w, struct qkv_tensor *tensor, struct qkv_weight *list, size_t count) {
     size_t floats;
-    if (w->status) return;
-    struct qkv_weight *list = w->list + w->count - count;
     if (!qkv_multiply(tensor->rows, tensor->columns, &floats)) {
         w->status =
             qkv_fail(w->ctx, QKV_SPEC, "a weight of %zu x %zu numbers is too large", tensor->rows, tensor->columns);
         return;
     }
+    for (size_t i = 0; i < count && !w->status; i++)
+        if (list[i].start.table) list[i].starts = list[i].start.table(w, list[i].start.of);
+    if (w->status) return;
     if (weights_stay(w, list, count)) {
-        tensor->data = list; /* not NULL: the operand exists. qkv_weights_finish sets its parts */
+        tensor->data = list; /* not NULL: the operand exists. weights_join sets its parts */
         return;
     }
     tensor->data = qkv_arena_take(w->arena, floats, sizeof(float));
@@ -248,7 +249,6 @@ void qkv_weights_matrix(struct qkv_weights *w, const struct qkv_weight_place *pl
         role_shape(roles[i], place->sizes, &rows, &columns);
         weights_list(w, place, tensor, roles[i], false, first, rows, columns);
     }
-    weights_take(w, tensor, count);
 }
 
 void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
@@ -261,7 +261,6 @@ void qkv_weights_bias(struct qkv_weights *w, const struct qkv_weight_place *plac
         role_shape(roles[i], place->sizes, &rows, &columns);
         if (!has || has[i]) weights_list(w, place, tensor, roles[i], true, first, rows, 0);
     }
-    weights_take(w, tensor, listed); /* memory is zeroed, so the places of roles without a bias are 0 */
 }
 
 void qkv_weights_linear(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_linear *linear,
@@ -276,7 +275,6 @@ static void weights_vector(struct qkv_weights *w, const struct qkv_weight_place 
     role_shape(role, place->sizes, &rows, &columns);
     weights_operand(w, place, tensor, columns ? rows : 1, columns ? columns : rows);
     weights_list(w, place, tensor, role, bias, 0, rows, columns);
-    weights_take(w, tensor, 1);
 }
 
 void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *place, struct qkv_norm *norm,
@@ -287,11 +285,8 @@ void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *plac
     if (spec->bias) weights_vector(w, place, &norm->bias, role, true);
 }
 
-/* The weights of an operand are consecutive in the list. */
-enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
-    if (w->status) return w->status;
-    w->parts = qkv_allocate(w->ctx, w->count, sizeof *w->parts);
-    if (!w->parts) return QKV_MEMORY;
+/* Sets the parts of each operand. */
+static void weights_join(struct qkv_weights *w) {
     for (size_t i = 0; i < w->count; i++) {
         struct qkv_weight *weight = &w->list[i];
         struct qkv_tensor *tensor = weight->part_of;
@@ -305,6 +300,22 @@ enum qkv_status qkv_weights_finish(struct qkv_weights *w) {
         tensor->operand.stored.count++;
         tensor->data = &w->parts[i]; /* not NULL: the operand exists, but must not be read as floats */
     }
+}
+
+/* The weights of an operand are consecutive in the list. */
+enum qkv_status qkv_weights_place(struct qkv_weights *w) {
+    if (!w->status && !w->parts) w->parts = qkv_allocate(w->ctx, w->count, sizeof *w->parts);
+    if (!w->status && !w->parts) w->status = QKV_MEMORY;
+    for (size_t i = 0, count; i < w->count && !w->status; i += count) {
+        struct qkv_tensor *tensor = w->list[i].part_of;
+        for (count = 1; i + count < w->count && w->list[i + count].part_of == tensor;) count++;
+        tensor->operand.weights = NULL;
+        tensor->operand.weight_count = 0;
+        tensor->operand.stored = (struct qkv_stored){0};
+        weights_take(w, tensor, &w->list[i], count); /* memory is zeroed: so are biases of roles without one */
+    }
+    if (w->status) return w->status;
+    weights_join(w);
     return qkv_weights_choose(w, qkv_product_of(w->ctx));
 }
 

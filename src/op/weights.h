@@ -106,6 +106,13 @@ enum qkv_start {
     QKV_START_GIVEN
 };
 
+struct qkv_weights;
+/* The first numbers of a role with start GIVEN: table(weights, of) makes them in weights->arena whenever weights get
+ * their places. `of` must outlive the list. table NULL: 0. */
+struct qkv_weight_start {
+    const float *(*table)(struct qkv_weights *weights, const void *of);
+    const void *of;
+};
 /* Where roles occur, while a list is built. */
 struct qkv_weight_place {
     const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model, or of a single layer */
@@ -115,7 +122,7 @@ struct qkv_weight_place {
     const struct qkv_dimensions *sizes; /* of its roles */
     size_t branches;                    /* residual branches of the stack */
     unsigned times;                     /* the maximum number of uses of its operands in a pass; 0: one */
-    const float *starts;                /* the numbers of a role with start GIVEN; must outlive the list. NULL: 0 */
+    struct qkv_weight_start start;      /* of roles with start GIVEN */
     bool head_wise;                     /* its operands are multiplied by qkv_op_head_linear */
 };
 
@@ -140,7 +147,8 @@ struct qkv_weight {
     size_t first_row; /* its first row in part_of; for a bias, its first column */
     /* new numbers: normal with this standard deviation, else uniform within ±bound, else the constant */
     float std, bound, constant;
-    const float *starts; /* new numbers in place of these; NULL: none */
+    struct qkv_weight_start start;
+    const float *starts; /* new numbers in place of these, made by `start`; NULL: none */
 };
 
 /* A file whose tensors may be used without a copy. find: a tensor by its name; NULL: the file has none of that name. */
@@ -170,8 +178,7 @@ struct qkv_tensor *qkv_norm_apply(struct qkv_tape *tape, const struct qkv_norm_s
 /* The list, and the operands that its weights are rows of, in the order of memory. */
 struct qkv_weights {
     struct qkv_context *ctx;
-    /* The numbers' memory while the list is built; a measuring arena makes a plan. */
-    struct qkv_arena *arena;
+    struct qkv_arena *arena;          /* the numbers' memory; a measuring arena makes a plan */
     struct qkv_weight_source source;  /* find NULL: all weights get memory, in fp32 */
     const struct qkv_init_spec *init; /* the start of new numbers; NULL: normal with std 1/sqrt(columns) */
     enum qkv_status status;           /* the first failure of the builder, or of qkv_weights_clear_gradients */
@@ -190,8 +197,7 @@ struct qkv_weights {
 
 /* ---- building (weights.c) ---- */
 /* weights->status has the first failure (QKV_MEMORY; QKV_SPEC: too large); later calls do nothing. */
-/* One operand made of the weights of `count` roles, stacked by rows. Where the source has all of them in types of
- * weights (type/type.h), and not all in f32, the operand reads the source and takes no memory. */
+/* One operand made of the weights of `count` roles, stacked by rows. */
 void qkv_weights_matrix(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_tensor *tensor,
                         const enum qkv_role *roles, size_t count);
 /* The biases of these roles as one vector: of the roles that `has` one, or, with NULL, of all. The places of roles
@@ -204,8 +210,10 @@ void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_pla
 /* The weights of a norm: a weight that multiplies by 1, and a bias of 0, as far as its spec has them. */
 void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_norm *norm,
                       enum qkv_role role, const struct qkv_norm_spec *spec);
-/* Called when the list is complete: sets the weights of each operand. Returns QKV_OK, or the first failure. */
-enum qkv_status qkv_weights_finish(struct qkv_weights *weights);
+/* Gives each operand of a complete list its memory, from weights->arena in the order of the list. Where the source has
+ * all weights of an operand in types of weights (type/type.h), and not all in f32, the operand reads the source and
+ * takes no memory. May be called again, for another arena or source. Returns QKV_OK, or the first failure. */
+enum qkv_status qkv_weights_place(struct qkv_weights *weights);
 /* Gives each operand its rows of the table of products; `product` multiplies whatever has no row of its own. Fails with
  * QKV_ARGUMENT if ranks have divided an operand, and it is another product's. */
 enum qkv_status qkv_weights_choose(struct qkv_weights *weights, const struct qkv_product *product);

@@ -183,7 +183,7 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->data.T = (size_t)spec->context;
     enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
-    if (!status) status = qkv_model_allocate(t->ctx, spec, false, NULL, &t->model);
+    if (!status) status = qkv_model_allocate(t->ctx, spec, &t->model);
     t->data.model = t->model;
     if (!status) status = qkv_train_freeze(&t->options, t->model);
     if (!status) status = qkv_trainer_note_frozen(t);

@@ -1,13 +1,13 @@
 /* use_memory: whether a use fits into the free memory, before any weight is read; and what would need less. */
-#include "io/io.h"
-#include "model/model.h"
+#include "io/opening.h"
 #include "train/train.h"
 #include "train/use.h"
 
 /* A use that is checked, or a way to need less. */
 struct use_plan {
     struct qkv_context *ctx;
-    const char *folder;
+    const char *path;
+    struct qkv_model *model; /* planned */
     struct qkv_use_options options;
     struct qkv_use_sizes sizes;
     enum qkv_precision precision;
@@ -37,9 +37,10 @@ static const char *use_name(enum qkv_use use) {
     return "exporting";
 }
 
-static enum qkv_status use_bytes_of(struct qkv_model *plan, const struct use_plan *p, size_t *bytes) {
+static enum qkv_status use_bytes_of(const struct use_plan *p, size_t *bytes) {
+    struct qkv_model *plan = p->model;
     size_t batch = 0;
-    enum qkv_status status = qkv_model_prepare(plan, qkv_product_of(plan->ctx), false);
+    enum qkv_status status = qkv_model_prepare(plan, qkv_product_of(p->ctx), false);
     if (!status) status = qkv_use_measure(plan, &p->options, &p->sizes, &batch);
     *bytes = batch + p->sizes.results + (p->options.loaded ? 0 : qkv_model_bytes(plan) + plan->file.memory);
     if (!batch && p->options.use < QKV_USE_EXPORT) *bytes = 0; /* a use that the model does not have */
@@ -47,14 +48,10 @@ static enum qkv_status use_bytes_of(struct qkv_model *plan, const struct use_pla
 }
 
 static enum qkv_status use_bytes(const struct use_plan *p, size_t *bytes) {
-    const enum qkv_precision precision = qkv_context_precision(p->ctx);
-    struct qkv_model *plan = NULL;
-    *bytes = 0;
-    qkv_context_set_precision(p->ctx, p->precision);
-    enum qkv_status status = qkv_model_plan_load(p->ctx, p->folder, &plan);
-    if (!status) status = use_bytes_of(plan, p, bytes);
-    qkv_model_free(plan);
-    qkv_context_set_precision(p->ctx, precision);
+    const struct qkv_planning had = qkv_planning_begin(p->ctx);
+    p->ctx->precision = p->precision;
+    const enum qkv_status status = use_bytes_of(p, bytes);
+    qkv_planning_end(p->ctx, had);
     return status;
 }
 
@@ -96,11 +93,7 @@ static enum qkv_status use_ways(const struct use_plan *now, size_t bytes, struct
 
 /* How long the texts are; false: a file that cannot be read, which the use itself reports. */
 static bool use_sizes(struct use_plan *p, bool exact, enum qkv_status *status) {
-    struct qkv_model *plan = NULL;
-    *status = qkv_model_plan_load(p->ctx, p->folder, &plan);
-    if (*status) return true;
-    *status = qkv_use_sizes(plan, p->folder, &p->options, exact, &p->sizes);
-    qkv_model_free(plan);
+    *status = qkv_use_sizes(p->model, p->path, &p->options, exact, &p->sizes);
     if (!*status || *status == QKV_MEMORY) return true;
     qkv_forgive(p->ctx);
     *status = QKV_OK;
@@ -122,14 +115,35 @@ static enum qkv_status use_check(struct use_plan *p) {
     return status;
 }
 
+enum qkv_status qkv_opening_check_use(struct qkv_opening *opening, const struct qkv_use_options *options) {
+    QKV_CALL(opening ? opening->ctx : NULL);
+    QKV_NEED(qkv_call, opening);
+    const struct qkv_use_options usual = qkv_use_defaults();
+    struct qkv_context *ctx = opening->ctx;
+    struct use_plan p = {.ctx = ctx,
+                         .path = opening->path,
+                         .model = opening->model,
+                         .options = options ? *options : usual,
+                         .precision = qkv_context_precision(ctx)};
+    QKV_NEED_ALL(ctx, p.options.text_count, p.options.texts);
+    if (!p.model) return qkv_opening_check(opening); /* it says that the opening is filled */
+    if (ctx->ignore_memory || opening->options.ignore_memory) return QKV_OK;
+    struct qkv_file_list *had = qkv_file_list_begin(ctx, &opening->files);
+    const enum qkv_status status = use_check(&p);
+    qkv_file_list_end(ctx, had);
+    return status;
+}
+
 enum qkv_status qkv_use_check_memory(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_use_options *options) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, folder);
-    const struct qkv_use_options usual = qkv_use_defaults();
-    struct use_plan p = {
-        .ctx = ctx, .folder = folder, .options = options ? *options : usual, .precision = qkv_context_precision(ctx)};
-    QKV_NEED_ALL(ctx, p.options.text_count, p.options.texts);
-    return ctx->ignore_memory ? QKV_OK : use_check(&p);
+    if (options) QKV_NEED_ALL(ctx, options->text_count, options->texts);
+    struct qkv_opening *opening;
+    if (ctx->ignore_memory) return QKV_OK;
+    enum qkv_status status = qkv_model_open(ctx, folder, NULL, &opening);
+    if (!status) status = qkv_opening_check_use(opening, options);
+    qkv_opening_free(opening);
+    return status;
 }

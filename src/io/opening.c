@@ -1,0 +1,263 @@
+/* opening: models are opened here, from whatever the list of sources has: opened, checked, measured and filled. */
+#include "io/opening.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/spec.h"
+
+static const struct qkv_source *const opening_sources[] = {
+#define SOURCE_ROW(name) &qkv_source_##name,
+    QKV_SOURCE_LIST(SOURCE_ROW)
+#undef SOURCE_ROW
+};
+
+bool qkv_source_at(size_t i, const char **name, const char **help) {
+    if (i >= sizeof opening_sources / sizeof *opening_sources) return false;
+    if (name) *name = opening_sources[i]->name;
+    if (help) *help = opening_sources[i]->help;
+    return true;
+}
+
+struct qkv_model_open_options qkv_model_open_defaults(void) {
+    return (struct qkv_model_open_options){.size = sizeof(struct qkv_model_open_options)};
+}
+
+struct qkv_needs_options qkv_needs_defaults(void) {
+    return (struct qkv_needs_options){.size = sizeof(struct qkv_needs_options)};
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+/* Fails if a checkpoint that the path names is missing, or config.json is. A folder that cannot be searched may well
+ * hold a model. */
+static enum qkv_status opening_look(struct qkv_opening *o) {
+    bool found = true;
+    enum qkv_status status = o->place.named ? qkv_file_find(o->ctx, o->path, &found) : QKV_OK;
+    if (status) return status;
+    if (!found)
+        return qkv_fail(o->ctx, QKV_FILE, "there is no %s; name a model folder, or a checkpoint in one", o->path);
+    char *config = qkv_join_path(o->ctx, o->place.folder, QKV_CONFIG_FILE);
+    status = config ? qkv_file_find(o->ctx, config, &found) : QKV_MEMORY;
+    if (!status && !found)
+        status = qkv_fail(o->ctx, QKV_FILE, "%s is not a model folder: it has no config.json", o->place.folder);
+    free(config);
+    return status;
+}
+
+static enum qkv_status opening_find(struct qkv_opening *o) {
+    bool mine = false;
+    enum qkv_status status = opening_look(o);
+    for (size_t i = 0; i < sizeof opening_sources / sizeof *opening_sources && !status && !mine; i++) {
+        o->source = opening_sources[i];
+        status = o->source->find(o, &mine);
+    }
+    return status;
+}
+
+static enum qkv_status opening_plan(struct qkv_opening *o) {
+    enum qkv_status status = qkv_model_list(o->ctx, o->spec, &o->model);
+    free(o->spec);
+    o->spec = NULL;
+    if (!status) status = o->source->match(o);
+    if (!status) status = qkv_model_set_file(o->model, &o->file);
+    if (!status) o->state = NULL; /* the model closes it */
+    return status;
+}
+
+static enum qkv_status opening_open(struct qkv_opening *o, const char *path) {
+    o->path = qkv_copy_string(o->ctx, path);
+    o->spec = qkv_allocate(o->ctx, 1, sizeof *o->spec);
+    enum qkv_status status = o->path && o->spec ? qkv_model_place(o->ctx, path, &o->place) : QKV_MEMORY;
+    if (!status) status = opening_find(o);
+    return status ? status : opening_plan(o);
+}
+
+enum qkv_status qkv_model_open(struct qkv_context *ctx, const char *path, const struct qkv_model_open_options *options,
+                               struct qkv_opening **out) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, path);
+    struct qkv_opening *o = qkv_allocate(ctx, 1, sizeof *o);
+    if (!o) return QKV_MEMORY;
+    *o = (struct qkv_opening){.ctx = ctx, .options = qkv_model_open_defaults()};
+    if (options) memcpy(&o->options, options, qkv_min(options->size, sizeof o->options));
+    o->options.ignore_digest |= ctx->ignore_digest;
+    struct qkv_file_list *had = qkv_file_list_begin(ctx, &o->files);
+    const enum qkv_status status = opening_open(o, path);
+    qkv_file_list_end(ctx, had);
+    if (status)
+        qkv_opening_free(o);
+    else
+        *out = o;
+    return status;
+}
+
+void qkv_opening_free(struct qkv_opening *o) {
+    if (!o) return;
+    qkv_model_free(o->model);
+    if (o->state) o->source->close(o);
+    qkv_model_place_free(&o->place);
+    qkv_file_list_free(&o->files);
+    free(o->spec);
+    free(o->path);
+    free(o);
+}
+
+const char *qkv_opening_source(const struct qkv_opening *o) {
+    if (!o) return NULL;
+    return o->source->name;
+}
+
+struct qkv_model *qkv_opening_plan(const struct qkv_opening *o) {
+    if (!o) return NULL;
+    return o->model;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status opening_filled(const struct qkv_opening *o) {
+    if (o->model) return QKV_OK;
+    return qkv_fail(o->ctx, QKV_ARGUMENT, "%s: this opening has been filled; open the model again", o->path);
+}
+
+/* Bytes of the planned model, with what `product` packs. */
+static enum qkv_status opening_bytes(const struct qkv_opening *o, const struct qkv_product *product, size_t *bytes) {
+    enum qkv_status status = qkv_model_prepare(o->model, product, false);
+    *bytes = qkv_model_bytes(o->model) + o->model->file.memory;
+    return status;
+}
+
+/* Checks that the weights fit into memory, in bf16 precision both copies of them. */
+static enum qkv_status opening_check_memory(const struct qkv_opening *o) {
+    size_t bytes, plain = 0;
+    char help[64] = "", text[QKV_BYTES_TEXT];
+    if (o->ctx->ignore_memory || o->options.ignore_memory) return QKV_OK;
+    const struct qkv_product *product = qkv_product_of(o->ctx);
+    enum qkv_status status = opening_bytes(o, product, &bytes);
+    if (!status && product->packed_bytes) { /* fp32 needs no copy of them */
+        status = opening_bytes(o, &qkv_product_f32, &plain);
+        snprintf(help, sizeof help, "choose --precision fp32 (%s)", qkv_bytes_text(text, plain));
+    }
+    return status ? status : qkv_memory_check(o->ctx, bytes, o->path, help);
+}
+
+/* The page type of that name. NULL: the usual ones. */
+static enum qkv_status opening_pages(struct qkv_context *ctx, const char *name, struct qkv_page_types *types) {
+    const struct qkv_page_type *type;
+    *types = (struct qkv_page_types){0};
+    if (!name) return QKV_OK;
+    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
+        if (!strcmp(type->name, name)) {
+            *types = (struct qkv_page_types){type, type};
+            return QKV_OK;
+        }
+    return qkv_fail(ctx, QKV_ARGUMENT, "caches have no type \"%.80s\"", name);
+}
+
+static enum qkv_status opening_measure(const struct qkv_opening *o, const struct qkv_needs_options *options,
+                                       struct qkv_needs *needs) {
+    struct qkv_model *m = o->model;
+    const struct qkv_page_types types = m->cache_types;
+    enum qkv_status status = opening_pages(o->ctx, options->cache, &m->cache_types);
+    if (!status) status = opening_bytes(o, qkv_product_of(o->ctx), &needs->model);
+    if (!status && qkv_spec_topology(&m->spec) == QKV_DECODER_ALONE && m->spec.head.kind == QKV_HEAD_LM)
+        status = qkv_session_measure(m, options->context, &needs->session);
+    m->cache_types = types;
+    for (size_t i = 0; i < m->weights.count && !status; i++) needs->read += o->source->bytes(o, &m->weights.list[i]);
+    needs->mapped = qkv_weights_stored_bytes(&m->weights) - m->file.memory;
+    needs->read -= needs->mapped;
+    return status;
+}
+
+enum qkv_status qkv_opening_needs(struct qkv_opening *o, const struct qkv_needs_options *options,
+                                  struct qkv_needs *needs) {
+    QKV_CALL(o ? o->ctx : NULL);
+    QKV_NEED(qkv_call, o);
+    QKV_NEED(qkv_call, needs);
+    struct qkv_needs_options all = qkv_needs_defaults();
+    if (options) memcpy(&all, options, qkv_min(options->size, sizeof all));
+    *needs = (struct qkv_needs){0};
+    enum qkv_status status = opening_filled(o);
+    if (status) return status;
+    const struct qkv_planning had = qkv_planning_begin(o->ctx);
+    if (all.precision) qkv_context_set_precision(o->ctx, *all.precision);
+    status = opening_measure(o, &all, needs);
+    qkv_planning_end(o->ctx, had);
+    return status;
+}
+
+enum qkv_status qkv_opening_check(struct qkv_opening *o) {
+    QKV_CALL(o ? o->ctx : NULL);
+    QKV_NEED(qkv_call, o);
+    enum qkv_status status = opening_filled(o);
+    if (!status) {
+        struct qkv_file_list *had = qkv_file_list_begin(o->ctx, &o->files);
+        status = o->source->check(o);
+        qkv_file_list_end(o->ctx, had);
+    }
+    return status ? status : opening_check_memory(o);
+}
+
+/* ---- filling ----------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status opening_fill(struct qkv_opening *o) {
+    struct qkv_model *m = o->model;
+    enum qkv_status status = o->source->take ? o->source->take(o) : QKV_OK;
+    if (!status) status = qkv_model_take(m);
+    if (!status) status = o->source->read(o);
+    if (!status) status = o->source->read_texts(o);
+    if (!status && !qkv_weights_stored(&m->weights)) qkv_model_close_file(m); /* all numbers are in memory */
+    return status;
+}
+
+enum qkv_status qkv_model_fill(struct qkv_opening *o, struct qkv_model **out) {
+    QKV_CALL(o ? o->ctx : NULL);
+    QKV_NEED(qkv_call, out);
+    *out = NULL;
+    QKV_NEED(qkv_call, o);
+    enum qkv_status status = qkv_opening_check(o);
+    if (status) return status;
+    struct qkv_file_list *had = qkv_file_list_begin(o->ctx, &o->files);
+    status = opening_fill(o);
+    qkv_file_list_end(o->ctx, had);
+    qkv_file_list_free(&o->files);
+    if (status)
+        qkv_model_free(o->model);
+    else
+        *out = o->model;
+    o->model = NULL;
+    return status;
+}
+
+/* ---- in one call ------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
+    struct qkv_opening *o;
+    enum qkv_status status = qkv_model_open(ctx, folder, NULL, &o);
+    if (!status) status = qkv_model_fill(o, out);
+    qkv_opening_free(o);
+    return status;
+}
+
+enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, folder);
+    struct qkv_opening *o;
+    enum qkv_status status = qkv_model_open(ctx, folder, NULL, &o);
+    if (status) return status;
+    *out = o->model;
+    o->model = NULL;
+    qkv_opening_free(o);
+    return QKV_OK;
+}
