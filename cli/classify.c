@@ -413,10 +413,12 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     float *probabilities = NULL;
     size_t count = 0;
     const struct qkv_use_options use = {.use = QKV_USE_CLASSIFY, .file = a->examples};
+    struct qkv_opening *opening = NULL;
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_set_precision(&a->common, ctx, folder);
-    if (code == CLI_DONE && qkv_use_check_memory(ctx, folder, &use)) code = cli_broken(ctx);
-    if (code == CLI_DONE) code = cli_load(&a->common, ctx, folder, &model);
+    if (code == CLI_DONE) code = cli_open_model(&a->common, ctx, folder, &opening);
+    if (code == CLI_DONE && qkv_opening_check_use(opening, &use)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load_opened(&a->common, ctx, folder, opening, &model);
+    qkv_opening_free(opening);
     if (code == CLI_DONE && qkv_classify_examples(model, a->examples, &probabilities, &count)) code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_output_begin(ctx, a->output, a->force, &output);
     if (code == CLI_DONE) code = results_write(output.file, model, a, NULL, NULL, probabilities, count);

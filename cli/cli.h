@@ -278,7 +278,13 @@ int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, 
  * of that file, and *checkpoint points to the file's name; else *checkpoint is NULL. The caller frees the result;
  * NULL without memory, after a message. */
 char *cli_model_folder(const char *path, const char **checkpoint);
-/* Calls cli_set_precision, loads the model of the folder, and prints a message if its bf16 is emulated. */
+/* Calls cli_set_precision, and opens the model of the folder. */
+int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                   struct qkv_opening **opening);
+/* Fills a model that is opened, and prints a message if its bf16 is emulated, and a warning about its folder. cli_load
+ * does both in one call. */
+int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                    struct qkv_opening *opening, struct qkv_model **model);
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model);
 /* Whether --precision is auto, or not given. */
 bool cli_asks_record(const struct cli_common *common);

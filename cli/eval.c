@@ -302,8 +302,9 @@ static int eval_check(const struct arguments *a) {
     return CLI_DONE;
 }
 
-/* Whether the model and its largest batch fit into the memory, before the weights are read. */
-static int eval_check_memory(struct qkv_context *ctx, const struct arguments *a, const char *folder) {
+/* Opens the model, and checks that it and its largest batch fit into the memory before it reads the weights. */
+static int eval_load(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct qkv_model **model) {
+    struct qkv_opening *opening = NULL;
     struct qkv_use_options use = {.batch = (size_t)a->batch,
                                   .context = (size_t)a->context,
                                   .width = (size_t)a->beam,
@@ -313,7 +314,11 @@ static int eval_check_memory(struct qkv_context *ctx, const struct arguments *a,
               : a->labeled  ? QKV_USE_EVALUATE_LABELS
                             : QKV_USE_EVALUATE_EXAMPLES;
     use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
-    return qkv_use_check_memory(ctx, folder, &use) ? cli_broken(ctx) : CLI_DONE;
+    int code = cli_open_model(&a->common, ctx, folder, &opening);
+    if (code == CLI_DONE && qkv_opening_check_use(opening, &use)) code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load_opened(&a->common, ctx, folder, opening, model);
+    qkv_opening_free(opening);
+    return code;
 }
 
 static int eval_run(const void *values, const char *const *words, size_t count) {
@@ -329,9 +334,7 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     /* the result is one line, so progress lines would only disturb */
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT;
     code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = cli_set_precision(&a->common, ctx, words[0]);
-    if (code == CLI_DONE) code = eval_check_memory(ctx, a, words[0]);
-    if (code == CLI_DONE) code = cli_load(&a->common, ctx, words[0], &model);
+    if (code == CLI_DONE) code = eval_load(ctx, a, words[0], &model);
     bool documents = false;
     if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);
     if (code == CLI_DONE) {

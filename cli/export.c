@@ -83,6 +83,7 @@ static void export_tell(const struct arguments *a, const struct qkv_model *model
 static int export_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
+    struct qkv_opening *opening = NULL;
     struct qkv_model *model = NULL;
     char names[160];
     if (count != 1)
@@ -94,8 +95,10 @@ static int export_run(const void *values, const char *const *words, size_t count
     int code = cli_open(&a->common, &ctx);
     const struct qkv_use_options use = {.use =
                                             a->to && !strcmp(a->to, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
-    if (!code && qkv_use_check_memory(ctx, words[0], &use)) code = cli_broken(ctx);
-    if (!code && qkv_model_load(ctx, words[0], &model)) code = cli_broken(ctx);
+    if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
+                  qkv_model_fill(opening, &model)))
+        code = cli_broken(ctx);
+    qkv_opening_free(opening);
     if (!code) code = export_write(ctx, a, model);
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     if (!code && qkv_model_tokenizer_problem(model))

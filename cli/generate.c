@@ -214,10 +214,20 @@ static void generate_report(const struct arguments *a, const struct qkv_model *m
                 qkv_long_done(o->long_prompt), a->long_lines);
 }
 
+/* Reads the ids of the prompt when the library has made them. */
+struct prompt_reader {
+    struct cli_prompt *prompt;
+    const struct qkv_tokenizer *tokenizer;
+    size_t context;
+    struct output *output; /* NULL: the prompt is not written before its continuation */
+    bool taken;
+};
+
 /* Makes several continuations, or JSON, and prints them when all are made. */
 static int generate_several(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
-                            const struct cli_prompt *prompt, struct output *output) {
+                            struct prompt_reader *reader, struct output *output) {
     struct qkv_generate_report report = {0};
+    const struct cli_prompt *prompt = reader->prompt;
     struct cli_samples samples;
     int code = CLI_DONE;
     if (!cli_samples_begin(&samples, (size_t)a->samples)) return cli_failed("out of memory");
@@ -239,18 +249,19 @@ static int generate_several(struct qkv_model *model, const struct arguments *a, 
 }
 
 static int generate_one(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
-                        const struct cli_prompt *prompt, struct output *output) {
+                        struct prompt_reader *reader, struct output *output) {
     struct qkv_generate_report report = {0};
-    const bool shown = !a->quiet && !prompt->hidden;
-    struct id_writer ids = {.prompt = shown ? prompt : NULL, .output = output};
-    if (shown && !a->ids) generate_show(output, prompt->text, prompt->size);
+    const struct cli_prompt *prompt = reader->prompt;
+    struct id_writer ids = {.prompt = a->quiet || prompt->hidden ? NULL : prompt, .output = output};
+    if (!a->quiet && !a->ids) reader->output = output;
     if (a->ids) o->take_token = ids_show, o->take_user = &ids;
     const enum qkv_status status =
         qkv_generate(model, prompt->text, a->ids ? 0 : prompt->size, o, a->ids ? NULL : generate_show, output, &report);
-    const bool failed = status && status != QKV_STOPPED;
+    const bool failed = status && status != QKV_STOPPED, shown = reader->output && !prompt->hidden;
+    if (shown && !reader->taken) generate_show(output, prompt->text, prompt->size); /* it failed before it was read */
     if (a->ids && !failed) ids_begin(&ids);
     if (a->ids ? ids.more : report.tokens > 0 && output->terminal) putchar('\n');
-    if (failed && !a->ids && shown && prompt->size && !report.tokens) putchar('\n');
+    if (failed && shown && prompt->size && !report.tokens) putchar('\n');
     if (failed) return cli_broken(qkv_model_context(model));
     if (output->broken) return CLI_DONE; /* cli_finish prints why */
     generate_report(a, model, o, &report);
@@ -281,28 +292,26 @@ static void prompt_say_unknown(const struct qkv_tokenizer *tokenizer, const int3
                 found == 1 ? "is" : "are", found == 1 ? "it stands" : "they stand");
 }
 
-/* Hides a prompt that is longer than the context: what follows would not continue it. */
-static int prompt_hide(struct qkv_model *model, size_t context, struct cli_prompt *prompt) {
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
-    struct qkv_context *ctx = qkv_model_context(model);
-    size_t count = prompt->id_count;
-    int32_t *ids = NULL;
-    if (!prompt->ids && tokenizer &&
-        qkv_tokenizer_encode_sequence(ctx, tokenizer, prompt->text, prompt->size, true, &ids, &count))
-        return cli_broken(ctx);
-    if (ids) prompt_say_unknown(tokenizer, ids, count);
-    qkv_free(ids);
-    prompt->hidden = count > (context ? context : (size_t)qkv_model_spec(model)->context);
-    return CLI_DONE;
+/* A prompt that is longer than the context is hidden: what follows would not continue it. */
+static void prompt_take(void *user, const int32_t *ids, size_t count) {
+    struct prompt_reader *reader = user;
+    struct cli_prompt *prompt = reader->prompt;
+    reader->taken = true;
+    prompt->hidden = count > reader->context;
+    if (!prompt->ids) prompt_say_unknown(reader->tokenizer, ids, count);
+    if (reader->output && !prompt->hidden) generate_show(reader->output, prompt->text, prompt->size);
 }
 
-static int prompt_settle(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o,
-                         struct cli_prompt *prompt) {
-    int code = CLI_DONE;
-    if (a->ids) code = cli_read_ids("the prompt", prompt->text, prompt->size, &prompt->ids, &prompt->id_count);
+static int prompt_settle(const struct arguments *a, struct qkv_generate_options *o, struct prompt_reader *reader) {
+    struct cli_prompt *prompt = reader->prompt;
+    if (a->ids && cli_read_ids("the prompt", prompt->text, prompt->size, &prompt->ids, &prompt->id_count))
+        return CLI_FAILED;
+    prompt->hidden = prompt->id_count > reader->context;
     o->ids = prompt->ids;
     o->id_count = prompt->id_count;
-    return code == CLI_DONE ? prompt_hide(model, o->context, prompt) : code;
+    o->take_prompt = prompt_take;
+    o->prompt_user = reader;
+    return CLI_DONE;
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
@@ -317,19 +326,24 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
     o.stop_count = a->stop.count;
     o.long_prompt = kind;
     o.context = (size_t)a->context;
+    struct prompt_reader reader = {.prompt = prompt,
+                                   .tokenizer = qkv_model_tokenizer(model),
+                                   .context = o.context ? o.context : (size_t)qkv_model_spec(model)->context};
     int code = find_end(model, a->end, &o);
-    if (code == CLI_DONE) code = prompt_settle(model, a, &o, prompt);
+    if (code == CLI_DONE) code = prompt_settle(a, &o, &reader);
     if (code) return code;
-    return (a->samples > 1 || a->json ? generate_several : generate_one)(model, a, &o, prompt, &output);
+    return (a->samples > 1 || a->json ? generate_several : generate_one)(model, a, &o, &reader, &output);
 }
 
-/* Checks the memory for weights and cache together, before the weights are read. */
-static int generate_check(struct qkv_context *ctx, const char *folder, size_t context) {
-    struct qkv_model *plan;
-    enum qkv_status status = qkv_model_plan_load(ctx, folder, &plan);
-    if (!status) status = qkv_generate_check_memory(plan, context);
-    const int code = status ? cli_broken(ctx) : CLI_DONE;
-    qkv_model_free(plan);
+/* Opens the model, and checks the memory for weights and cache together before it reads the weights. */
+static int generate_load(const struct arguments *a, struct qkv_context *ctx, const char *folder,
+                         struct qkv_model **model) {
+    struct qkv_opening *opening = NULL;
+    int code = cli_open_model(&a->common, ctx, folder, &opening);
+    if (code == CLI_DONE && qkv_generate_check_memory_for(qkv_opening_plan(opening), (size_t)a->context))
+        code = cli_broken(ctx);
+    if (code == CLI_DONE) code = cli_load_opened(&a->common, ctx, folder, opening, model);
+    qkv_opening_free(opening);
     return code;
 }
 
@@ -347,9 +361,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     int code = cli_open(&a.common, &ctx);
     if (code == CLI_DONE) code = cli_read_long(ctx, a.long_lines, &kind);
     if (code == CLI_DONE) code = prompt_read(&a, &prompt);
-    if (code == CLI_DONE) code = cli_set_precision(&a.common, ctx, words[0]);
-    if (code == CLI_DONE) code = generate_check(ctx, words[0], (size_t)a.context);
-    if (code == CLI_DONE) code = cli_load(&a.common, ctx, words[0], &model);
+    if (code == CLI_DONE) code = generate_load(&a, ctx, words[0], &model);
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);

@@ -61,25 +61,33 @@ int cli_lines_broken(const struct qkv_context *ctx, const struct cli_lines *line
     return cli_failed("%s, %s", lines->name, sentence);
 }
 
-/* Reads the lines, and checks whether what is done with them fits into the memory. */
-static int lines_begin(struct cli_lines_job *job) {
+/* Reads the lines, opens the model unless it is loaded, and checks whether what is done with them fits into the
+ * memory. */
+static int lines_begin(struct cli_lines_job *job, struct qkv_opening **opening) {
     int code = lines_read(job->words + 1, job->count - 1, job->input, &job->lines);
     if (code != CLI_DONE) return code;
     job->use.texts = (const char *const *)job->lines.items;
     job->use.text_count = job->lines.count;
     job->use.loaded = job->model != NULL;
-    return qkv_use_check_memory(job->ctx, job->words[0], &job->use) ? cli_broken(job->ctx) : CLI_DONE;
+    const enum qkv_status status = job->model ? qkv_use_check_memory(job->ctx, job->words[0], &job->use)
+                                              : qkv_model_open(job->ctx, job->words[0], NULL, opening);
+    const bool failed = status || (*opening && qkv_opening_check_use(*opening, &job->use));
+    return failed ? cli_broken(job->ctx) : CLI_DONE;
 }
 
 int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qkv_model *model)) {
     const bool waits = job->count < 2 && (!job->input || !strcmp(job->input, "-"));
+    struct qkv_opening *opening = NULL, *again = NULL;
+    const char *folder = job->words[0];
     int code = cli_open(job->common, &job->ctx);
     if (code == CLI_DONE) code = cli_read_long(job->ctx, job->long_lines, &job->long_kind);
-    if (code == CLI_DONE) code = cli_set_precision(job->common, job->ctx, job->words[0]);
-    if (code == CLI_DONE && !waits) code = lines_begin(job);
-    if (code == CLI_DONE) code = cli_load(job->common, job->ctx, job->words[0], &job->model);
+    if (code == CLI_DONE) code = cli_set_precision(job->common, job->ctx, folder);
+    if (code == CLI_DONE && !waits) code = lines_begin(job, &opening);
+    if (code == CLI_DONE && waits && qkv_model_open(job->ctx, folder, NULL, &opening)) code = cli_broken(job->ctx);
+    if (code == CLI_DONE) code = cli_load_opened(job->common, job->ctx, folder, opening, &job->model);
+    qkv_opening_free(opening);
     if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);
-    return code == CLI_DONE && waits ? lines_begin(job) : code;
+    return code == CLI_DONE && waits ? lines_begin(job, &again) : code;
 }
 
 void cli_lines_close(struct cli_lines_job *job) {

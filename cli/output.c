@@ -236,12 +236,25 @@ char *cli_model_folder(const char *path, const char **checkpoint) {
     return folder;
 }
 
+int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                    struct qkv_opening *opening, struct qkv_model **model) {
+    if (qkv_model_fill(opening, model)) return cli_broken(ctx);
+    if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
+    if (qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
+    return CLI_DONE;
+}
+
+int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                   struct qkv_opening **opening) {
+    const int code = cli_set_precision(common, ctx, folder);
+    return code == CLI_DONE && qkv_model_open(ctx, folder, NULL, opening) ? cli_broken(ctx) : code;
+}
+
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model) {
-    int code = cli_set_precision(common, ctx, folder);
-    if (code == CLI_DONE && qkv_model_load(ctx, folder, model)) code = cli_broken(ctx);
-    if (code == CLI_DONE && qkv_context_precision(ctx) != QKV_FP32)
-        cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
-    if (code == CLI_DONE && qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
+    struct qkv_opening *opening = NULL;
+    int code = cli_open_model(common, ctx, folder, &opening);
+    if (code == CLI_DONE) code = cli_load_opened(common, ctx, folder, opening, model);
+    qkv_opening_free(opening);
     return code;
 }
 
