@@ -340,7 +340,7 @@ static int generate_load(const struct arguments *a, struct qkv_context *ctx, con
                          struct qkv_model **model) {
     struct qkv_opening *opening = NULL;
     int code = cli_open_model(&a->common, ctx, folder, &opening);
-    if (code == CLI_DONE && qkv_generate_check_memory_for(qkv_opening_plan(opening), (size_t)a->context))
+    if (code == CLI_DONE && qkv_generate_check_memory(qkv_opening_plan(opening), (size_t)a->context))
         code = cli_broken(ctx);
     if (code == CLI_DONE) code = cli_load_opened(&a->common, ctx, folder, opening, model);
     qkv_opening_free(opening);
