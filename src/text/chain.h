@@ -45,6 +45,8 @@ struct chain_text {
     struct qkv_buffer bytes;
     struct chain_span *map; /* the source of each byte, where the run is mapped */
     size_t map_capacity;
+    bool view; /* the bytes are those of the source from `from` on, and have no map: each character is its own source */
+    size_t from;
 };
 struct chain_piece { /* bytes of the normalized text */
     size_t begin, end;
@@ -68,15 +70,21 @@ struct chain_run { /* the state of one call */
     struct qkv_context *ctx;
     const struct qkv_tokenizer *t;
     const struct qkv_chain *chain;
-    bool specials, mapped;
-    int32_t only;                 /* the one special token to find without `specials`; −1: none */
+    bool specials;
+    bool spanned;       /* the caller wants spans */
+    bool mapped;        /* spans, or a splitter, need the sources of bytes */
+    int32_t only;       /* the one special token to find without `specials`; −1: none */
+    const char *source; /* the text */
+    size_t source_size;
     struct chain_text text, next; /* input and output of a link */
+    struct chain_text spare;      /* the memory of text while that is a view */
     struct chain_pieces pieces, pieces_next;
+    size_t stage;    /* where splitters only cut: the one that cuts the next piece */
     size_t cursor;   /* the character of text that the link replaces next */
     size_t max_size; /* the maximum bytes of a text (qkv_chain_max_size) */
     struct qkv_merger merger;
     struct chain_cache *cache;
-    struct chain_tokens tokens;
+    struct chain_tokens tokens; /* of a piece, where spans are wanted; else they go to ids at once */
     int32_t *symbols;
     size_t symbol_capacity;
     struct chain_lattice *lattice;
@@ -84,7 +92,6 @@ struct chain_run { /* the state of one call */
     struct qkv_splitter *splitters[2 * 32]; /* of links with a pattern, by link->place */
     int32_t *ids;                           /* the result */
     struct chain_span *spans;
-    uint8_t *blanks; /* white space of each token, at its beginning (low half) and end, where offsets are trimmed */
     size_t count, capacity;
 };
 
@@ -103,7 +110,10 @@ enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes);        /* cop
 void qkv_chain_skip(struct chain_run *r, size_t bytes);                   /* passes them and writes nothing */
 void qkv_chain_swap(struct chain_run *r);                                 /* `next` becomes `text` */
 struct chain_span qkv_chain_source(const struct chain_run *r, size_t at); /* of a byte of text; {0,0} if not mapped */
-/* Adds to pieces_next, unless the piece is empty. */
+/* Makes a view of a text its own, before bytes are changed in place. */
+enum qkv_status qkv_chain_own(struct chain_run *r);
+/* Gives a piece, unless it is empty, to the next splitter, and to the model after the last one; or, where a splitter
+ * rewrites the text, adds it to pieces_next (chain_encode.c). */
 enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin, size_t end);
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
@@ -150,6 +160,7 @@ struct chain_kind {
     enum qkv_status (*read)(struct chain_reader *r, const json_t *value, struct chain_link *link); /* NULL: no keys */
     enum qkv_status (*run)(struct chain_run *r, const struct chain_link *link);
     enum qkv_status (*decode)(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s);
+    bool cuts; /* a splitter that leaves the text as it is */
 };
 extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[],
     qkv_chain_decoders[]; /* end with a NULL name */
@@ -208,9 +219,18 @@ int32_t qkv_trie_step(const struct chain_trie *trie, int32_t node, unsigned char
 void qkv_trie_free(struct chain_trie *trie);
 
 enum chain_model { CHAIN_BPE, CHAIN_WORDPIECE, CHAIN_UNIGRAM, CHAIN_WORDLEVEL };
-struct chain_added {
+struct chain_added { /* a text that is always one token */
     int32_t id;
-    bool single_word, left, right, normalized, special;
+    bool single_word, left, right; /* stands between no word characters; takes the white space before it, after it */
+    bool normalized;               /* searched for in normalized text */
+    bool special;                  /* found in trusted texts only */
+};
+struct chain_finder { /* of added tokens */
+    struct chain_trie trie;
+    bool begins[256]; /* whether a token begins with this byte */
+    int first;        /* the byte that all begin with; −1: they differ */
+    size_t longest;
+    bool has_plain; /* one that is not special */
 };
 struct qkv_chain {
     char *json; /* the text of the file */
@@ -235,11 +255,11 @@ struct qkv_chain {
     int32_t continuing; /* the trie's node after the prefix */
     struct chain_added *added;
     size_t added_count, added_capacity;
-    struct chain_trie added_trie[2]; /* raw, normalized */
-    bool added_begin[2][256];
-    size_t truncate; /* the maximum number of ids; 0: no limit */
+    struct chain_finder finders[2]; /* of tokens in the raw text, and in normalized text */
+    size_t truncate;                /* the maximum number of ids; 0: no limit */
     bool truncate_left;
     bool needs_map; /* a splitter needs the sources of pieces */
+    bool cuts;      /* splitters only cut the text */
 };
 /* Reads a file. The chain takes its tables over. */
 enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct qkv_vocab_json *file, const char *json,
@@ -247,20 +267,37 @@ enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
 enum qkv_status qkv_chain_read_post(struct chain_reader *r, const json_t *value);
 enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added);
-/* Appends the tokens of a piece of run->text to run->tokens. */
+/* Appends the tokens of a piece of run->text to run->tokens where spans are wanted, else to run->ids. */
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t size);
+/* Takes memory for more ids. */
+enum qkv_status qkv_chain_room(struct chain_run *r, size_t more);
 enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                  bool specials, int32_t only, int32_t **ids, struct chain_span **spans, size_t *count);
 void qkv_chain_free(struct qkv_chain *chain);
-/* Loads source[begin, end) as run->text. The next function frees all of a run but its ids and spans. */
-enum qkv_status qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end);
+/* Makes run->text a view of source[begin, end). The next function frees all of a run but its ids and spans. */
+void qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end);
 void qkv_chain_run_free(struct chain_run *r);
+void qkv_chain_text_free(struct chain_text *text);
 /* The size of the part of a stream that may be encoded alone: up to the last newline before an ASCII letter, if the
  * first splitter drops white space and normalizers look at no more than neighbours; else 0. */
 size_t qkv_chain_cut(const struct qkv_chain *chain, const char *text, size_t size);
 /* A run's cache of pieces (chain_model.c). */
 enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out);
 void qkv_chain_cache_free(struct chain_cache *cache);
+
+/* ---- added tokens (chain_added.c) -------------------------------------------------------------------------------- */
+
+/* Adds the text of added[i] to a finder: its own, or what normalizers make of it. */
+enum qkv_status qkv_finder_add(struct qkv_context *ctx, struct qkv_chain *c, size_t i, const char *text, size_t size);
+void qkv_finder_free(struct chain_finder *finder);
+/* An added token that counts in s[from, size): its place with the white space that it strips, but for what lies before
+ * `done`; where to search on. */
+struct chain_found {
+    const struct chain_added *added;
+    size_t begin, end, search;
+};
+bool qkv_chain_find(const struct chain_run *r, bool normalized, const char *s, size_t size, size_t done,
+                    struct chain_found *f);
 
 /* ---- decoders (chain_decode.c) ----------------------------------------------------------------------------------- */
 

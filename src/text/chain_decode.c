@@ -333,16 +333,16 @@ static enum qkv_status decode_ctc(struct qkv_context *ctx, const struct chain_li
 }
 
 const struct chain_kind qkv_chain_decoders[] = {
-    {"ByteLevel", NULL, NULL, decode_bytes},
-    {"WordPiece", wordpiece_read, NULL, decode_wordpiece},
-    {"Metaspace", decode_meta_read, NULL, decode_meta},
-    {"BPEDecoder", suffix_read, NULL, decode_suffix},
-    {"ByteFallback", NULL, NULL, decode_fallback},
-    {"Fuse", NULL, NULL, decode_fuse},
-    {"Strip", decode_strip_read, NULL, decode_strip},
-    {"Replace", decode_replace_read, NULL, decode_replace},
-    {"CTC", ctc_read, NULL, decode_ctc},
-    {NULL, NULL, NULL, NULL},
+    {"ByteLevel", NULL, NULL, decode_bytes, false},
+    {"WordPiece", wordpiece_read, NULL, decode_wordpiece, false},
+    {"Metaspace", decode_meta_read, NULL, decode_meta, false},
+    {"BPEDecoder", suffix_read, NULL, decode_suffix, false},
+    {"ByteFallback", NULL, NULL, decode_fallback, false},
+    {"Fuse", NULL, NULL, decode_fuse, false},
+    {"Strip", decode_strip_read, NULL, decode_strip, false},
+    {"Replace", decode_replace_read, NULL, decode_replace, false},
+    {"CTC", ctc_read, NULL, decode_ctc, false},
+    {NULL, NULL, NULL, NULL, false},
 };
 
 enum qkv_status qkv_chain_decode(struct qkv_context *ctx, const struct qkv_chain *chain, struct chain_strings *s) {

@@ -18,6 +18,11 @@ struct chain_lattice { /* the best path to a byte */
 
 static enum qkv_status model_add(struct chain_run *r, int32_t id, size_t begin, size_t end) {
     struct chain_tokens *t = &r->tokens;
+    if (!r->spanned) {
+        enum qkv_status status = qkv_chain_room(r, 1);
+        if (!status) r->ids[r->count++] = id;
+        return status;
+    }
     if (t->count == t->capacity) {
         struct chain_token *at = qkv_list_room(r->ctx, t->at, &t->capacity, t->count, 1, sizeof *at);
         if (!at) return QKV_MEMORY;
@@ -40,17 +45,18 @@ static enum qkv_status model_unknown(struct chain_run *r, const char *piece, siz
 
 /* ---- byte-pair encoding ------------------------------------------------------------------------------------------ */
 
-struct bpe { /* the symbols of a piece */
+struct bpe { /* the symbols of a piece: where no spans are wanted, at the end of the run's ids */
     struct chain_run *r;
     int32_t *ids;
-    uint32_t *sizes;
+    uint32_t *sizes; /* NULL: not wanted */
     size_t count;
     size_t unknown; /* bytes of a run that will become one unk_token; 0: none */
 };
 
 static void bpe_put(struct bpe *b, int32_t id, size_t size) {
     b->ids[b->count] = id;
-    b->sizes[b->count++] = (uint32_t)size;
+    if (b->sizes) b->sizes[b->count] = (uint32_t)size;
+    b->count++;
 }
 
 static enum qkv_status bpe_symbol(struct bpe *b, const char *key, size_t size, size_t bytes) {
@@ -87,15 +93,22 @@ static enum qkv_status bpe_affixed(struct bpe *b, const char *s, size_t size, bo
 /* Takes memory for one symbol per byte, and for the affixes. */
 static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b) {
     size_t n;
-    if (!qkv_multiply(size + 1, 1 + r->chain->prefix_size + r->chain->suffix_size, &n) || n > UINT32_MAX)
+    *b = (struct bpe){.r = r};
+    if (!qkv_multiply(size, 1 + r->chain->prefix_size + r->chain->suffix_size, &n) || (r->spanned && n > UINT32_MAX))
         return qkv_fail_memory(r->ctx, SIZE_MAX, "a piece of text");
+    if (!r->spanned) {
+        enum qkv_status status = qkv_chain_room(r, n);
+        b->ids = status ? NULL : r->ids + r->count;
+        return status;
+    }
     if (n > r->symbol_capacity) {
         int32_t *symbols = qkv_reallocate(r->ctx, r->symbols, n, 2 * sizeof *symbols);
         if (!symbols) return QKV_MEMORY;
         r->symbols = symbols;
         r->symbol_capacity = n;
     }
-    *b = (struct bpe){.r = r, .ids = r->symbols, .sizes = (uint32_t *)(void *)(r->symbols + r->symbol_capacity)};
+    b->ids = r->symbols;
+    b->sizes = (uint32_t *)(void *)(r->symbols + r->symbol_capacity);
     return QKV_OK;
 }
 
@@ -115,8 +128,10 @@ static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size
     if (status) return status;
     if (b.unknown) bpe_put(&b, c->unknown, b.unknown);
     status = qkv_merge(r->ctx, &r->merger, &r->t->merges, b.ids, b.sizes, &b.count);
+    if (!status && !r->spanned) r->count += b.count;
     size_t at = 0;
-    for (size_t i = 0; i < b.count && !status; at += b.sizes[i++]) status = model_add(r, b.ids[i], at, at + b.sizes[i]);
+    for (size_t i = 0; b.sizes && i < b.count && !status; at += b.sizes[i++])
+        status = model_add(r, b.ids[i], at, at + b.sizes[i]);
     return status;
 }
 
@@ -141,7 +156,7 @@ static enum qkv_status model_words(struct chain_run *r, const char *s, size_t si
 
 static enum qkv_status model_wordpiece(struct chain_run *r, const char *s, size_t size) {
     const struct qkv_chain *c = r->chain;
-    const size_t first = r->tokens.count;
+    const size_t first = r->tokens.count, first_id = r->count;
     size_t characters = 0;
     for (size_t at = 0; at < size && characters <= c->longest_word; characters++) qkv_code_next(s, size, &at);
     enum qkv_status status = QKV_OK;
@@ -155,6 +170,7 @@ static enum qkv_status model_wordpiece(struct chain_run *r, const char *s, size_
     }
     if (good || status) return status;
     r->tokens.count = first;
+    r->count = first_id;
     return c->unknown >= 0 ? model_add(r, c->unknown, 0, size) : model_unknown(r, s, size);
 }
 
@@ -235,10 +251,14 @@ static enum qkv_status model_unigram(struct chain_run *r, const char *s, size_t 
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
 
+/* A piece already encoded. Its bytes are in the source, or, if it comes from a text that links have made, in `bytes`.
+ * Its tokens are `count` ids of the run from ids[at] on, where they were written last, or, with spans, in `list`. */
 struct cache_entry {
-    uint64_t hash;
-    size_t key, tokens; /* offsets in bytes and list */
-    uint32_t size, count;
+    size_t key, at;
+    uint32_t hash;
+    uint16_t count;
+    uint8_t size; /* 0: no piece */
+    bool copied;
 };
 struct chain_cache {
     struct cache_entry *at;
@@ -265,22 +285,56 @@ void qkv_chain_cache_free(struct chain_cache *cache) {
     free(cache);
 }
 
-static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, uint64_t hash, const char *s,
+/* Stores the tokens of a piece, which are those from `first` on. */
+static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, uint32_t hash, const char *s,
                                    size_t size, size_t first) {
     struct chain_cache *cache = r->cache;
-    const size_t n = r->tokens.count - first;
-    if (cache->bytes.size > CACHE_BYTES) { /* full: starts over */
+    const size_t n = (r->spanned ? r->tokens.count : r->count) - first;
+    if (n > UINT16_MAX) return QKV_OK;
+    if (cache->bytes.size > CACHE_BYTES || cache->list.count > CACHE_BYTES) { /* full: starts over */
         cache->bytes.size = cache->list.count = 0;
         memset(cache->at, 0, (cache->mask + 1) * sizeof *cache->at);
     }
+    *e = (struct cache_entry){(size_t)(s - r->source), first, hash, (uint16_t)n, (uint8_t)size, !r->text.view};
+    enum qkv_status status = QKV_OK;
+    if (e->copied) {
+        e->key = cache->bytes.size;
+        status = qkv_buffer_append(r->ctx, &cache->bytes, s, size);
+    }
+    if (status || !r->spanned) return status;
     struct chain_token *at =
         qkv_list_room(r->ctx, cache->list.at, &cache->list.capacity, cache->list.count, n, sizeof *at);
     if (!at) return QKV_MEMORY;
     cache->list.at = at;
     if (n) memcpy(at + cache->list.count, r->tokens.at + first, n * sizeof *at);
-    *e = (struct cache_entry){hash, cache->bytes.size, cache->list.count, (uint32_t)size, (uint32_t)n};
+    e->at = cache->list.count;
     cache->list.count += n;
-    return qkv_buffer_append(r->ctx, &cache->bytes, s, size);
+    return QKV_OK;
+}
+
+static bool cache_has(const struct chain_run *r, const struct cache_entry *e, uint32_t hash, const char *s,
+                      size_t size) {
+    if (e->hash != hash || e->size != size) return false;
+    const char *key = e->copied ? r->cache->bytes.data : r->source;
+    return memcmp(key + e->key, s, size) == 0;
+}
+
+static enum qkv_status cache_copy(struct chain_run *r, struct cache_entry *e) {
+    const size_t n = e->count, first = r->tokens.count;
+    if (!r->spanned) {
+        enum qkv_status status = qkv_chain_room(r, n);
+        if (status) return status;
+        memcpy(r->ids + r->count, r->ids + e->at, n * sizeof *r->ids);
+        e->at = r->count; /* the latest copy is the likeliest to be near */
+        r->count += n;
+        return QKV_OK;
+    }
+    struct chain_token *at = qkv_list_room(r->ctx, r->tokens.at, &r->tokens.capacity, first, n, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    r->tokens.at = at;
+    if (n) memcpy(at + first, r->cache->list.at + e->at, n * sizeof *at);
+    r->tokens.count += n;
+    return QKV_OK;
 }
 
 static enum qkv_status model_run(struct chain_run *r, const char *s, size_t size) {
@@ -299,20 +353,13 @@ static enum qkv_status model_run(struct chain_run *r, const char *s, size_t size
 
 static enum qkv_status model_cached(struct chain_run *r, const char *s, size_t size) {
     if (size > CACHED_PIECE) return model_run(r, s, size);
-    struct chain_cache *cache = r->cache;
     const uint64_t hash = qkv_hash_bytes(s, size);
-    struct cache_entry *e = &cache->at[(size_t)hash & cache->mask];
-    const size_t first = r->tokens.count;
-    if (e->size != size || e->hash != hash || memcmp(cache->bytes.data + e->key, s, size) != 0) {
-        enum qkv_status status = model_run(r, s, size);
-        return status ? status : cache_store(r, e, hash, s, size, first);
-    }
-    struct chain_token *at = qkv_list_room(r->ctx, r->tokens.at, &r->tokens.capacity, first, e->count, sizeof *at);
-    if (!at) return QKV_MEMORY;
-    r->tokens.at = at;
-    memcpy(at + first, cache->list.at + e->tokens, e->count * sizeof *at);
-    r->tokens.count += e->count;
-    return QKV_OK;
+    struct cache_entry *e = &r->cache->at[(size_t)hash & r->cache->mask];
+    const uint32_t high = (uint32_t)(hash >> 32);
+    if (cache_has(r, e, high, s, size)) return cache_copy(r, e);
+    const size_t first = r->spanned ? r->tokens.count : r->count;
+    enum qkv_status status = model_run(r, s, size);
+    return status ? status : cache_store(r, e, high, s, size, first);
 }
 
 /* The next place where a piece may be cut after `at`: before a U+2581 that does not follow another one. */
@@ -329,7 +376,7 @@ static size_t model_mark(const char *s, size_t size, size_t at) {
 }
 
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *s, size_t size) {
-    if (size > UINT32_MAX / 2) return qkv_fail(r->ctx, QKV_FORMAT, "a piece of text of more than 2 GiB");
+    if (r->spanned && size > UINT32_MAX / 2) return qkv_fail(r->ctx, QKV_FORMAT, "a piece of text of more than 2 GiB");
     if (!r->chain->splits_at_mark) return model_cached(r, s, size);
     enum qkv_status status = QKV_OK;
     for (size_t at = 0; at < size && !status;) {

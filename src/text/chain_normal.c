@@ -53,9 +53,10 @@ static enum qkv_status normal_lower(struct chain_run *r, const struct chain_link
     size_t plain = 0;
     while (plain < r->text.bytes.size && (unsigned char)text[plain] < 0x80) plain++;
     if (plain < r->text.bytes.size) return normal_each(r, link, lower_visit);
-    for (size_t i = 0; i < plain; i++) /* no byte is added or removed */
-        if (text[i] >= 'A' && text[i] <= 'Z') r->text.bytes.data[i] = (char)(text[i] + 32);
-    return QKV_OK;
+    enum qkv_status status = qkv_chain_own(r);
+    for (size_t i = 0; i < plain && !status; i++) /* no byte is added or removed */
+        if (r->text.bytes.data[i] >= 'A' && r->text.bytes.data[i] <= 'Z') r->text.bytes.data[i] += 32;
+    return status;
 }
 
 static enum qkv_status accents_visit(struct chain_run *r, const struct chain_link *link, uint32_t code, size_t bytes) {
@@ -153,13 +154,14 @@ static enum qkv_status bert_plain(struct chain_run *r, const struct chain_link *
         if (text[i] >= 0x7F || (text[i] < ' ' && text[i] != '\n')) return QKV_OK;
     *done = true;
     if (!link->flags[BERT_CLEAN] && !link->flags[BERT_LOWER]) return QKV_OK;
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = text[i];
+    enum qkv_status status = qkv_chain_own(r);
+    for (size_t i = 0; i < size && !status; i++) {
+        unsigned char c = (unsigned char)r->text.bytes.data[i];
         if (c == '\n' && link->flags[BERT_CLEAN]) c = ' ';
         if (link->flags[BERT_LOWER] && c >= 'A' && c <= 'Z') c = (unsigned char)(c + 32);
         r->text.bytes.data[i] = (char)c;
     }
-    return QKV_OK;
+    return status;
 }
 
 static enum qkv_status normal_bert(struct chain_run *r, const struct chain_link *link) {
@@ -223,18 +225,18 @@ static enum qkv_status normal_bytes(struct chain_run *r, const struct chain_link
 }
 
 const struct chain_kind qkv_chain_normalizers[] = {
-    {"NFC", NULL, normal_nfc, NULL},
-    {"NFD", NULL, normal_nfd, NULL},
-    {"NFKC", NULL, normal_nfkc, NULL},
-    {"NFKD", NULL, normal_nfkd, NULL},
-    {"Lowercase", NULL, normal_lower, NULL},
-    {"Strip", strip_read, normal_strip, NULL},
-    {"StripAccents", NULL, normal_accents, NULL},
-    {"BertNormalizer", bert_read, normal_bert, NULL},
-    {"Replace", replace_read, normal_replace, NULL},
-    {"Prepend", prepend_read, normal_prepend, NULL},
-    {"ByteLevel", NULL, normal_bytes, NULL},
-    {"Nmt", NULL, normal_nmt, NULL},
-    {"Precompiled", qkv_charsmap_read, qkv_charsmap_run, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"NFC", NULL, normal_nfc, NULL, false},
+    {"NFD", NULL, normal_nfd, NULL, false},
+    {"NFKC", NULL, normal_nfkc, NULL, false},
+    {"NFKD", NULL, normal_nfkd, NULL, false},
+    {"Lowercase", NULL, normal_lower, NULL, false},
+    {"Strip", strip_read, normal_strip, NULL, false},
+    {"StripAccents", NULL, normal_accents, NULL, false},
+    {"BertNormalizer", bert_read, normal_bert, NULL, false},
+    {"Replace", replace_read, normal_replace, NULL, false},
+    {"Prepend", prepend_read, normal_prepend, NULL, false},
+    {"ByteLevel", NULL, normal_bytes, NULL, false},
+    {"Nmt", NULL, normal_nmt, NULL, false},
+    {"Precompiled", qkv_charsmap_read, qkv_charsmap_run, NULL, false},
+    {NULL, NULL, NULL, NULL, false},
 };

@@ -79,11 +79,9 @@ static enum qkv_status read_padding(struct chain_reader *r, const json_t *value)
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
 static const char *read_normalized(struct chain_run *run, const char *content, size_t *size) {
-    run->text.bytes.size = 0;
-    run->max_size = qkv_chain_max_size(strlen(content));
-    enum qkv_status status = qkv_chain_put_text(run, content, strlen(content), (struct chain_span){0, 0});
-    qkv_chain_swap(run);
+    qkv_chain_load(run, content, 0, strlen(content));
     const struct qkv_chain *c = run->chain;
+    enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < c->normalizers.count && !status && run->text.bytes.size; i++)
         status = c->normalizers.at[i].kind->run(run, &c->normalizers.at[i]);
     *size = run->text.bytes.size;
@@ -97,13 +95,8 @@ static enum qkv_status added_index(struct chain_reader *r, size_t i, const char 
     size_t size = strlen(content);
     const char *text = added->normalized ? read_normalized(&run, content, &size) : content;
     enum qkv_status status = text ? QKV_OK : QKV_FORMAT;
-    if (!status && size) {
-        status = qkv_trie_add(r->ctx, &c->added_trie[added->normalized], text, size, (int32_t)i);
-        c->added_begin[added->normalized][(unsigned char)*text] = true;
-    }
-    for (size_t k = 0; k < sizeof run.splitters / sizeof *run.splitters; k++) qkv_splitter_free(run.splitters[k]);
-    qkv_buffer_free(&run.text.bytes);
-    qkv_buffer_free(&run.next.bytes);
+    if (!status) status = qkv_finder_add(r->ctx, c, i, text, size);
+    qkv_chain_run_free(&run);
     return status;
 }
 
@@ -179,6 +172,8 @@ static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
     r->key = "pre_tokenizer";
     if (!status)
         status = read_links(r, json_object_get(root, r->key), "pretokenizers", qkv_chain_splitters, &c->splitters, 0);
+    c->cuts = true;
+    for (size_t i = 0; i < c->splitters.count; i++) c->cuts = c->cuts && c->splitters.at[i].kind->cuts;
     r->key = "decoder";
     if (!status) status = read_links(r, json_object_get(root, r->key), "decoders", qkv_chain_decoders, &c->decoders, 0);
     r->key = "model";

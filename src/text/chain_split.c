@@ -82,6 +82,7 @@ static enum qkv_status split_part(struct chain_run *r, enum chain_behavior behav
 }
 
 static void split_done(struct chain_run *r) {
+    if (r->chain->cuts) return;
     const struct chain_pieces p = r->pieces;
     r->pieces = r->pieces_next;
     r->pieces_next = p;
@@ -141,10 +142,26 @@ static enum qkv_status split_spaces(struct chain_run *r, const struct chain_link
     return split_by_class(r, CHAIN_REMOVED, qkv_code_is_space);
 }
 
+/* White space is removed, and each punctuation mark is a piece. */
 static enum qkv_status split_bert(struct chain_run *r, const struct chain_link *link) {
     (void)link;
-    enum qkv_status status = split_by_class(r, CHAIN_REMOVED, qkv_code_is_space);
-    return status ? status : split_by_class(r, CHAIN_ISOLATED, qkv_code_is_punctuation);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->pieces.count && !status; i++) {
+        const struct chain_piece p = r->pieces.at[i];
+        size_t gap = p.begin;
+        for (size_t at = p.begin; at < p.end && !status;) {
+            const size_t begin = at;
+            const uint32_t code = qkv_code_next(r->text.bytes.data, p.end, &at);
+            const bool space = qkv_code_is_space(code);
+            if (!space && !qkv_code_is_punctuation(code)) continue;
+            status = qkv_chain_piece(r, gap, begin);
+            if (!status && !space) status = qkv_chain_piece(r, begin, at);
+            gap = at;
+        }
+        if (!status) status = qkv_chain_piece(r, gap, p.end);
+    }
+    split_done(r);
+    return status;
 }
 
 static enum qkv_status split_punctuation(struct chain_run *r, const struct chain_link *link) {
@@ -268,7 +285,7 @@ static enum qkv_status bytes_write(struct chain_run *r, size_t begin, size_t end
         return status;
     }
     for (size_t i = begin; i < end && !status; i++)
-        status = qkv_chain_put_text(r, out, qkv_utf8_write(qkv_byte_symbol(text[i]), out), r->text.map[i]);
+        status = qkv_chain_put_text(r, out, qkv_utf8_write(qkv_byte_symbol(text[i]), out), qkv_chain_source(r, i));
     return status;
 }
 
@@ -347,16 +364,16 @@ static enum qkv_status split_meta(struct chain_run *r, const struct chain_link *
 }
 
 const struct chain_kind qkv_chain_splitters[] = {
-    {"ByteLevel", bytes_read, split_bytes, NULL},
-    {"Split", split_read, split_by_pattern, NULL},
-    {"Metaspace", meta_read, split_meta, NULL},
-    {"Whitespace", words_read, split_by_pattern, NULL},
-    {"WhitespaceSplit", NULL, split_spaces, NULL},
-    {"BertPreTokenizer", NULL, split_bert, NULL},
-    {"Punctuation", qkv_chain_behavior, split_punctuation, NULL},
-    {"Digits", digits_read, split_digits, NULL},
-    {"CharDelimiterSplit", delimiter_read, split_by_pattern, NULL},
-    {"FixedLength", length_read, split_length, NULL},
-    {"UnicodeScripts", NULL, split_scripts, NULL},
-    {NULL, NULL, NULL, NULL},
+    {"ByteLevel", bytes_read, split_bytes, NULL, false},
+    {"Split", split_read, split_by_pattern, NULL, true},
+    {"Metaspace", meta_read, split_meta, NULL, false},
+    {"Whitespace", words_read, split_by_pattern, NULL, true},
+    {"WhitespaceSplit", NULL, split_spaces, NULL, true},
+    {"BertPreTokenizer", NULL, split_bert, NULL, true},
+    {"Punctuation", qkv_chain_behavior, split_punctuation, NULL, true},
+    {"Digits", digits_read, split_digits, NULL, true},
+    {"CharDelimiterSplit", delimiter_read, split_by_pattern, NULL, true},
+    {"FixedLength", length_read, split_length, NULL, true},
+    {"UnicodeScripts", NULL, split_scripts, NULL, true},
+    {NULL, NULL, NULL, NULL, false},
 };

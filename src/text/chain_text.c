@@ -92,9 +92,23 @@ enum qkv_status qkv_chain_begin(struct chain_run *r) {
     return QKV_OK;
 }
 
+/* The place in the source of the character around byte `at` of a view. A byte that is not UTF-8 stands alone. */
+static struct chain_span text_view_source(const struct chain_text *t, size_t at) {
+    const char *s = t->bytes.data;
+    size_t begin = at;
+    while (begin > 0 && at - begin < 3 && ((unsigned char)s[begin] & 0xC0) == 0x80) begin--;
+    int n = qkv_utf8_scan(s + begin, t->bytes.size - begin, &(uint32_t){0});
+    if (n <= 0 || begin + (size_t)n <= at) {
+        begin = at;
+        n = 1;
+    }
+    return (struct chain_span){(uint32_t)(t->from + begin), (uint32_t)(t->from + begin + (size_t)n)};
+}
+
 struct chain_span qkv_chain_source(const struct chain_run *r, size_t at) {
     if (!r->mapped || r->text.bytes.size == 0) return (struct chain_span){0, 0};
-    return r->text.map[at < r->text.bytes.size ? at : r->text.bytes.size - 1];
+    at = qkv_min(at, r->text.bytes.size - 1);
+    return r->text.view ? text_view_source(&r->text, at) : r->text.map[at];
 }
 
 static enum qkv_status text_map_room(struct chain_run *r, size_t more) {
@@ -138,7 +152,12 @@ enum qkv_status qkv_chain_keep(struct chain_run *r, size_t bytes) {
     if (r->mapped) {
         enum qkv_status status = text_map_room(r, bytes);
         if (status) return status;
-        memcpy(r->next.map + r->next.bytes.size, r->text.map + r->cursor, bytes * sizeof *r->next.map);
+        struct chain_span *map = r->next.map + r->next.bytes.size;
+        if (!r->text.view) memcpy(map, r->text.map + r->cursor, bytes * sizeof *map);
+        for (size_t i = 0, n; r->text.view && i < bytes; i += n) {
+            const struct chain_span from = text_view_source(&r->text, r->cursor + i);
+            for (n = 0; n < from.end - from.begin && i + n < bytes; n++) map[i + n] = from;
+        }
     }
     enum qkv_status status = qkv_buffer_append(r->ctx, &r->next.bytes, r->text.bytes.data + r->cursor, bytes);
     r->cursor += bytes;
@@ -152,17 +171,22 @@ void qkv_chain_skip(struct chain_run *r, size_t bytes) {
 void qkv_chain_swap(struct chain_run *r) {
     const struct chain_text text = r->text;
     r->text = r->next;
-    r->next = text;
+    r->next = text.view ? r->spare : text;
+    if (text.view) r->spare = (struct chain_text){0};
 }
 
-enum qkv_status qkv_chain_piece(struct chain_run *r, size_t begin, size_t end) {
-    if (begin >= end) return QKV_OK;
-    struct chain_pieces *p = &r->pieces_next;
-    if (p->count == p->capacity) {
-        struct chain_piece *at = qkv_list_room(r->ctx, p->at, &p->capacity, p->count, 1, sizeof *at);
-        if (!at) return QKV_MEMORY;
-        p->at = at;
-    }
-    p->at[p->count++] = (struct chain_piece){begin, end};
-    return QKV_OK;
+void qkv_chain_load(struct chain_run *r, const char *source, size_t begin, size_t end) {
+    if (!r->text.view) r->spare = r->text;
+    r->text = (struct chain_text){.view = true, .from = begin};
+    r->text.bytes.data = (char *)(uintptr_t)(source + begin); /* read only */
+    r->text.bytes.size = end - begin;
+    r->max_size = qkv_chain_max_size(end - begin);
+}
+
+enum qkv_status qkv_chain_own(struct chain_run *r) {
+    if (!r->text.view) return QKV_OK;
+    enum qkv_status status = qkv_chain_begin(r);
+    if (!status) status = qkv_chain_keep(r, r->text.bytes.size);
+    if (!status) qkv_chain_swap(r);
+    return status;
 }

@@ -217,8 +217,8 @@ static enum qkv_status encode_nfc(struct encoder *e, const char *text, size_t si
         return status ? status : encode_between(e, e->normal.data, e->normal.size, QKV_ADDED_NORMALIZED);
     }
     const size_t begin = (size_t)(text - e->source);
-    status = qkv_chain_load(e->run, e->source, begin, begin + size);
-    if (!status) status = qkv_chain_form(e->run, false, true);
+    qkv_chain_load(e->run, e->source, begin, begin + size);
+    status = qkv_chain_form(e->run, false, true);
     e->from = e->run->text.bytes.data;
     if (!status) status = encode_between(e, e->from, e->run->text.bytes.size, QKV_ADDED_NORMALIZED);
     e->from = e->source;
