@@ -113,6 +113,29 @@ static inline char *test_print(struct qkv_context *ctx, const struct qkv_tokeniz
     return changed;
 }
 
+/* The tokenizer of the file of a tokenizer, which this frees, with `from` replaced by `to`. */
+static inline struct qkv_tokenizer *test_altered(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *from,
+                                                 const char *to) {
+    char *file = test_print(ctx, t, from, to);
+    qkv_tokenizer_free(t);
+    t = test_parse(ctx, file);
+    free(file);
+    return t;
+}
+
+/* A pattern as a text of JSON; free() it. */
+static inline char *test_pattern_json(const char *pattern) {
+    char *out = malloc(2 * strlen(pattern) + 3), *at = out;
+    if (!out) abort();
+    *at++ = '"';
+    for (const char *s = pattern; *s; s++) {
+        if (*s == '\\' || *s == '"' || *s == '\n') *at++ = '\\';
+        *at++ = (char)(*s == '\n' ? 'n' : *s);
+    }
+    snprintf(at, 2, "\"");
+    return out;
+}
+
 /* Encodes, decodes and checks that the bytes are the same, for texts without unknown tokens whose white space is
  * preserved; the caller frees the ids. */
 static inline int32_t *test_round_trip(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,

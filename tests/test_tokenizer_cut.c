@@ -3,6 +3,8 @@
 /* labels: quick */
 #include "test_text.h"
 
+#include "text/chain.h"
+
 static void append(struct qkv_buffer *out, const void *data, size_t n) {
     if (qkv_buffer_append(NULL, out, data, n)) abort();
 }
@@ -95,11 +97,17 @@ static struct qkv_tokenizer *with_pre_tokenizer(struct qkv_context *ctx, const c
 }
 
 static struct qkv_tokenizer *with_pattern(struct qkv_context *ctx, const char *pattern) {
-    struct qkv_tokenizer *t = with_pre_tokenizer(
-        ctx, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
-             "{\"Regex\": \"a\"}, \"behavior\": \"Isolated\", \"invert\": false}, " BARE_LEVEL "]}");
-    qkv_pattern_free(t->pattern);
-    assert_ok(ctx, qkv_pattern_create(ctx, pattern, &t->pattern));
+    struct qkv_buffer json = {0};
+    char *text = test_pattern_json(pattern);
+    assert_ok(ctx, qkv_buffer_print(ctx, &json,
+                                    "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+                                    "\"Split\", \"pattern\": {\"Regex\": %s}, \"behavior\": \"Isolated\", "
+                                    "\"invert\": false}, " BARE_LEVEL "]}",
+                                    text));
+    struct qkv_tokenizer *t = with_pre_tokenizer(ctx, json.data);
+    assert_string_equal(qkv_pattern_source(t->chain->pattern), pattern);
+    qkv_buffer_free(&json);
+    free(text);
     return t;
 }
 
@@ -124,9 +132,9 @@ static void test_patterns(void **state) {
 
 static void test_no_pattern(void **state) {
     struct qkv_tokenizer *t = with_pre_tokenizer(*state, "\"pre_tokenizer\": " BARE_LEVEL);
-    assert_null(t->pattern);
+    assert_null(t->chain->pattern);
     check_streams(*state, t, 30);
-    t->ignore_merges = true;
+    t->chain->ignore_merges = true;
     check_streams(*state, t, 31);
     qkv_tokenizer_free(t);
 }
@@ -139,7 +147,8 @@ static void test_nfc(void **state) {
         qkv_tokenizer_free(t);
         t = test_parse(ctx, file);
         free(file);
-        for (size_t i = 0; i < t->added_count; i++) t->added[i].normalized = normalized && i % 2;
+        for (int i = 0; i < 2 * normalized; i++)
+            t = test_altered(ctx, t, "\"normalized\": false", "\"normalized\": true");
         check_streams(ctx, t, 40 + (uint64_t)normalized);
         qkv_tokenizer_free(t);
     }
@@ -212,7 +221,7 @@ static void cuts_of_long_texts_are_looked_for_at_their_ends(void **state) {
     }
     struct qkv_tokenizer *t = with_pattern(*state, TEST_GPT2_LIKE);
     struct qkv_random random = test_random(43);
-    assert_true(qkv_pattern_is_local(t->pattern));
+    assert_true(qkv_pattern_is_local(t->chain->pattern));
     for (int i = 0; i < 24; i++) check_stream(*state, t, &random, 12000, 12000);
     qkv_tokenizer_free(t);
 }

@@ -3,6 +3,8 @@
 /* labels: quick */
 #include "test_text.h"
 
+#include "text/chain.h"
+
 static const char toy[] = "the cat sat on the mat. The caf\xC3\xA9's cat isn't on the mat; that's 2024!\n\nthe the\n";
 
 static struct qkv_tokenizer *make(struct qkv_context *ctx, enum qkv_tokenizer_kind kind) {
@@ -83,12 +85,14 @@ static void test_split(void **state) {
                 SEQUENCE(SPLIT("{\"Regex\": \"\\\\p{N}{1,2}|[^\\\\p{N}]\"}", "Isolated"), BARE_LEVEL));
     assert_ids(ctx, t, "the 2024", true, 't', 'h', 'e', ' ', 277, 276);
     t = reload(ctx, t);
-    assert_string_equal(qkv_pattern_source(t->pattern), "\\p{N}{1,2}|[^\\p{N}]");
-    qkv_pattern_free(t->pattern);
-    assert_ok(ctx, qkv_pattern_create(ctx, TEST_GPT2_LIKE, &t->pattern));
-    t->nfc = t->ignore_merges = true;
+    assert_string_equal(qkv_pattern_source(t->chain->pattern), "\\p{N}{1,2}|[^\\p{N}]");
+    char *pattern = test_pattern_json(TEST_GPT2_LIKE);
+    t = test_altered(ctx, t, "\"\\\\p{N}{1,2}|[^\\\\p{N}]\"", pattern);
+    t = test_altered(ctx, t, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}");
+    t = test_altered(ctx, t, "\"ignore_merges\": false", "\"ignore_merges\": true");
+    free(pattern);
     t = reload(ctx, t);
-    assert_true(t->nfc && t->ignore_merges);
+    assert_true(t->chain->plain && t->chain->normalizers.count == 1 && t->chain->ignore_merges);
     int32_t *ids;
     size_t count;
     static const int32_t expected[] = {267, 267, 32, 194, 189, 32, 228, 184, 173, 32, 9, 60, 48, 120, 52, 49, 62};
@@ -270,7 +274,7 @@ static void try_file(struct qkv_context *ctx, const char *file, size_t size, boo
         assert_message(ctx, "tokenizer.json");
         return;
     }
-    for (int specials = 0; specials < 2 && !t->chain; specials++) {
+    for (int specials = 0; specials < 2 && t->chain->plain; specials++) {
         qkv_free(test_round_trip(ctx, t, text_a, sizeof text_a - 1, specials, &count));
         qkv_free(test_round_trip(ctx, t, text_b, sizeof text_b - 1, specials, &count));
         qkv_free(test_round_trip(ctx, t, text_c, sizeof text_c - 1, specials, &count));
@@ -321,11 +325,67 @@ static void test_flipped(void **state) {
     assert_true(refused > 0 && accepted > 0);
 }
 
+/* ---- spans ------------------------------------------------------------------------------------------------------ */
+
+/* Encoding with spans gives the ids of encoding, for texts that are not UTF-8 too; spans are in order. */
+static void test_spans(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_random random = test_random(7);
+    for (int round = 0; round < 600; round++) {
+        struct qkv_tokenizer *t = make(ctx, (enum qkv_tokenizer_kind)(round % (TEST_KINDS - 1)));
+        if (round % 3) t = test_altered(ctx, t, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}");
+        size_t size, count, plain_count, *spans;
+        char *text = test_text(&random, 60, &size);
+        int32_t *ids, *plain;
+        assert_true(t->chain->plain);
+        assert_ok(ctx, qkv_tokenizer_encode(ctx, t, text, size, round % 2, &plain, &plain_count));
+        assert_ok(ctx, qkv_tokenizer_encode_spans(ctx, t, text, size, round % 2, &ids, &spans, &count));
+        assert_int_equal(count, plain_count);
+        if (count) assert_memory_equal(ids, plain, count * sizeof *ids);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(spans[2 * i] <= spans[2 * i + 1] && spans[2 * i + 1] <= size);
+            if (round % 3) continue; /* NFC sorts marks */
+            assert_true(spans[2 * i] < spans[2 * i + 1]);
+            if (i) assert_true(spans[2 * i] >= spans[2 * i - 2]);
+        }
+        qkv_free(ids);
+        qkv_free(plain);
+        qkv_free(spans);
+        free(text);
+        qkv_tokenizer_free(t);
+    }
+}
+
+/* A span leaves out all white space of its token, however much that is. */
+static void test_blanks(void **state) {
+    struct qkv_context *ctx = *state;
+    static const char text[] = "a                                        b"; /* forty */
+    struct qkv_tokenizer *t = test_train(ctx, QKV_TOKENIZER_BPE, 262, 0, text, sizeof text - 1);
+    t = test_altered(
+        ctx, t, "\"post_processor\": null",
+        "\"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true}");
+    int32_t *ids;
+    size_t *spans, count, size;
+    assert_ok(ctx, qkv_tokenizer_encode_spans(ctx, t, text, sizeof text - 1, false, &ids, &spans, &count));
+    bool long_one = false;
+    for (size_t i = 0; i < count; i++) {
+        const char *token = qkv_tokenizer_token(t, ids[i], &size);
+        if (token[0] != ' ' || token[size - 1] != ' ') continue;
+        long_one = long_one || size > 16;
+        assert_int_equal(spans[2 * i], spans[2 * i + 1]);
+    }
+    assert_true(long_one);
+    qkv_free(ids);
+    qkv_free(spans);
+    qkv_tokenizer_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_others),    cmocka_unit_test(test_split),    cmocka_unit_test(test_forms),
         cmocka_unit_test(test_save),      cmocka_unit_test(test_refusals), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped),  cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_blanks),
     };
     test_seed();
     return cmocka_run_group_tests(tests, test_context, test_context_done);

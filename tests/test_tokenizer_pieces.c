@@ -3,6 +3,8 @@
 /* labels: quick */
 #include "test_text.h"
 
+#include "text/chain.h"
+
 #include <utf8proc.h>
 
 /* ---- bytes and characters --------------------------------------------------------------------------------------- */
@@ -62,7 +64,8 @@ static void test_normalize(void **state) {
                                      0x5D0, 0x5B8, 0x93C, 0x4E2D, 0x1D15E, 0x338};
     struct qkv_random random = test_random(4);
     for (int round = 0; round < 400; round++) {
-        struct qkv_buffer text = {0}, normal = {0};
+        struct qkv_buffer text = {0};
+        struct chain_run run = {.ctx = ctx};
         size_t n = test_between(&random, 1, 300), marks = (size_t)round % 4 * 33;
         for (size_t i = 0; i < n; i++) {
             bool mark = marks > 0 && qkv_random_below(&random, marks) > 0;
@@ -72,11 +75,13 @@ static void test_normalize(void **state) {
             assert_ok(ctx, qkv_buffer_append(ctx, &text, s, qkv_utf8_write(code, s)));
         }
         utf8proc_uint8_t *expected = utf8proc_NFC((const utf8proc_uint8_t *)text.data);
-        assert_ok(ctx, qkv_normalize(ctx, text.data, text.size, &normal, NULL));
-        assert_string_equal(normal.data, (const char *)expected);
+        qkv_chain_load(&run, text.data, 0, text.size);
+        assert_ok(ctx, qkv_chain_form(&run, false, true));
+        assert_int_equal(run.text.bytes.size, strlen((const char *)expected));
+        assert_memory_equal(run.text.bytes.data, expected, run.text.bytes.size);
         free(expected);
         qkv_buffer_free(&text);
-        qkv_buffer_free(&normal);
+        qkv_chain_run_free(&run);
     }
 }
 

@@ -9,7 +9,7 @@
  * Memory per byte of the row: 4 for its symbol, 4 for the place of the pair that begins there, and some bits that say
  * which piece it belongs to; also the places of the most frequent pair while they move to other pairs. Places where the
  * pair is gone are removed when they are more than an eighth. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -320,7 +320,7 @@ static enum qkv_status merged_token(struct trainer *r, uint32_t index, int32_t *
             qkv_buffer_append(r->ctx, &bytes, qkv_token_bytes(t, (size_t)pair->right), t->tokens[pair->right].size);
     }
     if (!status) {
-        const struct qkv_string *known = qkv_strings_find(&t->pieces, bytes.data, bytes.size);
+        const struct qkv_string *known = qkv_strings_find(&t->chain->vocab, bytes.data, bytes.size);
         *result = known ? (int32_t)known->value : (int32_t)t->count;
         if (!known) status = qkv_tokenizer_set(r->ctx, t, t->count, bytes.data, bytes.size, QKV_TOKEN_TEXT);
     }

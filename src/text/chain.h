@@ -27,13 +27,15 @@ bool qkv_code_is_other(uint32_t code);  /* Cc, Cf, Cs, Co */
 int qkv_code_script(uint32_t code);     /* −1: none, also for the space; Hiragana and Katakana are Han */
 uint32_t qkv_code_lower(uint32_t code); /* one character, although U+0130 has two */
 bool qkv_code_is_whole(uint32_t code);  /* newer versions of Unicode decompose it, tokenizers' version does not */
-/* The character at text[*at], which must be UTF-8; moves *at past it. */
+#define QKV_CODE_BYTE 0x110000U         /* plus a byte that is not UTF-8: a character of no class */
+/* The character at text[*at]; moves *at past it. */
 static inline uint32_t qkv_code_next(const char *text, size_t size, size_t *at) {
-    uint32_t code = (unsigned char)text[*at];
+    const uint32_t byte = (unsigned char)text[*at];
+    uint32_t code = byte;
     int n = 1;
-    if (code >= 0x80) n = qkv_utf8_scan(text + *at, size - *at, &code);
+    if (byte >= 0x80) n = qkv_utf8_scan(text + *at, size - *at, &code);
     *at += n > 0 ? (size_t)n : 1;
-    return code;
+    return n > 0 ? code : QKV_CODE_BYTE + byte;
 }
 
 /* ---- texts with their source (chain_text.c) ---------------------------------------------------------------------- */
@@ -79,6 +81,8 @@ struct chain_run { /* the state of one call */
     struct chain_text text, next; /* input and output of a link */
     struct chain_text spare;      /* the memory of text while that is a view */
     struct chain_pieces pieces, pieces_next;
+    enum qkv_status (*visit)(void *user, const char *piece, size_t size); /* gets pieces instead of the model */
+    void *user;
     size_t stage;    /* where splitters only cut: the one that cuts the next piece */
     size_t cursor;   /* the character of text that the link replaces next */
     size_t max_size; /* the maximum bytes of a text (qkv_chain_max_size) */
@@ -162,6 +166,9 @@ struct chain_kind {
     enum qkv_status (*decode)(struct qkv_context *ctx, const struct chain_link *link, struct chain_strings *s);
     bool cuts; /* a splitter that leaves the text as it is */
 };
+enum { BYTES_PREFIX, BYTES_REGEX }; /* flags of the splitter ByteLevel */
+/* ByteLevel whose pieces stay bytes: the model knows the bytes of its tokens. */
+extern const struct chain_kind qkv_chain_bytes_cut;
 extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[],
     qkv_chain_decoders[]; /* end with a NULL name */
 
@@ -248,7 +255,8 @@ struct qkv_chain {
     size_t prefix_size, suffix_size, longest_word;
     bool fuse_unknown, fallback, ignore_merges;
     int32_t byte_ids[256];
-    bool splits_at_mark; /* no merge spans the beginning of a U+2581, so a piece may be cut there */
+    int32_t ascii_ids[128]; /* the token of each ASCII character alone; −1: none */
+    bool splits_at_mark;    /* no merge spans the beginning of a U+2581, so a piece may be cut there */
     double *scores;
     double unknown_score;
     struct chain_trie trie;
@@ -260,16 +268,54 @@ struct qkv_chain {
     bool truncate_left;
     bool needs_map; /* a splitter needs the sources of pieces */
     bool cuts;      /* splitters only cut the text */
+    /* byte-level BPE: pieces are bytes, and `vocab` has the bytes of tokens; keys, of which all have a byte for each
+     * character, are made from them (qkv_tokenizer_key) */
+    bool bytes;
+    /* One of the rows of text.h: it encodes any bytes, decodes to the same bytes, and its file is written from the
+     * tokenizer's tables. No added token strips white space. */
+    bool plain;
+    const struct qkv_pattern *pattern; /* plain: what cuts its pieces; NULL: a text is one piece */
+    struct qkv_pattern *words;         /* owned; white space and words, where a text is cut at white space */
 };
+#define QKV_BYTE_LEVEL(use_regex)                                                                                      \
+    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": " use_regex "}"
+/* The fixed parts of a plain chain that is trained. */
+struct chain_row {
+    const char *splitter, *decoder; /* JSON */
+    enum chain_model model;
+    bool fallback, ignore_merges;
+};
+enum qkv_status qkv_chain_make(struct qkv_context *ctx, const struct chain_row *row, struct qkv_tokenizer *t);
+/* Whether the splitters and the decoder let a model of bytes take the place of one of symbols. */
+bool qkv_chain_byte_level(const struct qkv_chain *c);
+/* Sets what follows from the splitters, and from `bytes`. */
+void qkv_chain_settle(struct qkv_chain *c);
+/* Reads a link, or a Sequence of them (chain_links.c). */
+enum qkv_status qkv_chain_links(struct chain_reader *r, const json_t *value, const char *list,
+                                const struct chain_kind *kinds, struct chain_links *links);
+/* Whether a file is plain, after all but its tokens is read. */
+bool qkv_chain_is_plain(const struct chain_reader *r, const json_t *root);
+/* Sets the tokens of a chain that is plain, or has bytes; then its keys, which those tokens have, can go. */
+enum qkv_status qkv_chain_plain_tokens(struct chain_reader *r);
+enum qkv_status qkv_chain_plain_token(struct chain_reader *r, size_t id, const char *key, size_t size);
+void qkv_chain_drop_keys(struct qkv_tokenizer *t);
+/* Sets what follows from being plain. */
+enum qkv_status qkv_chain_set_plain(struct qkv_context *ctx, struct qkv_tokenizer *t);
+/* Gives the pieces of a text between added tokens to a visitor. */
+typedef enum qkv_status chain_piece_visit(void *user, const char *piece, size_t size);
+enum qkv_status qkv_chain_visit(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
+                                chain_piece_visit *visit, void *user);
 /* Reads a file. The chain takes its tables over. */
 enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct qkv_vocab_json *file, const char *json,
                                size_t size, struct qkv_tokenizer *t);
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
-enum qkv_status qkv_chain_read_post(struct chain_reader *r, const json_t *value);
-enum qkv_status qkv_chain_read_added(struct chain_reader *r, const json_t *added);
+/* The entry of a key of the vocabulary, while a file is read; NULL: there is none. */
+const struct qkv_string *qkv_chain_known(const struct chain_reader *r, const char *key, size_t size);
 /* Appends the tokens of a piece of run->text to run->tokens where spans are wanted, else to run->ids. */
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t size);
-/* Takes memory for more ids. */
+/* Sets ascii_ids from the vocabulary. */
+void qkv_chain_find_ascii(struct qkv_context *ctx, const struct qkv_tokenizer *t);
+/* Takes memory for more ids (chain_text.c). */
 enum qkv_status qkv_chain_room(struct chain_run *r, size_t more);
 enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
                                  bool specials, int32_t only, int32_t **ids, struct chain_span **spans, size_t *count);
@@ -280,7 +326,7 @@ void qkv_chain_run_free(struct chain_run *r);
 void qkv_chain_text_free(struct chain_text *text);
 /* The size of the part of a stream that may be encoded alone: up to the last newline before an ASCII letter, if the
  * first splitter drops white space and normalizers look at no more than neighbours; else 0. */
-size_t qkv_chain_cut(const struct qkv_chain *chain, const char *text, size_t size);
+size_t qkv_chain_cut(const struct qkv_tokenizer *t, const char *text, size_t size);
 /* A run's cache of pieces (chain_model.c). */
 enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out);
 void qkv_chain_cache_free(struct chain_cache *cache);
@@ -289,8 +335,9 @@ void qkv_chain_cache_free(struct chain_cache *cache);
 
 /* Adds the text of added[i] to a finder: its own, or what normalizers make of it. */
 enum qkv_status qkv_finder_add(struct qkv_context *ctx, struct qkv_chain *c, size_t i, const char *text, size_t size);
+bool qkv_finder_open(const struct chain_finder *finder, const char *s, size_t size, size_t at);
 void qkv_finder_free(struct chain_finder *finder);
-/* An added token that counts in s[from, size): its place with the white space that it strips, but for what lies before
+/* An added token that counts in s[from, size): its place with the white space that it strips, except what lies before
  * `done`; where to search on. */
 struct chain_found {
     const struct chain_added *added;

@@ -19,6 +19,17 @@ void qkv_finder_free(struct chain_finder *finder) {
     qkv_trie_free(&finder->trie);
 }
 
+/* Whether more text may make s[at, size) an added token, or a longer one. */
+bool qkv_finder_open(const struct chain_finder *f, const char *s, size_t size, size_t at) {
+    if (!f->begins[(unsigned char)s[at]]) return false;
+    int32_t node = 0;
+    for (; at < size && node >= 0; at++) node = qkv_trie_step(&f->trie, node, (unsigned char)s[at]);
+    bool more = false;
+    for (int byte = 0; node >= 0 && byte < 256 && !more; byte++)
+        more = qkv_trie_step(&f->trie, node, (unsigned char)byte) >= 0;
+    return more;
+}
+
 /* The next added token at `from` or later; NULL: there is none. */
 static const struct chain_added *added_match(const struct qkv_chain *c, bool normalized, const char *s, size_t size,
                                              size_t from, size_t *begin, size_t *end) {

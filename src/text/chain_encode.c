@@ -4,31 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum qkv_status qkv_chain_room(struct chain_run *r, size_t more) {
-    if (r->ids && more <= r->capacity - r->count) return QKV_OK;
-    size_t capacity = r->capacity, spans = r->capacity;
-    int32_t *ids = qkv_list_room(r->ctx, r->ids, &capacity, r->count, more, sizeof *ids);
-    if (!ids) return QKV_MEMORY;
-    r->ids = ids;
-    if (r->spanned) {
-        struct chain_span *at = qkv_list_room(r->ctx, r->spans, &spans, r->count, more, sizeof *at);
-        if (!at) return QKV_MEMORY;
-        r->spans = at;
-        capacity = qkv_min(capacity, spans);
-    }
-    r->capacity = capacity;
-    return QKV_OK;
-}
-
 /* Trims the span of the last id: it leaves out the white space at the beginning and the end of a text, that of the
- * token (trim_offsets of ByteLevel and RobertaProcessing). */
-static void encode_trim(struct chain_run *r, const char *text, size_t size) {
+ * token (trim_offsets of ByteLevel and RobertaProcessing). bytes: the text is not a key but its bytes. */
+static void encode_trim(struct chain_run *r, const char *text, size_t size, bool bytes) {
     struct chain_span *span = &r->spans[r->count - 1];
     size_t front = 0, back = 0, at = span->begin, end = span->end;
     bool other = false;
     for (size_t i = 0; i < size;) {
         const uint32_t code = qkv_code_next(text, size, &i);
-        const bool blank = code == qkv_byte_symbol(' ') || qkv_code_is_space(code);
+        const bool blank = bytes ? code == ' ' : code == qkv_byte_symbol(' ') || qkv_code_is_space(code);
         back = blank ? back + 1 : 0;
         other = other || !blank;
         if (!other) front++;
@@ -41,16 +25,30 @@ static void encode_trim(struct chain_run *r, const char *text, size_t size) {
     *span = (struct chain_span){(uint32_t)at, (uint32_t)end};
 }
 
-/* Adds an id with its source. `text`: what its span is trimmed by. */
-static enum qkv_status encode_put(struct chain_run *r, int32_t id, struct chain_span span, const char *text,
-                                  size_t size) {
+static enum qkv_status encode_put(struct chain_run *r, int32_t id, struct chain_span span) {
     enum qkv_status status = qkv_chain_room(r, 1);
     if (status) return status;
     r->ids[r->count] = id;
     if (r->spanned) r->spans[r->count] = span;
     r->count++;
-    if (r->spanned && r->t->around.trims) encode_trim(r, text, size);
     return QKV_OK;
+}
+
+static enum qkv_status encode_added(struct chain_run *r, int32_t id, struct chain_span span, const char *text,
+                                    size_t size) {
+    if (r->visit) return QKV_OK;
+    enum qkv_status status = encode_put(r, id, span);
+    if (!status && r->spanned && r->t->around.trims) encode_trim(r, text, size, false);
+    return status;
+}
+
+/* Trims the span of the last id by the key of its token. */
+static void encode_trim_token(struct chain_run *r, int32_t id) {
+    const struct qkv_chain *c = r->chain;
+    if (c->keys)
+        encode_trim(r, c->keys[id], c->key_sizes[id], false);
+    else if (c->bytes)
+        encode_trim(r, qkv_token_bytes(r->t, (size_t)id), r->t->tokens[id].size, true);
 }
 
 /* The source of bytes of run->text. */
@@ -60,12 +58,13 @@ static struct chain_span encode_span(const struct chain_run *r, size_t begin, si
 }
 
 static enum qkv_status encode_piece(struct chain_run *r, size_t begin, size_t end) {
+    if (r->visit) return r->visit(r->user, r->text.bytes.data + begin, end - begin);
     r->tokens.count = 0;
     enum qkv_status status = qkv_chain_model(r, r->text.bytes.data + begin, end - begin);
-    const struct qkv_chain *c = r->chain;
     for (size_t i = 0; i < r->tokens.count && !status; i++) {
         const struct chain_token t = r->tokens.at[i];
-        status = encode_put(r, t.id, encode_span(r, begin + t.begin, begin + t.end), c->keys[t.id], c->key_sizes[t.id]);
+        status = encode_put(r, t.id, encode_span(r, begin + t.begin, begin + t.end));
+        if (!status && r->t->around.trims) encode_trim_token(r, t.id);
     }
     return status;
 }
@@ -138,8 +137,8 @@ static enum qkv_status encode_normalized(struct chain_run *r) {
     while (!status && qkv_chain_find(r, true, r->text.bytes.data, r->text.bytes.size, done, &f)) {
         if (f.begin > done) status = encode_part(r, done, f.begin);
         if (!status)
-            status = encode_put(r, f.added->id, encode_span(r, f.begin, f.end), r->text.bytes.data + f.begin,
-                                f.end - f.begin);
+            status = encode_added(r, f.added->id, encode_span(r, f.begin, f.end), r->text.bytes.data + f.begin,
+                                  f.end - f.begin);
         done = f.end;
     }
     return !status && done < r->text.bytes.size ? encode_part(r, done, r->text.bytes.size) : status;
@@ -163,7 +162,7 @@ static enum qkv_status encode_all(struct chain_run *r) {
     while (!status && qkv_chain_find(r, false, s, r->source_size, done, &f)) {
         if (f.begin > done) status = encode_section(r, done, f.begin);
         const struct chain_span span = {(uint32_t)f.begin, (uint32_t)f.end};
-        if (!status) status = encode_put(r, f.added->id, span, s + f.begin, f.end - f.begin);
+        if (!status) status = encode_added(r, f.added->id, span, s + f.begin, f.end - f.begin);
         done = f.end;
     }
     return !status && done < r->source_size ? encode_section(r, done, r->source_size) : status;
@@ -226,10 +225,10 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     r.source_size = size;
     r.spanned = spans != NULL;
     r.mapped = spans || t->chain->needs_map;
-    if (size > UINT32_MAX / 4)
+    if (r.mapped && size > UINT32_MAX / 4)
         return qkv_fail(ctx, QKV_FORMAT, "encode: the text has %zu bytes; give it in parts of less than 1 GiB", size);
     enum qkv_status status = qkv_chain_cache_create(ctx, size, &r.cache);
-    if (!status && qkv_utf8_valid(text, size) < size) {
+    if (!status && !t->chain->plain && qkv_utf8_valid(text, size) < size) {
         status = encode_repair(ctx, text, size, &repaired, spans ? &places : NULL);
         r.source = repaired.data;
         r.source_size = repaired.size;
@@ -250,7 +249,20 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     return status;
 }
 
-size_t qkv_chain_cut(const struct qkv_chain *c, const char *text, size_t size) {
+enum qkv_status qkv_chain_visit(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
+                                chain_piece_visit *visit, void *user) {
+    struct chain_run r = {.ctx = ctx, .t = t, .chain = t->chain, .specials = true, .only = -1};
+    r.source = text;
+    r.source_size = size;
+    r.visit = visit;
+    r.user = user;
+    enum qkv_status status = encode_all(&r);
+    qkv_chain_run_free(&r);
+    return status;
+}
+
+size_t qkv_chain_cut(const struct qkv_tokenizer *t, const char *text, size_t size) {
+    const struct qkv_chain *c = t->chain;
     static const char *const near[] = {"BertNormalizer", "Lowercase", "NFC",          "NFD",
                                        "NFKC",           "NFKD",      "StripAccents", "Precompiled"};
     static const char *const dropping[] = {"BertPreTokenizer", "WhitespaceSplit", "Whitespace"};
@@ -264,7 +276,7 @@ size_t qkv_chain_cut(const struct qkv_chain *c, const char *text, size_t size) {
     }
     for (size_t i = 0; i < c->added_count && good; i++) {
         const size_t id = (size_t)c->added[i].id;
-        good = !c->added[i].left && !c->added[i].right && !memchr(c->keys[id], '\n', c->key_sizes[id]);
+        good = !c->added[i].left && !c->added[i].right && !memchr(qkv_token_bytes(t, id), '\n', t->tokens[id].size);
     }
     if (c->needs_map) good = false;
     for (size_t n = good && size ? size - 1 : 0; n > 0; n--) {

@@ -19,12 +19,13 @@ struct form {
 };
 
 static int form_class(uint32_t code) {
-    return code < 0x300 ? 0 : (int)utf8proc_get_property((utf8proc_int32_t)code)->combining_class;
+    return code < 0x300 || code >= QKV_CODE_BYTE ? 0
+                                                 : (int)utf8proc_get_property((utf8proc_int32_t)code)->combining_class;
 }
 
 /* The composition of two characters; 0: there is none. */
 static uint32_t form_pair(uint32_t a, uint32_t b) {
-    if (b < 0x300) return 0;
+    if (b < 0x300 || (b >= 0x3400 && b < 0x10000) || qkv_max(a, b) >= QKV_CODE_BYTE) return 0;
     utf8proc_int32_t pair[4] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
     const utf8proc_ssize_t n = utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
     return n == 1 ? (uint32_t)pair[0] : 0;
@@ -119,30 +120,51 @@ static enum qkv_status form_add(struct form *f, uint32_t code, int change, bool 
     return QKV_OK;
 }
 
+/* The end of the characters from `at` on that stay as they are: those below U+0300 are their own composed form, and
+ * none of them composes with a character before it. The last one may take a mark after it, and is left to the
+ * caller. */
+static size_t form_plain(const char *text, size_t size, size_t at, bool composed) {
+    const unsigned char limit = composed ? 0xCC : 0x80;
+    size_t end = at;
+    while (end < size && (unsigned char)text[end] < limit) end++;
+    if (end == size || end == at) return end;
+    end--;
+    while (end > at && ((unsigned char)text[end] & 0xC0) == 0x80) end--;
+    return end;
+}
+
+static enum qkv_status form_decompose(struct form *f, uint32_t code, bool compatible, bool compose) {
+    utf8proc_int32_t parts[32];
+    if (code < 0x80 || code >= QKV_CODE_BYTE || qkv_code_is_whole(code)) return form_add(f, code, 0, compose);
+    const int options = (int)UTF8PROC_DECOMPOSE | (compatible ? (int)UTF8PROC_COMPAT : 0);
+    int last = 0;
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)code, parts, 32, (utf8proc_option_t)options, &last);
+    if (n < 1 || n > 32) {
+        parts[0] = (utf8proc_int32_t)code;
+        n = 1;
+    }
+    enum qkv_status status = QKV_OK;
+    for (utf8proc_ssize_t i = 0; i < n && !status; i++) status = form_add(f, (uint32_t)parts[i], i > 0, compose);
+    return status;
+}
+
 enum qkv_status qkv_chain_form(struct chain_run *r, bool compatible, bool compose) {
     const char *text = r->text.bytes.data;
     const size_t size = r->text.bytes.size;
-    size_t plain = 0;
-    while (plain < size && (unsigned char)text[plain] < 0x80) plain++;
-    if (plain == size) return QKV_OK;
+    const bool composed = compose && !compatible;
+    if (form_plain(text, size, 0, composed) == size) return QKV_OK;
     struct form f = {.run = r};
     enum qkv_status status = qkv_chain_begin(r);
-    const int options = (int)UTF8PROC_DECOMPOSE | (compatible ? (int)UTF8PROC_COMPAT : 0);
     for (size_t at = 0; at < size && !status;) {
-        utf8proc_int32_t parts[32];
+        const size_t plain = form_plain(text, size, at, composed);
+        if (plain > at) {
+            status = form_write(&f, compose);
+            if (!status) status = qkv_chain_keep(r, plain - at);
+            at = plain;
+        }
+        if (status || at == size) continue;
         const uint32_t code = qkv_code_next(text, size, &at);
-        if (code < 0x80 || qkv_code_is_whole(code)) {
-            status = form_add(&f, code, 0, compose);
-            continue;
-        }
-        int last = 0;
-        utf8proc_ssize_t n =
-            utf8proc_decompose_char((utf8proc_int32_t)code, parts, 32, (utf8proc_option_t)options, &last);
-        if (n < 1 || n > 32) {
-            parts[0] = (utf8proc_int32_t)code;
-            n = 1;
-        }
-        for (utf8proc_ssize_t i = 0; i < n && !status; i++) status = form_add(&f, (uint32_t)parts[i], i > 0, compose);
+        status = form_decompose(&f, code, compatible, compose);
     }
     if (!status) status = form_write(&f, compose);
     free(f.at);

@@ -20,6 +20,7 @@ void qkv_chain_free(struct qkv_chain *c) {
     links_free(&c->normalizers);
     links_free(&c->splitters);
     links_free(&c->decoders);
+    qkv_pattern_free(c->words);
     free(c->json);
     qkv_strings_free(&c->vocab);
     qkv_buffer_free(&c->added_keys);

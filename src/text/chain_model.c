@@ -32,12 +32,20 @@ static enum qkv_status model_add(struct chain_run *r, int32_t id, size_t begin, 
     return QKV_OK;
 }
 
-static int32_t model_find(const struct qkv_chain *c, const char *key, size_t size) {
-    const struct qkv_string *found = qkv_strings_find(&c->vocab, key, size);
-    return found ? (int32_t)found->value : -1;
+/* The token of a key, or −1. In a plain chain an added token is no token of the model: a text from a stranger cannot
+ * spell it. */
+static int32_t model_find(const struct chain_run *r, const char *key, size_t size) {
+    const struct qkv_string *found = qkv_strings_find(&r->chain->vocab, key, size);
+    return found && !(r->chain->plain && r->t->tokens[found->value].added) ? (int32_t)found->value : -1;
 }
 
 static enum qkv_status model_unknown(struct chain_run *r, const char *piece, size_t size) {
+    if (r->t->whole_words)
+        return qkv_fail(
+            r->ctx, QKV_FORMAT,
+            "\"%.*s\" is no word of the vocabulary, which has the words of the text that the tokenizer was made "
+            "from and no " QKV_TOKEN_UNKNOWN " for others",
+            (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
     return qkv_fail(r->ctx, QKV_FORMAT,
                     "\"%.*s\" is not in the vocabulary of the tokenizer, which has no unknown token",
                     (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
@@ -61,7 +69,7 @@ static void bpe_put(struct bpe *b, int32_t id, size_t size) {
 
 static enum qkv_status bpe_symbol(struct bpe *b, const char *key, size_t size, size_t bytes) {
     const struct qkv_chain *c = b->r->chain;
-    const int32_t id = model_find(c, key, size);
+    const int32_t id = model_find(b->r, key, size);
     if (id >= 0) {
         if (b->unknown) bpe_put(b, c->unknown, b->unknown);
         b->unknown = 0;
@@ -114,13 +122,21 @@ static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b)
 
 static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size) {
     const struct qkv_chain *c = r->chain;
-    const int32_t whole = c->ignore_merges ? model_find(c, s, size) : -1;
+    const int32_t whole = c->ignore_merges ? model_find(r, s, size) : -1;
     if (whole >= 0) return model_add(r, whole, 0, size);
     struct bpe b;
     enum qkv_status status = bpe_room(r, size, &b);
     const bool affixes = c->prefix_size || c->suffix_size;
-    for (size_t at = 0; at < size && !status;) {
+    for (size_t i = 0; c->bytes && i < size && !status; i++) bpe_put(&b, c->byte_ids[(unsigned char)s[i]], 1);
+    for (size_t at = 0; !c->bytes && at < size && !status;) {
         const size_t begin = at;
+        const int32_t id =
+            affixes || b.unknown || (unsigned char)s[at] >= 0x80 ? -1 : c->ascii_ids[(unsigned char)s[at]];
+        if (id >= 0) {
+            bpe_put(&b, id, 1);
+            at++;
+            continue;
+        }
         qkv_code_next(s, size, &at);
         status = affixes ? bpe_affixed(&b, s + begin, at - begin, begin == 0, at == size)
                          : bpe_symbol(&b, s + begin, at - begin, at - begin);
@@ -133,6 +149,14 @@ static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size
     for (size_t i = 0; b.sizes && i < b.count && !status; at += b.sizes[i++])
         status = model_add(r, b.ids[i], at, at + b.sizes[i]);
     return status;
+}
+
+void qkv_chain_find_ascii(struct qkv_context *ctx, const struct qkv_tokenizer *t) {
+    const struct chain_run r = {.ctx = ctx, .t = t, .chain = t->chain};
+    for (size_t i = 0; i < 128; i++) {
+        const char c = (char)i;
+        t->chain->ascii_ids[i] = model_find(&r, &c, 1);
+    }
 }
 
 /* ---- WordPiece, words -------------------------------------------------------------------------------------------- */
@@ -150,7 +174,7 @@ static size_t model_longest(const struct qkv_chain *c, const char *s, size_t siz
 }
 
 static enum qkv_status model_words(struct chain_run *r, const char *s, size_t size) {
-    const int32_t id = model_find(r->chain, s, size), found = id >= 0 ? id : r->chain->unknown;
+    const int32_t id = model_find(r, s, size), found = id >= 0 ? id : r->chain->unknown;
     return found >= 0 ? model_add(r, found, 0, size) : model_unknown(r, s, size);
 }
 
@@ -210,7 +234,7 @@ static enum qkv_status unigram_walk(struct chain_run *r, const char *s, size_t s
 /* Appends one token, or the tokens of a run of unknown characters. */
 static enum qkv_status unigram_put(struct chain_run *r, const char *s, size_t begin, size_t end, int32_t id) {
     const struct qkv_chain *c = r->chain;
-    if (id == c->unknown) id = model_find(c, s + begin, end - begin);
+    if (id == c->unknown) id = model_find(r, s + begin, end - begin);
     if (id >= 0) return model_add(r, id, begin, end);
     bool spelt = c->fallback;
     for (size_t i = begin; i < end && spelt; i++) spelt = c->byte_ids[(unsigned char)s[i]] >= 0;
@@ -352,7 +376,7 @@ static enum qkv_status model_run(struct chain_run *r, const char *s, size_t size
 }
 
 static enum qkv_status model_cached(struct chain_run *r, const char *s, size_t size) {
-    if (size > CACHED_PIECE) return model_run(r, s, size);
+    if (size > CACHED_PIECE || r->chain->model == CHAIN_WORDLEVEL) return model_run(r, s, size);
     const uint64_t hash = qkv_hash_bytes(s, size);
     struct cache_entry *e = &r->cache->at[(size_t)hash & r->cache->mask];
     const uint32_t high = (uint32_t)(hash >> 32);
@@ -377,6 +401,7 @@ static size_t model_mark(const char *s, size_t size, size_t at) {
 
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *s, size_t size) {
     if (r->spanned && size > UINT32_MAX / 2) return qkv_fail(r->ctx, QKV_FORMAT, "a piece of text of more than 2 GiB");
+    if (size == 1 && r->chain->bytes) return model_add(r, r->chain->byte_ids[(unsigned char)*s], 0, 1);
     if (!r->chain->splits_at_mark) return model_cached(r, s, size);
     enum qkv_status status = QKV_OK;
     for (size_t at = 0; at < size && !status;) {

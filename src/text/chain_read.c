@@ -4,55 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 32 /* of nested Sequences */
-#define LINKS_MAX 256
-
 static bool read_absent(const json_t *value) {
     return !value || json_is_null(value);
-}
-
-/* ---- links ------------------------------------------------------------------------------------------------------- */
-
-static const char *read_type(const json_t *value) {
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return type ? type : "";
-}
-
-static enum qkv_status read_unknown_kind(struct chain_reader *r, const json_t *value, const struct chain_kind *kinds) {
-    char knows[400] = "null, Sequence";
-    size_t n = strlen(knows);
-    for (size_t i = 0; kinds[i].name && n < sizeof knows; i++)
-        n += (size_t)snprintf(knows + n, sizeof knows - n, "%s%s", kinds[i + 1].name ? ", " : " and ", kinds[i].name);
-    return qkv_json_refuse(r->ctx, r->name, r->key, value, knows);
-}
-
-static enum qkv_status read_links(struct chain_reader *r, const json_t *value, const char *list,
-                                  const struct chain_kind *kinds, struct chain_links *links, int depth) {
-    if (read_absent(value)) return QKV_OK;
-    enum qkv_status status = QKV_OK;
-    if (strcmp(read_type(value), "Sequence") == 0) {
-        const json_t *parts = json_object_get(value, list);
-        if (!json_is_array(parts)) return qkv_chain_refuse(r, list, parts, "a list");
-        if (depth == DEPTH_MAX)
-            return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d nested Sequences", r->name, r->key, DEPTH_MAX);
-        for (size_t i = 0; i < json_array_size(parts) && !status; i++) {
-            const json_t *part = json_array_get(parts, i);
-            status = json_is_object(part) ? read_links(r, part, list, kinds, links, depth + 1)
-                                          : read_unknown_kind(r, part, kinds);
-        }
-        return status;
-    }
-    const struct chain_kind *kind = kinds;
-    while (kind->name && strcmp(kind->name, read_type(value)) != 0) kind++;
-    if (!kind->name) return read_unknown_kind(r, value, kinds);
-    if (links->count == LINKS_MAX)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d links", r->name, r->key, LINKS_MAX);
-    struct chain_link *at = qkv_list_room(r->ctx, links->at, &links->capacity, links->count, 1, sizeof *at);
-    if (!at) return QKV_MEMORY;
-    links->at = at;
-    struct chain_link *link = &links->at[links->count++];
-    *link = (struct chain_link){.kind = kind};
-    return kind->read ? kind->read(r, value, link) : QKV_OK;
 }
 
 /* ---- truncation, padding ----------------------------------------------------------------------------------------- */
@@ -114,7 +67,7 @@ static enum qkv_status read_one_added(struct chain_reader *r, const json_t *valu
     if (!status) status = qkv_chain_bool(r, value, "rstrip", false, &added.right);
     if (!status) status = qkv_chain_bool(r, value, "single_word", false, &added.single_word);
     if (status) return status;
-    const struct qkv_string *known = qkv_strings_find(&c->vocab, content, strlen(content));
+    const struct qkv_string *known = qkv_chain_known(r, content, strlen(content));
     const json_int_t n = known ? (json_int_t)known->value : json_integer_value(id), bound = (json_int_t)c->key_count;
     if ((!known && !json_is_integer(id)) || n < 0 || n >= bound)
         return qkv_fail(r->ctx, QKV_FORMAT,
@@ -133,9 +86,11 @@ static enum qkv_status read_one_added(struct chain_reader *r, const json_t *valu
     if (!list) return QKV_MEMORY;
     c->added = list;
     c->added[c->added_count++] = added;
-    status = qkv_tokenizer_set(r->ctx, r->t, place, content, strlen(content), QKV_TOKEN_RAW);
+    status = known && c->bytes ? qkv_chain_plain_token(r, place, content, strlen(content))
+                               : qkv_tokenizer_set(r->ctx, r->t, place, content, strlen(content), QKV_TOKEN_RAW);
     if (status) return status;
     r->t->tokens[place].added = true;
+    r->t->tokens[place].in_model = known != NULL;
     return added_index(r, c->added_count - 1, content);
 }
 
@@ -168,21 +123,29 @@ static enum qkv_status read_chain(struct chain_reader *r, const json_t *root) {
     if (!status) status = read_padding(r, json_object_get(root, "padding"));
     r->key = "normalizer";
     if (!status)
-        status = read_links(r, json_object_get(root, r->key), "normalizers", qkv_chain_normalizers, &c->normalizers, 0);
+        status =
+            qkv_chain_links(r, json_object_get(root, r->key), "normalizers", qkv_chain_normalizers, &c->normalizers);
     r->key = "pre_tokenizer";
     if (!status)
-        status = read_links(r, json_object_get(root, r->key), "pretokenizers", qkv_chain_splitters, &c->splitters, 0);
-    c->cuts = true;
-    for (size_t i = 0; i < c->splitters.count; i++) c->cuts = c->cuts && c->splitters.at[i].kind->cuts;
+        status = qkv_chain_links(r, json_object_get(root, r->key), "pretokenizers", qkv_chain_splitters, &c->splitters);
     r->key = "decoder";
-    if (!status) status = read_links(r, json_object_get(root, r->key), "decoders", qkv_chain_decoders, &c->decoders, 0);
+    if (!status)
+        status = qkv_chain_links(r, json_object_get(root, r->key), "decoders", qkv_chain_decoders, &c->decoders);
     r->key = "model";
+    c->bytes = !status && qkv_chain_byte_level(c);
     if (!status) status = qkv_chain_read_model(r, json_object_get(root, r->key));
+    qkv_chain_settle(c);
     if (!status) status = qkv_chain_read_added(r, json_object_get(root, "added_tokens"));
     r->key = "decoder";
-    if (!status) status = qkv_chain_token_bytes(r);
+    const bool plain = !status && qkv_chain_is_plain(r, root), own = plain || c->bytes;
+    if (!status) status = own ? qkv_chain_plain_tokens(r) : qkv_chain_token_bytes(r);
+    if (!status && plain) status = qkv_chain_set_plain(r->ctx, r->t);
     if (status) return status;
-    added_keys(r);
+    qkv_chain_find_ascii(r->ctx, r->t);
+    if (own)
+        qkv_chain_drop_keys(r->t);
+    else
+        added_keys(r);
     return qkv_template_read(r->ctx, r->name, post, r->t);
 }
 

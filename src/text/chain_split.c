@@ -89,6 +89,17 @@ static void split_done(struct chain_run *r) {
     r->pieces_next.count = 0;
 }
 
+/* Matches and gaps are pieces alike. */
+static enum qkv_status split_isolated(struct chain_run *r, struct qkv_splitter *splitter, size_t from) {
+    size_t begin, end;
+    for (enum qkv_split split; (split = qkv_splitter_next(splitter, &begin, &end)) != QKV_SPLIT_END;) {
+        if (split == QKV_SPLIT_FAILED) return qkv_splitter_fail(r->ctx, splitter);
+        enum qkv_status status = qkv_chain_piece(r, from + begin, from + end);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status split_by_pattern(struct chain_run *r, const struct chain_link *link) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < r->pieces.count && !status; i++) {
@@ -98,6 +109,10 @@ static enum qkv_status split_by_pattern(struct chain_run *r, const struct chain_
         struct split_state state = {0};
         bool found;
         status = qkv_matches_start(r, link, r->text.bytes.data + p.begin, p.end - p.begin, &m);
+        if (!status && m.splitter && link->behavior == CHAIN_ISOLATED) {
+            status = split_isolated(r, m.splitter, p.begin);
+            continue;
+        }
         while (!status && !(status = qkv_matches_next(&m, &match, &found)) && found)
             status = split_part(r, link->behavior, &state, p.begin + match.begin, p.begin + match.end,
                                 match.matched != link->flags[0]);
@@ -107,7 +122,7 @@ static enum qkv_status split_by_pattern(struct chain_run *r, const struct chain_
     return status;
 }
 
-/* Each character of a class is a match. */
+/* Each character of a class is a match. A byte that is not UTF-8 stands alone. */
 static enum qkv_status split_by_class(struct chain_run *r, enum chain_behavior behavior, bool (*is)(uint32_t code)) {
     enum qkv_status status = QKV_OK;
     const char *text = r->text.bytes.data;
@@ -117,9 +132,11 @@ static enum qkv_status split_by_class(struct chain_run *r, enum chain_behavior b
         size_t gap = p.begin;
         for (size_t at = p.begin; at < p.end && !status;) {
             const size_t begin = at;
-            if (!is(qkv_code_next(text, p.end, &at))) continue;
+            const uint32_t code = qkv_code_next(text, p.end, &at);
+            const bool byte = code >= QKV_CODE_BYTE;
+            if (!byte && !is(code)) continue;
             if (begin > gap) status = split_part(r, behavior, &state, gap, begin, false);
-            if (!status) status = split_part(r, behavior, &state, begin, at, true);
+            if (!status) status = split_part(r, behavior, &state, begin, at, !byte);
             gap = at;
         }
         if (!status && p.end > gap) status = split_part(r, behavior, &state, gap, p.end, false);
@@ -238,12 +255,10 @@ static enum qkv_status split_scripts(struct chain_run *r, const struct chain_lin
 
 /* ---- ByteLevel --------------------------------------------------------------------------------------------------- */
 
-enum { BYTES_PREFIX, BYTES_REGEX };
-
 static enum qkv_status bytes_read(struct chain_reader *r, const json_t *value, struct chain_link *link) {
     enum qkv_status status = qkv_chain_bool(r, value, "add_prefix_space", true, &link->flags[BYTES_PREFIX]);
     if (!status) status = qkv_chain_bool(r, value, "use_regex", true, &link->flags[BYTES_REGEX]);
-    return status ? status : qkv_chain_set_pattern(r, qkv_pattern_gpt2, link);
+    return status || !link->flags[BYTES_REGEX] ? status : qkv_chain_set_pattern(r, qkv_pattern_gpt2, link);
 }
 
 /* Puts a text before every piece that does not begin with it; pieces are consecutive after it. */
@@ -302,16 +317,27 @@ enum qkv_status qkv_chain_bytes(struct chain_run *r) {
     return status;
 }
 
+static enum qkv_status bytes_cut(struct chain_run *r, const struct chain_link *link) {
+    const struct chain_link pattern = {
+        .kind = link->kind, .pattern = link->pattern, .place = link->place, .behavior = CHAIN_ISOLATED};
+    return split_by_pattern(r, &pattern);
+}
+
 static enum qkv_status split_bytes(struct chain_run *r, const struct chain_link *link) {
     enum qkv_status status = link->flags[BYTES_PREFIX] ? split_prepend(r, " ", 1, NULL) : QKV_OK;
-    if (!status && link->flags[BYTES_REGEX]) {
-        struct chain_link pattern = *link;
-        pattern.behavior = CHAIN_ISOLATED;
-        pattern.flags[0] = false;
-        status = split_by_pattern(r, &pattern);
-    }
+    if (!status && link->flags[BYTES_REGEX]) status = bytes_cut(r, link);
     return status || r->pieces.count == 0 ? status : qkv_chain_bytes(r);
 }
+
+static enum qkv_status split_bytes_kept(struct chain_run *r, const struct chain_link *link) {
+    if (link->flags[BYTES_REGEX]) return bytes_cut(r, link);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->pieces.count && !status; i++)
+        status = qkv_chain_piece(r, r->pieces.at[i].begin, r->pieces.at[i].end);
+    return status;
+}
+
+const struct chain_kind qkv_chain_bytes_cut = {"ByteLevel", NULL, split_bytes_kept, NULL, true};
 
 /* ---- Metaspace --------------------------------------------------------------------------------------------------- */
 

@@ -139,7 +139,8 @@ static size_t text_character(const struct chain_run *r, size_t at) {
 
 enum qkv_status qkv_chain_put(struct chain_run *r, uint32_t code, int change) {
     char bytes[4];
-    const size_t at = r->cursor, size = qkv_utf8_write(code, bytes);
+    const size_t at = r->cursor, size = code < QKV_CODE_BYTE ? qkv_utf8_write(code, bytes) : 1;
+    if (code >= QKV_CODE_BYTE) bytes[0] = (char)(code - QKV_CODE_BYTE);
     struct chain_span from = change > 0 ? qkv_chain_source(r, at ? at - 1 : 0) : qkv_chain_source(r, at);
     if (change > 0 && at == 0) from.end = from.begin;
     if (change <= 0) r->cursor += text_character(r, r->cursor);
@@ -189,4 +190,22 @@ enum qkv_status qkv_chain_own(struct chain_run *r) {
     if (!status) status = qkv_chain_keep(r, r->text.bytes.size);
     if (!status) qkv_chain_swap(r);
     return status;
+}
+
+/* ---- the result -------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_chain_room(struct chain_run *r, size_t more) {
+    if (r->ids && more <= r->capacity - r->count) return QKV_OK;
+    size_t capacity = r->capacity, spans = r->capacity;
+    int32_t *ids = qkv_list_room(r->ctx, r->ids, &capacity, r->count, more, sizeof *ids);
+    if (!ids) return QKV_MEMORY;
+    r->ids = ids;
+    if (r->spanned) {
+        struct chain_span *at = qkv_list_room(r->ctx, r->spans, &spans, r->count, more, sizeof *at);
+        if (!at) return QKV_MEMORY;
+        r->spans = at;
+        capacity = qkv_min(capacity, spans);
+    }
+    r->capacity = capacity;
+    return QKV_OK;
 }

@@ -29,12 +29,23 @@ static enum qkv_status vocab_add(struct chain_reader *r, const char *key, size_t
     return QKV_OK;
 }
 
-/* Reads a vocabulary that is an object; the chain takes its keys over. */
+/* The keys of the vocabulary: the file has them until the chain takes them over. */
+static const struct qkv_strings *vocab_table(const struct chain_reader *r) {
+    return r->chain->bytes ? &r->file->keys : &r->chain->vocab;
+}
+
+const struct qkv_string *qkv_chain_known(const struct chain_reader *r, const char *key, size_t size) {
+    return qkv_strings_find(vocab_table(r), key, size);
+}
+
+/* Reads a vocabulary that is an object. The chain takes its keys over, unless it has bytes instead. */
 static enum qkv_status read_object(struct chain_reader *r, const json_t *vocab) {
-    struct qkv_strings *keys = &r->chain->vocab;
     if (!r->file->has_vocab) return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "an object of token: id");
-    *keys = r->file->keys;
-    r->file->keys = (struct qkv_strings){0};
+    if (!r->chain->bytes) {
+        r->chain->vocab = r->file->keys;
+        r->file->keys = (struct qkv_strings){0};
+    }
+    const struct qkv_strings *keys = vocab_table(r);
     size_t largest = 0;
     for (size_t i = 0; i < keys->count; i++) {
         const struct qkv_string *e = &keys->entries[i];
@@ -116,21 +127,22 @@ static void vocab_twins(struct chain_reader *r, const json_t *vocab) {
 /* Lists the key of each id, after the vocabulary is complete. */
 static enum qkv_status vocab_keys(struct chain_reader *r) {
     struct qkv_chain *c = r->chain;
-    for (size_t i = 0; i < c->vocab.count; i++) {
-        const struct qkv_string *e = &c->vocab.entries[i];
+    const struct qkv_strings *keys = vocab_table(r);
+    for (size_t i = 0; i < keys->count; i++) {
+        const struct qkv_string *e = &keys->entries[i];
         const size_t id = (size_t)e->value;
         if (c->keys[id])
             return qkv_fail(r->ctx, QKV_FORMAT,
                             "%s: model.vocab: tokens \"%.*s\" and \"%.*s\" both have id %zu; ids must differ", r->name,
                             (int)qkv_min(c->key_sizes[id], 60), c->keys[id], (int)qkv_min(e->size, 60),
-                            c->vocab.bytes.data + e->offset, id);
-        c->keys[id] = c->vocab.bytes.data + e->offset;
+                            keys->bytes.data + e->offset, id);
+        c->keys[id] = keys->bytes.data + e->offset;
         c->key_sizes[id] = e->size;
     }
     for (unsigned byte = 0; byte < 256; byte++) {
         char key[8];
         snprintf(key, sizeof key, "<0x%02X>", byte);
-        const struct qkv_string *found = qkv_strings_find(&c->vocab, key, 6);
+        const struct qkv_string *found = qkv_strings_find(keys, key, 6);
         c->byte_ids[byte] = found ? (int32_t)found->value : -1;
     }
     return QKV_OK;
@@ -149,9 +161,8 @@ static enum qkv_status vocab_unknown(struct chain_reader *r, const json_t *model
         return QKV_OK;
     }
     if (!json_is_string(unknown)) return qkv_json_refuse(r->ctx, r->name, "model.unk_token", unknown, "a text");
-    const struct qkv_string *found =
-        qkv_strings_find(&c->vocab, json_string_value(unknown), json_string_length(unknown));
-    if (!found && c->model == CHAIN_BPE)
+    const struct qkv_string *found = qkv_chain_known(r, json_string_value(unknown), json_string_length(unknown));
+    if (!found && c->model == CHAIN_BPE && !c->bytes) /* where each byte is a token, nothing is unknown */
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.unk_token is \"%.60s\", which is not in model.vocab", r->name,
                         json_string_value(unknown));
     if (found) c->unknown = (int32_t)found->value;
@@ -161,7 +172,7 @@ static enum qkv_status vocab_unknown(struct chain_reader *r, const json_t *model
 /* ---- merges ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status merge_id(struct chain_reader *r, size_t i, const char *key, size_t size, int32_t *id) {
-    const struct qkv_string *found = qkv_strings_find(&r->chain->vocab, key, size);
+    const struct qkv_string *found = qkv_chain_known(r, key, size);
     if (found) *id = (int32_t)found->value;
     return found ? QKV_OK
                  : qkv_fail(r->ctx, QKV_FORMAT,
@@ -203,6 +214,16 @@ static enum qkv_status read_affix(struct chain_reader *r, const json_t *model, c
                                          key, *size, AFFIX_MAX);
 }
 
+/* Whether each byte has a token in the byte alphabet. */
+static bool vocab_has_bytes(const struct chain_reader *r) {
+    bool all = true;
+    for (unsigned byte = 0; byte < 256 && all; byte++) {
+        char key[4];
+        all = qkv_strings_find(&r->file->keys, key, qkv_utf8_write(qkv_byte_symbol((unsigned char)byte), key)) != NULL;
+    }
+    return all;
+}
+
 static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     struct qkv_chain *c = r->chain;
     const json_t *dropout = json_object_get(model, "dropout"), *merges = json_object_get(model, "merges");
@@ -214,11 +235,12 @@ static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     if (!status) status = qkv_chain_bool(r, model, "fuse_unk", false, &c->fuse_unknown);
     if (!status) status = qkv_chain_bool(r, model, "byte_fallback", false, &c->fallback);
     if (!status) status = qkv_chain_bool(r, model, "ignore_merges", false, &c->ignore_merges);
+    c->bytes = c->bytes && !c->prefix_size && !c->suffix_size && vocab_has_bytes(r);
     if (!status) status = read_object(r, json_object_get(model, "vocab"));
     if (!status) status = vocab_keys(r);
     if (!status) status = vocab_unknown(r, model);
     if (!status && !json_is_array(merges)) status = qkv_json_refuse(r->ctx, r->name, "model.merges", merges, "a list");
-    bool spelt = c->fallback && !c->ignore_merges && !c->prefix_size && !c->suffix_size;
+    bool spelt = c->fallback && !c->bytes && !c->ignore_merges && !c->prefix_size && !c->suffix_size;
     for (size_t i = 0; i < 256; i++) spelt = spelt && c->byte_ids[i] >= 0;
     c->splits_at_mark = spelt;
     struct qkv_buffer joined = {0};
@@ -285,6 +307,7 @@ enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) != 0) continue;
         r->chain->model = models[i].model;
+        r->chain->bytes = r->chain->bytes && models[i].model == CHAIN_BPE;
         enum qkv_status status = models[i].read(r, model);
         r->t->unknown = r->chain->unknown;
         return status;

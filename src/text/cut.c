@@ -29,10 +29,9 @@ struct spans { /* the text between added tokens, in order; the last one is open 
 };
 struct cutter {
     const struct qkv_tokenizer *t;
-    const char *text; /* what is known: the text, or its NFC as far as that is certain */
+    const char *text; /* what is known: the text, or its normal form as far as that is certain */
     size_t size, source_size;
-    struct qkv_buffer normal;
-    struct qkv_steps steps;
+    struct chain_run run; /* finds added tokens, and has the normal form with its source */
     struct spans modes[2];
     struct qkv_splitter *open, *alone;
     int tries;
@@ -48,56 +47,58 @@ static bool add_span(struct spans *spans, size_t begin, size_t end) {
     return true;
 }
 
+static bool cut_find(struct cutter *c, bool normalized, bool specials, const char *s, size_t size, size_t at,
+                     struct chain_found *f) {
+    c->run.specials = specials;
+    *f = (struct chain_found){.search = at};
+    return qkv_chain_find(&c->run, normalized, s, size, at, f);
+}
+
 /* The same two passes as in encoding. Where an added token may be about to begin, an open text ends. */
-static bool cut_collect(struct cutter *c, struct spans *spans, size_t begin, size_t size, bool open,
-                        enum qkv_added_pass pass) {
+static bool cut_collect(struct cutter *c, struct spans *spans, size_t begin, size_t size, bool open, bool normalized) {
+    const struct chain_finder *finders = c->t->chain->finders;
+    const size_t longest = qkv_max(finders[0].longest, finders[1].longest);
     for (size_t at = begin;;) {
-        size_t next, certain = size;
-        const struct qkv_added *added = qkv_added_next(c->t, c->text, size, at, pass, spans->specials, &next);
-        size_t p = size >= c->t->added_longest ? size - c->t->added_longest : 0;
-        for (p = p > at ? p : at; open && p < size && p <= next; p++) {
-            if (!qkv_added_open(c->t, c->text, size, p)) continue;
+        struct chain_found f;
+        size_t certain = size;
+        bool found = cut_find(c, normalized, spans->specials, c->text, size, at, &f);
+        size_t p = size >= longest ? size - longest : 0;
+        for (p = p > at ? p : at; open && p < size && (!found || p <= f.begin); p++) {
+            if (!qkv_finder_open(&finders[0], c->text, size, p) && !qkv_finder_open(&finders[1], c->text, size, p))
+                continue;
             certain = p;
-            added = NULL;
+            found = false;
             break;
         }
-        size_t end = added ? next : certain;
-        if (pass == QKV_ADDED_NORMALIZED) {
+        const size_t end = found ? f.begin : certain;
+        if (normalized) {
             if (!add_span(spans, at, end)) return false;
-        } else if (!cut_collect(c, spans, at, end, open && !added, QKV_ADDED_NORMALIZED)) {
+        } else if (!cut_collect(c, spans, at, end, open && !found, true)) {
             return false;
         }
-        if (!added) return true;
-        at = next + added->size;
+        if (!found) return true;
+        at = f.end;
     }
 }
 
-/* ---- NFC -------------------------------------------------------------------------------------------------------- */
+/* ---- the normal form -------------------------------------------------------------------------------------------- */
 
-/* The place in the source of a place in its NFC; SIZE_MAX if there is none that is sure. */
+/* The place in the source of a place in its normal form; SIZE_MAX if there is none that is sure: where the source has
+ * an ASCII character, which may have been composed with what follows it. */
 static size_t source_place(const struct cutter *c, size_t place) {
-    if (!c->t->nfc) return place;
-    size_t low = 0, high = c->steps.count;
-    while (low + 1 < high) {
-        size_t middle = low + (high - low) / 2;
-        if (c->steps.at[middle].normal <= place) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    if (high == 0) return 0;
-    const struct qkv_step *step = &c->steps.at[low];
-    if (place - step->normal < step->ascii) return step->source + (place - step->normal);
-    return place == c->normal.size ? c->source_size : SIZE_MAX;
+    if (!c->t->chain->normalizers.count) return place;
+    if (place == c->run.text.bytes.size) return c->source_size;
+    const size_t at = qkv_chain_source(&c->run, place).begin;
+    if (place > 0 && qkv_chain_source(&c->run, place - 1).begin == at) return SIZE_MAX;
+    return (unsigned char)c->run.source[at] < 0x80 ? at : SIZE_MAX;
 }
 
+/* The last sure place in the normal form that is not after a place in the source. */
 static size_t normal_place(const struct cutter *c, size_t place) {
-    size_t k = c->steps.count;
-    while (k > 1 && c->steps.at[k - 1].source > place) k--;
-    const struct qkv_step *step = &c->steps.at[k - 1];
-    size_t ahead = place - step->source;
-    return step->normal + (ahead < step->ascii ? ahead : 0);
+    size_t sure = 0;
+    for (size_t i = 0; i < c->run.text.bytes.size && qkv_chain_source(&c->run, i).begin <= place; i++)
+        if (source_place(c, i) != SIZE_MAX) sure = i;
+    return sure;
 }
 
 /* Added tokens are looked for before NFC, and cutting works after it. They nearly always are at the same places (not
@@ -105,17 +106,18 @@ static size_t normal_place(const struct cutter *c, size_t place) {
 static void compare_added(struct cutter *c, const char *source, bool specials) {
     size_t a = 0, b = 0;
     for (;;) {
-        size_t a_begin, b_begin;
-        const struct qkv_added *x = qkv_added_next(c->t, source, c->source_size, a, QKV_ADDED_RAW, specials, &a_begin);
-        const struct qkv_added *y = qkv_added_next(c->t, c->text, c->size, b, QKV_ADDED_RAW, specials, &b_begin);
-        if (!x && !y) return;
-        if (x == y && source_place(c, b_begin) == a_begin && source_place(c, b_begin + y->size) == a_begin + x->size) {
-            a = a_begin + x->size;
-            b = b_begin + y->size;
+        struct chain_found x, y;
+        const bool in_source = cut_find(c, false, specials, source, c->source_size, a, &x),
+                   in_normal = cut_find(c, false, specials, c->text, c->size, b, &y);
+        if (!in_source && !in_normal) return;
+        if (in_source && in_normal && x.added == y.added && source_place(c, y.begin) == x.begin &&
+            source_place(c, y.end) == x.end) {
+            a = x.end;
+            b = y.end;
             continue;
         }
-        size_t place = x ? normal_place(c, a_begin) : c->size;
-        c->size = place < b_begin ? place : b_begin;
+        const size_t place = in_source ? normal_place(c, x.begin) : c->size;
+        c->size = in_normal && y.begin < place ? y.begin : place;
         return;
     }
 }
@@ -124,11 +126,14 @@ static void compare_added(struct cutter *c, const char *source, bool specials) {
 static bool know_normal(struct cutter *c, const char *text, size_t size) {
     while (size > 0 && (unsigned char)text[size - 1] >= 0x80) size--;
     if (size > 0) size--;
+    if (size > UINT32_MAX / 4) return false;
     c->source_size = size;
-    if (qkv_normalize(NULL, text, size, &c->normal, &c->steps)) return false;
-    c->text = c->normal.data;
-    c->size = c->normal.size;
-    if (c->size > 0 && c->t->added_count > 0) {
+    c->run.source = text;
+    qkv_chain_load(&c->run, text, 0, size);
+    if (qkv_chain_form(&c->run, false, true)) return false;
+    c->text = c->run.text.bytes.data;
+    c->size = c->run.text.bytes.size;
+    if (c->size > 0 && c->t->chain->added_count > 0) {
         compare_added(c, text, true);
         compare_added(c, text, false);
     }
@@ -138,7 +143,7 @@ static bool know_normal(struct cutter *c, const char *text, size_t size) {
 /* Where pieces begin whatever stands before, at least NEAR bytes before `end`: behind a newline, with no white space
  * next; `begin` where none is known. */
 static size_t cut_start(const struct cutter *c, size_t begin, size_t end) {
-    const bool local = qkv_pattern_is_local(c->t->pattern);
+    const bool local = qkv_pattern_is_local(c->t->chain->pattern);
     for (size_t at = end - begin > NEAR ? end - NEAR : begin; local && at > begin; at--) {
         const char *newline = memrchr(c->text + begin, '\n', at - begin);
         if (!newline) return begin;
@@ -210,7 +215,7 @@ static size_t cut_span(struct cutter *c, const struct span *span, bool open) {
 }
 
 static size_t cut_pieces(struct cutter *c) {
-    if (qkv_pattern_looks_back(c->t->pattern)) return 0;
+    if (qkv_pattern_looks_back(c->t->chain->pattern)) return 0;
     const struct spans *spans = &c->modes[1];
     for (size_t k = spans->count; k > 0 && c->tries < TRIES_MAX; k--) {
         const struct span *span = &spans->at[k - 1];
@@ -240,13 +245,13 @@ static void find_joins(const struct qkv_tokenizer *t, struct joins *joins) {
 
 static bool splits_nothing(const struct cutter *c, const struct joins *joins, size_t n) {
     const unsigned char *s = (const unsigned char *)c->text;
-    if (!c->t->byte_level && n < c->size && s[n] >= 0x80 && s[n] < 0xC0) return false; /* inside a character, maybe */
+    if (!c->t->chain->bytes && n < c->size && s[n] >= 0x80 && s[n] < 0xC0) return false; /* inside a character, maybe */
     if (c->t->merges.count == 0) return true;
     return n < c->size ? !joins->at[s[n - 1]][s[n]] : !joins->any[s[n - 1]];
 }
 
 static size_t cut_bytes(struct cutter *c) {
-    if (c->t->ignore_merges) return 0; /* the whole text may be one token */
+    if (c->t->chain->ignore_merges) return 0; /* the whole text may be one token */
     struct joins *joins = qkv_allocate(NULL, 1, sizeof *joins);
     if (!joins) return 0;
     if (c->t->merges.count > 0) find_joins(c->t, joins);
@@ -269,29 +274,29 @@ static size_t cut_bytes(struct cutter *c) {
 static size_t cut_known(struct cutter *c) {
     for (int mode = 0; mode < 2; mode++) {
         c->modes[mode].specials = mode == 1;
-        if (!cut_collect(c, &c->modes[mode], 0, c->size, true, QKV_ADDED_RAW)) return 0;
+        if (!cut_collect(c, &c->modes[mode], 0, c->size, true, false)) return 0;
     }
-    if (!c->t->pattern) return cut_bytes(c);
-    if (qkv_splitter_create(NULL, c->t->pattern, &c->open)) return 0;
-    if (qkv_splitter_create(NULL, c->t->pattern, &c->alone)) return 0;
+    if (!c->t->chain->pattern) return cut_bytes(c);
+    if (qkv_splitter_create(NULL, c->t->chain->pattern, &c->open)) return 0;
+    if (qkv_splitter_create(NULL, c->t->chain->pattern, &c->alone)) return 0;
     return cut_pieces(c);
 }
 
 size_t qkv_tokenizer_cut(const struct qkv_tokenizer *t, const char *text, size_t size, bool end) {
     if (!t || !text) return 0;
     if (end || size == 0) return size;
-    if (t->chain) return qkv_chain_cut(t->chain, text, size);
-    struct cutter c = {.t = t, .text = text};
-    bool whole_characters = t->pattern || !t->byte_level;
+    const struct qkv_chain *chain = t->chain;
+    if (!chain->plain) return qkv_chain_cut(t, text, size);
+    struct cutter c = {.t = t, .text = text, .run = {.t = t, .chain = chain, .only = -1, .mapped = true}};
+    const bool whole_characters = chain->pattern || !chain->bytes;
     c.size = c.source_size = whole_characters ? size - qkv_utf8_tail(text, size) : size;
     size_t n = 0;
-    if (!t->nfc || know_normal(&c, text, c.size)) {
+    if (!chain->normalizers.count || know_normal(&c, text, c.size)) {
         n = c.size > 0 ? cut_known(&c) : 0;
         n = n > 0 ? source_place(&c, n) : 0;
     }
     for (int mode = 0; mode < 2; mode++) free(c.modes[mode].at);
-    free(c.steps.at);
-    qkv_buffer_free(&c.normal);
+    qkv_chain_run_free(&c.run);
     qkv_splitter_free(c.open);
     qkv_splitter_free(c.alone);
     return n == SIZE_MAX ? 0 : n;

@@ -155,8 +155,8 @@ static size_t masked_source(struct masked_walk *w, size_t to) {
     return source < w->next ? source : w->next;
 }
 
-/* A chain encodes the whole text at once, with masks as the text of the mask token, so that the token strips the white
- * space that it is to strip. */
+/* A chain that is not plain encodes the whole text at once, with masks as the text of the mask token, so that the token
+ * strips the white space that it is to strip. */
 static enum qkv_status masked_chain(struct qkv_context *ctx, struct masked *m, const struct qkv_tokenizer *t,
                                     const struct mask_writing *w, const char *text, size_t size, int32_t mask) {
     struct qkv_buffer own = {0};
@@ -185,7 +185,7 @@ static enum qkv_status masked_pieces(struct qkv_context *ctx, struct masked *m, 
     for (size_t at = 0, length; !status;) {
         const char *next = mask_next(w, text, size, at, &length);
         size_t end = next ? (size_t)(next - text) : size, stop = end;
-        while (next && t->pattern && stop > at && text[stop - 1] == ' ') stop--;
+        while (next && t->chain->pattern && stop > at && text[stop - 1] == ' ') stop--;
         if (stop > at) status = append_text(ctx, &m->ids, t, text + at, stop - at);
         if (!next) break;
         if (!status) status = sequence_append(ctx, &m->ids, &mask, 1);
@@ -211,7 +211,7 @@ enum qkv_status qkv_masked_encode_places(struct qkv_context *ctx, const struct q
     const char *whole = text;
     qkv_sequence_trim(t, before_count, after_count, &text, &size);
     enum qkv_status status = sequence_append(ctx, &m.ids, before, before_count);
-    if (!status) status = (t->chain ? masked_chain : masked_pieces)(ctx, &m, t, &w, text, size, mask);
+    if (!status) status = (t->chain->plain ? masked_pieces : masked_chain)(ctx, &m, t, &w, text, size, mask);
     if (!status) status = sequence_append(ctx, &m.ids, after, after_count);
     if (status) {
         free(m.places);

@@ -214,7 +214,7 @@ enum qkv_status qkv_tokenizer_encode_sequence(struct qkv_context *ctx, const str
     const bool around = qkv_tokenizer_template(t, &before, &before_count, &after, &after_count);
     qkv_sequence_trim(t, before_count, after_count, &text, &size);
     enum qkv_status status = qkv_tokenizer_encode(ctx, t, text, size, specials, ids, count);
-    if (!status && t->chain) template_truncate(t->chain, *ids, before_count + after_count, count);
+    if (!status) template_truncate(t->chain, *ids, before_count + after_count, count);
     if (status || !around) return status;
     bool fits = qkv_add_size(*count, before_count + after_count, &n);
     int32_t *all = fits ? qkv_reallocate(ctx, *ids, n, sizeof *all) : NULL;

@@ -1,25 +1,23 @@
 /* text: tokenizers, and the little Unicode they need.
  *
- * This header has what other rooms use beyond the "tokenizers" section of qkv.h. Every kind of tokenizer made by qkv is
- * one machine, which Hugging Face `tokenizers` calls a BPE model, so that a saved file means the same there:
+ * This header has what other rooms use beyond the "tokenizers" section of qkv.h. Every tokenizer is a chain of steps,
+ * as Hugging Face `tokenizers` has them (chain.h). Those made by qkv are chains with fixed rows, so a saved file means
+ * the same there:
  *
- *   text -> added tokens cut out -> [NFC] -> pieces by a pattern (or one piece) -> symbols -> merges -> ids
+ *                 splitter          model                                     a piece that is a token
+ *   bytes         ByteLevel         BPE without merges                        -
+ *   chars         none              BPE without merges, other characters are  -
+ *                                   <unk>
+ *   chars+bytes   none              BPE without merges, other characters are  -
+ *                                   byte tokens
+ *   words         ByteLevel, GPT-2  BPE without merges                        is that token (ignore_merges)
+ *   whitespace    WhitespaceSplit   WordLevel                                 is that token, unknown or an error
+ *   bpe           ByteLevel, GPT-2  BPE                                       -
  *
- *                 symbols            pattern   merges    a piece that is a token
- *   bytes         bytes              none      none      -
- *   chars         characters, else   none      none      -
- *                 <unk>
- *   chars+bytes   characters, else   none      none      -
- *                 byte tokens
- *   words         bytes              GPT-2's   none      is that token (ignore_merges)
- *   whitespace    none               words     none      is that token, unknown or an error (WordLevel)
- *   bpe           bytes              GPT-2's   trained   -
- *
- * Files: bytes.c (byte alphabet, UTF-8), strings.c (hash table of byte strings), normal.c (NFC), pattern.c (pieces),
- * chain.h (all other tokenizer.json), onig.c and onig_class.c (Oniguruma's patterns for PCRE2), template.c (special
- * tokens around a sequence), added.c (special tokens in a text), merge.c (merging a piece), bpe_train.c (learning
- * merges), train_tokenizer.c (vocabularies from a text), encode.c, cut.c, tokenizer.c (tables, decoding),
- * tokenizer_json.c (reading), tokenizer_save.c. */
+ * Files: bytes.c (byte alphabet), strings.c (hash table of byte strings), pattern.c (pieces), onig.c and onig_class.c
+ * (Oniguruma's patterns for PCRE2), chain_*.c (the chain), template.c (special tokens around a sequence), merge.c
+ * (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (the rows of trained kinds, vocabularies from a
+ * text), cut.c, tokenizer.c (tables, encoding, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
 
@@ -57,21 +55,6 @@ struct qkv_string *qkv_strings_add(struct qkv_context *ctx, struct qkv_strings *
 /* The entry of a string, or NULL if there is none. */
 const struct qkv_string *qkv_strings_find(const struct qkv_strings *strings, const char *s, size_t n);
 void qkv_strings_free(struct qkv_strings *strings);
-
-/* ---- normal.c ------------------------------------------------------------------------------------------------ */
-
-/* A place where a normalized text is in step with its source: from here on, `ascii` characters are the same bytes in
- * both (the last of them may have been composed with what follows it). */
-struct qkv_step {
-    size_t source, normal, ascii;
-};
-struct qkv_steps {
-    struct qkv_step *at;
-    size_t count, capacity;
-};
-/* Appends the NFC form of a text; bytes that are not UTF-8 are copied. `steps` may be NULL. */
-enum qkv_status qkv_normalize(struct qkv_context *ctx, const char *text, size_t size, struct qkv_buffer *out,
-                              struct qkv_steps *steps);
 
 /* ---- onig.c, onig_class.c ------------------------------------------------------------------------------------ */
 
@@ -141,13 +124,6 @@ struct qkv_merges {
     size_t slot_count;
 };
 
-struct qkv_added { /* a text that is always one token */
-    int32_t id;
-    size_t size;     /* of its text, which is the token's bytes */
-    bool special;    /* found in trusted texts only */
-    bool normalized; /* searched for after NFC */
-};
-
 struct qkv_template { /* the tokens around a sequence */
     int32_t *ids;     /* `before` ids, then `after` ids */
     size_t before, after;
@@ -158,31 +134,18 @@ struct qkv_template { /* the tokens around a sequence */
 };
 
 struct qkv_tokenizer {
-    bool byte_level;    /* symbols are bytes; else characters */
-    int32_t unknown;    /* the token of characters outside the vocabulary; −1: byte tokens spell them */
-    bool whole_words;   /* pieces are words, each one token, or white space, which is dropped */
-    bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
-    bool nfc;
-    struct qkv_pattern *pattern; /* NULL: a text is one piece */
-    bool gpt2;                   /* the pattern is GPT-2's, saved as use_regex */
+    int32_t unknown;  /* the token of what is outside the vocabulary; −1: there is none, or bytes spell it */
+    bool whole_words; /* pieces are words, each one token, and white space is dropped */
     struct qkv_token *tokens;
     size_t count, capacity;
-    struct qkv_buffer text;    /* the bytes of all tokens, each zero-terminated */
-    int32_t byte_ids[256];     /* the token of each single byte; −1: none, as with an unknown token */
-    struct qkv_strings pieces; /* bytes -> id of ordinary tokens */
+    struct qkv_buffer text; /* the bytes of all tokens, each zero-terminated */
     struct qkv_merges merges;
-    struct qkv_added *added; /* longest first */
-    size_t added_count, added_capacity;
-    bool added_begin[256]; /* whether an added token begins with this byte */
-    int added_first;       /* the byte that all added tokens begin with; −1: they differ */
-    bool added_has[3][2];  /* whether a pass (enum qkv_added_pass), without and with specials, can find one */
-    size_t added_longest;
     struct qkv_template around;
     bool has_role[QKV_TOKEN_ROLES]; /* the configuration sets roles[…], maybe to −1: none */
     int32_t roles[QKV_TOKEN_ROLES];
     int32_t ends[QKV_TOKEN_ENDS]; /* tokens that end a text, besides that of the role */
     size_t end_count;
-    struct qkv_chain *chain; /* NULL: this machine does everything; else see chain.h */
+    struct qkv_chain *chain; /* chain.h */
 };
 
 /* Fails with QKV_ARGUMENT: a model has no tokenizer, and `file` is to be added to its folder. problem: why loading
@@ -207,31 +170,18 @@ struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx);
 /* Sets token `id`; an id after the last one leaves holes. Messages do not name a file. */
 enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *bytes,
                                   size_t size, enum qkv_token_form form);
-enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
-                                        size_t size, bool special, bool normalized);
-/* Fills the tables for encoding from tokens, merges and added tokens. The message of a failure says what is missing. */
+/* Makes a text a special token; the token may exist. */
+enum qkv_status qkv_tokenizer_set_special(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
+                                          size_t size);
+/* Fills the tables for encoding of a trained tokenizer. */
 enum qkv_status qkv_tokenizer_finish(struct qkv_context *ctx, struct qkv_tokenizer *t);
 /* Appends the key of a token in model.vocab. */
 enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, size_t id,
                                   struct qkv_buffer *out);
-const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id);
-
-/* ---- added.c --------------------------------------------------------------------------------------------------- */
-
-enum qkv_added_pass { QKV_ADDED_RAW, QKV_ADDED_NORMALIZED, QKV_ADDED_ANY };
-/* Returns the first added token in text[from, size), the longest at its place; *begin: its place. NULL and *begin =
- * size: none. Special tokens are found only with `specials`. */
-const struct qkv_added *qkv_added_next(const struct qkv_tokenizer *t, const char *text, size_t size, size_t from,
-                                       enum qkv_added_pass pass, bool specials, size_t *begin);
-/* Whether text[at, size) may become an added token, or a longer one, when more text follows. */
-bool qkv_added_open(const struct qkv_tokenizer *t, const char *text, size_t size, size_t at);
-/* Sorts the list for the two functions above. */
-void qkv_added_index(struct qkv_tokenizer *t);
-
-/* ---- encode.c -------------------------------------------------------------------------------------------------- */
-
-/* Whether a text begins with Unicode's White_Space, which \s of patterns matches. */
-bool qkv_text_is_space(const char *s, size_t n);
+/* The bytes of a token, zero-terminated. */
+static inline const char *qkv_token_bytes(const struct qkv_tokenizer *t, size_t id) {
+    return t->text.data + t->tokens[id].offset;
+}
 
 /* ---- merge.c --------------------------------------------------------------------------------------------------- */
 

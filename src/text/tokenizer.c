@@ -1,4 +1,4 @@
-/* The tokenizer: its tokens, the tables made from them, and decoding. */
+/* The tokenizer: its tokens, encoding and decoding. */
 #include "text/chain.h"
 
 #include <limits.h>
@@ -13,12 +13,9 @@ struct qkv_tokenizer *qkv_tokenizer_new(struct qkv_context *ctx) {
 
 void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     if (!t) return;
-    qkv_pattern_free(t->pattern);
     free(t->tokens);
     qkv_buffer_free(&t->text);
-    qkv_strings_free(&t->pieces);
     qkv_merges_free(&t->merges);
-    free(t->added);
     qkv_chain_free(t->chain);
     free(t->around.ids);
     free(t->around.json);
@@ -55,60 +52,26 @@ enum qkv_status qkv_tokenizer_set(struct qkv_context *ctx, struct qkv_tokenizer 
                                   size_t size, enum qkv_token_form form) {
     enum qkv_status status = put_token(ctx, t, id, bytes, size, (struct qkv_token){.form = form, .in_model = true});
     if (status || (form != QKV_TOKEN_TEXT && form != QKV_TOKEN_WORD)) return status;
-    struct qkv_string *piece = qkv_strings_add(ctx, &t->pieces, bytes, size);
+    struct qkv_string *piece = qkv_strings_add(ctx, &t->chain->vocab, bytes, size);
     if (!piece) return QKV_MEMORY;
     piece->value = (int64_t)id;
     return QKV_OK;
 }
 
-enum qkv_status qkv_tokenizer_set_added(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
-                                        size_t size, bool special, bool normalized) {
-    if (size == 0) return qkv_fail(ctx, QKV_FORMAT, "an added token is empty; give it a text or leave it out");
+enum qkv_status qkv_tokenizer_set_special(struct qkv_context *ctx, struct qkv_tokenizer *t, size_t id, const char *text,
+                                          size_t size) {
+    struct qkv_chain *c = t->chain;
     if (id >= t->count || t->tokens[id].form == QKV_TOKEN_HOLE) {
         struct qkv_token token = {.form = QKV_TOKEN_RAW, .in_model = false};
         enum qkv_status status = put_token(ctx, t, id, text, size, token);
         if (status) return status;
     }
-    struct qkv_added *added = qkv_list_room(ctx, t->added, &t->added_capacity, t->added_count, 1, sizeof *added);
+    struct chain_added *added = qkv_list_room(ctx, c->added, &c->added_capacity, c->added_count, 1, sizeof *added);
     if (!added) return QKV_MEMORY;
-    t->added = added;
+    c->added = added;
+    c->added[c->added_count++] = (struct chain_added){.id = (int32_t)id, .special = true};
     t->tokens[id].added = true;
-    t->added[t->added_count++] =
-        (struct qkv_added){.id = (int32_t)id, .size = size, .special = special, .normalized = normalized};
-    return QKV_OK;
-}
-
-/* Finds the token of each single byte. A tokenizer must have all of them, unless it is of words or has an unknown
- * token. */
-static enum qkv_status find_bytes(struct qkv_context *ctx, struct qkv_tokenizer *t) {
-    for (int byte = 0; byte < 256; byte++) t->byte_ids[byte] = -1;
-    enum qkv_token_form form = t->byte_level ? QKV_TOKEN_TEXT : QKV_TOKEN_BYTE;
-    for (size_t id = 0; id < t->count; id++) {
-        const struct qkv_token *token = &t->tokens[id];
-        if (token->form == form && token->size == 1) {
-            t->byte_ids[(unsigned char)t->text.data[token->offset]] = (int32_t)id;
-        }
-    }
-    for (unsigned byte = 0; byte < 256; byte++) {
-        if (t->byte_ids[byte] < 0 && t->unknown < 0 && !t->whole_words)
-            return qkv_fail(ctx, QKV_FORMAT,
-                            "no token spells the byte 0x%02X; a vocabulary must have a token for each of the 256 bytes",
-                            byte);
-    }
-    return QKV_OK;
-}
-
-enum qkv_status qkv_tokenizer_finish(struct qkv_context *ctx, struct qkv_tokenizer *t) {
-    enum qkv_status status = find_bytes(ctx, t);
-    int32_t twice = -1;
-    if (!status) status = qkv_merges_index(ctx, &t->merges, &twice);
-    if (!status && twice >= 0) {
-        const struct qkv_merge *merge = &t->merges.list[twice];
-        status = qkv_fail(ctx, QKV_FORMAT, "merge %d repeats an earlier one: \"%.60s\" and \"%.60s\"", (int)twice,
-                          qkv_token_bytes(t, (size_t)merge->left), qkv_token_bytes(t, (size_t)merge->right));
-    }
-    if (!status) qkv_added_index(t);
-    return status;
+    return qkv_finder_add(ctx, c, c->added_count - 1, text, size);
 }
 
 enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, size_t id,
@@ -117,7 +80,7 @@ enum qkv_status qkv_tokenizer_key(struct qkv_context *ctx, const struct qkv_toke
     const unsigned char *bytes = (const unsigned char *)qkv_token_bytes(t, id);
     if (token->form == QKV_TOKEN_BYTE) return qkv_buffer_print(ctx, out, "<0x%02X>", (unsigned)bytes[0]);
     if (token->form == QKV_TOKEN_WORD) return qkv_buffer_append(ctx, out, bytes + 1, token->size - 1);
-    if (token->form == QKV_TOKEN_RAW || !t->byte_level) return qkv_buffer_append(ctx, out, bytes, token->size);
+    if (token->form == QKV_TOKEN_RAW || !t->chain->bytes) return qkv_buffer_append(ctx, out, bytes, token->size);
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < token->size && !status; i++) {
         char symbol[4];
@@ -139,16 +102,11 @@ int qkv_tokenizer_unknown(const struct qkv_tokenizer *t) {
 int qkv_tokenizer_special(const struct qkv_tokenizer *t, const char *text) {
     if (!t || !text) return -1;
     size_t size = strlen(text);
-    for (size_t i = 0; t->chain && i < t->chain->added_count; i++) {
+    for (size_t i = 0; i < t->chain->added_count; i++) {
         const struct chain_added *added = &t->chain->added[i];
         const struct qkv_token *token = &t->tokens[added->id];
         if (added->special && token->size == size && memcmp(qkv_token_bytes(t, (size_t)added->id), text, size) == 0)
             return added->id;
-    }
-    for (size_t i = 0; i < t->added_count; i++) {
-        const struct qkv_added *added = &t->added[i];
-        bool same = added->size == size && memcmp(qkv_token_bytes(t, (size_t)added->id), text, size) == 0;
-        if (same && added->special) return added->id;
     }
     return -1;
 }
@@ -195,4 +153,52 @@ enum qkv_status qkv_tokenizer_decode(struct qkv_context *ctx, const struct qkv_t
     *text = out;
     *size = (size_t)(end - out);
     return QKV_OK;
+}
+
+static enum qkv_status tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                        size_t size, bool specials, int32_t **ids, struct chain_span **spans,
+                                        size_t *count) {
+    *ids = NULL;
+    *count = 0;
+    if (!text && size > 0) return qkv_fail(ctx, QKV_ARGUMENT, "encode: the text is NULL but its size is %zu", size);
+    return qkv_chain_encode(ctx, t, text ? text : "", size, specials, -1, ids, spans, count);
+}
+
+enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                     size_t size, bool specials, int32_t **ids, size_t *count) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, count);
+    return tokenizer_encode(ctx, t, text, size, specials, ids, NULL, count);
+}
+
+enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
+                                           size_t size, bool specials, int32_t **ids, size_t **spans, size_t *count) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, t);
+    QKV_NEED(ctx, ids);
+    QKV_NEED(ctx, spans);
+    QKV_NEED(ctx, count);
+    struct chain_span *found = NULL;
+    *spans = NULL;
+    if (size > UINT32_MAX / 4)
+        return qkv_fail(ctx, QKV_ARGUMENT, "encode: the text has %zu bytes; spans are given for less than 1 GiB", size);
+    enum qkv_status status = tokenizer_encode(ctx, t, text, size, specials, ids, &found, count);
+    size_t *out = status ? NULL : qkv_allocate(ctx, *count + 1, 2 * sizeof *out);
+    for (size_t i = 0; out && i < *count; i++) {
+        out[2 * i] = found[i].begin;
+        out[2 * i + 1] = found[i].end;
+    }
+    free(found);
+    if (!status && !out) {
+        free(*ids);
+        *ids = NULL;
+        *count = 0;
+        return QKV_MEMORY;
+    }
+    *spans = out;
+    return status;
 }

@@ -1,5 +1,6 @@
-/* Writes a tokenizer as Hugging Face tokenizer.json: one vocabulary entry and one merge per line, in the order of ids
- * and ranks, so that equal tokenizers give equal files. */
+/* Writes a tokenizer as Hugging Face tokenizer.json: a plain chain from its tables, any other as it was read. From
+ * tables, one vocabulary entry and one merge per line, in the order of ids and ranks, so that equal tokenizers give
+ * equal files. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -12,20 +13,22 @@ static void save_key(struct qkv_json *json, const struct qkv_tokenizer *t, size_
 }
 
 static int by_id(const void *left, const void *right) {
-    const struct qkv_added *a = left, *b = right;
+    const struct chain_added *a = left, *b = right;
     return (a->id > b->id) - (a->id < b->id);
 }
 
-static void print_added(struct qkv_json *json, const struct qkv_tokenizer *t, const struct qkv_added *list) {
+static void print_added(struct qkv_json *json, const struct qkv_tokenizer *t, const struct chain_added *list,
+                        struct qkv_buffer *key) {
     qkv_json_line(json, 2);
     qkv_json_key(json, "added_tokens");
     qkv_json_begin(json, '[');
-    for (size_t i = 0; i < t->added_count; i++) {
+    for (size_t i = 0; i < t->chain->added_count; i++) {
         qkv_json_line(json, 4);
         qkv_json_begin(json, '{');
         qkv_json_put_integer(json, "id", list[i].id);
         qkv_json_key(json, "content");
-        qkv_json_string(json, qkv_token_bytes(t, (size_t)list[i].id), list[i].size);
+        save_key(json, t, (size_t)list[i].id, key);
+        qkv_json_string(json, key->data, key->size);
         qkv_json_put_bool(json, "single_word", false);
         qkv_json_put_bool(json, "lstrip", false);
         qkv_json_put_bool(json, "rstrip", false);
@@ -33,12 +36,9 @@ static void print_added(struct qkv_json *json, const struct qkv_tokenizer *t, co
         qkv_json_put_bool(json, "special", list[i].special);
         qkv_json_end(json, '}');
     }
-    if (t->added_count) qkv_json_line(json, 2);
+    if (t->chain->added_count) qkv_json_line(json, 2);
     qkv_json_end(json, ']');
 }
-
-#define BYTE_LEVEL(use_regex)                                                                                          \
-    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": " use_regex "}"
 
 static void print_pre_tokenizer(struct qkv_json *json, const struct qkv_tokenizer *t) {
     qkv_json_line(json, 2);
@@ -47,8 +47,9 @@ static void print_pre_tokenizer(struct qkv_json *json, const struct qkv_tokenize
         qkv_json_raw(json, "{\"type\": \"WhitespaceSplit\"}");
         return;
     }
-    if (!t->byte_level || !t->pattern || t->gpt2) {
-        qkv_json_raw(json, !t->byte_level ? "null" : t->pattern ? BYTE_LEVEL("true") : BYTE_LEVEL("false"));
+    const struct qkv_chain *c = t->chain;
+    if (c->splitters.count < 2) { /* else Split before ByteLevel */
+        qkv_json_raw(json, !c->bytes ? "null" : c->pattern ? QKV_BYTE_LEVEL("true") : QKV_BYTE_LEVEL("false"));
         return;
     }
     qkv_json_begin(json, '{');
@@ -60,13 +61,13 @@ static void print_pre_tokenizer(struct qkv_json *json, const struct qkv_tokenize
     qkv_json_put_text(json, "type", "Split");
     qkv_json_key(json, "pattern");
     qkv_json_begin(json, '{');
-    qkv_json_put_text(json, "Regex", qkv_pattern_source(t->pattern));
+    qkv_json_put_text(json, "Regex", qkv_pattern_source(c->pattern));
     qkv_json_end(json, '}');
     qkv_json_put_text(json, "behavior", "Isolated");
     qkv_json_put_bool(json, "invert", false);
     qkv_json_end(json, '}');
     qkv_json_line(json, 4);
-    qkv_json_raw(json, BYTE_LEVEL("false"));
+    qkv_json_raw(json, QKV_BYTE_LEVEL("false"));
     qkv_json_line(json, 2);
     qkv_json_end(json, ']');
     qkv_json_end(json, '}');
@@ -121,7 +122,7 @@ static void print_words(struct qkv_json *json, const struct qkv_tokenizer *t, st
 
 static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
     static const char *const nulls[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
-    const bool bytes = !t->byte_level && t->unknown < 0;
+    const bool bytes = !t->chain->bytes && t->unknown < 0;
     qkv_json_line(json, 2);
     qkv_json_key(json, "model");
     qkv_json_begin(json, '{');
@@ -140,7 +141,7 @@ static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, st
     qkv_json_line(json, 4);
     qkv_json_put_bool(json, "byte_fallback", bytes);
     qkv_json_line(json, 4);
-    qkv_json_put_bool(json, "ignore_merges", t->ignore_merges);
+    qkv_json_put_bool(json, "ignore_merges", t->chain->ignore_merges);
     print_vocab(json, t, key);
     print_merges(json, t, key);
     qkv_json_line(json, 2);
@@ -153,18 +154,18 @@ static void print_member(struct qkv_json *json, const char *key, const char *val
     qkv_json_put_raw(json, key, value);
 }
 
-static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, const struct qkv_added *added) {
+static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, const struct chain_added *added) {
     struct qkv_buffer key = {0};
     qkv_json_begin(json, '{');
     print_member(json, "version", "\"1.0\"");
     print_member(json, "truncation", "null");
     print_member(json, "padding", "null");
-    print_added(json, t, added);
-    print_member(json, "normalizer", t->nfc ? "{\"type\": \"NFC\"}" : "null");
+    print_added(json, t, added, &key);
+    print_member(json, "normalizer", t->chain->normalizers.count ? "{\"type\": \"NFC\"}" : "null");
     print_pre_tokenizer(json, t);
     print_member(json, "post_processor", t->around.json ? t->around.json : "null");
     print_member(json, "decoder",
-                 t->byte_level    ? BYTE_LEVEL("true")
+                 t->chain->bytes  ? QKV_BYTE_LEVEL("true")
                  : t->whole_words ? "null"
                  : t->unknown >= 0
                      ? "{\"type\": \"Fuse\"}"
@@ -182,10 +183,11 @@ static void print_all(struct qkv_json *json, const struct qkv_tokenizer *t, cons
 
 /* Writes everything to json->file, or, without one, to json->text. */
 static enum qkv_status print_whole(struct qkv_json *json, const struct qkv_tokenizer *t) {
-    struct qkv_added *added = qkv_allocate(json->ctx, t->added_count, sizeof *added);
+    const size_t count = t->chain->added_count;
+    struct chain_added *added = qkv_allocate(json->ctx, count, sizeof *added);
     if (!added) return QKV_MEMORY;
-    if (t->added_count) memcpy(added, t->added, t->added_count * sizeof *added);
-    qsort(added, t->added_count, sizeof *added, by_id);
+    if (count) memcpy(added, t->chain->added, count * sizeof *added);
+    qsort(added, count, sizeof *added, by_id);
     print_all(json, t, added);
     free(added);
     return json->status;
@@ -194,7 +196,7 @@ static enum qkv_status print_whole(struct qkv_json *json, const struct qkv_token
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out) {
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED | QKV_JSON_HEX};
     *out = json.text;
-    if (t->chain) return qkv_buffer_append(ctx, out, t->chain->json, t->chain->json_size); /* as it was read */
+    if (!t->chain->plain) return qkv_buffer_append(ctx, out, t->chain->json, t->chain->json_size); /* as it was read */
     enum qkv_status status = print_whole(&json, t);
     *out = json.text;
     return status;
@@ -209,7 +211,7 @@ enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tok
     enum qkv_status status = qkv_replace_begin(ctx, path, &replace);
     if (status) return status;
     struct qkv_json json = {.ctx = ctx, .style = QKV_JSON_SPACED | QKV_JSON_HEX, .file = replace.file, .name = path};
-    status = t->chain ? qkv_replace_write(&replace, t->chain->json, t->chain->json_size) : print_whole(&json, t);
+    status = t->chain->plain ? print_whole(&json, t) : qkv_replace_write(&replace, t->chain->json, t->chain->json_size);
     qkv_json_free(&json);
     if (!status) return qkv_replace_commit(&replace);
     qkv_replace_cancel(&replace);

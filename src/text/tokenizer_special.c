@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chain gets the token in its file, after all others, and the file is read again. */
+/* A chain that keeps its file gets the token there, after all others, and the file is read again. */
 static enum qkv_status special_chain(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
     json_t *root = NULL;
     const struct qkv_json_text file = {
@@ -39,8 +39,6 @@ static enum qkv_status special_chain(struct qkv_context *ctx, struct qkv_tokeniz
 }
 
 enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
-    if (t->chain) return special_chain(ctx, t, text);
-    enum qkv_status status = qkv_tokenizer_set_added(ctx, t, t->count, text, strlen(text), true, false);
-    if (!status) qkv_added_index(t);
-    return status;
+    return t->chain->plain ? qkv_tokenizer_set_special(ctx, t, t->count, text, strlen(text))
+                           : special_chain(ctx, t, text);
 }

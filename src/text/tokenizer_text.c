@@ -6,10 +6,8 @@
 #include <string.h>
 
 static bool text_is_special(const struct qkv_tokenizer *t, int32_t id) {
-    for (size_t i = 0; t->chain && i < t->chain->added_count; i++)
+    for (size_t i = 0; i < t->chain->added_count; i++)
         if (t->chain->added[i].id == id) return t->chain->added[i].special;
-    for (size_t i = 0; i < t->added_count; i++)
-        if (t->added[i].id == id) return t->added[i].special;
     return false;
 }
 
@@ -20,6 +18,16 @@ static enum qkv_status text_check(struct qkv_context *ctx, const struct qkv_toke
             return qkv_fail(ctx, QKV_ARGUMENT, "decode: ids[%zu] is %d, which is not a token; ids are in [0, %zu)", i,
                             (int)ids[i], t->count);
     return QKV_OK;
+}
+
+/* Adds the key of a token to the texts that decoders get. */
+static enum qkv_status text_key(struct qkv_context *ctx, const struct qkv_tokenizer *t, int32_t id,
+                                struct qkv_buffer *key, struct chain_strings *s) {
+    const struct qkv_chain *c = t->chain;
+    if (c->keys) return qkv_strings_put(ctx, s, c->keys[id], c->key_sizes[id]);
+    key->size = 0;
+    enum qkv_status status = qkv_tokenizer_key(ctx, t, (size_t)id, key);
+    return status ? status : qkv_strings_put(ctx, s, key->data ? key->data : "", key->size);
 }
 
 enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const int32_t *ids,
@@ -33,15 +41,16 @@ enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tok
     *text = NULL;
     *size = 0;
     struct chain_strings s = {0};
+    struct qkv_buffer key = {0};
     int32_t *kept = qkv_allocate(ctx, count + 1, sizeof *kept);
     size_t n = 0;
     enum qkv_status status = kept ? text_check(ctx, t, ids, count) : QKV_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         if (skip_specials && t->tokens[ids[i]].added && text_is_special(t, ids[i])) continue;
         kept[n++] = ids[i];
-        if (t->chain) status = qkv_strings_put(ctx, &s, t->chain->keys[ids[i]], t->chain->key_sizes[ids[i]]);
+        if (!t->chain->plain) status = text_key(ctx, t, ids[i], &key, &s);
     }
-    if (!status && !t->chain) {
+    if (!status && t->chain->plain) {
         status = qkv_tokenizer_decode(ctx, t, kept, n, text, size);
     } else if (!status) {
         status = n ? qkv_chain_decode(ctx, t->chain, &s) : QKV_OK;
@@ -50,6 +59,7 @@ enum qkv_status qkv_tokenizer_text(struct qkv_context *ctx, const struct qkv_tok
         if (!status) *size = s.bytes.size;
     }
     qkv_chain_strings_free(&s);
+    qkv_buffer_free(&key);
     free(kept);
     return status;
 }

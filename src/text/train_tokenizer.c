@@ -1,82 +1,91 @@
 /* Makes a tokenizer from a text: vocabularies of bytes, chars, words, whitespace and bpe. The text is read once, front
  * to back, whole or in parts, and only its distinct pieces are stored. Special tokens in it are cut out and not
  * counted. */
-#include "text/text.h"
+#include "text/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_BPE_VOCAB 1024
 
-typedef enum qkv_status visit(struct qkv_context *ctx, struct qkv_strings *pieces, struct qkv_splitter *splitter,
-                              const char *text, size_t size);
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status train_tokenizer_count(struct qkv_context *ctx, struct qkv_strings *pieces, const char *s,
-                                             size_t n) {
-    struct qkv_string *piece = qkv_strings_add(ctx, pieces, s, n);
+struct counter {
+    struct qkv_context *ctx;
+    struct qkv_strings pieces; /* the pieces and their counts */
+};
+
+static enum qkv_status train_tokenizer_count(struct counter *c, const char *s, size_t n) {
+    struct qkv_string *piece = qkv_strings_add(c->ctx, &c->pieces, s, n);
     if (!piece) return QKV_MEMORY;
     piece->value++;
     return QKV_OK;
 }
 
-static enum qkv_status count_pieces(struct qkv_context *ctx, struct qkv_strings *pieces, struct qkv_splitter *splitter,
-                                    const char *text, size_t size) {
-    size_t begin, end;
-    qkv_splitter_start(splitter, text, size, false);
-    for (enum qkv_split split; (split = qkv_splitter_next(splitter, &begin, &end)) != QKV_SPLIT_END;) {
-        if (split == QKV_SPLIT_FAILED) return qkv_splitter_fail(ctx, splitter);
-        enum qkv_status status = train_tokenizer_count(ctx, pieces, text + begin, end - begin);
-        if (status) return status;
-    }
-    return QKV_OK;
+static enum qkv_status count_piece(void *user, const char *s, size_t n) {
+    return train_tokenizer_count(user, s, n);
 }
 
-/* Counts words between white space, without those that cannot be keys of a JSON object: with U+0000, or not UTF-8. */
-static enum qkv_status count_words(struct qkv_context *ctx, struct qkv_strings *pieces, struct qkv_splitter *splitter,
-                                   const char *text, size_t size) {
-    size_t begin, end;
-    qkv_splitter_start(splitter, text, size, false);
-    for (enum qkv_split split; (split = qkv_splitter_next(splitter, &begin, &end)) != QKV_SPLIT_END;) {
-        if (split == QKV_SPLIT_FAILED) return qkv_splitter_fail(ctx, splitter);
-        const size_t n = end - begin;
-        if (qkv_text_is_space(text + begin, n) || memchr(text + begin, 0, n)) continue;
-        if (qkv_utf8_valid(text + begin, n) < n) continue;
-        enum qkv_status status = train_tokenizer_count(ctx, pieces, text + begin, n);
-        if (status) return status;
-    }
-    return QKV_OK;
+/* Counts a word, unless it cannot be a key of a JSON object: with U+0000, or not UTF-8. */
+static enum qkv_status count_word(void *user, const char *s, size_t n) {
+    if (memchr(s, 0, n) || qkv_utf8_valid(s, n) < n) return QKV_OK;
+    return train_tokenizer_count(user, s, n);
 }
 
 /* Counts characters, without U+0000, which cannot be in keys of a JSON object here: it is spelled as a byte, or
  * unknown. */
-static enum qkv_status count_characters(struct qkv_context *ctx, struct qkv_strings *pieces,
-                                        struct qkv_splitter *splitter, const char *text, size_t size) {
-    (void)splitter;
-    for (size_t at = 0; at < size;) {
-        uint32_t code;
-        int length = qkv_utf8_scan(text + at, size - at, &code);
-        size_t n = length > 0 ? (size_t)length : 1;
-        enum qkv_status status = length > 0 && code > 0 ? train_tokenizer_count(ctx, pieces, text + at, n) : QKV_OK;
-        if (status) return status;
-        at += n;
+static enum qkv_status count_characters(void *user, const char *s, size_t n) {
+    enum qkv_status status = QKV_OK;
+    for (size_t at = 0; at < n && !status;) {
+        const size_t begin = at;
+        const uint32_t code = qkv_code_next(s, n, &at);
+        if (code && code < QKV_CODE_BYTE) status = train_tokenizer_count(user, s + begin, at - begin);
     }
-    return QKV_OK;
-}
-
-/* Calls `each` for each stretch of the text between special tokens. */
-static enum qkv_status visit_text(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text, size_t size,
-                                  visit *each, struct qkv_strings *pieces) {
-    struct qkv_splitter *splitter;
-    enum qkv_status status = qkv_splitter_create(ctx, t->pattern, &splitter);
-    for (size_t at = 0; !status && at < size;) {
-        size_t begin;
-        const struct qkv_added *added = qkv_added_next(t, text, size, at, QKV_ADDED_ANY, true, &begin);
-        status = each(ctx, pieces, splitter, text + at, begin - at);
-        at = begin + (added ? added->size : 0);
-    }
-    qkv_splitter_free(splitter);
     return status;
 }
+
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
+
+#define FALLBACK "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}"
+
+/* What a kind counts in a text, and the tokens that each of its vocabularies has: the 256 bytes, padding, an unknown
+ * token (of words only where the vocabulary leaves some out). */
+static const struct trained {
+    struct chain_row row;
+    chain_piece_visit *count; /* NULL: the text does not matter */
+    bool bytes, pads, unknown, sorted /* by bytes, not by frequency */, merges;
+    const char *holds; /* the tokens, for messages */
+} kinds[] = {
+    [QKV_TOKENIZER_BYTES] = {.row = {.splitter = QKV_BYTE_LEVEL("false"), .decoder = QKV_BYTE_LEVEL("true")},
+                             .bytes = true,
+                             .holds = "256 bytes"},
+    [QKV_TOKENIZER_CHARS] = {.row = {.decoder = "{\"type\": \"Fuse\"}"},
+                             .count = count_characters,
+                             .unknown = true,
+                             .sorted = true,
+                             .holds = QKV_TOKEN_UNKNOWN},
+    [QKV_TOKENIZER_WORDS] = {.row = {.splitter = QKV_BYTE_LEVEL("true"),
+                                     .decoder = QKV_BYTE_LEVEL("true"),
+                                     .ignore_merges = true},
+                             .count = count_piece,
+                             .bytes = true,
+                             .holds = "256 bytes"},
+    [QKV_TOKENIZER_BPE] = {.row = {.splitter = QKV_BYTE_LEVEL("true"), .decoder = QKV_BYTE_LEVEL("true")},
+                           .count = count_piece,
+                           .bytes = true,
+                           .merges = true,
+                           .holds = "256 bytes"},
+    [QKV_TOKENIZER_CHARS_BYTES] = {.row = {.decoder = FALLBACK, .fallback = true},
+                                   .count = count_characters,
+                                   .bytes = true,
+                                   .sorted = true,
+                                   .holds = "256 bytes"},
+    [QKV_TOKENIZER_WHITESPACE] = {.row = {.splitter = "{\"type\": \"WhitespaceSplit\"}", .model = CHAIN_WORDLEVEL},
+                                  .count = count_word,
+                                  .pads = true,
+                                  .unknown = true,
+                                  .holds = QKV_TOKEN_PAD ", " QKV_TOKEN_UNKNOWN},
+};
 
 /* ---- vocabularies ------------------------------------------------------------------------------------------------ */
 
@@ -84,7 +93,7 @@ static enum qkv_status add_bytes(struct qkv_context *ctx, struct qkv_tokenizer *
     enum qkv_status status = QKV_OK;
     for (unsigned byte = 0; byte < 256 && !status; byte++) {
         char c = (char)byte;
-        status = qkv_tokenizer_set(ctx, t, t->count, &c, 1, t->byte_level ? QKV_TOKEN_TEXT : QKV_TOKEN_BYTE);
+        status = qkv_tokenizer_set(ctx, t, t->count, &c, 1, t->chain->bytes ? QKV_TOKEN_TEXT : QKV_TOKEN_BYTE);
     }
     return status;
 }
@@ -97,16 +106,14 @@ static bool train_tokenizer_has(const struct qkv_tokenizer_options *options, con
 
 /* Whether the vocabulary has an unknown token: one of whitespace only if it leaves words out. */
 static bool train_tokenizer_unknown(const struct qkv_tokenizer_options *options) {
-    return options->kind == QKV_TOKENIZER_CHARS || (options->kind == QKV_TOKENIZER_WHITESPACE && options->vocab > 0);
+    return kinds[options->kind].unknown && (!kinds[options->kind].pads || options->vocab > 0);
 }
 
-/* The number of tokens that every vocabulary of a kind has: bytes, or padding and an unknown token, and the
- * specials. */
+/* The number of tokens that every vocabulary of a kind has, with the specials. */
 static size_t train_tokenizer_fixed(const struct qkv_tokenizer_options *options) {
-    const bool words = options->kind == QKV_TOKENIZER_WHITESPACE,
-               bytes = !words && options->kind != QKV_TOKENIZER_CHARS;
-    size_t n = bytes ? 256 : 0;
-    if (words) n += !train_tokenizer_has(options, QKV_TOKEN_PAD);
+    const struct trained *kind = &kinds[options->kind];
+    size_t n = kind->bytes ? 256 : 0;
+    if (kind->pads) n += !train_tokenizer_has(options, QKV_TOKEN_PAD);
     if (train_tokenizer_unknown(options)) n += !train_tokenizer_has(options, QKV_TOKEN_UNKNOWN);
     return n + options->special_count;
 }
@@ -120,7 +127,7 @@ static size_t train_tokenizer_room(const struct qkv_tokenizer_options *options) 
 static enum qkv_status add_listed(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
     const size_t size = strlen(text), id = t->count;
     enum qkv_status status = qkv_tokenizer_set(ctx, t, id, text, size, QKV_TOKEN_RAW);
-    return status ? status : qkv_tokenizer_set_added(ctx, t, id, text, size, true, false);
+    return status ? status : qkv_tokenizer_set_special(ctx, t, id, text, size);
 }
 
 static enum qkv_status add_unknown(struct qkv_context *ctx, struct qkv_tokenizer *t) {
@@ -168,7 +175,7 @@ static enum qkv_status add_frequent(struct qkv_context *ctx, struct qkv_tokenize
     for (size_t i = 0; i < pieces->count; i++) {
         const struct qkv_string *piece = &pieces->entries[i];
         const char *s = pieces->bytes.data + piece->offset;
-        if (qkv_strings_find(&t->pieces, s, piece->size)) continue; /* single bytes are tokens already */
+        if (qkv_strings_find(&t->chain->vocab, s, piece->size)) continue; /* single bytes are tokens already */
         ranked[n++] = (struct ranked){s, piece->size, i, piece->value};
     }
     if (n > 1) qsort(ranked, n, sizeof *ranked, by_count);
@@ -185,24 +192,18 @@ static enum qkv_status add_frequent(struct qkv_context *ctx, struct qkv_tokenize
 static enum qkv_status add_vocabulary(struct qkv_context *ctx, struct qkv_tokenizer *t,
                                       const struct qkv_tokenizer_options *options, const struct qkv_strings *pieces,
                                       qkv_progress *progress, void *user) {
+    const struct trained *kind = &kinds[options->kind];
+    const enum qkv_token_form form = t->whole_words ? QKV_TOKEN_WORD : QKV_TOKEN_TEXT;
     enum qkv_status status = QKV_OK;
-    if (options->kind == QKV_TOKENIZER_CHARS || options->kind == QKV_TOKENIZER_CHARS_BYTES) {
-        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), true, QKV_TOKEN_TEXT);
-        if (status) return status;
-        return options->kind == QKV_TOKENIZER_CHARS ? add_unknown(ctx, t) : add_bytes(ctx, t);
-    }
-    if (options->kind == QKV_TOKENIZER_WHITESPACE) {
-        status = add_word_specials(ctx, t, options);
-        return status ? status : add_frequent(ctx, t, pieces, train_tokenizer_room(options), false, QKV_TOKEN_WORD);
-    }
-    status = add_bytes(ctx, t);
-    if (!status && options->kind == QKV_TOKENIZER_WORDS)
-        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), false, QKV_TOKEN_TEXT);
-    if (!status && options->kind == QKV_TOKENIZER_BPE) {
-        size_t vocab = options->vocab > 0 ? (size_t)options->vocab : DEFAULT_BPE_VOCAB;
-        if (vocab > options->special_count)
-            status = qkv_bpe_train(ctx, pieces, vocab - options->special_count, t, progress, user);
-    }
+    if (kind->pads) status = add_word_specials(ctx, t, options);
+    if (!status && kind->bytes && !kind->sorted) status = add_bytes(ctx, t);
+    if (!status && kind->count && !kind->merges)
+        status = add_frequent(ctx, t, pieces, train_tokenizer_room(options), kind->sorted, form);
+    if (!status && kind->bytes && kind->sorted) status = add_bytes(ctx, t);
+    if (!status && kind->unknown && !kind->pads) status = add_unknown(ctx, t);
+    const size_t vocab = options->vocab > 0 ? (size_t)options->vocab : DEFAULT_BPE_VOCAB;
+    if (!status && kind->merges && vocab > options->special_count)
+        status = qkv_bpe_train(ctx, pieces, vocab - options->special_count, t, progress, user);
     return status;
 }
 
@@ -214,7 +215,7 @@ static enum qkv_status add_specials(struct qkv_context *ctx, struct qkv_tokenize
     for (size_t i = 0; i < options->special_count && !status; i++) {
         const char *text = options->specials[i];
         if (t->unknown >= 0 && !strcmp(text, QKV_TOKEN_UNKNOWN)) continue;
-        status = qkv_tokenizer_set_added(ctx, t, t->count, text, strlen(text), true, false);
+        status = qkv_tokenizer_set_special(ctx, t, t->count, text, strlen(text));
     }
     return status;
 }
@@ -275,47 +276,31 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_t
         return status;
     return qkv_fail(ctx, QKV_ARGUMENT,
                     "tokenizer: %s cannot have a vocabulary of %d; it must hold %s and %zu special tokens",
-                    names[options->kind], options->vocab,
-                    options->kind == QKV_TOKENIZER_CHARS        ? QKV_TOKEN_UNKNOWN
-                    : options->kind == QKV_TOKENIZER_WHITESPACE ? QKV_TOKEN_PAD ", " QKV_TOKEN_UNKNOWN
-                                                                : "256 bytes",
-                    options->special_count);
+                    names[options->kind], options->vocab, kinds[options->kind].holds, options->special_count);
 }
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
 struct qkv_learner {
-    struct qkv_context *ctx;
     struct qkv_tokenizer_options options;
     struct qkv_tokenizer *t;
-    struct qkv_tokenizer *finder; /* has only the specials, and finds them in the text; the pattern is t's */
-    struct qkv_strings pieces;    /* the pieces and their counts */
+    struct qkv_tokenizer *finder; /* has only the specials: it finds them in the text, and cuts what lies between */
+    struct counter counter;
     qkv_progress *progress;
     void *user;
 };
 
-static enum qkv_status learner_prepare(struct qkv_learner *l) {
-    enum qkv_tokenizer_kind kind = l->options.kind;
-    l->t = qkv_tokenizer_new(l->ctx);
-    l->finder = qkv_tokenizer_new(l->ctx);
+static enum qkv_status learner_prepare(struct qkv_learner *l, struct qkv_context *ctx) {
+    const struct chain_row *row = &kinds[l->options.kind].row;
+    l->counter.ctx = ctx;
+    l->t = qkv_tokenizer_new(ctx);
+    l->finder = qkv_tokenizer_new(ctx);
     if (!l->t || !l->finder) return QKV_MEMORY;
-    const bool chars = kind == QKV_TOKENIZER_CHARS || kind == QKV_TOKENIZER_CHARS_BYTES;
-    l->t->whole_words = kind == QKV_TOKENIZER_WHITESPACE;
-    l->t->byte_level = !chars && !l->t->whole_words;
-    l->t->ignore_merges = kind == QKV_TOKENIZER_WORDS;
-    l->t->gpt2 = kind == QKV_TOKENIZER_WORDS || kind == QKV_TOKENIZER_BPE;
-    enum qkv_status status = l->t->gpt2 ? qkv_pattern_create(l->ctx, qkv_pattern_gpt2, &l->t->pattern) : QKV_OK;
-    if (l->t->whole_words) status = qkv_pattern_create(l->ctx, qkv_pattern_words, &l->t->pattern);
-    if (!status && l->t->whole_words)
-        status = add_word_specials(l->ctx, l->finder, &l->options);
-    else if (!status && train_tokenizer_unknown(&l->options))
-        status = add_unknown(l->ctx, l->finder);
-    if (!status && !l->t->whole_words) status = add_specials(l->ctx, l->finder, &l->options);
-    if (status) return status;
-    l->finder->pattern = l->t->pattern;
-    l->finder->whole_words = l->t->whole_words;
-    qkv_added_index(l->finder);
-    return QKV_OK;
+    enum qkv_status status = qkv_chain_make(ctx, row, l->t);
+    if (!status) status = qkv_chain_make(ctx, row, l->finder);
+    if (!status && l->t->whole_words) return add_word_specials(ctx, l->finder, &l->options);
+    if (!status && train_tokenizer_unknown(&l->options)) status = add_unknown(ctx, l->finder);
+    return status ? status : add_specials(ctx, l->finder, &l->options);
 }
 
 enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
@@ -325,9 +310,8 @@ enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_toke
     if (status) return status;
     struct qkv_learner *l = qkv_allocate(ctx, 1, sizeof *l);
     if (!l) return QKV_MEMORY;
-    l->ctx = ctx;
     l->options = *options;
-    status = learner_prepare(l);
+    status = learner_prepare(l, ctx);
     if (status)
         qkv_learner_free(l);
     else
@@ -342,10 +326,9 @@ void qkv_learner_watch(struct qkv_learner *l, qkv_progress *progress, void *user
 
 void qkv_learner_free(struct qkv_learner *l) {
     if (!l) return;
-    if (l->finder) l->finder->pattern = NULL;
     qkv_tokenizer_free(l->finder);
     qkv_tokenizer_free(l->t);
-    qkv_strings_free(&l->pieces);
+    qkv_strings_free(&l->counter.pieces);
     free(l);
 }
 
@@ -354,20 +337,19 @@ size_t qkv_learner_cut(const struct qkv_learner *l, const char *text, size_t siz
 }
 
 enum qkv_status qkv_learner_read(struct qkv_learner *l, const char *text, size_t size) {
-    if (l->options.kind == QKV_TOKENIZER_BYTES) return QKV_OK;
-    visit *each = l->t->whole_words ? count_words : l->t->byte_level ? count_pieces : count_characters;
-    return visit_text(l->ctx, l->finder, text, size, each, &l->pieces);
+    chain_piece_visit *count = kinds[l->options.kind].count;
+    return count ? qkv_chain_visit(l->counter.ctx, l->finder, text, size, count, &l->counter) : QKV_OK;
 }
 
 enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **out) {
-    enum qkv_status status = add_vocabulary(l->ctx, l->t, &l->options, &l->pieces, l->progress, l->user);
+    struct qkv_context *ctx = l->counter.ctx;
+    enum qkv_status status = add_vocabulary(ctx, l->t, &l->options, &l->counter.pieces, l->progress, l->user);
     *out = NULL;
-    if (!status) status = check_keys(l->ctx, l->t, &l->options);
-    if (!status && !l->t->whole_words) status = add_specials(l->ctx, l->t, &l->options);
-    if (!status) status = qkv_tokenizer_finish(l->ctx, l->t);
+    if (!status) status = check_keys(ctx, l->t, &l->options);
+    if (!status && !l->t->whole_words) status = add_specials(ctx, l->t, &l->options);
+    if (!status) status = qkv_tokenizer_finish(ctx, l->t);
     if (status) return status;
     *out = l->t;
-    l->finder->pattern = NULL;
     l->t = NULL;
     return QKV_OK;
 }
