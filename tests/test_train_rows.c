@@ -195,7 +195,7 @@ static void evaluation_gives_a_model_with_a_prefix_one(void **state) {
     struct qkv_trainer *t = fixture_begin(ctx, fixture_run("evaluated"), &o);
     struct qkv_train_report report = fixture_steps(ctx, t, 2);
     const size_t T = t->data.T, count = t->data.windows.valid.count, tail = (count - 1) % T;
-    assert_ok(ctx, qkv_evaluate_text(t->model, text, NULL, NULL, NULL, &evaluation));
+    assert_ok(ctx, qkv_evaluate_text(t->model, &(const char *){text}, 1, NULL, NULL, NULL, &evaluation));
     assert_int_equal(evaluation.tokens, (count - 1) / T * (T - T / 2 + 1) + (tail + 1 > T / 2 ? tail - T / 2 + 1 : 0));
     assert_true(fabs(evaluation.loss - report.valid_loss) <= 0.02 * report.valid_loss); /* the tail is cut elsewhere */
     assert_true(evaluation.bytes < 4000 && evaluation.bytes > 2000);

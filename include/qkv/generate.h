@@ -109,7 +109,7 @@ struct qkv_made_token {
 /* Receives each token when it is generated, after the write callback has received the text known so far;
  * return false to stop. */
 typedef bool qkv_take_token(void *user, const struct qkv_made_token *token);
-/* Experimental: receives the ids of the prompt, once, before they are cut to the context and before any token is made.
+/* Receives the ids of the prompt, once, before they are cut to the context and before any token is made.
  * They are valid during the call. */
 typedef void qkv_take_prompt(void *user, const int32_t *ids, size_t count);
 struct qkv_generate_options {
@@ -133,7 +133,7 @@ struct qkv_generate_options {
     size_t context;
     qkv_take_token *take_token; /* NULL: none */
     void *take_user;
-    qkv_take_prompt *take_prompt; /* experimental; NULL: none */
+    qkv_take_prompt *take_prompt; /* NULL: none */
     void *prompt_user;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */

@@ -46,6 +46,7 @@ QKV_API enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *fold
  * tokenizers and labels. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out);
 
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: an opened model. Opening reads the configuration and the headers of the files, each once, and takes no
  * memory of the model's size; what was read stays with it until the model is filled:
  *
@@ -105,6 +106,7 @@ QKV_API enum qkv_status qkv_opening_check(struct qkv_opening *opening);
 QKV_API enum qkv_status qkv_model_fill(struct qkv_opening *opening, struct qkv_model **out);
 /* Experimental: frees an opening, and its plan if it was not filled. NULL is allowed. */
 QKV_API void qkv_opening_free(struct qkv_opening *opening);
+#endif
 /* Gives the name and a one-line description of the i-th number format that weights can be stored in; false past the
  * last. Any thread. */
 QKV_API bool qkv_format_at(size_t i, const char **name, const char **help);

@@ -242,12 +242,14 @@ QKV_API const char *qkv_train_option_subject(size_t i);
 QKV_API const char *qkv_train_option_choice(size_t i, size_t k);
 /* Whether the i-th option names files or patterns and may therefore be given more than once. Any thread. */
 QKV_API bool qkv_train_option_lists(size_t i);
+#ifdef QKV_EXPERIMENTAL
 /* Experimental: whether the i-th option names training data ("data", "pairs"). A run has one such option. Any
  * thread. */
 QKV_API bool qkv_train_option_data(size_t i);
 /* Experimental: the name of the option that gives the training data ("data", "pairs"), the first one in the order of
  * the options; NULL if none is given. */
 QKV_API const char *qkv_train_data(const struct qkv_train_options *options);
+#endif
 
 /* Whether an option may change when a run is resumed: true if it changes no number of any step. If not, *why (may be
  * NULL) gets the reason. eval_every may change, although it changes which steps are evaluated and so may become the

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "base/utf8.h"
 
-#define TEXT_OF(number) #number
+#define TEXT_OF(number)                   #number
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 
 const char *qkv_version(void) {

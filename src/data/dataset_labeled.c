@@ -41,7 +41,7 @@ static enum qkv_status dataset_labeled_encode(const struct qkv_line_coder *c, co
     return qkv_tsv_fail(file, row->line,
                         "the text has %zu tokens with " QKV_TOKEN_BEGIN " and " QKV_TOKEN_END
                         ", more than the context of %zu; shorten or remove the line, or choose a larger context, or "
-                        "what becomes of long lines (--long skip, keep-start or keep-end)",
+                        "what becomes of long lines (option long = skip, keep-start or keep-end)",
                         line->main_count, c->T);
 }
 

@@ -72,16 +72,16 @@ enum qkv_status qkv_origin_labels(struct qkv_data *d) {
     if (m->label_count == 0)
         return qkv_fail(d->ctx, QKV_FILE,
                         "%s has no %s, so nobody knows what its classes are; put it there, or begin with a new head "
-                        "(--new-head)",
+                        "(option new_head)",
                         from, QKV_LABELS_FILE);
     for (size_t i = 0; i < d->label_count; i++)
         if (qkv_origin_find_label(m, d->labels[i]) == m->label_count)
             return qkv_fail(d->ctx, QKV_SPEC,
                             "the label \"%.100s\" of %s is none of the %zu that %s knows; begin with a new head "
-                            "(--new-head)",
+                            "(option new_head)",
                             d->labels[i], data, m->label_count, from);
     if (d->label_count == m->label_count) return QKV_OK;
     return qkv_fail(d->ctx, QKV_SPEC,
-                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (--new-head)", from,
+                    "%s knows %zu labels, but %s has only %zu of them; begin with a new head (option new_head)", from,
                     m->label_count, data, d->label_count);
 }

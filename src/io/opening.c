@@ -139,7 +139,7 @@ static enum qkv_status opening_check_memory(const struct qkv_opening *o) {
     enum qkv_status status = opening_bytes(o, product, &bytes);
     if (!status && product->packed_bytes) { /* fp32 needs no copy of them */
         status = opening_bytes(o, &qkv_product_f32, &plain);
-        snprintf(help, sizeof help, "choose --precision fp32 (%s)", qkv_bytes_text(text, plain));
+        snprintf(help, sizeof help, "choose option precision = fp32 (%s)", qkv_bytes_text(text, plain));
     }
     return status ? status : qkv_memory_check(o->ctx, bytes, o->path, help);
 }
