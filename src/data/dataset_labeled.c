@@ -83,7 +83,7 @@ static enum qkv_status read_labels(struct qkv_data *d, struct qkv_tsv *file, boo
     return status;
 }
 
-/* The different ones, sorted, as the trainer's labels. */
+/* The different ones, sorted, as the labels of the data. */
 static enum qkv_status keep_labels(struct qkv_data *d, struct text *all, size_t count) {
     char name[QKV_FILES_NAME];
     size_t kept = 0;
