@@ -94,8 +94,8 @@ static bool output_is_option(const char *name, size_t n) {
 }
 
 /* What the library says at the beginning of a text, and the command says otherwise: "option valid_fraction = 0.1" is
- * "--valid-fraction 0.1", valid_fraction alone too, and "setting KEY=VALUE" is "--set KEY=VALUE". A name after ": " is a
- * key of a file. */
+ * "--valid-fraction 0.1", valid_fraction alone too, and "(setting KEY=VALUE)" is "(--set KEY=VALUE)". A name after ": "
+ * is a key of a file. */
 struct output_name {
     const char *name; /* of an option; NULL: a setting, or nothing */
     size_t size;      /* of the name */
@@ -105,7 +105,7 @@ static struct output_name output_name_at(const char *text, const char *at) {
     static const char inside[] = "_abcdefghijklmnopqrstuvwxyz0123456789", option[] = "option ", set[] = "setting ";
     struct output_name found = {.name = at};
     if (at > text && at[-1] != ' ' && at[-1] != '(') return (struct output_name){0};
-    if (!strncmp(at, set, sizeof set - 1)) {
+    if (at > text && at[-1] == '(' && !strncmp(at, set, sizeof set - 1)) {
         const size_t key = strcspn(at + sizeof set - 1, "= ");
         return (struct output_name){.skip = at[sizeof set - 1 + key] == '=' ? sizeof set - 1 : 0};
     }

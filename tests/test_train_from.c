@@ -272,7 +272,7 @@ static void other_labels_need_a_new_head(void **state) {
     write_labels(o.labeled, others, 2);
     refuse(from, o, QKV_SPEC, "the label \"most\" of");
     write_labels(o.labeled, three, 3);
-    refuse(from, o, QKV_SPEC, "begin with a new head (--new-head)");
+    refuse(from, o, QKV_SPEC, "begin with a new head (option new_head)");
     o.new_head = true;
     struct qkv_trainer *trainer = tune(from, folder, o);
     struct qkv_model *model = load(from), *now = qkv_trainer_model(trainer);
@@ -378,7 +378,7 @@ static void what_does_not_fit_is_refused(void **state) {
     o = options_of(TEXT);
     o.new_head = true;
     refuse(from, o, QKV_SPEC, "is its token embedding (tie head)");
-    refuse(NULL, o, QKV_ARGUMENT, "--new-head is given without a model to begin with");
+    refuse(NULL, o, QKV_ARGUMENT, "option new_head is set without a model to begin with");
     refuse(NULL, options_of(TEXT), QKV_ARGUMENT, "neither a spec nor a model");
     refuse(test_path("nowhere"), options_of(TEXT), QKV_FILE, "nowhere is not a model folder");
     refuse(from, options_of(PAIRS), QKV_SPEC, "pairs need an encoder");
