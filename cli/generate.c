@@ -257,8 +257,7 @@ static int generate_one(struct qkv_model *model, const struct arguments *a, stru
     if (a->ids) o->take_token = ids_show, o->take_user = &ids;
     const enum qkv_status status =
         qkv_generate(model, prompt->text, a->ids ? 0 : prompt->size, o, a->ids ? NULL : generate_show, output, &report);
-    const bool failed = status && status != QKV_STOPPED, shown = reader->output && !prompt->hidden;
-    if (shown && !reader->taken) generate_show(output, prompt->text, prompt->size); /* it failed before it was read */
+    const bool failed = status && status != QKV_STOPPED, shown = reader->output && reader->taken && !prompt->hidden;
     if (a->ids && !failed) ids_begin(&ids);
     if (a->ids ? ids.more : report.tokens > 0 && output->terminal) putchar('\n');
     if (failed && shown && prompt->size && !report.tokens) putchar('\n');

@@ -56,6 +56,6 @@ fi
 try 0 "$QKV" train --preset nano-gpt --set d_model=16 --set decoder.layers=1 --data text.txt --context 8 --out small \
     --steps 2 \
     --warmup 0 --rate 1e-5 --quiet --threads 1
-has err 'min_rate is 1e-06 in place of the default 0\.0001'
+has err '[-]-min-rate is 1e-06 in place of the default 0\.0001'
 
 finish

@@ -180,7 +180,7 @@ try 0 tune drops --set embed.dropout=0.3 --set decoder.attention.dropout=0.4 --s
 for value in '"dropout": 0.3' '"dropout": 0.4' '"residual_dropout": 0.15' '"dropout": 0.05'; do has drops/config.json \
     "$value"; done
 refuse 2 'tokenizer has no place beside from' tune refused --tokenizer bytes
-refuse 2 '--new-head is given without' train refused 3 --new-head
+refuse 2 '[-]-new-head is set without' train refused 3 --new-head
 refuse 1 'whole/config\.json is a file of the model' tune whole
 refuse 2 'from cannot change with --resume' resume tuned --from whole
 
