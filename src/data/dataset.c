@@ -21,7 +21,8 @@ const struct qkv_dataset *qkv_dataset_named(const char *option) {
 }
 
 bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train_options *options) {
-    return qkv_dataset_names(dataset, options)[0] != NULL;
+    const char *first = qkv_dataset_names(dataset, options)[0];
+    return first && *first;
 }
 
 const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options) {

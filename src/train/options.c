@@ -358,13 +358,19 @@ static enum qkv_status check_task(struct qkv_context *ctx, const struct qkv_trai
 
 /* One kind of files to learn from, and options that belong to it. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_train_options *o) {
-    const struct qkv_dataset *first = NULL, *last = NULL, *dataset;
+    const struct qkv_dataset *first = NULL, *last = NULL, *empty = NULL, *dataset;
     for (size_t i = 0; (dataset = qkv_dataset_at(i)); i++) {
-        if (!qkv_dataset_given(dataset, o)) continue;
+        if (!qkv_dataset_given(dataset, o)) {
+            if (qkv_dataset_names(dataset, o)[0]) empty = dataset;
+            continue;
+        }
         if (!first) first = dataset;
         last = dataset;
     }
     if (!first) return qkv_dataset_missing(ctx);
+    if (empty)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s has an empty name in it; name a file, or leave it out, as there is %s",
+                        empty->option, first->option);
     if (first != last)
         return qkv_fail(ctx, QKV_ARGUMENT, "%s and %s exclude each other: a run learns from one kind of files",
                         first->option, last->option);
