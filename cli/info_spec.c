@@ -34,7 +34,7 @@ static const char *mask_text(const struct qkv_attention_spec *a, char *text, siz
 
 static void print_attention(const char *stack, const struct qkv_layer_spec *kind) {
     const struct qkv_attention_spec *a = &kind->attention;
-    char text[400], mask[96], groups[64] = "", position[96] = "", form[64] = "", share[64] = "";
+    char text[640], mask[96], groups[64] = "", position[96] = "", form[64] = "", share[64] = "";
     if (a->kv_heads != a->heads) snprintf(groups, sizeof groups, ", %d of keys and values", a->kv_heads);
     if (a->position.kind != QKV_POSITION_NONE)
         snprintf(position, sizeof position, ", position %s", positions[a->position.kind]);

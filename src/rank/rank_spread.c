@@ -208,7 +208,7 @@ enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qk
     struct qkv_weights *w = &model->weights;
     const struct qkv_rank_cut cut = qkv_rank_cut_of(w->ctx, w->floats);
     enum qkv_status status;
-    float *first;
+    float *first = NULL;
     if (cut.ranks == 1) return QKV_OK;
     if (masters->arena.base) return spread_divided(w, &cut, masters);
     if (spread_alike(w, &first)) {
