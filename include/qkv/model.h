@@ -55,7 +55,8 @@ QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char 
  *     if (!status && needs.model + needs.session < limit) status = qkv_model_fill(opening, &model);
  *     qkv_opening_free(opening); */
 struct qkv_opening;
-/* Experimental: options of opening. */
+/* Experimental: options of opening. A size that is none or too small is QKV_ARGUMENT, and so is a longer struct of a
+ * newer version that asks for something unknown; so it is with all options that begin with their size. */
 struct qkv_model_open_options {
     size_t size;        /* sizeof(struct qkv_model_open_options), set by qkv_model_open_defaults */
     bool ignore_memory; /* as the context's options of that name, for this model; either of the two is enough */

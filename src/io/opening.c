@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "model/spec.h"
 
 static const struct qkv_source *const opening_sources[] = {
@@ -18,6 +19,10 @@ bool qkv_source_at(size_t i, const char **name, const char **help) {
     if (help) *help = opening_sources[i]->help;
     return true;
 }
+
+/* The sizes of structs of options when they were new. */
+#define OPEN_OPTIONS_FIRST  (offsetof(struct qkv_model_open_options, ignore_digest) + sizeof(bool))
+#define NEEDS_OPTIONS_FIRST (offsetof(struct qkv_needs_options, context) + sizeof(size_t))
 
 struct qkv_model_open_options qkv_model_open_defaults(void) {
     return (struct qkv_model_open_options){.size = sizeof(struct qkv_model_open_options)};
@@ -80,13 +85,16 @@ enum qkv_status qkv_model_open(struct qkv_context *ctx, const char *path, const 
     *out = NULL;
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
+    struct qkv_model_open_options all = qkv_model_open_defaults();
+    enum qkv_status status =
+        qkv_options_take(ctx, "qkv_model_open_options", &all, sizeof all, OPEN_OPTIONS_FIRST, options);
+    if (status) return status;
     struct qkv_opening *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
-    *o = (struct qkv_opening){.ctx = ctx, .options = qkv_model_open_defaults()};
-    if (options) memcpy(&o->options, options, qkv_min(options->size, sizeof o->options));
+    *o = (struct qkv_opening){.ctx = ctx, .options = all};
     o->options.ignore_digest |= ctx->ignore_digest;
     struct qkv_file_list *had = qkv_file_list_begin(ctx, &o->files);
-    const enum qkv_status status = opening_open(o, path);
+    status = opening_open(o, path);
     qkv_file_list_end(ctx, had);
     if (status)
         qkv_opening_free(o);
@@ -178,9 +186,10 @@ enum qkv_status qkv_opening_needs(struct qkv_opening *o, const struct qkv_needs_
     QKV_NEED(qkv_call, o);
     QKV_NEED(qkv_call, needs);
     struct qkv_needs_options all = qkv_needs_defaults();
-    if (options) memcpy(&all, options, qkv_min(options->size, sizeof all));
     *needs = (struct qkv_needs){0};
-    enum qkv_status status = opening_filled(o);
+    enum qkv_status status =
+        qkv_options_take(o->ctx, "qkv_needs_options", &all, sizeof all, NEEDS_OPTIONS_FIRST, options);
+    if (!status) status = opening_filled(o);
     if (status) return status;
     const struct qkv_planning had = qkv_planning_begin(o->ctx);
     if (all.precision) qkv_context_set_precision(o->ctx, *all.precision);
