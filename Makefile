@@ -89,8 +89,8 @@ sanitize: deps
 sanitize-threads: deps
 	@$(CONFIGURE) $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DQKV_KERNELS=native \
 		-DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
-	@$(MAKE_IN) $(THREADS) $(JOBS) test_threads test_team
-	@cd $(THREADS) && $(CTEST) -R '^test_(threads|team)$$'
+	@$(MAKE_IN) $(THREADS) $(JOBS) test_threads test_team test_share
+	@cd $(THREADS) && $(CTEST) -R '^test_(threads|team|share)$$'
 
 # A run starts from the inputs that earlier runs found, in $(FUZZ)/corpus/.
 fuzz: deps

@@ -350,7 +350,8 @@ static void pages_of_all_types_have_the_bits_of_rows(void **state) {
     FOR_PRECISIONS(f, ctx) {
         struct qkv_random random = test_random(2);
         for (size_t i = 0; i < cases(200); i++) {
-            const struct qkv_page_types types = {qkv_page_type_at(i % count), qkv_page_type_at(i / count % count)};
+            const struct qkv_page_types types = {.k = qkv_page_type_at(i % count),
+                                                 .v = qkv_page_type_at(i / count % count)};
             struct attend_case c;
             struct paged_case p;
             attend_case_random(&c, &random, true);

@@ -109,7 +109,7 @@ static void a_plan_says_what_the_model_will_take(void **state) {
         assert_true((needs.mapped > 0) == (i == 1));
         const size_t before = qkv_arena_total();
         assert_ok(ctx, qkv_model_fill(opening, &model));
-        assert_ok(ctx, qkv_model_prepare(model, qkv_product_of(ctx), false));
+        assert_ok(ctx, qkv_model_prepare(model, false));
         assert_int_equal(qkv_model_bytes(model) + model->file.memory, needs.model);
         assert_in_range(qkv_arena_total() - before, needs.model, needs.model + 4096);
         qkv_opening_free(opening);
@@ -207,6 +207,58 @@ static void an_opening_is_filled_once(void **state) {
     qkv_context_free(ctx);
 }
 
+static struct qkv_session *session_of(struct qkv_context *ctx, const char *folder, enum qkv_precision precision,
+                                      const char *cache, struct qkv_model **model) {
+    struct qkv_model_open_options options = qkv_model_open_defaults();
+    const int32_t ids[] = {3, 1, 4, 1, 5};
+    struct qkv_opening *opening;
+    struct qkv_session *s;
+    options.precision = &precision;
+    options.cache = cache;
+    assert_ok(ctx, qkv_model_open(ctx, folder, &options, &opening));
+    assert_ok(ctx, qkv_model_fill(opening, model));
+    qkv_opening_free(opening);
+    assert_int_equal(qkv_model_own_precision(*model), precision);
+    assert_ok(ctx, qkv_session_create(*model, NULL, &s));
+    assert_ok(ctx, qkv_session_append(s, ids, 5));
+    return s;
+}
+
+/* A model has its precision and its type of cache, whatever its context has, and beside models that have others. */
+static void precision_and_cache_are_the_models_own(void **state) {
+    (void)state;
+    struct qkv_context *ctx = begin(), *other = begin();
+    const char *folder = make_folder(ctx, "own", NULL);
+    struct qkv_model *models[4];
+    struct qkv_opening *opening;
+    struct qkv_model_open_options options = qkv_model_open_defaults();
+    enum qkv_precision wrong = (enum qkv_precision)77;
+    qkv_context_set_precision(other, QKV_MIXED_BF16);
+    struct qkv_session *sessions[] = {session_of(ctx, folder, QKV_MIXED_BF16, NULL, &models[0]),
+                                      session_of(other, folder, QKV_MIXED_BF16, NULL, &models[1]),
+                                      session_of(ctx, folder, QKV_FP32, NULL, &models[2]),
+                                      session_of(ctx, folder, QKV_FP32, "bf16", &models[3])};
+    const size_t bytes = (size_t)qkv_model_spec(models[0])->vocab * sizeof(float);
+    assert_memory_equal(qkv_session_logits(sessions[0]), qkv_session_logits(sessions[1]), bytes);
+    assert_true(memcmp(qkv_session_logits(sessions[0]), qkv_session_logits(sessions[2]), bytes) != 0);
+    assert_true(memcmp(qkv_session_logits(sessions[2]), qkv_session_logits(sessions[3]), bytes) != 0);
+    assert_int_equal(qkv_session_pages(sessions[2]).bytes, 2 * qkv_session_pages(sessions[3]).bytes);
+    assert_int_equal(qkv_context_precision(ctx), QKV_FP32);
+    for (size_t i = 0; i < 4; i++) {
+        qkv_session_free(sessions[i]);
+        qkv_model_free(models[i]);
+    }
+    options.cache = "q1";
+    assert_status(ctx, qkv_model_open(ctx, folder, &options, &opening), QKV_ARGUMENT);
+    assert_message(ctx, "\"q1\"");
+    options.cache = NULL;
+    options.precision = &wrong;
+    assert_status(ctx, qkv_model_open(ctx, folder, &options, &opening), QKV_ARGUMENT);
+    assert_message(ctx, "precision is 77");
+    qkv_context_free(ctx);
+    qkv_context_free(other);
+}
+
 /* Options of an opening are those of a context, for one model. */
 static void digests_are_ignored_where_the_opening_says_so(void **state) {
     (void)state;
@@ -272,6 +324,7 @@ int main(void) {
         cmocka_unit_test(needs_depend_on_precision_cache_and_length),
         cmocka_unit_test(what_is_missing_is_said_before_anything_is_taken),
         cmocka_unit_test(an_opening_is_filled_once),
+        cmocka_unit_test(precision_and_cache_are_the_models_own),
         cmocka_unit_test(digests_are_ignored_where_the_opening_says_so),
         cmocka_unit_test(options_of_other_versions_are_taken_or_refused),
     };

@@ -65,7 +65,7 @@ static void each_pair(struct qkv_model *m, size_t (*run)(struct qkv_model *m, fl
     size_t pairs = 0;
     for (size_t k = 0; (pair.k = qkv_page_type_at(k)); k++)
         for (size_t v = 0; (pair.v = qkv_page_type_at(v)); v++) {
-            const struct qkv_page_types rows = {rows_like(pair.k), rows_like(pair.v)};
+            const struct qkv_page_types rows = {.k = rows_like(pair.k), .v = rows_like(pair.v)};
             if (qkv_page_types_check(ctx, &heads, pair, "a cache", 0) || !rows.k || !rows.v) continue;
             memset(got, 0, sizeof got), memset(expected, 0, sizeof expected);
             m->cache_types = pair;
@@ -79,7 +79,7 @@ static void each_pair(struct qkv_model *m, size_t (*run)(struct qkv_model *m, fl
     assert_true(pairs >= 3);
     m->cache_types = (struct qkv_page_types){0};
     assert_int_equal(run(m, got), SCORES * V);
-    m->cache_types = (struct qkv_page_types){&qkv_page_type_f32, &qkv_page_type_f32};
+    m->cache_types = (struct qkv_page_types){.k = &qkv_page_type_f32, .v = &qkv_page_type_f32};
     assert_int_equal(run(m, expected), SCORES * V);
     if (memcmp(got, expected, sizeof got)) fail_msg("the usual types: not the bits of rows");
     m->cache_types = (struct qkv_page_types){0};
@@ -244,7 +244,7 @@ static void plans_count_the_pages_that_sessions_take(void **state) {
     (void)state;
     struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *plan;
     const struct qkv_page_heads heads = qkv_cache_heads(&m->spec.decoder.kinds[0].attention);
-    struct qkv_page_types pair;
+    struct qkv_page_types pair = {.precision = qkv_context_precision(ctx)};
     assert_ok(ctx, qkv_model_plan(ctx, &m->spec, &plan));
     for (size_t k = 0; (pair.k = qkv_page_type_at(k)); k++)
         for (size_t v = 0; (pair.v = qkv_page_type_at(v)); v++) {
@@ -293,13 +293,13 @@ static void the_usual_types_follow_from_precision_and_heads(void **state) {
                  {QKV_MIXED_BF16, {2, 257, 64, false, "shared"}, "bf16"},
                  {QKV_MIXED_BF16, {2, 64, 257, false, "shared"}, "bf16"},
                  {QKV_MIXED_BF16, {1, 80, 64, true, "shared"}, "bf16"}};
-    struct qkv_context own = *ctx;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        own.precision = cases[i].precision;
-        struct qkv_page_types types = qkv_page_types_of(&own, &cases[i].heads, (struct qkv_page_types){0});
+        struct qkv_page_types types =
+            qkv_page_types_of(ctx, &cases[i].heads, (struct qkv_page_types){.precision = cases[i].precision});
         assert_string_equal(types.k->name, cases[i].name);
         assert_string_equal(types.v->name, cases[i].name);
-        types = qkv_page_types_of(&own, &cases[i].heads, (struct qkv_page_types){.v = &qkv_page_type_f16});
+        types = qkv_page_types_of(ctx, &cases[i].heads,
+                                  (struct qkv_page_types){.v = &qkv_page_type_f16, .precision = cases[i].precision});
         assert_string_equal(types.k->name, cases[i].heads.shared ? "f16" : cases[i].name);
         assert_string_equal(types.v->name, "f16");
     }
@@ -334,19 +334,19 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
                                         "choose one type for both: f32,"};
     struct qkv_model *m = fixture_model(ctx, alone, wide, 2, 3, 0.2);
     struct qkv_session *s;
-    refused(m, (struct qkv_page_types){packed, packed}, keys, 4);
-    m->cache_types = (struct qkv_page_types){f32, packed}; /* values of 8 channels fit */
+    refused(m, (struct qkv_page_types){.k = packed, .v = packed}, keys, 4);
+    m->cache_types = (struct qkv_page_types){.k = f32, .v = packed}; /* values of 8 channels fit */
     assert_ok(ctx, qkv_session_create(m, NULL, &s));
     qkv_session_free(s);
     qkv_model_free(m);
     m = fixture_model(ctx, alone, wide_values, 2, 3, 0.2);
-    refused(m, (struct qkv_page_types){packed, packed}, values, 1);
+    refused(m, (struct qkv_page_types){.k = packed, .v = packed}, values, 1);
     refused(m, (struct qkv_page_types){.v = packed}, values, 1);
     qkv_model_free(m);
     m = make_latent();
-    refused(m, (struct qkv_page_types){packed, packed}, shared, 3);
+    refused(m, (struct qkv_page_types){.k = packed, .v = packed}, shared, 3);
     refused(m, (struct qkv_page_types){.v = packed}, shared, 3);
-    refused(m, (struct qkv_page_types){f32, packed}, apart, 2);
+    refused(m, (struct qkv_page_types){.k = f32, .v = packed}, apart, 2);
     qkv_model_free(m);
 }
 

@@ -187,7 +187,8 @@ static void test_lists_hold_what_copies_would_hold(void **state) {
     size_t types = 0;
     while (qkv_page_type_at(types)) types++;
     for (size_t turn = 0; turn < 3 * types; turn++) {
-        const struct qkv_page_types chosen = {qkv_page_type_at(turn % types), qkv_page_type_at(turn * turn % types)};
+        const struct qkv_page_types chosen = {.k = qkv_page_type_at(turn % types),
+                                              .v = qkv_page_type_at(turn * turn % types)};
         struct qkv_page_shape shape = {.length = LENGTH, .pages = test_between(&random, 1, 40), .sequences = LISTS};
         shape.length = lengths[turn % 3];
         world_start(&w, chosen, shape);
@@ -206,7 +207,7 @@ static void test_lists_hold_what_copies_would_hold(void **state) {
 static void test_a_pool_of_0_pages_has_as_many_as_its_sequences_need(void **state) {
     (void)state;
     static struct world w;
-    const struct qkv_page_types bf16 = {&qkv_page_type_bf16, &qkv_page_type_bf16};
+    const struct qkv_page_types bf16 = {.k = &qkv_page_type_bf16, .v = &qkv_page_type_bf16};
     world_start(&w, bf16, (struct qkv_page_shape){.length = 129, .sequences = 3});
     assert_int_equal(w.pool->positions, QKV_PAGE_POSITIONS);
     assert_int_equal(w.pool->count, 6);

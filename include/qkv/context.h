@@ -93,11 +93,13 @@ QKV_API int qkv_version_number(void);
 QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" */
 
 /* Makes a context: threads, kernel table and the sentence of the latest failure. One context serves one thread at a
- * time; different contexts are independent. `options` may be NULL. Options that leave a choice open use $QKV_THREADS
- * and $QKV_ISA, and QKV_PRECISION_AUTO uses $QKV_PRECISION (fp32, bf16 or auto). Another value in one of these
- * variables is QKV_ARGUMENT; an empty variable counts as not set. If the system gives fewer threads than asked for, the
- * call succeeds (qkv_context_threads_note). On failure *out is still a context that holds the sentence, to be freed by
- * the caller, or NULL if there was no memory for one. Fails with QKV_ARGUMENT, QKV_MEMORY.
+ * time: a call in a second thread meanwhile is QKV_ARGUMENT. Different contexts are independent; they may share a model
+ * (qkv_model_share). `options` may be NULL. Options that leave a choice open use $QKV_THREADS and $QKV_ISA, and
+ * QKV_PRECISION_AUTO uses $QKV_PRECISION (fp32, bf16 or auto). Another value in one of these variables is QKV_ARGUMENT;
+ * an empty variable counts as not set. If the system gives fewer threads than asked for, the call succeeds
+ * (qkv_context_threads_note). While as many contexts of the process are inside calls as it has CPUs, each of them works
+ * with the caller's thread alone. On failure *out is still a context that holds the sentence, to be freed by the
+ * caller, or NULL if there was no memory for one. Fails with QKV_ARGUMENT, QKV_MEMORY.
  *
  * Stack: any thread with a stack of 128 KiB can make every call of the library; the threads that the library starts
  * have stacks of their own. A test makes each group of calls on such a stack: specs, models, published folders,
@@ -105,6 +107,12 @@ QKV_API const char *qkv_status_text(enum qkv_status status); /* "out of memory" 
 QKV_API enum qkv_status qkv_context_create(struct qkv_context **out, const struct qkv_context_options *options);
 /* Frees a context. Free everything that was made with it before. NULL is allowed. */
 QKV_API void qkv_context_free(struct qkv_context *ctx);
+/* Cancels the work of a context, until it is called with false: the call that runs, and each later one that takes long,
+ * fails with QKV_STOPPED where it can stop without leaving anything half done. These are forward passes that are not
+ * recorded (between layers: generating, translating, classifying, embedding, evaluating), training (between steps),
+ * reading weights, tokenizing data and learning a tokenizer. A session, decoder or trainer is then as before the call,
+ * and can go on after qkv_context_cancel(ctx, false). Any thread, also a signal handler. */
+QKV_API void qkv_context_cancel(struct qkv_context *ctx, bool cancel);
 /* The sentence of the latest call that returned a status: what is wrong, where, and what to do; "" after a success,
  * never NULL. Owned by the context, valid until the next call with it. */
 QKV_API const char *qkv_message(const struct qkv_context *ctx);
@@ -144,9 +152,9 @@ QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
 QKV_API const char *qkv_isa_at(size_t i);
 /* One line that says why a better kernel table is not used although the processor supports it, or NULL. Static text. */
 QKV_API const char *qkv_context_isa_note(const struct qkv_context *ctx);
-/* The precision of the context. It may be set while no model, pass or session of the context exists. Setting
- * QKV_PRECISION_AUTO sets the precision that qkv_auto_precision gives. qkv_model_precision gives the precision that a
- * model was trained in. */
+/* The precision of the context: of models and modules that are made from then on, which keep it, and of attention on
+ * plain buffers. Setting QKV_PRECISION_AUTO sets the precision that qkv_auto_precision gives. qkv_model_precision gives
+ * the precision that a model was trained in. */
 QKV_API enum qkv_precision qkv_context_precision(const struct qkv_context *ctx);
 QKV_API void qkv_context_set_precision(struct qkv_context *ctx, enum qkv_precision precision);
 /* The precision that QKV_PRECISION_AUTO, and the training option precision=auto of a new run, mean: $QKV_PRECISION if

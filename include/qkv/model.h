@@ -61,6 +61,10 @@ struct qkv_model_open_options {
     size_t size;        /* sizeof(struct qkv_model_open_options), set by qkv_model_open_defaults */
     bool ignore_memory; /* as the context's options of that name, for this model; either of the two is enough */
     bool ignore_digest;
+    const enum qkv_precision *precision; /* of products, attention and usual caches; NULL: the context's */
+    /* type of the cached keys and values of sessions and decoders, "f32", "bf16"; NULL: the usual one of the precision.
+     * A type that does not hold the model's heads is QKV_ARGUMENT. */
+    const char *cache;
 };
 /* Experimental: no choice: the context's options decide. */
 QKV_API struct qkv_model_open_options qkv_model_open_defaults(void);
@@ -79,11 +83,11 @@ QKV_API struct qkv_model *qkv_opening_plan(const struct qkv_opening *opening);
 /* Experimental: for what precision, cache and length needs are measured. */
 struct qkv_needs_options {
     size_t size;                         /* sizeof(struct qkv_needs_options), set by qkv_needs_defaults */
-    const enum qkv_precision *precision; /* NULL: the context's */
-    const char *cache; /* type of the cached keys and values, "f32", "bf16"; NULL: the usual one of the precision */
-    size_t context;    /* positions of a session; 0: the spec's context */
+    const enum qkv_precision *precision; /* NULL: that of the opening */
+    const char *cache;                   /* type of the cached keys and values; NULL: that of the opening */
+    size_t context;                      /* positions of a session; 0: the spec's context */
 };
-/* Experimental: the context's precision, its usual cache, and the spec's context. */
+/* Experimental: the precision and the cache of the opening, and the spec's context. */
 QKV_API struct qkv_needs_options qkv_needs_defaults(void);
 /* Experimental: bytes that a model needs. */
 struct qkv_needs {
@@ -132,8 +136,31 @@ QKV_API enum qkv_status qkv_model_save(struct qkv_model *model, const char *fold
  * large for the format is QKV_NUMBER; a folder that contains files of another model or run, which readers would take
  * for part of this model, is QKV_FILE. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_model_export(struct qkv_model *model, const char *format, const char *folder);
-/* Frees a model. Free its passes, sessions and optimizers before it. NULL is allowed. */
+/* Frees a model. Free its passes, sessions and optimizers before it; calls with those that are left are QKV_ARGUMENT,
+ * and its memory is free once they are. NULL is allowed. */
 QKV_API void qkv_model_free(struct qkv_model *model);
+/* Gives another context the same model, without a copy of weights, their packed forms, tables and tokenizers, so that
+ * several threads use it at once, each with a context and a share of its own:
+ *
+ *     for (i = 0; i < threads && !status; i++) {
+ *         status = qkv_context_create(&ctx[i], &options);
+ *         if (!status) status = qkv_model_share(model, ctx[i], &share[i]);
+ *     }
+ *     …                    // thread i: qkv_session_create(share[i], …), qkv_generate(share[i], …)
+ *
+ * - A share is used and freed as any model (qkv_model_free), in any order: what is shared is freed with the last one.
+ * - While there is a share, all of them are read-only: setting weights, tokenizers, labels, and training are
+ *   QKV_ARGUMENT.
+ * - A model that is planned, or that an optimizer, a trainer or a training pass uses, cannot be shared: QKV_ARGUMENT.
+ * - Contexts must have the same kernels (option isa), else QKV_ARGUMENT. Their precision does not matter: a model keeps
+ *   that which it was made in. Results are those of the model alone, bit for bit.
+ * - The first share of a model is made while its own context is idle, further ones at any time. Any thread that the
+ *   new context serves.
+ *
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+QKV_API enum qkv_status qkv_model_share(struct qkv_model *model, struct qkv_context *ctx, struct qkv_model **out);
+/* The precision of the model: the context's when it was made, or that of qkv_model_open_options. */
+QKV_API enum qkv_precision qkv_model_own_precision(const struct qkv_model *model);
 /* The context that the model was made with. */
 QKV_API struct qkv_context *qkv_model_context(const struct qkv_model *model);
 /* The spec, with every default filled in. Owned by the model. */

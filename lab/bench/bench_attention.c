@@ -193,7 +193,8 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
         return true;
     }
     const struct qkv_page_heads heads = {s->Hkv, s->D, s->Dv, s->shared, s->shared ? "latent attention" : NULL};
-    const struct qkv_page_types types = qkv_page_types_of(w->ctx, &heads, (struct qkv_page_types){0});
+    const struct qkv_page_types types =
+        qkv_page_types_of(w->ctx, &heads, (struct qkv_page_types){.precision = qkv_context_precision(w->ctx)});
     if (!types.k->rows && !types.v->rows) return bench_attention_pages(w, s, types);
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
     if (!s->shared) *v = (struct qkv_heads){NULL, s->Tk * s->Hkv * s->Dv, s->Dv, s->Tk * s->Dv, dtype};

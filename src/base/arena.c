@@ -156,7 +156,7 @@ void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
 }
 
 struct qkv_planning qkv_planning_begin(struct qkv_context *ctx) {
-    const struct qkv_planning had = {ctx->backend, ctx->profile, ctx->precision};
+    const struct qkv_planning had = {ctx->backend, ctx->profile};
     ctx->backend = ctx->backend->plan;
     ctx->profile = NULL;
     return had;
@@ -165,7 +165,6 @@ struct qkv_planning qkv_planning_begin(struct qkv_context *ctx) {
 void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had) {
     ctx->backend = had.backend;
     ctx->profile = had.profile;
-    ctx->precision = had.precision;
 }
 
 enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,

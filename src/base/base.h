@@ -9,6 +9,7 @@
 #define QKV_BASE_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@ struct qkv_team;
 
 struct qkv_context {
     int threads;                       /* >= 1 */
+    int cpus;                          /* that the process could use when the context was made */
     struct qkv_team *team;             /* the other threads of the context; NULL: none were started */
     bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
     const struct qkv_backend *backend; /* where numbers are, and what computes with them */
@@ -52,6 +54,8 @@ struct qkv_context {
     bool key_failed;                   /* the sentence is about the key of a spec at failed_key */
     char failed_key[160];              /* "" is the whole spec */
     int calls;                         /* depth of public calls: one may call another */
+    _Atomic(const void *) caller;      /* the thread of the call that runs (status.c); NULL: none runs */
+    atomic_bool cancelled;             /* qkv_context_cancel */
     struct qkv_communicator ranks;     /* ranks 0: this process alone */
     double alive;                      /* clock of the latest qkv_rank_alive that told the other ranks */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: it is not */
@@ -81,11 +85,18 @@ enum qkv_status qkv_fail_null(struct qkv_context *ctx, const char *function, con
 void qkv_forgive(struct qkv_context *ctx);
 /* The first line of every public function that returns a status. It clears the sentence if a user of the library made
  * the call, but not inside another public function, which may have failed already. So after a success the sentence is
- * empty. (tests/cli/calls.sh finds functions without it.) The context may be NULL. */
+ * empty. The function returns QKV_ARGUMENT if another thread is inside a call with this context. (tests/cli/calls.sh
+ * finds functions without it.) The context may be NULL. */
 #define QKV_CALL(context)                                                                                              \
-    struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context)
+    struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context);             \
+    if (!qkv_call && (context)) return QKV_ARGUMENT
 struct qkv_context *qkv_call_begin(struct qkv_context *ctx);
 void qkv_call_end(struct qkv_context **ctx);
+/* The number of contexts of this process that are inside a public call. Any thread. */
+int qkv_calls_running(void);
+/* Fails with QKV_STOPPED if the context's work is cancelled (qkv_context_cancel). `what`: "generating". Long work calls
+ * it where it can stop without leaving anything half done. */
+enum qkv_status qkv_check_cancelled(struct qkv_context *ctx, const char *what);
 /* "2.1 GiB"; returns `text`. */
 #define QKV_BYTES_TEXT 32
 const char *qkv_bytes_text(char text[QKV_BYTES_TEXT], size_t bytes);
@@ -220,12 +231,10 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
-/* From begin to end the context has the backend that plans for its own, and no profile; begin returns what it had. What
- * is planned for another precision sets ctx->precision in between. */
+/* From begin to end the context has the backend that plans for its own, and no profile; begin returns what it had. */
 struct qkv_planning {
     const struct qkv_backend *backend;
     struct qkv_profile *profile;
-    enum qkv_precision precision;
 };
 struct qkv_planning qkv_planning_begin(struct qkv_context *ctx);
 void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had);
@@ -341,7 +350,7 @@ enum qkv_status qkv_file_open(struct qkv_context *ctx, const char *path, struct 
  * become shorter. */
 enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *out, size_t n);
 /* QKV_FILE if the file has become shorter since it was opened. */
-enum qkv_status qkv_file_check(const struct qkv_file *file);
+enum qkv_status qkv_file_check(struct qkv_context *ctx, const struct qkv_file *file);
 void qkv_file_close(struct qkv_file *file); /* harmless on {0} */
 
 struct qkv_map {               /* all bytes of a file */

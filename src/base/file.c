@@ -87,11 +87,11 @@ enum qkv_status qkv_file_read(const struct qkv_file *file, size_t offset, void *
     return QKV_OK;
 }
 
-enum qkv_status qkv_file_check(const struct qkv_file *file) {
+enum qkv_status qkv_file_check(struct qkv_context *ctx, const struct qkv_file *file) {
     struct stat info;
-    if (fstat(file->descriptor, &info) != 0) return qkv_fail_file(file->ctx, "read", file->path, errno);
+    if (fstat(file->descriptor, &info) != 0) return qkv_fail_file(ctx, "read", file->path, errno);
     if ((uintmax_t)info.st_size >= file->size) return QKV_OK;
-    return qkv_fail(file->ctx, QKV_FILE,
+    return qkv_fail(ctx, QKV_FILE,
                     "%s has become shorter while it was in use: it had %zu bytes and has %zu now; restore the file",
                     file->path, file->size, (size_t)info.st_size);
 }

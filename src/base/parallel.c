@@ -13,8 +13,14 @@ enum qkv_status qkv_compute(struct qkv_context *ctx, qkv_compute_body *body, voi
     return ctx->backend->compute(body, argument);
 }
 
+/* Whether other contexts keep all CPUs busy: more threads would only take turns with them. */
+static bool loop_crowded(const struct qkv_context *ctx) {
+    const int running = qkv_calls_running();
+    return running > 1 && running >= ctx->cpus;
+}
+
 void qkv_loop_threads(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
-    if (ctx->threads > 1 && count > 1 && qkv_team_run(ctx, count, body, argument)) return;
+    if (ctx->threads > 1 && count > 1 && !loop_crowded(ctx) && qkv_team_run(ctx, count, body, argument)) return;
     for (size_t item = 0; item < count; item++) body(argument, item, 0);
 }
 

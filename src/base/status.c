@@ -28,7 +28,16 @@ const char *qkv_status_text(enum qkv_status status) {
     return "unknown status";
 }
 
+/* The address of `this_thread` is different in each thread. `refused` is the context of the latest call that the thread
+ * began while another thread was inside one with the same context. */
+static _Thread_local char this_thread;
+static _Thread_local const struct qkv_context *refused;
+static atomic_int running; /* contexts inside a call */
+
 const char *qkv_message(const struct qkv_context *ctx) {
+    if (ctx && refused == ctx)
+        return "another thread is inside a call with this context; a context serves one thread at a time: make one "
+               "for each thread (several may use one model: qkv_model_share)";
     /* A caller has no context only if there was no memory for one. */
     return ctx ? ctx->message : qkv_status_text(QKV_MEMORY);
 }
@@ -101,12 +110,36 @@ void qkv_fail_key(struct qkv_context *ctx, const char *path) {
 }
 
 struct qkv_context *qkv_call_begin(struct qkv_context *ctx) {
-    if (ctx && ctx->calls++ == 0) qkv_forgive(ctx);
+    const void *nobody = NULL;
+    if (!ctx) return NULL;
+    if (atomic_load_explicit(&ctx->caller, memory_order_relaxed) != &this_thread) {
+        const bool free = atomic_compare_exchange_strong(&ctx->caller, &nobody, &this_thread);
+        refused = free ? NULL : ctx;
+        if (!free) return NULL;
+        atomic_fetch_add_explicit(&running, 1, memory_order_relaxed);
+        qkv_forgive(ctx);
+    }
+    ctx->calls++;
     return ctx;
 }
 
 void qkv_call_end(struct qkv_context **ctx) {
-    if (*ctx) (*ctx)->calls--;
+    if (!*ctx || --(*ctx)->calls > 0) return;
+    atomic_fetch_sub_explicit(&running, 1, memory_order_relaxed);
+    atomic_store_explicit(&(*ctx)->caller, NULL, memory_order_release);
+}
+
+int qkv_calls_running(void) {
+    return atomic_load_explicit(&running, memory_order_relaxed);
+}
+
+void qkv_context_cancel(struct qkv_context *ctx, bool cancel) {
+    if (ctx) atomic_store(&ctx->cancelled, cancel);
+}
+
+enum qkv_status qkv_check_cancelled(struct qkv_context *ctx, const char *what) {
+    if (!atomic_load_explicit(&ctx->cancelled, memory_order_relaxed)) return QKV_OK;
+    return qkv_fail(ctx, QKV_STOPPED, "%s was cancelled (qkv_context_cancel)", what);
 }
 
 enum qkv_status qkv_fail(struct qkv_context *ctx, enum qkv_status status, const char *format, ...) {

@@ -106,7 +106,7 @@ struct qkv_generate_options qkv_generate_defaults(void) {
 
 static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t context) {
     size_t bytes = 0;
-    enum qkv_status status = qkv_model_prepare(plan, qkv_product_of(plan->ctx), false);
+    enum qkv_status status = qkv_model_prepare(plan, false);
     if (!status) status = qkv_session_measure(plan, context, &bytes);
     return status ? status
                   : qkv_memory_check(plan->ctx, qkv_model_bytes(plan) + plan->file.memory + bytes, "generating", NULL);

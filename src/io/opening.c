@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sized_options.h"
+#include "model/decode.h"
 #include "model/spec.h"
 
 static const struct qkv_source *const opening_sources[] = {
@@ -60,10 +61,36 @@ static enum qkv_status opening_find(struct qkv_opening *o) {
     return status;
 }
 
+/* Sets the type of the model's caches by its name; NULL: the usual ones. */
+static enum qkv_status opening_pages(struct qkv_model *m, const char *name) {
+    const struct qkv_page_type *type;
+    m->cache_types = (struct qkv_page_types){0};
+    if (!name) return QKV_OK;
+    if (!m->decoder.spec)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "a cache of type %.80s is asked for, but the model has no decoder", name);
+    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
+        if (!strcmp(type->name, name)) {
+            m->cache_types = (struct qkv_page_types){.k = type, .v = type};
+            return qkv_decode_check_pages(m);
+        }
+    return qkv_fail(m->ctx, QKV_ARGUMENT, "caches have no type \"%.80s\"", name);
+}
+
+/* What the options choose for the model. */
+static enum qkv_status opening_choose(struct qkv_opening *o) {
+    enum qkv_status status = QKV_OK;
+    if (o->options.precision) {
+        o->model->precision = *o->options.precision;
+        status = qkv_precision_check(o->ctx, &o->model->precision);
+    }
+    return status ? status : opening_pages(o->model, o->options.cache);
+}
+
 static enum qkv_status opening_plan(struct qkv_opening *o) {
     enum qkv_status status = qkv_model_list(o->ctx, o->spec, &o->model);
     free(o->spec);
     o->spec = NULL;
+    if (!status) status = opening_choose(o);
     if (!status) status = o->source->match(o);
     if (!status) status = qkv_model_set_file(o->model, &o->file);
     if (!status) o->state = NULL; /* the model closes it */
@@ -131,9 +158,9 @@ static enum qkv_status opening_filled(const struct qkv_opening *o) {
     return qkv_fail(o->ctx, QKV_ARGUMENT, "%s: this opening has been filled; open the model again", o->path);
 }
 
-/* Bytes of the planned model, with what `product` packs. */
-static enum qkv_status opening_bytes(const struct qkv_opening *o, const struct qkv_product *product, size_t *bytes) {
-    enum qkv_status status = qkv_model_prepare(o->model, product, false);
+/* Bytes of the planned model, with what its products pack. */
+static enum qkv_status opening_bytes(const struct qkv_opening *o, size_t *bytes) {
+    enum qkv_status status = qkv_model_prepare(o->model, false);
     *bytes = qkv_model_bytes(o->model) + o->model->file.memory;
     return status;
 }
@@ -143,37 +170,30 @@ static enum qkv_status opening_check_memory(const struct qkv_opening *o) {
     size_t bytes, plain = 0;
     char help[64] = "", text[QKV_BYTES_TEXT];
     if (o->ctx->ignore_memory || o->options.ignore_memory) return QKV_OK;
-    const struct qkv_product *product = qkv_product_of(o->ctx);
-    enum qkv_status status = opening_bytes(o, product, &bytes);
-    if (!status && product->packed_bytes) { /* fp32 needs no copy of them */
-        status = opening_bytes(o, &qkv_product_f32, &plain);
+    const enum qkv_precision precision = o->model->precision;
+    enum qkv_status status = opening_bytes(o, &bytes);
+    if (!status && qkv_model_product(o->model)->packed_bytes) { /* fp32 needs no copy of them */
+        o->model->precision = QKV_FP32;
+        status = opening_bytes(o, &plain);
+        o->model->precision = precision;
         snprintf(help, sizeof help, "choose option precision = fp32 (%s)", qkv_bytes_text(text, plain));
     }
     return status ? status : qkv_memory_check(o->ctx, bytes, o->path, help);
-}
-
-/* The page type of that name. NULL: the usual ones. */
-static enum qkv_status opening_pages(struct qkv_context *ctx, const char *name, struct qkv_page_types *types) {
-    const struct qkv_page_type *type;
-    *types = (struct qkv_page_types){0};
-    if (!name) return QKV_OK;
-    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
-        if (!strcmp(type->name, name)) {
-            *types = (struct qkv_page_types){type, type};
-            return QKV_OK;
-        }
-    return qkv_fail(ctx, QKV_ARGUMENT, "caches have no type \"%.80s\"", name);
 }
 
 static enum qkv_status opening_measure(const struct qkv_opening *o, const struct qkv_needs_options *options,
                                        struct qkv_needs *needs) {
     struct qkv_model *m = o->model;
     const struct qkv_page_types types = m->cache_types;
-    enum qkv_status status = opening_pages(o->ctx, options->cache, &m->cache_types);
-    if (!status) status = opening_bytes(o, qkv_product_of(o->ctx), &needs->model);
+    const enum qkv_precision precision = m->precision;
+    enum qkv_status status = options->cache ? opening_pages(m, options->cache) : QKV_OK;
+    if (options->precision) m->precision = *options->precision;
+    if (!status) status = qkv_precision_check(o->ctx, &m->precision);
+    if (!status) status = opening_bytes(o, &needs->model);
     if (!status && qkv_spec_topology(&m->spec) == QKV_DECODER_ALONE && m->spec.head.kind == QKV_HEAD_LM)
         status = qkv_session_measure(m, options->context, &needs->session);
     m->cache_types = types;
+    m->precision = precision;
     for (size_t i = 0; i < m->weights.count && !status; i++) needs->read += o->source->bytes(o, &m->weights.list[i]);
     needs->mapped = qkv_weights_stored_bytes(&m->weights) - m->file.memory;
     needs->read -= needs->mapped;
@@ -192,7 +212,6 @@ enum qkv_status qkv_opening_needs(struct qkv_opening *o, const struct qkv_needs_
     if (!status) status = opening_filled(o);
     if (status) return status;
     const struct qkv_planning had = qkv_planning_begin(o->ctx);
-    if (all.precision) qkv_context_set_precision(o->ctx, *all.precision);
     status = opening_measure(o, &all, needs);
     qkv_planning_end(o->ctx, had);
     return status;

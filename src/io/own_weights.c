@@ -38,8 +38,8 @@ static const struct qkv_array *file_find(const void *file, const char *name) {
     return qkv_tensors_find(file, name);
 }
 
-static enum qkv_status file_check(const void *file) {
-    return qkv_tensors_check(file);
+static enum qkv_status file_check(struct qkv_context *ctx, const void *file) {
+    return qkv_tensors_check(ctx, file);
 }
 
 static void file_close(void *file) {
@@ -136,7 +136,8 @@ enum qkv_status qkv_own_read(struct qkv_opening *o) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < weights->count && !status; i++) {
         const struct qkv_weight *weight = &weights->list[i];
-        if (!weight->stored)
+        status = qkv_check_cancelled(o->ctx, "reading weights");
+        if (!status && !weight->stored)
             status =
                 qkv_tensors_floats(o->file.owner, qkv_tensors_find(o->file.owner, weight->array.name), weight->data);
     }

@@ -90,10 +90,10 @@ static const struct qkv_array *source_find(const void *published, const char *na
     return e && (e->direct || e->repacked) ? &e->array : NULL;
 }
 
-static enum qkv_status source_check(const void *published) {
+static enum qkv_status source_check(struct qkv_context *ctx, const void *published) {
     const struct qkv_published *p = published;
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < p->count && !status; i++) status = qkv_tensors_check(p->files[i].tensors);
+    for (size_t i = 0; i < p->count && !status; i++) status = qkv_tensors_check(ctx, p->files[i].tensors);
     return status;
 }
 
@@ -203,7 +203,7 @@ static enum qkv_status check_ties(const struct qkv_published *p, const struct qk
 }
 
 enum qkv_status qkv_published_check(const struct qkv_published *p, const struct qkv_spec *spec, bool ignore_digest) {
-    enum qkv_status status = source_check(p);
+    enum qkv_status status = source_check(p->ctx, p);
     if (!status) status = check_tied(p);
     return status || ignore_digest ? status : check_ties(p, spec);
 }
@@ -217,10 +217,8 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const struct qkv_pub
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < model->weights.count && !status; i++) {
         struct qkv_weight *weight = &model->weights.list[i];
-        if (weight->stored)
-            status = repack_weight(p, weight);
-        else
-            status = take_weight(p, weight, &taken);
+        status = qkv_check_cancelled(model->ctx, "reading weights");
+        if (!status) status = weight->stored ? repack_weight(p, weight) : take_weight(p, weight, &taken);
     }
     free(taken.floats);
     qkv_weights_changed(&model->weights);

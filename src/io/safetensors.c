@@ -345,8 +345,8 @@ void qkv_tensors_forget(const struct qkv_tensors *t, const struct qkv_array *arr
     if (array->bytes) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a failure only costs memory */
 }
 
-enum qkv_status qkv_tensors_check(const struct qkv_tensors *t) {
-    return qkv_file_check(&t->file);
+enum qkv_status qkv_tensors_check(struct qkv_context *ctx, const struct qkv_tensors *t) {
+    return qkv_file_check(ctx, &t->file);
 }
 
 const char *qkv_tensors_path(const struct qkv_tensors *t) {

@@ -25,7 +25,7 @@ const char *qkv_tensors_path(const struct qkv_tensors *tensors);
 /* Releases the mapped pages of an array that is not needed soon; a later access reads them again. */
 void qkv_tensors_forget(const struct qkv_tensors *tensors, const struct qkv_array *array);
 /* Fails with QKV_FILE if the file has become shorter since it was opened: its arrays must not be read any more. */
-enum qkv_status qkv_tensors_check(const struct qkv_tensors *tensors);
+enum qkv_status qkv_tensors_check(struct qkv_context *ctx, const struct qkv_tensors *tensors);
 
 /* A source of arrays whose numbers are made while they are written: array i of those given. */
 struct qkv_tensors_source {

@@ -17,9 +17,9 @@ struct qkv_attend_plan qkv_attend_work_start(const struct qkv_context *ctx, cons
 
 const struct qkv_attend_bf16_kernels *qkv_attend_bf16_of(const struct qkv_context *ctx,
                                                          const struct qkv_attend_plan *plan) {
-    const struct qkv_product *product = qkv_product_of(ctx);
-    const struct qkv_attend_bf16_kernels *kernels = product->attend ? product->attend(ctx->kernels) : NULL;
     const struct qkv_attend *a = plan->a;
+    const struct qkv_product *product = a->product ? a->product : qkv_product_of(ctx);
+    const struct qkv_attend_bf16_kernels *kernels = product->attend ? product->attend(ctx->kernels) : NULL;
     if (!kernels || !a->Tk || a->D > kernels->channels || a->Dv > kernels->channels) return NULL;
     return kernels;
 }

@@ -66,6 +66,13 @@ bool qkv_context_native_bf16(const struct qkv_context *ctx) {
     return qkv_product_bf16.native(ctx->kernels);
 }
 
+enum qkv_status qkv_precision_check(struct qkv_context *ctx, enum qkv_precision *precision) {
+    if (*precision == QKV_PRECISION_AUTO) *precision = ctx->automatic;
+    if (*precision == QKV_FP32 || *precision == QKV_MIXED_BF16) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32, QKV_MIXED_BF16 or QKV_PRECISION_AUTO",
+                    (int)*precision);
+}
+
 /* The precision is chosen after the kernels. */
 static enum qkv_status choose_precision(struct qkv_context *ctx, enum qkv_precision precision) {
     const char *text = getenv("QKV_PRECISION");
@@ -74,11 +81,9 @@ static enum qkv_status choose_precision(struct qkv_context *ctx, enum qkv_precis
     if (!open && strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0)
         return qkv_fail(ctx, QKV_ARGUMENT, "QKV_PRECISION is \"%s\"; it must be fp32, bf16 or auto", text);
     if (!open) ctx->automatic = strcmp(text, "bf16") == 0 ? QKV_MIXED_BF16 : QKV_FP32;
-    if (precision != QKV_FP32 && precision != QKV_MIXED_BF16 && precision != QKV_PRECISION_AUTO)
-        return qkv_fail(ctx, QKV_ARGUMENT, "precision is %d; it must be QKV_FP32, QKV_MIXED_BF16 or QKV_PRECISION_AUTO",
-                        (int)precision);
-    qkv_context_set_precision(ctx, precision);
-    return QKV_OK;
+    const enum qkv_status status = qkv_precision_check(ctx, &precision);
+    if (!status) ctx->precision = precision;
+    return status;
 }
 
 static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
@@ -95,7 +100,8 @@ static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
     if (threads < 0 || threads > THREADS_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "threads is %d, but must be 1 to %d, or 0 for one on each CPU", threads,
                         THREADS_MAX);
-    if (threads == 0) threads = qkv_cpu_count();
+    ctx->cpus = qkv_cpu_count();
+    if (threads == 0) threads = ctx->cpus;
     if (threads > THREADS_MAX) threads = THREADS_MAX;
     ctx->threads = qkv_team_start(ctx, threads);
     if (ctx->threads < threads)

@@ -134,6 +134,8 @@ struct qkv_kernels {
 };
 
 /* qkv_context_create, with a backend for kernels alone (dispatch.c). */
+/* Replaces QKV_PRECISION_AUTO by what it means in the context. Another number that is no precision is QKV_ARGUMENT. */
+enum qkv_status qkv_precision_check(struct qkv_context *ctx, enum qkv_precision *precision);
 enum qkv_status qkv_context_make(struct qkv_context **out, const struct qkv_context_options *options);
 /* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */
 const struct qkv_kernels *qkv_kernels_at(size_t i);
@@ -255,6 +257,8 @@ struct qkv_attend {
     size_t ordered;
     bool alone;
     uint64_t first_row; /* the number of batch row 0 in a larger batch */
+    /* whose kernels of attention are used; NULL: those of the context's precision */
+    const struct qkv_product *product;
 };
 /* Checks heads, widths and sizes of a call (attend_check.c). The calls below check this and everything else. */
 enum qkv_status qkv_attend_check_sizes(struct qkv_context *ctx, const struct qkv_attend *a);

@@ -94,6 +94,7 @@ uint8_t *qkv_page_mark(const struct qkv_pages *pages, size_t page, size_t head);
 /* The types of keys and of values; NULL: the usual one. */
 struct qkv_page_types {
     const struct qkv_page_type *k, *v;
+    enum qkv_precision precision; /* whose usual types stand for NULL */
 };
 /* The heads of one attention. */
 struct qkv_page_heads {

@@ -18,18 +18,19 @@ static bool choice_holds_both(const struct qkv_context *ctx, const struct qkv_pa
 }
 
 /* The first type of the list; rows of fp32 and of bf16 hold any heads. */
-static const struct qkv_page_type *choice_usual(const struct qkv_context *ctx, const struct qkv_page_heads *heads) {
+static const struct qkv_page_type *choice_usual(const struct qkv_context *ctx, const struct qkv_page_heads *heads,
+                                                enum qkv_precision precision) {
     const struct qkv_page_type *type;
     for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
-        if (type->usual >> ctx->precision & 1 && choice_holds_both(ctx, type, heads)) return type;
+        if (type->usual >> precision & 1 && choice_holds_both(ctx, type, heads)) return type;
     return &qkv_page_type_f32;
 }
 
 struct qkv_page_types qkv_page_types_of(const struct qkv_context *ctx, const struct qkv_page_heads *heads,
                                         struct qkv_page_types chosen) {
-    const struct qkv_page_type *usual = choice_usual(ctx, heads);
+    const struct qkv_page_type *usual = choice_usual(ctx, heads, chosen.precision);
     if (heads->shared && (chosen.k || chosen.v)) usual = chosen.k ? chosen.k : chosen.v;
-    return (struct qkv_page_types){chosen.k ? chosen.k : usual, chosen.v ? chosen.v : usual};
+    return (struct qkv_page_types){chosen.k ? chosen.k : usual, chosen.v ? chosen.v : usual, chosen.precision};
 }
 
 /* ---- refusals -------------------------------------------------------------------------------------------------- */

@@ -11,6 +11,8 @@
 /* A pool of pages for self attention of the decoder's layers, or for their `cross` attention, in the page types of the
  * model. Fails as qkv_page_pool_create does. (decode_pool.c) */
 enum qkv_status qkv_decode_pool(struct qkv_model *model, bool cross, struct qkv_page_pool **out);
+/* Fails with QKV_ARGUMENT if the model's page types do not hold its keys and values. (decode_pool.c) */
+enum qkv_status qkv_decode_check_pages(struct qkv_model *model);
 /* `count` empty lists with room for sequences of such a pool, from an arena, which may be measuring; NULL: no
  * memory. */
 struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv_page_shape *shape, size_t count);

@@ -15,9 +15,21 @@ enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page
         const bool own = qkv_layer_has(&m->decoder, layer, QKV_SUBLAYER_SELF) && !kind->attention.share;
         if (cross || own) attentions[layer] = cross ? &kind->cross : &kind->attention;
     }
-    enum qkv_status status = qkv_page_pool_create(m->ctx, attentions, layers, m->cache_types,
+    struct qkv_page_types types = m->cache_types;
+    types.precision = m->precision;
+    enum qkv_status status = qkv_page_pool_create(m->ctx, attentions, layers, types,
                                                   cross ? "the keys and values of sources" : "the KV cache", out);
     free(attentions);
+    return status;
+}
+
+enum qkv_status qkv_decode_check_pages(struct qkv_model *m) {
+    enum qkv_status status = QKV_OK;
+    for (int cross = 0; cross < (m->encoder.spec ? 2 : 1) && !status; cross++) {
+        struct qkv_page_pool *pool;
+        status = qkv_decode_pool(m, cross, &pool);
+        qkv_page_pool_free(pool);
+    }
     return status;
 }
 

@@ -168,10 +168,11 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *m) {
-    if (qkv_model_prepare(m, qkv_product_of(m->ctx), false)) return NULL;
+    if (qkv_model_prepare(m, false)) return NULL;
     struct qkv_decoder *d = qkv_allocate(m->ctx, 1, sizeof *d);
     if (!d) return NULL;
     d->model = m;
+    qkv_model_begin_use(m, false);
     if (!qkv_arena_create(m->ctx, &d->graph_arena, qkv_graph_bytes(&m->spec), "records of one step")) return d;
     qkv_decoder_free(d);
     return NULL;
@@ -223,12 +224,14 @@ enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, str
     const bool scored = from->scored == from->rows;
     const struct qkv_page_shape shape = {.length = from->capacity, .sequences = 1};
     *out = NULL;
+    enum qkv_status status = qkv_model_check_weights(from->model);
+    if (status) return status;
     struct qkv_decoder *d = qkv_decoder_allocate(from->model);
     if (!d) return QKV_MEMORY;
     d->encoded = from->encoded;
     d->most = d->rows = 1;
     d->capacity = from->capacity;
-    enum qkv_status status = decoder_take_kept(d, &shape);
+    status = decoder_take_kept(d, &shape);
     if (status) {
         d->rows = 0;
         qkv_decoder_free(d);
@@ -259,5 +262,6 @@ void qkv_decoder_free(struct qkv_decoder *d) {
     qkv_arena_free(&d->arena);
     qkv_arena_free(&d->graph_arena);
     qkv_arena_free(&d->scores_arena);
+    qkv_model_end_use(d->model, false);
     free(d);
 }

@@ -168,7 +168,7 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     struct qkv_tape tape;
     qkv_arena_release(&d->arena, 0);
     qkv_arena_release(&d->graph_arena, 0);
-    qkv_tape_start(&tape, m->ctx, &d->arena, &d->graph_arena, false);
+    qkv_model_tape(m, &tape, &d->arena, &d->graph_arena, false);
     struct qkv_forward_args args = pass_args(d, p->rows, s, &tape);
     if (tape.status) return tape.status;
     if (s->scored)

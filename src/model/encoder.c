@@ -101,12 +101,12 @@ static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_
     struct qkv_tape tape;
     qkv_arena_release(&e->arena, 0);
     qkv_arena_release(&e->graph_arena, 0);
-    qkv_tape_start(&tape, m->ctx, &e->arena, &e->graph_arena, false);
+    qkv_model_tape(m, &tape, &e->arena, &e->graph_arena, false);
     const struct qkv_rows shape = {.N = e->rows, .B = e->B, .T = e->T, .ragged = ragged};
     const struct qkv_rows *rows = qkv_rows_make(&tape, &shape, e->lengths, NULL);
     struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, source) : NULL;
     if (!x) return tape.status;
-    if (e->pool) qkv_tape_form(&tape, qkv_product_of(m->ctx), x); /* all layers of the decoder read it */
+    if (e->pool) qkv_tape_form(&tape, tape.product, x); /* all layers of the decoder read it */
     const size_t mark = qkv_arena_mark(&e->arena);
     const struct qkv_tensor *whole = rows->ragged ? qkv_op_scatter(&tape, x, rows->place, e->B * e->T) : x;
     if (!whole) return tape.status;
@@ -160,10 +160,11 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
 /* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 static struct qkv_encoded *encoder_make(struct qkv_model *m) {
-    if (qkv_model_prepare(m, qkv_product_of(m->ctx), false)) return NULL;
+    if (qkv_model_prepare(m, false)) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = m;
+    qkv_model_begin_use(m, false);
     enum qkv_status status =
         qkv_arena_create(m->ctx, &e->graph_arena, qkv_graph_bytes(&m->spec), "records of encoding");
     if (!status) return e;
@@ -285,6 +286,7 @@ void qkv_encoded_free(struct qkv_encoded *e) {
     qkv_arena_free(&e->arena);
     qkv_arena_free(&e->graph_arena);
     qkv_page_pool_free(e->pool);
+    qkv_model_end_use(e->model, false);
     free(e);
 }
 

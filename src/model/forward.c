@@ -117,6 +117,9 @@ struct qkv_tensor *qkv_stack_layers(struct qkv_forward_args *args, struct qkv_te
         if (!b.args.keys) return NULL;
     }
     for (size_t layer = first; layer < end; layer = b.end) {
+        /* a recorded pass may have begun to change what its caller goes on with */
+        if (!args->tape->recording && qkv_tape_failed(args->tape, qkv_check_cancelled(args->tape->ctx, "a pass")))
+            return NULL;
         b.layer = layer;
         b.end = qkv_min(layers_end(&b.args, layer), end);
         x = layers_run(&b, x);

@@ -172,7 +172,7 @@ static enum qkv_status cache_make(struct qkv_attention_cache *c) {
     const struct qkv_attention_layer *l = c->layer;
     const struct qkv_attention_spec *spec =
         l->spec.cross ? &l->stack.spec->kinds[0].cross : &l->stack.spec->kinds[0].attention;
-    const struct qkv_page_types types = {&qkv_page_type_f32, &qkv_page_type_f32};
+    const struct qkv_page_types types = {.k = &qkv_page_type_f32, .v = &qkv_page_type_f32};
     const struct qkv_page_shape shape = cache_shape(c);
     size_t bytes = 0;
     enum qkv_status status = qkv_page_pool_create(l->ctx, &spec, 1, types, what, &c->pool);

@@ -10,6 +10,7 @@
 static enum qkv_status model_place(void *model) {
     struct qkv_model *m = model;
     m->weights.status = QKV_OK;
+    m->weights.product = qkv_model_product(m);
     enum qkv_status status = qkv_weights_place(&m->weights);
     if (!status && m->decoder.spec) {
         status = qkv_position_tables_make(m, &m->decoder);
@@ -53,6 +54,9 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
     struct qkv_model *m = qkv_allocate(ctx, 1, sizeof *m);
     if (!m) return QKV_MEMORY;
     m->ctx = ctx;
+    m->sharing.first = m;
+    atomic_init(&m->sharing.references, 1);
+    m->precision = ctx->precision;
     m->spec = *spec;
     m->planned = true;
     m->parts = *parts;
@@ -105,12 +109,12 @@ static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec
 }
 
 enum qkv_status qkv_model_check_weights(const struct qkv_model *m) {
-    if (!m->planned) return QKV_OK;
+    if (!m->planned) return qkv_model_check_alive(m);
     return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
 }
 
 enum qkv_status qkv_model_check_file(const struct qkv_model *m) {
-    return m->file.owner ? m->file.check(m->file.owner) : QKV_OK;
+    return m->file.owner ? m->file.check(m->ctx, m->file.owner) : QKV_OK;
 }
 
 enum qkv_status qkv_model_check_whole(const struct qkv_model *m) {
@@ -129,6 +133,8 @@ void qkv_model_close_file(struct qkv_model *m) {
 enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_file(m);
     if (status || !m->file.owner) return status;
+    status = qkv_model_check_own(m, "its weights cannot become fp32");
+    if (status) return status;
     qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");
     status = qkv_weights_to_fp32(&m->weights, &m->learned);
     if (!status) status = qkv_arena_create_numbers(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
@@ -183,8 +189,8 @@ static void free_labels(char **labels, size_t count) {
     free(labels);
 }
 
-void qkv_model_free(struct qkv_model *model) {
-    if (!model) return;
+/* Frees all that a first model owns. */
+static void model_destroy(struct qkv_model *model) {
     model_clear(model);
     qkv_model_close_file(model);
     qkv_tokenizer_free(model->tokenizer);
@@ -195,6 +201,27 @@ void qkv_model_free(struct qkv_model *model) {
     free(model->origin.warning);
     qkv_model_pooling_free(&model->pooling);
     free(model);
+}
+
+/* Ends the struct of a model, and with the last one what the first owns. */
+static void model_end(struct qkv_model *m) {
+    struct qkv_model *first = m->sharing.first;
+    if (m != first) {
+        atomic_fetch_sub(&first->sharing.state, 1);
+        free(m);
+    }
+    if (atomic_fetch_sub(&first->sharing.references, 1) == 1) model_destroy(first);
+}
+
+void qkv_model_free(struct qkv_model *model) {
+    if (!model || model->sharing.freed) return;
+    model->sharing.freed = true;
+    if (!model->sharing.users) model_end(model);
+}
+
+void qkv_model_end_use(struct qkv_model *m, bool train) {
+    if (train) atomic_fetch_add(&m->sharing.state, 1);
+    if (--m->sharing.users == 0 && m->sharing.freed) model_end(m);
 }
 
 struct qkv_context *qkv_model_context(const struct qkv_model *model) {
@@ -216,6 +243,11 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
     QKV_CALL(model ? model->ctx : NULL);
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, tokenizer);
+    enum qkv_status status = qkv_model_check_own(model, "its tokenizer cannot be set");
+    if (status) {
+        qkv_tokenizer_free(tokenizer);
+        return status;
+    }
     int vocab = qkv_tokenizer_vocab(tokenizer);
     if (vocab > model->spec.vocab) {
         qkv_tokenizer_free(tokenizer);
@@ -241,6 +273,11 @@ enum qkv_status qkv_model_set_source_tokenizer(struct qkv_model *model, struct q
     QKV_CALL(model ? model->ctx : NULL);
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, tokenizer);
+    enum qkv_status status = qkv_model_check_own(model, "its tokenizer cannot be set");
+    if (status) {
+        qkv_tokenizer_free(tokenizer);
+        return status;
+    }
     const struct qkv_spec *spec = &model->spec;
     bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     int vocab = qkv_tokenizer_vocab(tokenizer), room = both ? spec->source_vocab : spec->vocab;
@@ -297,8 +334,10 @@ enum qkv_status qkv_model_set_labels(struct qkv_model *model, const char *const 
     if (!classes || count != (size_t)model->spec.head.classes)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "%zu labels are given, but the model has %d classes", count,
                         classes ? model->spec.head.classes : 0);
+    enum qkv_status status = qkv_model_check_own(model, "its labels cannot be set");
+    if (status) return status;
     char **copy = qkv_allocate(model->ctx, count, sizeof *copy);
-    enum qkv_status status = copy ? copy_labels(model->ctx, labels, count, copy) : QKV_MEMORY;
+    status = copy ? copy_labels(model->ctx, labels, count, copy) : QKV_MEMORY;
     if (status) {
         free_labels(copy, count);
         return status;
@@ -326,7 +365,7 @@ const float *qkv_model_weights(const struct qkv_model *model, size_t i) {
 
 float *qkv_model_weights_mutable(struct qkv_model *model, size_t i) {
     if (!model) return NULL;
-    if (i >= model->weights.count) return NULL;
+    if (i >= model->weights.count || qkv_model_check_own(model, "its weights cannot be written")) return NULL;
     qkv_weight_changed(&model->weights, i);
     return model->weights.list[i].data;
 }
@@ -337,7 +376,7 @@ float *qkv_model_gradient(struct qkv_model *model, size_t i) {
 }
 
 void qkv_model_clear_gradients(struct qkv_model *model) {
-    if (!model) return;
+    if (!model || qkv_model_check_own(model, "it has no gradients")) return;
     qkv_weights_clear_gradients(&model->weights);
     model->dirty = false;
 }

@@ -66,8 +66,9 @@ struct qkv_layer *qkv_layer_weights(const struct qkv_stack *stack, size_t layer)
 struct qkv_model_file {
     struct qkv_weight_source source;
     void *owner;
-    size_t memory;                               /* bytes that the file's owner has taken for repacked weights */
-    enum qkv_status (*check)(const void *owner); /* fails with QKV_FILE if the file has changed */
+    size_t memory; /* bytes that the file's owner has taken for repacked weights */
+    enum qkv_status (*check)(struct qkv_context *ctx,
+                             const void *owner); /* fails with QKV_FILE if the file has changed */
     void (*close)(void *owner);
 };
 
@@ -138,8 +139,22 @@ enum qkv_status qkv_model_dense_apply(struct qkv_context *ctx, const struct qkv_
  * finite. */
 bool qkv_vector_normalize(float *x, size_t C, bool normalize);
 
+/* Who uses a model (share.c). qkv_model_share makes a struct of its own for another context, a copy: everything that
+ * its pointers lead to belongs to the first one and is read-only. */
+struct qkv_model_sharing {
+    struct qkv_model *first; /* the model that owns everything; itself, unless it is a share */
+    size_t users;            /* sessions, passes and so on that compute with this struct */
+    bool freed;              /* the caller has freed it; its users have not yet ended */
+    /* Of the first one. references: its own, and one of each share. state: shares, or minus the number of users that
+     * train it. */
+    atomic_size_t references;
+    atomic_int state;
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
+    struct qkv_model_sharing sharing;
+    enum qkv_precision precision; /* of its products and attention, and of the usual types of its caches */
     struct qkv_spec spec;
     bool planned; /* it has names and shapes only, and arena.peak is the memory that it would take */
     struct qkv_model_parts parts;
@@ -169,6 +184,25 @@ struct qkv_model {
     struct qkv_model_pooling pooling;
 };
 
+/* ---- who uses a model (model_use.c; model.c frees it) ------------------------------------------------------------ */
+
+/* Counts what computes with a model: the struct stays until all of it has ended, also if the caller frees the model
+ * before. With `train`, fails with QKV_ARGUMENT if the model is shared; it then cannot be shared until
+ * qkv_model_end_use. */
+enum qkv_status qkv_model_begin_use(struct qkv_model *model, bool train);
+void qkv_model_end_use(struct qkv_model *model, bool train);
+/* Fails with QKV_ARGUMENT if the model is shared, and so read-only; `what`: "its labels cannot be set". */
+enum qkv_status qkv_model_check_own(const struct qkv_model *model, const char *what);
+/* Fails with QKV_ARGUMENT if the caller has freed the model. */
+enum qkv_status qkv_model_check_alive(const struct qkv_model *model);
+/* The row of the table of products in the model's precision. */
+const struct qkv_product *qkv_model_product(const struct qkv_model *model);
+/* Starts a tape in the model's precision. */
+void qkv_model_tape(struct qkv_model *model, struct qkv_tape *tape, struct qkv_arena *arena,
+                    struct qkv_arena *graph_arena, bool recording);
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
 /* The token that targets begin with: the folder's setting, else the tokenizer's token; −1: neither has one. */
 int32_t qkv_model_target_begin(const struct qkv_model *model);
 /* Measures, by plans, the bytes that the dense layers take for so many rows besides their weights. The model may be
@@ -189,10 +223,10 @@ size_t qkv_balance_experts(struct qkv_model *model, double *loads);
 /* Gives every trainable weight its gradient, zeroed, if it has none. The first training pass calls it, and the first
  * one after weights were frozen or unfrozen. */
 enum qkv_status qkv_model_add_gradients(struct qkv_model *model);
-/* Makes weights ready to be multiplied as `product` says (the context's, but in plans): each operand gets its row, and
- * those that are packed, with `backward` also those that only backward reads, get memory and are packed. This is done
- * once; callers do so before they measure or run anything of the model. (model_ready.c) */
-enum qkv_status qkv_model_prepare(struct qkv_model *model, const struct qkv_product *product, bool backward);
+/* Makes weights ready to be multiplied in the model's precision: each operand gets its row, and those that are packed,
+ * with `backward` also those that only backward reads, get memory and are packed. This is done once; callers do so
+ * before they measure or run anything of the model. (model_ready.c) */
+enum qkv_status qkv_model_prepare(struct qkv_model *model, bool backward);
 void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of the model: weights, tables, and gradients and packed weights if they have been asked for; without weights
  * that are read from a mapped file. */
@@ -211,7 +245,7 @@ void qkv_model_close_file(struct qkv_model *model);
 /* Takes the memory of a planned model, which is then no longer planned: its weights are zero, or read from its file.
  * After a failure it is planned as before. */
 enum qkv_status qkv_model_take(struct qkv_model *model);
-/* Fails with QKV_ARGUMENT for a planned model, which has names and shapes only. */
+/* Fails with QKV_ARGUMENT for a planned model, which has names and shapes only, and for one that was freed. */
 enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Fails with QKV_FILE if the weights' file has changed. Called before every use of the weights. */
 enum qkv_status qkv_model_check_file(const struct qkv_model *model);

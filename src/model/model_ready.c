@@ -3,12 +3,14 @@
 #include "model/model.h"
 
 enum qkv_status qkv_model_ready(struct qkv_model *m) {
-    enum qkv_status status = qkv_weights_check(&m->weights);
+    enum qkv_status status = qkv_model_check_alive(m);
+    if (!status) status = qkv_weights_check(&m->weights);
     if (!status) status = qkv_model_check_file(m);
     return status ? status : qkv_model_pack(m);
 }
 
-enum qkv_status qkv_model_prepare(struct qkv_model *m, const struct qkv_product *product, bool backward) {
+enum qkv_status qkv_model_prepare(struct qkv_model *m, bool backward) {
+    const struct qkv_product *product = qkv_model_product(m);
     if (m->weights.product != product) {
         enum qkv_status status = qkv_weights_choose(&m->weights, product);
         if (status) return status;

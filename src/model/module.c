@@ -160,8 +160,8 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
     if (!m) return QKV_MEMORY;
     m->ctx = model->ctx;
     m->model = model;
-    enum qkv_status status = QKV_OK;
-    if (!module_find(m, name))
+    enum qkv_status status = qkv_model_begin_use(model, false);
+    if (!status && !module_find(m, name))
         status = qkv_fail(m->ctx, QKV_ARGUMENT,
                           "module: this model has no part \"%.100s\"; parts are called as parameters are, for example "
                           "\"%s.layers.0.attn\"",
@@ -306,6 +306,8 @@ void qkv_module_free(struct qkv_module *m) {
     if (!m) return;
     qkv_arena_free(&m->arena);
     qkv_arena_free(&m->graph_arena);
+    if (m->trains) qkv_model_end_use(m->model, true);
+    qkv_model_end_use(m->model, false);
     if (m->owns) qkv_model_free(m->model);
     free(m->arrays);
     free(m->indices);

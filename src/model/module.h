@@ -8,6 +8,7 @@ struct qkv_module {
     struct qkv_context *ctx;
     struct qkv_model *model; /* has the weights and stacks */
     bool owns;               /* the model was made for the module */
+    bool trains;             /* a forward with train has run: the module counts as a user that trains the model */
     enum qkv_module_kind kind;
     struct qkv_stack *stack; /* NULL: a whole model */
     size_t layer;

@@ -330,7 +330,7 @@ static enum qkv_status module_run_all(struct qkv_module *m, const struct module_
     const struct qkv_module_input *in = c->in;
     qkv_arena_release(&m->arena, 0);
     qkv_arena_release(&m->graph_arena, 0);
-    qkv_tape_start(&m->tape, m->ctx, &m->arena, &m->graph_arena, in->train);
+    qkv_model_tape(m->model, &m->tape, &m->arena, &m->graph_arena, in->train);
     if (in->train) qkv_tape_train(&m->tape, in->seed);
     m->x = module_tensor(m, &in->x, in->train);
     m->memory = module_tensor(m, &in->memory, in->train);
@@ -358,7 +358,12 @@ static enum qkv_status module_make_room(struct qkv_module *m, const struct modul
     size_t bytes = 0;
     /* Where k and v have different inputs, or training needs it, the rows of their common product must be fp32. */
     const bool fp32 = c->in->train || c->in->values.data;
-    enum qkv_status status = fp32 ? qkv_model_to_fp32(m->model) : qkv_model_check_file(m->model);
+    enum qkv_status status = qkv_model_check_alive(m->model);
+    if (!status && c->in->train && !m->trains) {
+        status = qkv_model_begin_use(m->model, true);
+        m->trains = !status;
+    }
+    if (!status) status = fp32 ? qkv_model_to_fp32(m->model) : qkv_model_check_file(m->model);
     if (!status && c->in->train) status = qkv_model_add_gradients(m->model);
     if (!status) status = qkv_plan(m->ctx, &m->arena, what, module_plan_call, &plan, &bytes);
     return status ? status : qkv_arena_room(m->ctx, &m->arena, bytes, what);

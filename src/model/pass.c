@@ -53,7 +53,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     struct qkv_model *m = p->model;
     qkv_arena_release(&p->arena, 0);
     qkv_arena_release(&p->graph_arena, 0);
-    qkv_tape_start(&p->tape, m->ctx, &p->arena, &p->graph_arena, p->options.train);
+    qkv_model_tape(m, &p->tape, &p->arena, &p->graph_arena, p->options.train);
     p->tape.costs = p->costs;
     p->tape.listener = p->listener;
     p->tape.listener_user = p->listener_user;
@@ -65,7 +65,7 @@ static enum qkv_status pass_run(struct qkv_pass *p, const struct qkv_batch *b) {
     p->loss_sequences = b->loss_sequences ? b->loss_sequences : b->B;
     p->given = b;
     qkv_pass_lend(p, b);
-    qkv_weights_begin(&m->weights);
+    if (p->options.train) qkv_weights_begin(&m->weights);
     p->rows = p->source_rows = NULL;
     qkv_pass_shape_attentions(p, b->B, b->T, b->source_T);
     const struct qkv_attend **kept = p->options.weights ? p->kept : NULL;
@@ -222,11 +222,17 @@ static enum qkv_status pass_start(struct qkv_model *m, const struct qkv_pass_opt
     struct qkv_pass *p = qkv_allocate(m->ctx, 1, sizeof *p);
     if (!p) return QKV_MEMORY;
     p->model = m;
+    p->trains = options->train && !m->planned;
+    status = qkv_model_begin_use(m, p->trains);
+    if (status) {
+        free(p);
+        return status;
+    }
     p->options = *options;
     p->chosen = m->weights.chosen;
     p->groups = groups;
     *out = p;
-    status = qkv_model_prepare(m, qkv_product_of(m->ctx), options->train);
+    status = qkv_model_prepare(m, options->train);
     if (!status && options->train) {
         status = qkv_model_add_gradients(m);
     }
@@ -301,6 +307,7 @@ void qkv_pass_free(struct qkv_pass *p) {
     qkv_pass_free_attentions(p);
     qkv_arena_free(&p->arena);
     qkv_arena_free(&p->graph_arena);
+    qkv_model_end_use(p->model, p->trains);
     free(p);
 }
 

@@ -16,6 +16,7 @@ struct qkv_pass_key {
 struct qkv_pass {
     struct qkv_model *model;
     struct qkv_pass_options options;
+    bool trains; /* it counts as a user that trains the model: not a plan */
     struct qkv_arena arena, graph_arena;
     struct qkv_tape tape;
     struct qkv_pass_plan plan;       /* of all its shapes */

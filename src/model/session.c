@@ -57,8 +57,8 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
                                                 .pages = o->pages,
                                                 .lengths = o->length ? &o->length : NULL};
     *out = NULL;
-    if (model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
-    enum qkv_status status = qkv_session_check(model, o->capacity);
+    enum qkv_status status = qkv_model_check_weights(model);
+    if (!status) status = qkv_session_check(model, o->capacity);
     if (status) return status;
     struct qkv_decoder *decoder = qkv_decoder_allocate(model);
     status = decoder ? qkv_decoder_begin(decoder, &options) : QKV_MEMORY;

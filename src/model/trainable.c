@@ -23,8 +23,9 @@ enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool 
     if (i >= model->weights.count)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "weight %zu does not exist: the model has %zu", i,
                         model->weights.count);
-    trainable_set(model, &model->weights.list[i], trainable);
-    return QKV_OK;
+    enum qkv_status status = qkv_model_check_own(model, "its weights cannot be frozen");
+    if (!status) trainable_set(model, &model->weights.list[i], trainable);
+    return status;
 }
 
 /* Fails, with some names from all over the list. */
@@ -55,6 +56,8 @@ enum qkv_status qkv_model_set_trainable_all(struct qkv_model *model, const char 
     QKV_NEED(qkv_call, pattern);
     struct qkv_weights *w = &model->weights;
     size_t found = 0;
+    enum qkv_status status = qkv_model_check_own(model, "its weights cannot be frozen");
+    if (status) return status;
     for (size_t i = 0; i < w->count; i++) {
         if (!qkv_text_matches(w->list[i].array.name, pattern)) continue;
         trainable_set(model, &w->list[i], trainable);
@@ -79,6 +82,8 @@ enum qkv_status qkv_model_set_rate_all(struct qkv_model *model, const char *patt
             "the rate of \"%.100s\" is %s; it must be greater than 0 and at most %d (weights that are not to "
             "learn are frozen)",
             pattern, qkv_real_text(shown, rate), RATE_MOST);
+    enum qkv_status status = qkv_model_check_own(model, "its rates cannot be set");
+    if (status) return status;
     for (size_t i = 0; i < w->count; i++) {
         if (!qkv_text_matches(w->list[i].array.name, pattern)) continue;
         w->list[i].rate = (float)rate;

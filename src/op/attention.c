@@ -206,6 +206,7 @@ struct qkv_tensor *qkv_op_attend(struct qkv_tape *tape, struct qkv_columns q, st
     node.inputs[2] = v.x;
     node.inputs[3] = learned.distance_bias;
     node.inputs[4] = learned.sinks;
+    s->kernel.product = tape->product;
     if (learned.sinks) s->kernel.sinks = learned.sinks->data;
     if (!qkv_tape_check(tape, &node)) return NULL;
     node.output = q.x->dtype == QKV_F32 ? qkv_tape_tensor(tape, q.x->rows, a->H * a->Dv)

@@ -320,7 +320,7 @@ static enum qkv_status experts_forward(struct qkv_tape *tape, struct qkv_node *n
     struct experts o = experts_of(tape, node);
     const size_t N = o.routing->N, mark = qkv_arena_mark(tape->arena);
     o.kept = tape->recording;
-    o.dtype = qkv_product_of(tape->ctx)->activation;
+    o.dtype = tape->product->activation;
     const size_t slots = o.kept ? N * o.routing->top_k : N;
     o.hidden = qkv_tape_take(tape, slots * o.H, qkv_type_size(o.dtype));
     o.active = qkv_tape_take(tape, slots * o.F, qkv_type_size(o.dtype));

@@ -13,7 +13,7 @@ const struct qkv_product *qkv_operand_product(const struct qkv_tape *tape, const
 
 const struct qkv_product *qkv_operand_product_back(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
     if (weight->operand.product_back) return weight->operand.product_back;
-    return weight->operand.fp32 ? &qkv_product_f32 : qkv_product_of(tape->ctx);
+    return weight->operand.fp32 ? &qkv_product_f32 : tape->product;
 }
 
 bool qkv_product_reads(const struct qkv_product *product, enum qkv_dtype dtype) {

@@ -227,16 +227,18 @@ struct qkv_tape {
     enum qkv_status status; /* the first error */
     struct qkv_node *last;
     struct qkv_grad_buffer *free_grad_buffers;
-    const struct qkv_operator *rows; /* the operators of the context's backend */
-    struct qkv_tape_costs *costs;    /* work is added up here; NULL: nowhere */
-    bool repeats;                    /* forward runs again, in backward of a checkpoint */
-    qkv_gradient_listener *listener; /* may be NULL */
+    const struct qkv_operator *rows;   /* the operators of the context's backend */
+    const struct qkv_product *product; /* of whatever has no row of its own, and of attention */
+    struct qkv_tape_costs *costs;      /* work is added up here; NULL: nowhere */
+    bool repeats;                      /* forward runs again, in backward of a checkpoint */
+    qkv_gradient_listener *listener;   /* may be NULL */
     void *listener_user;
     const struct qkv_rows *batch; /* the batch that rows of new activations belong to; NULL: not known */
     struct qkv_form *forms;       /* the latest form that was made */
 };
 
 /* ---- tape (tape.c) ------------------------------------------------------------------------------------------- */
+/* Starts a tape, in the context's precision; the caller may set another product. */
 void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_arena *arena,
                     struct qkv_arena *graph_arena, bool recording);
 /* Turns dropout on; the seed determines all masks of this tape. Elements of a mask are numbered by b·T + t of their

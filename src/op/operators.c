@@ -13,5 +13,6 @@ void qkv_tape_start(struct qkv_tape *tape, struct qkv_context *ctx, struct qkv_a
                               .graph_arena = graph_arena,
                               .recording = recording,
                               .status = QKV_OK,
-                              .rows = ctx->backend->operators};
+                              .rows = ctx->backend->operators,
+                              .product = qkv_product_of(ctx)};
 }

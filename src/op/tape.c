@@ -85,7 +85,7 @@ struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t co
 }
 
 struct qkv_tensor *qkv_tape_for_products(struct qkv_tape *tape, size_t rows, size_t columns) {
-    return make_tensor(tape, rows, columns, qkv_product_of(tape->ctx)->activation);
+    return make_tensor(tape, rows, columns, tape->product->activation);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */

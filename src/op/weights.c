@@ -316,7 +316,7 @@ enum qkv_status qkv_weights_place(struct qkv_weights *w) {
     }
     if (w->status) return w->status;
     weights_join(w);
-    return qkv_weights_choose(w, qkv_product_of(w->ctx));
+    return qkv_weights_choose(w, w->product ? w->product : qkv_product_of(w->ctx));
 }
 
 enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_product *product) {

@@ -432,6 +432,7 @@ enum qkv_status qkv_bpe_train(struct qkv_context *ctx, const struct qkv_strings 
         if (report) qkv_rank_alive(ctx);
         if (report && progress && !progress(user, "learning merges", (double)(t->count - 256), (double)(vocab - 256)))
             status = qkv_fail(ctx, QKV_STOPPED, "stopped while learning merges");
+        if (!status && report) status = qkv_check_cancelled(ctx, "learning merges");
         if (status) break;
         status = best_pair(&r, &pair);
         if (status || pair == UINT32_MAX) break;

@@ -59,7 +59,7 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t step, evaluation = 0, sums = 0, ranks = 0, state, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
-    if (!status) status = qkv_model_prepare(m, qkv_product_of(m->ctx), true);
+    if (!status) status = qkv_model_prepare(m, true);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates && !qkv_context_rank(m->ctx))
@@ -76,14 +76,14 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
 }
 
 static enum qkv_status plan_bytes(const struct plan *p, size_t *bytes) {
-    const enum qkv_precision precision = qkv_context_precision(p->ctx);
     struct qkv_model *m = NULL;
     *bytes = 0;
-    qkv_context_set_precision(p->ctx, p->precision);
     enum qkv_status status = qkv_model_plan(p->ctx, p->spec, &m);
-    if (!status) status = plan_model(p, m, bytes);
+    if (!status) {
+        m->precision = p->precision;
+        status = plan_model(p, m, bytes);
+    }
     qkv_model_free(m);
-    qkv_context_set_precision(p->ctx, precision);
     return status;
 }
 

@@ -20,6 +20,7 @@ struct piece { /* numbers [begin, end) of a weight, from `moment` on in each mom
 struct qkv_optimizer {
     struct qkv_model *model;
     struct qkv_optimizer_options options;
+    bool trains;            /* it counts as a user that trains the model */
     uint64_t steps, chosen; /* chosen: which weights learnt when it was made */
     size_t moments, run_count, piece_count;
     struct qkv_arena arena;
@@ -160,6 +161,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
     if (!options) options = &usual;
     struct qkv_context *ctx = qkv_model_context(model);
     enum qkv_status status = check_options(ctx, options);
+    if (!status) status = qkv_model_check_own(model, "it cannot be trained");
     if (status) return status;
     if (model->planned)
         return qkv_fail(ctx, QKV_ARGUMENT,
@@ -172,7 +174,9 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
     if (!o) return QKV_MEMORY;
     o->model = model;
     o->options = *options;
-    status = fill_optimizer(ctx, o);
+    status = qkv_model_begin_use(model, true);
+    o->trains = !status;
+    if (!status) status = fill_optimizer(ctx, o);
     if (status) {
         qkv_optimizer_free(o);
         return status;
@@ -189,6 +193,7 @@ void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     free(optimizer->learns);
     free(optimizer->pieces);
     free(optimizer->work);
+    if (optimizer->trains) qkv_model_end_use(optimizer->model, true);
     free(optimizer);
 }
 
@@ -225,6 +230,8 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     QKV_NEED(qkv_call, optimizer);
     struct qkv_context *ctx = qkv_model_context(optimizer->model);
     char shown[2][QKV_REAL_TEXT];
+    enum qkv_status status = qkv_model_check_alive(optimizer->model);
+    if (status) return status;
     if (!(rate >= 0) || !isfinite((float)rate) || !isfinite((float)gradient_scale))
         return qkv_fail(ctx, QKV_NUMBER,
                         "optimizer: the rate is %s and the gradient scale %s; the rate must be from 0 to 3.4e38, the "
@@ -247,7 +254,6 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "optimizer: other weights learn than when it was made, and ranks have shared those out; make "
                         "another optimizer");
-    enum qkv_status status;
     double t = (double)++optimizer->steps;
     const struct qkv_optimizer_options *p = &optimizer->options;
     const size_t count = step_pieces(optimizer, (float)rate);

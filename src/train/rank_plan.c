@@ -52,7 +52,7 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t sums = 0, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
-    if (!status) status = qkv_model_prepare(m, qkv_product_of(m->ctx), true);
+    if (!status) status = qkv_model_prepare(m, true);
     const size_t before = qkv_model_bytes(m);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_passes(p, plan);

@@ -108,7 +108,8 @@ enum qkv_status qkv_trainer_step(struct qkv_trainer *trainer, struct qkv_train_r
                           "of step %lld in %s",
                           (long long)t->saved_step, t->folder);
     else if (learns)
-        status = qkv_trainer_learn(t);
+        status = qkv_check_cancelled(t->ctx, "training");
+    if (!status && learns) status = qkv_trainer_learn(t);
     if (!status && t->pending) status = trainer_conclude(t);
     if (status) qkv_state_failed(t, status);
     t->report.ended = !status && qkv_trainer_ended(t);

@@ -141,7 +141,7 @@ enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs
     const size_t beside = plan->gradients.peak + plan->packed_arena.peak + plan->packed_back.peak; /* planned before */
     const size_t plain = qkv_weights_stored_bytes(&plan->weights) + qkv_model_bytes(plan) - beside;
     const struct qkv_use_sizes sizes = {.longest = SIZE_MAX};
-    enum qkv_status status = qkv_model_prepare(plan, qkv_product_of(plan->ctx), false);
+    enum qkv_status status = qkv_model_prepare(plan, false);
     const struct {
         enum qkv_use use;
         size_t *bytes;

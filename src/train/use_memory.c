@@ -40,7 +40,7 @@ static const char *use_name(enum qkv_use use) {
 static enum qkv_status use_bytes_of(const struct use_plan *p, size_t *bytes) {
     struct qkv_model *plan = p->model;
     size_t batch = 0;
-    enum qkv_status status = qkv_model_prepare(plan, qkv_product_of(p->ctx), false);
+    enum qkv_status status = qkv_model_prepare(plan, false);
     if (!status) status = qkv_use_measure(plan, &p->options, &p->sizes, &batch);
     *bytes = batch + p->sizes.results + (p->options.loaded ? 0 : qkv_model_bytes(plan) + plan->file.memory);
     if (!batch && p->options.use < QKV_USE_EXPORT) *bytes = 0; /* a use that the model does not have */
@@ -49,8 +49,10 @@ static enum qkv_status use_bytes_of(const struct use_plan *p, size_t *bytes) {
 
 static enum qkv_status use_bytes(const struct use_plan *p, size_t *bytes) {
     const struct qkv_planning had = qkv_planning_begin(p->ctx);
-    p->ctx->precision = p->precision;
+    const enum qkv_precision precision = p->model->precision;
+    p->model->precision = p->precision;
     const enum qkv_status status = use_bytes_of(p, bytes);
+    p->model->precision = precision;
     qkv_planning_end(p->ctx, had);
     return status;
 }
@@ -124,7 +126,7 @@ enum qkv_status qkv_opening_check_use(struct qkv_opening *opening, const struct 
                          .path = opening->path,
                          .model = opening->model,
                          .options = options ? *options : usual,
-                         .precision = qkv_context_precision(ctx)};
+                         .precision = opening->model ? opening->model->precision : QKV_FP32};
     QKV_NEED_ALL(ctx, p.options.text_count, p.options.texts);
     if (!p.model) return qkv_opening_check(opening); /* it says that the opening is filled */
     if (ctx->ignore_memory || opening->options.ignore_memory) return QKV_OK;

@@ -144,6 +144,16 @@ try 0 programs/threads text.txt one 1 4
 try 0 programs/threads text.txt three 3 4 1 10
 has out '^with 1 ms a message and 10 Gbit/s: [0-9.]+ ms a step, foreseen [0-9.]+ ms'
 cmp one/model.safetensors three/model.safetensors || fail "three ranks on a slow network make other weights"
+# One model in several threads: a text does not depend on the others.
+try 0 programs/shared one 'a line' 1 30
+cp out alone
+try 0 programs/shared one 'a line' 5 30 2
+same "$(grep '^0: ' out)" "$(grep '^0: ' alone)" 'the text of the first thread'
+same "$(grep -c '^[0-4]: ' out)" 5 'texts of five threads'
+has out '^[0-9]+ tokens/s$'
+try 2 programs/shared one 'a line' 0
+try 1 programs/shared none 'a line'
+has err 'none'
 try 0 programs/scale nano-gpt 6 64 10
 has out '^  1024 '
 try 2 programs/scale nano-gpt 6 64
