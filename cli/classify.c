@@ -412,7 +412,7 @@ static int classify_examples(const struct arguments *a, const char *folder) {
     struct cli_output output = {0};
     float *probabilities = NULL;
     size_t count = 0;
-    const struct qkv_use_options use = {.use = QKV_USE_CLASSIFY, .file = a->examples};
+    const struct qkv_use_options use = {.size = sizeof use, .use = QKV_USE_CLASSIFY, .file = a->examples};
     struct qkv_opening *opening = NULL;
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE) code = cli_open_model(&a->common, ctx, folder, &opening);
@@ -431,14 +431,15 @@ static int classify_examples(const struct arguments *a, const char *folder) {
 
 static int classify_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
-    struct cli_lines_job job = {.common = &a->common,
-                                .words = words,
-                                .count = count,
-                                .input = a->input,
-                                .output = a->output,
-                                .long_lines = a->long_lines,
-                                .force = a->force,
-                                .use = {.use = QKV_USE_CLASSIFY, .pairs = a->pairs}};
+    struct cli_lines_job job = {
+        .common = &a->common,
+        .words = words,
+        .count = count,
+        .input = a->input,
+        .output = a->output,
+        .long_lines = a->long_lines,
+        .force = a->force,
+        .use = {.size = sizeof(struct qkv_use_options), .use = QKV_USE_CLASSIFY, .pairs = a->pairs}};
     if (!count) return cli_usage("classify: name a model folder: %s classify MODEL \"a line of text\"", cli_program);
     if (a->examples && count > 1)
         return cli_usage("classify: --examples reads a file in place of texts; leave \"%s\" out", words[1]);

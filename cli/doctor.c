@@ -192,7 +192,8 @@ static int doctor_print_json(const struct finding *f, const char *precision) {
 
 static int doctor_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
-    const struct qkv_context_options open = {.threads = (int)a->common.threads, .isa = a->common.isa};
+    const struct qkv_context_options open = {
+        .size = sizeof open, .threads = (int)a->common.threads, .isa = a->common.isa};
     struct finding f = {0};
     (void)words, (void)count;
     const enum qkv_status status = qkv_context_create(&f.ctx, &open);

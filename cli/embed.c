@@ -130,6 +130,10 @@ static int embed_json(FILE *file, const struct cli_lines *lines, const float *ve
     return code;
 }
 
+static void embed_set_lines(struct qkv_embed_options *how, struct qkv_line_options lines) {
+    how->long_lines = lines.long_lines, how->long_count = lines.long_count, how->most = lines.most;
+}
+
 static int write_vectors(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options how) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
@@ -138,7 +142,7 @@ static int write_vectors(struct cli_lines_job *job, const struct arguments *a, s
     float *vectors = calloc(lines->count + 1, columns * sizeof *vectors);
     if (!vectors) return cli_failed("out of memory");
     int code = CLI_DONE;
-    how.lines = cli_lines_options(job);
+    embed_set_lines(&how, cli_lines_options(job));
     if (qkv_embed(model, lines->items, lines->count, &how, vectors)) code = cli_lines_broken(job->ctx, lines);
     if (code == CLI_DONE) code = cli_lines_output(job, &output);
     if (code == CLI_DONE) {
@@ -214,10 +218,9 @@ static int print_nearest(const float *query, const float *vectors, size_t column
 /* Embeds the text of --nearest, which must not be skipped. */
 static int embed_query(const struct cli_lines_job *job, const char *text, struct qkv_embed_options how, float *query) {
     size_t found = 0;
-    how.lines = qkv_line_defaults();
-    how.lines.long_count = &found;
-    how.lines.most = job->max_tokens;
-    if (job->long_kind != QKV_LONG_SKIP) how.lines.long_lines = job->long_kind;
+    how.long_count = &found;
+    how.most = job->max_tokens;
+    how.long_lines = job->long_kind == QKV_LONG_SKIP ? QKV_LONG_ERROR : job->long_kind;
     if (qkv_embed(job->model, &text, 1, &how, query))
         return cli_failed("the text of --nearest: %s", cli_message(job->ctx));
     if (found)
@@ -243,7 +246,7 @@ static int find_nearest(struct cli_lines_job *job, const struct arguments *a, st
         code = cli_failed("%s has no lines to compare with; give a file of lines", lines->name);
     struct qkv_embed_options asking = how;
     asking.prompt = query_prompt;
-    how.lines = cli_lines_options(job);
+    embed_set_lines(&how, cli_lines_options(job));
     if (code == CLI_DONE) code = embed_query(job, a->nearest, asking, query);
     if (code == CLI_DONE && qkv_embed(model, lines->items, lines->count, &how, vectors))
         code = cli_lines_broken(job->ctx, lines);
@@ -275,9 +278,9 @@ static void embed_complete(struct cli_lines_job *job, const struct arguments *a,
     /* --nearest compares cosines: its vectors have length 1 */
     how->normalize = how->normalize || own.normalize || a->nearest;
     how->prompt = own.prompt;
-    job->max_tokens = own.lines.most;
-    if (a->long_lines || own.lines.long_lines == QKV_LONG_ERROR) return;
-    job->long_kind = own.lines.long_lines;
+    job->max_tokens = own.most;
+    if (a->long_lines || own.long_lines == QKV_LONG_ERROR) return;
+    job->long_kind = own.long_lines;
     job->long_lines = "keep-start";
 }
 
@@ -315,8 +318,8 @@ static int embed_run(const void *values, const char *const *words, size_t count)
                                 .output = a->output,
                                 .long_lines = a->long_lines ? a->long_lines : "error",
                                 .force = a->force,
-                                .use = {.use = QKV_USE_EMBED}};
-    struct qkv_embed_options how = {.pool = QKV_POOL_MEAN, .normalize = a->normalize};
+                                .use = {.size = sizeof(struct qkv_use_options), .use = QKV_USE_EMBED}};
+    struct qkv_embed_options how = {.size = sizeof how, .pool = QKV_POOL_MEAN, .normalize = a->normalize};
     if (!count) return cli_usage("embed: name a model folder: %s embed MODEL \"a line of text\" -o FILE", cli_program);
     int code = embed_check(a, count - 1);
     if (code == CLI_DONE && a->pool) code = read_pool(a->pool, &how.pool);

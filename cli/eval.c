@@ -267,7 +267,7 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
     enum qkv_status status;
     if (a->data.count) {
         struct qkv_evaluate_options o = {
-            .batch = (size_t)a->batch, .context = (size_t)a->context, .documents = documents};
+            .size = sizeof o, .batch = (size_t)a->batch, .context = (size_t)a->context, .documents = documents};
         status = qkv_evaluate_text(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
     } else if (a->pairs) {
         struct qkv_search_options o = qkv_search_defaults();
@@ -305,7 +305,8 @@ static int eval_check(const struct arguments *a) {
 /* Opens the model, and checks that it and its largest batch fit into the memory before it reads the weights. */
 static int eval_load(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct qkv_model **model) {
     struct qkv_opening *opening = NULL;
-    struct qkv_use_options use = {.batch = (size_t)a->batch,
+    struct qkv_use_options use = {.size = sizeof use,
+                                  .batch = (size_t)a->batch,
                                   .context = (size_t)a->context,
                                   .width = (size_t)a->beam,
                                   .max_tokens = (size_t)a->max_tokens};

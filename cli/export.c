@@ -93,8 +93,8 @@ static int export_run(const void *values, const char *const *words, size_t count
                          cli_choices_text(&options[0], names, sizeof names));
     if (!a->out) return cli_usage("export: name a folder to write: --out FOLDER");
     int code = cli_open(&a->common, &ctx);
-    const struct qkv_use_options use = {.use =
-                                            a->to && !strcmp(a->to, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
+    const struct qkv_use_options use = {
+        .size = sizeof use, .use = a->to && !strcmp(a->to, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
     if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
                   qkv_model_fill(opening, &model)))
         code = cli_broken(ctx);

@@ -229,7 +229,8 @@ static int add_hidden(struct work *w) {
 
 static int make_pass(struct work *w, bool train, bool dropout, bool weights, struct qkv_pass **pass) {
     const struct qkv_batch *batch = &w->in.batch;
-    struct qkv_pass_options o = {.B = batch->B,
+    struct qkv_pass_options o = {.size = sizeof o,
+                                 .B = batch->B,
                                  .T = batch->T,
                                  .source_T = batch->source_T,
                                  .train = train,
@@ -329,7 +330,8 @@ static int forward_optimize(struct work *w, const struct adamw *adamw, struct qk
 }
 
 static int adamw_steps(struct work *w, const struct adamw *adamw) {
-    struct qkv_optimizer_options o = {.kind = QKV_OPTIMIZER_ADAMW,
+    struct qkv_optimizer_options o = {.size = sizeof o,
+                                      .kind = QKV_OPTIMIZER_ADAMW,
                                       .beta1 = adamw->number[1],
                                       .beta2 = adamw->number[2],
                                       .eps = adamw->number[3],

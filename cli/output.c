@@ -194,7 +194,8 @@ void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
 }
 
 int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
-    struct qkv_context_options options = {.threads = common->threads ? (int)common->threads : output_rank.threads,
+    struct qkv_context_options options = {.size = sizeof options,
+                                          .threads = common->threads ? (int)common->threads : output_rank.threads,
                                           .communicator = output_rank.communicator,
                                           .isa = common->isa,
                                           .ignore_memory = common->ignore_memory,

@@ -8,7 +8,7 @@
 #include "cli.h"
 
 int cli_output_begin(struct qkv_context *ctx, const char *path, bool force, struct cli_output *output) {
-    const struct qkv_output_options options = {.force = force};
+    const struct qkv_output_options options = {.size = sizeof options, .force = force};
     *output = (struct cli_output){.ctx = ctx, .file = stdout};
     if (!path) return CLI_DONE;
     if (qkv_output_begin(ctx, path, &options, &output->output)) return cli_broken(ctx);

@@ -229,7 +229,8 @@ int cli_train_resume(struct qkv_context *ctx, const struct cli_train_arguments *
     if (code) return code;
     size_t count = list_changes(a, settings), known = 0;
     while (known < count && settings[known]) known++;
-    struct qkv_resume_options options = {.extend = a->extend,
+    struct qkv_resume_options options = {.size = sizeof options,
+                                         .extend = a->extend,
                                          .checkpoint = a->checkpoint,
                                          .settings = (const char *const *)settings,
                                          .setting_count = count};

@@ -228,7 +228,8 @@ static int translate_run(const void *values, const char *const *words, size_t co
                                 .output = a->output,
                                 .long_lines = a->long_lines,
                                 .force = a->force,
-                                .use = {.use = QKV_USE_TRANSLATE,
+                                .use = {.size = sizeof(struct qkv_use_options),
+                                        .use = QKV_USE_TRANSLATE,
                                         .batch = (size_t)a->batch,
                                         .width = (size_t)(a->sample ? a->n_best : a->beam),
                                         .max_tokens = (size_t)a->max_tokens}};

@@ -40,7 +40,7 @@ static enum qkv_status print_weights(struct qkv_pass *pass, size_t i, const stru
 int main(void) {
     const int32_t ids[T] = {3, 1, 4, 1, 5, 9};
     const struct qkv_batch batch = {.B = 1, .T = T, .ids = ids};
-    const struct qkv_pass_options options = {.B = 1, .T = T, .logits = true, .weights = true};
+    const struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = T, .logits = true, .weights = true};
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct qkv_pass *pass = NULL;

@@ -55,7 +55,7 @@ int main(void) {
     struct qkv_spec spec;
     if (qkv_context_create(&ctx, NULL)) fail(ctx);
     if (qkv_spec_parse(ctx, &spec, "the example", spec_text, strlen(spec_text), NULL, 0) ||
-        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_ENCODER_BLOCK, .seed = 1},
+        qkv_module_create(ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_ENCODER_BLOCK, .seed = 1),
                           &block))
         fail(ctx);
     for (size_t i = 0; i < qkv_module_parameters(block); i++) {

@@ -56,7 +56,7 @@ static void read_ids(struct qkv_context *ctx, const struct form *form, const cha
                         form->stack, form->layers);
     snprintf(position, sizeof position, "position.kind=%s", kind);
     if (qkv_spec_parse(ctx, &spec, "the example", text, (size_t)size, settings, 1) ||
-        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_MODEL, .seed = 1}, &model))
+        qkv_module_create(ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_MODEL, .seed = 1), &model))
         fail(ctx);
     in.x = (struct qkv_vectors){NULL, 1, T, 0}, in.ids = ids;
     if (qkv_module_forward(model, &in, (struct qkv_vectors){y, 1, T, C})) fail(ctx);

@@ -51,7 +51,7 @@ static struct qkv_module *make(struct qkv_context *ctx, enum qkv_module_kind kin
                         "   \"ffn\": {\"kind\": \"relu\", \"d_ff\": 2048}}}",
                         layers, placement);
     if (qkv_spec_parse(ctx, &spec, "the example", text, (size_t)size, NULL, 0) ||
-        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = kind, .seed = 1}, &module))
+        qkv_module_create(ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = kind, .seed = 1), &module))
         fail(ctx);
     return module;
 }

@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "ROWS and CONTEXT are from 1 to 1000000, rates greater than 0\n");
         return 2;
     }
-    if (qkv_context_create(&ctx, &(struct qkv_context_options){.precision = bf16 ? QKV_MIXED_BF16 : QKV_FP32}) ||
+    if (qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = bf16 ? QKV_MIXED_BF16 : QKV_FP32)) ||
         qkv_spec_preset(ctx, &spec, argv[1], NULL, 0)) {
         fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
         qkv_context_free(ctx);

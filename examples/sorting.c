@@ -58,7 +58,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model, int steps) {
     adam.kind = QKV_OPTIMIZER_ADAMW, adam.beta2 = 0.98;
     batch.B = ROWS, batch.T = T, batch.source_T = ITEMS;
     batch.source = source, batch.ids = ids, batch.targets = targets;
-    if (qkv_pass_create(model, &(struct qkv_pass_options){.B = ROWS, .T = T, .source_T = ITEMS, .train = true},
+    if (qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = ROWS, .T = T, .source_T = ITEMS, .train = true),
                         &pass) ||
         qkv_optimizer_create(model, &adam, &optimizer))
         fail(ctx);
@@ -89,9 +89,9 @@ static void sort_lists(struct qkv_context *ctx, struct qkv_model *model, const i
     struct qkv_encoded *encoded;
     struct qkv_decoder *decoder;
     if (qkv_encode(model, lists, NULL, TESTS, ITEMS, &encoded) ||
-        qkv_decoder_create(model,
-                           &(struct qkv_decoder_options){.encoded = encoded, .rows = TESTS, .capacity = T, .chunk = 1},
-                           &decoder))
+        qkv_decoder_create(
+            model, &QKV_OPTIONS(qkv_decoder_options, .encoded = encoded, .rows = TESTS, .capacity = T, .chunk = 1),
+            &decoder))
         fail(ctx);
     for (int row = 0; row < TESTS; row++) next[row] = BOS;
     for (int t = 0; t < T; t++) {

@@ -118,7 +118,7 @@ static void *run(void *argument) {
     struct worker *w = argument;
     const struct qkv_communicator communicator = connect(w);
     const struct qkv_context_options options = {
-        .threads = 1, .precision = QKV_PRECISION_AUTO, .communicator = &communicator};
+        .size = sizeof options, .threads = 1, .precision = QKV_PRECISION_AUTO, .communicator = &communicator};
     struct qkv_context *ctx;
     w->status = qkv_context_create(&ctx, &options);
     if (!w->status) w->status = train(ctx, w);

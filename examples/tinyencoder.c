@@ -43,7 +43,7 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
     adam.kind = QKV_OPTIMIZER_ADAMW, adam.beta2 = 0.999, adam.weight_decay = 0;
     batch.B = make_batch(ids, targets, lengths), batch.T = T, batch.ids = ids, batch.targets = targets;
     batch.lengths = lengths;
-    if (qkv_pass_create(model, &(struct qkv_pass_options){.B = ROWS, .T = T, .train = true}, &pass) ||
+    if (qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = ROWS, .T = T, .train = true), &pass) ||
         qkv_optimizer_create(model, &adam, &optimizer))
         fail(ctx);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
@@ -62,7 +62,7 @@ static bool fill(struct qkv_context *ctx, struct qkv_model *model, const char *s
     struct qkv_pass *pass;
     while (ids[at] != MASK) at++;
     batch.B = 1, batch.T = (size_t)count, batch.ids = ids;
-    if (qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = T, .logits = true}, &pass) ||
+    if (qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = T, .logits = true), &pass) ||
         qkv_pass_forward(pass, &batch))
         fail(ctx);
     const float *scores = (const float *)qkv_pass_output(pass).data + at * VOCAB;

@@ -38,7 +38,7 @@ static double train(struct qkv_context *ctx, struct qkv_model *model) {
     adam.kind = QKV_OPTIMIZER_ADAMW, adam.beta2 = 0.999, adam.weight_decay = 0;
     make_batch(ids, targets, lengths);
     batch.B = ROWS, batch.T = T - 1, batch.ids = ids, batch.targets = targets, batch.lengths = lengths;
-    if (qkv_pass_create(model, &(struct qkv_pass_options){.B = ROWS, .T = T - 1, .train = true}, &pass) ||
+    if (qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = ROWS, .T = T - 1, .train = true), &pass) ||
         qkv_optimizer_create(model, &adam, &optimizer))
         fail(ctx);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
@@ -56,7 +56,7 @@ static double train(struct qkv_context *ctx, struct qkv_model *model) {
 static bool generate(struct qkv_context *ctx, struct qkv_model *model, const char *prompt) {
     int32_t ids[T], count = encode(words, VOCAB, prompt, ids, T) - 1; /* without <eos> */
     struct qkv_session *session;
-    if (qkv_session_create(model, &(struct qkv_session_options){.capacity = 16}, &session) ||
+    if (qkv_session_create(model, &QKV_OPTIONS(qkv_session_options, .capacity = 16), &session) ||
         qkv_session_append(session, ids, (size_t)count))
         fail(ctx);
     for (int32_t i = 0; i < count; i++) printf("%s%s", i ? " " : "", words[ids[i]]);

@@ -35,7 +35,8 @@ static void train(struct qkv_context *ctx, struct qkv_model *model) {
     }
     batch.B = ROWS, batch.T = batch.source_T = T, batch.ids = ids, batch.targets = targets, batch.lengths = lengths;
     batch.source = source, batch.source_lengths = source_lengths;
-    if (qkv_pass_create(model, &(struct qkv_pass_options){.B = ROWS, .T = T, .source_T = T, .train = true}, &pass) ||
+    if (qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = ROWS, .T = T, .source_T = T, .train = true),
+                        &pass) ||
         qkv_optimizer_create(model, &adam, &optimizer))
         fail(ctx);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
@@ -55,8 +56,9 @@ static bool translate(struct qkv_context *ctx, struct qkv_model *model, const ch
     char target[100] = "";
     size_t used = 0;
     if (qkv_encode(model, source, NULL, 1, (size_t)count, &encoded)) fail(ctx); /* encode, once */
-    if (qkv_decoder_create(
-            model, &(struct qkv_decoder_options){.encoded = encoded, .rows = 1, .capacity = T, .chunk = 1}, &decoder))
+    if (qkv_decoder_create(model,
+                           &QKV_OPTIONS(qkv_decoder_options, .encoded = encoded, .rows = 1, .capacity = T, .chunk = 1),
+                           &decoder))
         fail(ctx);
     for (int i = 0; i < T && next != EOS; i++) {
         if (qkv_decoder_step(decoder, &next)) fail(ctx); /* decode, word by word */

@@ -76,9 +76,14 @@ int main(int argc, char **argv) {
     struct qkv_pass *pass = NULL;
     struct qkv_optimizer *optimizer = NULL;
     struct qkv_spec spec;
-    const struct qkv_pass_options options = {.B = B, .T = T, .train = true, .dropout = true, .logits = true};
-    const struct qkv_optimizer_options adamw = {
-        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .weight_decay = 0.01};
+    const struct qkv_pass_options options = {
+        .size = sizeof options, .B = B, .T = T, .train = true, .dropout = true, .logits = true};
+    const struct qkv_optimizer_options adamw = {.size = sizeof adamw,
+                                                .kind = QKV_OPTIMIZER_ADAMW,
+                                                .beta1 = 0.9,
+                                                .beta2 = 0.98,
+                                                .eps = 1e-8,
+                                                .weight_decay = 0.01};
 
     enum qkv_status status = qkv_context_create(&ctx, NULL);
     if (!status) status = qkv_spec_parse(ctx, &spec, "the spec", spec_text, strlen(spec_text), NULL, 0);

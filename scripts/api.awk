@@ -79,6 +79,9 @@ top == 2 {
     if ($0 ~ /\*\//) {top = 0; item()}
     next
 }
+/^QKV_API .*_options_init\(/ {hidden = $0 !~ /;/; next} # one text about all of them is in qkv/context.h
+hidden {hidden = $0 !~ /;/; next}
+bodied {bodied = $0 != "}"; next}
 /^#if defined\(QKV_BUILDING\)/ {getline; getline; getline; next}
 /^#ifdef QKV_EXPERIMENTAL|^#ifndef QKV_PUBLIC|^#define QKV_PUBLIC|^#include|^#ifdef __cplusplus|^extern "C"|^#endif|^#undef/ {next}
 /^}$/ {next} # of extern "C"
@@ -106,7 +109,8 @@ inside {
 {
     line = $0
     sub(/ +\\$/, " \\", line)
-    sub(/^QKV_API /, "", line)
+    sub(/^(QKV_API|static inline) /, "", line)
+    if (line ~ /^[^=;]*\) \{$/) {sub(/ \{$/, ";", line); bodied = 1} # a function with its body
     if (line ~ /^(struct|enum|typedef struct)[^;]*\{ *(\/\*.*)?$/) open = 1
     if (line ~ /^}/) open = 0
     code = code line "\n"

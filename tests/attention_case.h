@@ -316,7 +316,7 @@ static inline void case_random(struct attention_case *c, struct qkv_random *r, b
 /* ---- running a case --------------------------------------------------------------------------------------------- */
 
 static inline struct qkv_context *open_context(size_t table, int threads) {
-    struct qkv_context_options options = {.isa = qkv_isa_at(table), .threads = threads};
+    struct qkv_context_options options = {.size = sizeof options, .isa = qkv_isa_at(table), .threads = threads};
     struct qkv_context *ctx;
     assert_ok(ctx, qkv_context_create(&ctx, &options));
     return ctx;

@@ -93,7 +93,7 @@ static inline void make(struct sample *s, const struct qkv_attention_layer_spec 
 static inline void start(struct sample *s, uint64_t stream, bool cross, int threads) {
     memset(s, 0, sizeof *s);
     s->random = test_random(stream);
-    assert_int_equal(qkv_context_create(&s->ctx, &(struct qkv_context_options){.threads = threads}), QKV_OK);
+    assert_int_equal(qkv_context_create(&s->ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads)), QKV_OK);
     struct qkv_attention_layer_spec spec = random_spec(&s->random, cross);
     make(s, &spec, test_between(&s->random, 1, 3), test_between(&s->random, 1, 11), test_between(&s->random, 1, 11));
 }

@@ -13,7 +13,7 @@ static int setup(void **state) {
     ctx = FIXTURE_CONTEXT;
     return 0;
 #elif defined(FIXTURE_OPTIONS)
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){FIXTURE_OPTIONS});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, FIXTURE_OPTIONS));
 #else
     return (int)qkv_context_create(&ctx, NULL);
 #endif

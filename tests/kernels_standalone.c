@@ -17,7 +17,7 @@ static void run_gemm_checks(const struct qkv_kernels *k, struct qkv_random *rand
     struct qkv_context *ctx;
     struct qkv_arena scratch;
     for (int threads = 1; threads <= 2; threads++) {
-        struct qkv_context_options options = {.threads = threads, .isa = k->isa};
+        struct qkv_context_options options = {.size = sizeof options, .threads = threads, .isa = k->isa};
         if (qkv_context_make(&ctx, &options) || qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "scratch")) {
             fprintf(stderr, "%s\n", qkv_message(ctx));
             exit(2);

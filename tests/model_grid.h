@@ -372,14 +372,14 @@ static inline bool has_buckets(const struct qkv_stack_spec *stack) {
 /* A session whose rotations are those of a pass over `length` positions. */
 static inline struct qkv_session *make_session(struct qkv_model *model, size_t length) {
     struct qkv_session *session;
-    if (qkv_session_create(model, &(struct qkv_session_options){.length = length}, &session))
+    if (qkv_session_create(model, &QKV_OPTIONS(qkv_session_options, .length = length), &session))
         fail_msg("%s", qkv_message(qkv_model_context(model)));
     return session;
 }
 
 static inline struct qkv_pass *make_pass(struct sample *s, bool train) {
     struct qkv_pass *pass;
-    struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = train, .logits = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .source_T = T, .train = train, .logits = true};
     if (qkv_pass_create(s->model, &o, &pass)) {
         fail_msg("%s", qkv_message(s->ctx));
     }

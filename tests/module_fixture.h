@@ -13,7 +13,7 @@ static struct qkv_context *ctx;
 /* In fp32 whatever the environment says: differences of outputs need its digits. */
 static int setup(void **state) {
     (void)state;
-    struct qkv_context_options options = {.precision = QKV_FP32};
+    struct qkv_context_options options = {.size = sizeof options, .precision = QKV_FP32};
     return (int)qkv_context_create(&ctx, &options);
 }
 
@@ -42,7 +42,7 @@ static const char *const both_stacks =
 
 static struct qkv_module *create(enum qkv_module_kind kind, const struct qkv_spec *spec) {
     struct qkv_module *m;
-    assert_ok(ctx, qkv_module_create(ctx, spec, &(struct qkv_module_options){.kind = kind, .seed = 7}, &m));
+    assert_ok(ctx, qkv_module_create(ctx, spec, &QKV_OPTIONS(qkv_module_options, .kind = kind, .seed = 7), &m));
     struct qkv_random r = test_random(900);
     for (size_t i = 0; i < qkv_module_parameters(m); i++)
         test_fill(&r, qkv_module_weights_mutable(m, i), qkv_array_elements(qkv_module_parameter(m, i)), 0.3);

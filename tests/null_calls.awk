@@ -49,7 +49,7 @@ function value(type, name,    struct) {
 function judge(    text, head, inside, n, i, name, type, at, pointers, body, names, arguments) {
     text = declaration
     gsub(/[ \t]+/, " ", text)
-    sub(/^QKV_API /, "", text); sub(/;.*/, "", text)
+    sub(/^(QKV_API|static inline) /, "", text); sub(/;.*/, "", text)
     match(text, /qkv_[a-z_0-9]+\(/)
     head = trim(substr(text, 1, RSTART - 1))
     name = substr(text, RSTART, RLENGTH - 1)
@@ -81,10 +81,10 @@ function judge(    text, head, inside, n, i, name, type, at, pointers, body, nam
     printed = printed (head == "enum qkv_status" ? "    given_status = " : "    (void)") name "(" arguments ");\n}\n"
     table = table "    {\"" name "\", \"" names "\", " pointers ", " (head == "enum qkv_status" ? "true" : "false") ", call_" name "},\n"
 }
-open {declaration = declaration " " $0; if ($0 ~ /;/) {open = 0; list[++count] = declaration} next}
+open {declaration = declaration " " $0; sub(/ \{$/, ";", declaration); $0 = declaration; if ($0 ~ /;/) {open = 0; list[++count] = declaration} next}
 /^struct qkv_[a-z_0-9]+ \{/ {struct = substr($2, 5); defined[struct] = 1}
 /^typedef [a-z]+ qkv_[a-z_]+\(/ {callback[++callbacks] = $0}
-/^QKV_API/ {declaration = $0; if ($0 ~ /;/) list[++count] = declaration; else open = 1}
+/^(QKV_API|static inline) / {declaration = $0; sub(/ \{$/, ";", declaration); $0 = declaration; if ($0 ~ /;/) list[++count] = declaration; else open = 1}
 END {
     for (k = 1; k <= count; k++) {declaration = list[k]; judge()}
     print "/* Made of the public headers by tests/null_calls.awk. */"

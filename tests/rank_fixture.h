@@ -52,7 +52,8 @@ static inline enum qkv_status rank_steps(struct qkv_context *ctx, const struct r
 static inline void *rank_main(void *argument) {
     struct rank *rank = argument;
     struct qkv_communicator communicator = rank_communicator(&rank->member);
-    const struct qkv_context_options options = {.threads = 1,
+    const struct qkv_context_options options = {.size = sizeof options,
+                                                .threads = 1,
                                                 .precision = QKV_PRECISION_AUTO,
                                                 .communicator = &communicator,
                                                 .ignore_digest = rank->run->ignore_digest};

@@ -46,7 +46,7 @@ static struct qkv_model *scaled_model(const char *scaling, bool encoder, uint64_
 /* Scores of a sequence alone, decided for `length` (0: its own). */
 static void scores_alone(struct qkv_model *m, const int32_t *ids, size_t T, size_t length, float *scores) {
     struct qkv_pass *pass;
-    assert_ok(ctx, qkv_pass_create(m, &(struct qkv_pass_options){.B = 1, .T = T, .logits = true}, &pass));
+    assert_ok(ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = T, .logits = true), &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = T, .ids = ids, .length = length}));
     memcpy(scores, qkv_pass_output(pass).data, T * V * sizeof *scores);
     qkv_pass_free(pass);
@@ -78,7 +78,7 @@ static struct qkv_position_spec random_rotation(struct qkv_random *r, enum qkv_s
 
 static int start_context(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 2));
 }
 
 static int end_context(void **state) {

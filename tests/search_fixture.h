@@ -33,7 +33,7 @@ static inline void fixture_scores(struct qkv_context *ctx, struct qkv_model *m, 
                                   const int32_t *target, size_t T, float *out) {
     struct qkv_pass *pass;
     size_t V = (size_t)qkv_model_spec(m)->vocab;
-    struct qkv_pass_options o = {.B = 1, .T = T, .source_T = source_T, .logits = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = 1, .T = T, .source_T = source_T, .logits = true};
     struct qkv_batch b = {.B = 1, .T = T, .ids = target, .source_T = source_T, .source = source};
     assert_ok(ctx, qkv_pass_create(m, &o, &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &b));

@@ -175,7 +175,7 @@ enum { GENERATE_CONTEXT = 32 };
 static struct qkv_model *generating_model(struct qkv_context *ctx) {
     static const char json[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":256,\"d_model\":32,\"context\":32,"
                                "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2}}}";
-    const struct qkv_tokenizer_options bytes = {.kind = QKV_TOKENIZER_BYTES};
+    const struct qkv_tokenizer_options bytes = {.size = sizeof bytes, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
     struct qkv_spec spec;

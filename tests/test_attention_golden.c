@@ -280,7 +280,7 @@ static size_t for_files(const char *pattern, void (*run)(const char *path)) {
     glob_t found;
     if (glob(pattern, 0, NULL, &found) != 0) return 0;
     for (size_t t = 0; qkv_isa_at(t); t++) {
-        struct qkv_context_options options = {.isa = qkv_isa_at(t), .threads = 2};
+        struct qkv_context_options options = {.size = sizeof options, .isa = qkv_isa_at(t), .threads = 2};
         assert_ok(ctx, qkv_context_create(&ctx, &options));
         for (size_t i = 0; i < found.gl_pathc; i++) {
             print_message("%s: %s\n", qkv_context_isa(ctx), strrchr(found.gl_pathv[i], '/') + 1);

@@ -139,7 +139,7 @@ static void run_case(const char *folder, const char *isa) {
     struct golden g = {0};
     char path[600];
     snprintf(path, sizeof path, "%s/case.safetensors", folder);
-    assert_int_equal(qkv_context_create(&g.ctx, &(struct qkv_context_options){.isa = isa}), QKV_OK);
+    assert_int_equal(qkv_context_create(&g.ctx, &QKV_OPTIONS(qkv_context_options, .isa = isa)), QKV_OK);
     assert_ok(g.ctx, qkv_model_load(g.ctx, folder, &g.model));
     assert_ok(g.ctx, qkv_tensors_open(g.ctx, path, &g.file));
     g.spec = qkv_model_spec(g.model);

@@ -9,7 +9,7 @@ static struct qkv_context *overlap_context(void);
 
 static struct qkv_context *overlap_context(void) {
     struct qkv_context *made;
-    if (qkv_context_create(&made, &(struct qkv_context_options){.threads = 1})) abort();
+    if (qkv_context_create(&made, &QKV_OPTIONS(qkv_context_options, .threads = 1))) abort();
     return made;
 }
 

@@ -172,7 +172,8 @@ static void check_sequences(struct qkv_context *ctx, const struct packed *p, siz
 }
 
 static struct qkv_context *table_context(size_t table, int threads, enum qkv_precision precision) {
-    const struct qkv_context_options options = {.isa = qkv_isa_at(table), .threads = threads, .precision = precision};
+    const struct qkv_context_options options = {
+        .size = sizeof options, .isa = qkv_isa_at(table), .threads = threads, .precision = precision};
     struct qkv_context *ctx;
     assert_ok(ctx, qkv_context_create(&ctx, &options));
     return ctx;

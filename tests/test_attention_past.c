@@ -197,7 +197,7 @@ static const char *differs(struct qkv_context *ctx, const struct packed *p, cons
 static void check_splits(enum qkv_precision precision, uint64_t seed, size_t count, bool pages) {
     for (size_t t = 0; qkv_isa_at(t); t++) {
         const struct qkv_context_options options = {
-            .isa = qkv_isa_at(t), .threads = 1 + (int)(t % 3), .precision = precision};
+            .size = sizeof options, .isa = qkv_isa_at(t), .threads = 1 + (int)(t % 3), .precision = precision};
         struct qkv_context *ctx;
         assert_ok(ctx, qkv_context_create(&ctx, &options));
         for (size_t n = 0; n < count; n++) {

@@ -156,7 +156,7 @@ static void read_weights(struct qkv_context *ctx, const struct qkv_model *m, str
 
 static struct trained train(const char *preset, const char *setting, const struct qkv_backend *backend,
                             enum qkv_precision precision, int threads) {
-    const struct qkv_context_options options = {.threads = threads, .precision = precision};
+    const struct qkv_context_options options = {.size = sizeof options, .threads = threads, .precision = precision};
     struct qkv_context *ctx;
     struct qkv_spec spec;
     struct qkv_model *m;
@@ -172,7 +172,7 @@ static struct trained train(const char *preset, const char *setting, const struc
     spec.vocab = 65;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 11, &m));
     assert_ok(ctx, qkv_optimizer_create(m, NULL, &optimizer));
-    assert_ok(ctx, qkv_pass_create(m, &(struct qkv_pass_options){.B = ROWS, .T = LENGTH, .train = true}, &pass));
+    assert_ok(ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = ROWS, .T = LENGTH, .train = true), &pass));
     for (size_t step = 0; step < TRAINED; step++) {
         size_t counted;
         fill_batch(ids, targets, spec.vocab, step);

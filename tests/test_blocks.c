@@ -93,7 +93,8 @@ static void a_block_is_its_formula(void **state) {
     size_t seen[QKV_PLACEMENT_COUNT] = {0}, forms = 0;
     for (uint64_t stream = 0; stream < 36 || forms < QKV_PLACEMENT_COUNT; stream++) {
         struct layer l = {.r = test_random(500 + stream), .cross = stream % 2};
-        struct qkv_context_options options = {.precision = QKV_FP32}; /* of two ways to round none is right */
+        struct qkv_context_options options = {.size = sizeof options,
+                                              .precision = QKV_FP32}; /* of two ways to round none is right */
         start(&l.s, 600 + stream, l.cross ? BOTH : DECODER, &options);
         l.spec = qkv_stack_layer(&qkv_model_spec(l.s.model)->decoder, 0);
         if (!seen[l.spec->norm.placement]++) forms++;

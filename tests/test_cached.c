@@ -44,7 +44,7 @@ static void world_stretch(struct world *w, int context) {
 
 static struct qkv_pass *world_pass(struct world *w, size_t rows, size_t longest) {
     struct qkv_pass *pass;
-    const struct qkv_pass_options o = {.B = rows, .T = longest, .source_T = T, .logits = true};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = rows, .T = longest, .source_T = T, .logits = true};
     if (qkv_pass_create(w->s.model, &o, &pass)) fail_msg("%s", qkv_message(w->s.ctx));
     return pass;
 }
@@ -86,7 +86,7 @@ static float *world_absorbed(struct world *w, const int32_t *ids, size_t length,
     for (size_t t = 0; t < length; t++) scored[t] = t;
     if (w->encoded) assert_ok(w->s.ctx, qkv_encode(w->s.model, w->source[i], &sources, 1, T, &e));
     const struct qkv_decoder_options o = {
-        .encoded = e, .sources = e ? &row : NULL, .rows = 1, .chunk = length, .lengths = &decided};
+        .size = sizeof o, .encoded = e, .sources = e ? &row : NULL, .rows = 1, .chunk = length, .lengths = &decided};
     assert_ok(w->s.ctx, qkv_decoder_create(w->s.model, &o, &d));
     const struct qkv_decoder_input in = {.ids = ids, .counts = &length, .scored = scored, .scored_count = length};
     assert_ok(w->s.ctx, qkv_decoder_append(d, &in));
@@ -104,7 +104,7 @@ static float *world_want(struct world *w, const int32_t *ids, size_t length, siz
 static void world_start(struct world *w, uint64_t stream, enum qkv_precision precision, int threads, bool longer) {
     *w = (struct world){.encoded = stream % 3 == 2};
     start(&w->s, stream, w->encoded ? BOTH : DECODER,
-          &(struct qkv_context_options){.threads = threads, .precision = precision});
+          &QKV_OPTIONS(qkv_context_options, .threads = threads, .precision = precision));
     if (longer) world_stretch(w, LONG_CONTEXT);
     struct qkv_random *r = &w->s.random;
     for (size_t i = 0; i < ROWS; i++) {
@@ -182,8 +182,12 @@ static void in_pieces(struct world *w, uint64_t stream, size_t first, size_t row
     char what[80];
     snprintf(what, sizeof what, "%zu rows in %spieces of %zu", rows, random ? "random " : "", most);
     for (size_t i = 0; i < rows; i++) sources[i] = first + i, left += w->length[first + i];
-    const struct qkv_decoder_options o = {
-        .encoded = e, .sources = e ? sources : NULL, .rows = rows, .chunk = 1, .lengths = w->length + first};
+    const struct qkv_decoder_options o = {.size = sizeof o,
+                                          .encoded = e,
+                                          .sources = e ? sources : NULL,
+                                          .rows = rows,
+                                          .chunk = 1,
+                                          .lengths = w->length + first};
     assert_ok(w->s.ctx, qkv_decoder_create(w->s.model, &o, &d));
     while (left) {
         size_t counts[ROWS], n = 0;
@@ -215,8 +219,8 @@ static void in_shared_pages(struct world *w, uint64_t stream, size_t context) {
     size_t from[ROWS] = {0}, counts[ROWS] = {w->length[0]}, length = w->length[0];
     int32_t *ids[2][ROWS], next[ROWS];
     assert_ok(w->s.ctx, qkv_decoder_create(w->s.model,
-                                           &(struct qkv_decoder_options){
-                                               .encoded = e, .sources = e ? sources : NULL, .rows = ROWS, .chunk = 1},
+                                           &QKV_OPTIONS(qkv_decoder_options, .encoded = e,
+                                                        .sources = e ? sources : NULL, .rows = ROWS, .chunk = 1),
                                            &d));
     assert_ok(w->s.ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = w->ids[0], .counts = counts}));
     for (size_t i = 0; i < ROWS; i++) {

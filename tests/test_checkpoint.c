@@ -139,8 +139,14 @@ static void test_tape_shape(void **state) {
 
 static struct qkv_pass *pass_of(struct sample *s, struct qkv_model *model, bool checkpoint) {
     struct qkv_pass *pass;
-    struct qkv_pass_options o = {
-        .B = B, .T = T, .source_T = T, .train = true, .dropout = true, .logits = true, .checkpoint = checkpoint};
+    struct qkv_pass_options o = {.size = sizeof o,
+                                 .B = B,
+                                 .T = T,
+                                 .source_T = T,
+                                 .train = true,
+                                 .dropout = true,
+                                 .logits = true,
+                                 .checkpoint = checkpoint};
     if (qkv_pass_create(model, &o, &pass)) fail_msg("%s", qkv_message(s->ctx));
     return pass;
 }
@@ -169,7 +175,8 @@ static void test_grid(void **state) {
     for (uint64_t i = 0; i < 36; i++) {
         struct sample s;
         struct qkv_model *model;
-        struct qkv_context_options in = {.threads = 1 + (int)(i % 2), .precision = i % 5 ? QKV_FP32 : QKV_MIXED_BF16};
+        struct qkv_context_options in = {
+            .size = sizeof in, .threads = 1 + (int)(i % 2), .precision = i % 5 ? QKV_FP32 : QKV_MIXED_BF16};
         start(&s, 9000 + i, (enum topology)(i % 3), &in);
         struct qkv_spec spec = *qkv_model_spec(s.model);
         if (i % 4) drop_everywhere(&spec, 0.25);
@@ -207,9 +214,10 @@ static void test_memory(void **state) {
         spec.decoder.layers = layers;
         assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
         for (int i = 0; i < 2; i++)
-            assert_ok(ctx, qkv_pass_create(
-                               model, &(struct qkv_pass_options){.B = 8, .T = 16, .train = true, .checkpoint = i == 1},
-                               &pass[i]));
+            assert_ok(ctx,
+                      qkv_pass_create(
+                          model, &QKV_OPTIONS(qkv_pass_options, .B = 8, .T = 16, .train = true, .checkpoint = i == 1),
+                          &pass[i]));
         size_t kept = qkv_pass_bytes(pass[0]), checkpointed = qkv_pass_bytes(pass[1]);
         assert_true(checkpointed * (layers == 6 ? 2 : 3) < kept);
         assert_ok(ctx, qkv_measure_costs(ctx, &spec, 8, 16, &costs));
@@ -230,7 +238,7 @@ static void test_refusal(void **state) {
     struct sample s;
     struct qkv_pass *pass;
     start(&s, 9100, DECODER, NULL);
-    struct qkv_pass_options o = {.B = B, .T = T, .train = true, .checkpoint = true, .weights = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .train = true, .checkpoint = true, .weights = true};
     assert_int_equal(qkv_pass_create(s.model, &o, &pass), QKV_ARGUMENT);
     assert_message(s.ctx, "choose one of checkpoint and weights");
     finish(&s);

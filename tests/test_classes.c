@@ -51,7 +51,7 @@ static struct case_of case_open(const char *name, const char *post) {
     char folder[600], path[700];
     snprintf(folder, sizeof folder, HF "%s", name);
     snprintf(path, sizeof path, "%s/case.safetensors", folder);
-    const struct qkv_context_options options = {.precision = QKV_FP32};
+    const struct qkv_context_options options = {.size = sizeof options, .precision = QKV_FP32};
     assert_int_equal(qkv_context_create(&c.ctx, &options), QKV_OK);
     load_or_fail(c.ctx, folder, &c.model);
     assert_ok(c.ctx, qkv_tensors_open(c.ctx, path, &c.file));
@@ -201,8 +201,8 @@ static void decoders_give_vectors_of_their_last_token(void **state) {
         float got[B * 64], mean[B * 64];
         assert_true(C == 8);
         for (size_t b = 0; b < B; b++) case_words(&c, b, 0, (size_t)c.lengths[b], texts[b]);
-        assert_ok(c.ctx, qkv_embed(c.model, lines, B, &(struct qkv_embed_options){.pool = QKV_POOL_LAST}, got));
-        assert_ok(c.ctx, qkv_embed(c.model, lines, B, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, mean));
+        assert_ok(c.ctx, qkv_embed(c.model, lines, B, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_LAST), got));
+        assert_ok(c.ctx, qkv_embed(c.model, lines, B, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN), mean));
         for (size_t b = 0; b < B; b++)
             for (size_t k = 0; k < C; k++) {
                 const size_t n = (size_t)c.lengths[b];
@@ -237,7 +237,7 @@ static void answers_are_the_spans_that_the_reference_chooses(void **state) {
     }
     fclose(file);
     questions[PAIRS] = "who", texts[PAIRS] = " ";
-    const struct qkv_context_options options = {.precision = QKV_FP32};
+    const struct qkv_context_options options = {.size = sizeof options, .precision = QKV_FP32};
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
     load_or_fail(ctx, HF "questions", &model);
     assert_true(qkv_model_answers(model));

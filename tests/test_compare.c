@@ -13,7 +13,7 @@
 
 static struct qkv_context *make_context(void) {
     struct qkv_context *ctx;
-    struct qkv_context_options options = {.threads = 1, .precision = QKV_PRECISION_AUTO};
+    struct qkv_context_options options = {.size = sizeof options, .threads = 1, .precision = QKV_PRECISION_AUTO};
     assert_ok(ctx, qkv_context_create(&ctx, &options));
     return ctx;
 }

@@ -19,7 +19,7 @@ static const char alone[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 29
 
 static int setup(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1));
 }
 
 static int teardown(void **state) {
@@ -84,8 +84,8 @@ static void walk(struct qkv_model *m, bool encoded, uint64_t stream) {
     for (size_t r = 0; r < ROWS; r++) t.sources[r] = r / (ROWS / SOURCES);
     if (encoded) assert_ok(ctx, qkv_encode(m, padded, t.lengths, SOURCES, 9, &e));
     assert_ok(ctx, qkv_decoder_create(m,
-                                      &(struct qkv_decoder_options){
-                                          .encoded = e, .sources = t.sources, .rows = ROWS, .capacity = 16, .chunk = 1},
+                                      &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .sources = t.sources,
+                                                   .rows = ROWS, .capacity = 16, .chunk = 1),
                                       &d));
     qkv_encoded_free(NULL);
     assert_null(qkv_decoder_logits(d));
@@ -142,7 +142,7 @@ static void test_oddities(void **state) {
                                            "decoder.attention.value_dim=5", "encoder.attention.window=2"};
     struct qkv_context *usual = ctx;
     for (int i = 0; i < 2; i++) {
-        struct qkv_context_options options = {.threads = i ? 1 : 2, .isa = i ? "scalar" : NULL};
+        struct qkv_context_options options = {.size = sizeof options, .threads = i ? 1 : 2, .isa = i ? "scalar" : NULL};
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         struct qkv_model *m = fixture_model(ctx, both, settings, TEST_COUNT(settings), 5, 0.2);
         walk(m, true, 2000);
@@ -164,7 +164,7 @@ static void test_encoded_output(void **state) {
     fixture_ids(&random, ids, 21, 17);
     struct qkv_encoded *e;
     struct qkv_pass *pass;
-    struct qkv_pass_options o = {.B = 3, .T = 7};
+    struct qkv_pass_options o = {.size = sizeof o, .B = 3, .T = 7};
     assert_ok(ctx, qkv_pass_create(m, &o, &pass));
     assert_ok(ctx, qkv_encode(m, ids, lengths, 3, 7, &e));
     assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 3, .T = 7, .ids = ids, .lengths = lengths}));
@@ -179,7 +179,7 @@ static void test_encoded_output(void **state) {
     assert_ok(ctx, qkv_encode(m, ids, NULL, 3, 7, &e));
     qkv_encoded_free(e);
     struct qkv_decoder *d;
-    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d), QKV_ARGUMENT,
+    assert_fails(ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .rows = 1, .chunk = 1), &d), QKV_ARGUMENT,
                  "an encoder alone");
     qkv_model_free(m);
 }
@@ -204,7 +204,7 @@ static void test_encode_refusals(void **state) {
     assert_ok(ctx, qkv_model_plan(ctx, qkv_model_spec(m), &planned));
     assert_fails(ctx, qkv_encode(planned, ids, NULL, 1, 2, &e), QKV_ARGUMENT, "planned");
     struct qkv_decoder *d;
-    assert_fails(ctx, qkv_decoder_create(planned, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d),
+    assert_fails(ctx, qkv_decoder_create(planned, &QKV_OPTIONS(qkv_decoder_options, .rows = 1, .chunk = 1), &d),
                  QKV_ARGUMENT, "planned");
     qkv_model_free(planned);
     qkv_model_free(other);
@@ -221,27 +221,28 @@ static void test_decoder_refusals(void **state) {
     struct qkv_decoder *d;
     int32_t ids[8] = {1, 2, 3, 4, 5, 6, 7, 8}, wrong[2] = {3, V};
     assert_ok(ctx, qkv_encode(m, ids, NULL, 2, 4, &e));
-    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d), QKV_ARGUMENT,
+    assert_fails(ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .rows = 1, .chunk = 1), &d), QKV_ARGUMENT,
                  "reads a source");
     assert_null(d);
-    assert_fails(ctx, qkv_decoder_create(other, &(struct qkv_decoder_options){.encoded = e, .rows = 1, .chunk = 1}, &d),
-                 QKV_ARGUMENT, "by another model");
-    assert_fails(ctx, qkv_decoder_create(seeing, &(struct qkv_decoder_options){.rows = 1, .chunk = 1}, &d),
-                 QKV_ARGUMENT, "causal");
-    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.encoded = e, .chunk = 1}, &d), QKV_ARGUMENT,
-                 "0 rows");
     assert_fails(ctx,
-                 qkv_decoder_create(m, &(struct qkv_decoder_options){.encoded = e, .rows = SIZE_MAX, .chunk = 1}, &d),
-                 QKV_ARGUMENT, "cannot have 18446744073709551615 rows");
-    assert_fails(ctx, qkv_decoder_create(m, &(struct qkv_decoder_options){.encoded = e, .rows = 3, .chunk = 1}, &d),
+                 qkv_decoder_create(other, &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .rows = 1, .chunk = 1), &d),
+                 QKV_ARGUMENT, "by another model");
+    assert_fails(ctx, qkv_decoder_create(seeing, &QKV_OPTIONS(qkv_decoder_options, .rows = 1, .chunk = 1), &d),
+                 QKV_ARGUMENT, "causal");
+    assert_fails(ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .chunk = 1), &d),
+                 QKV_ARGUMENT, "0 rows");
+    assert_fails(
+        ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .rows = SIZE_MAX, .chunk = 1), &d),
+        QKV_ARGUMENT, "cannot have 18446744073709551615 rows");
+    assert_fails(ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .rows = 3, .chunk = 1), &d),
                  QKV_ARGUMENT, "row 2 is for source 2, but only 2");
     assert_fails(
         ctx,
         qkv_decoder_create(
-            m, &(struct qkv_decoder_options){.encoded = e, .rows = 1, .capacity = CONTEXT + 1, .chunk = 1}, &d),
+            m, &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .rows = 1, .capacity = CONTEXT + 1, .chunk = 1), &d),
         QKV_ARGUMENT, "longer than the model's context of 24");
     assert_ok(ctx, qkv_decoder_create(
-                       m, &(struct qkv_decoder_options){.encoded = e, .rows = 2, .capacity = 2, .chunk = 1}, &d));
+                       m, &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .rows = 2, .capacity = 2, .chunk = 1), &d));
     assert_fails(ctx, qkv_decoder_step(d, wrong), QKV_ARGUMENT, "token id 29 is out of range: ids are 0 to 28");
     assert_int_equal(qkv_decoder_length(d), 0);
     assert_fails(ctx, qkv_decoder_select(d, (const size_t[]){0, 0, 0}, 3), QKV_ARGUMENT, "made for 1 to 2");

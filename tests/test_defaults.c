@@ -106,8 +106,8 @@ static void a_layer_and_a_module_run_with_the_defaults(void **state) {
     in.self = qkv_module_mask_defaults();
     vectors.data = x, vectors.B = 1, vectors.T = 3, vectors.C = 8;
     in.x = vectors, in.train = true;
-    assert_ok(ctx,
-              qkv_module_create(ctx, &model, &(struct qkv_module_options){.kind = QKV_MODULE_NORM, .seed = 1}, &norm));
+    assert_ok(ctx, qkv_module_create(ctx, &model, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_NORM, .seed = 1),
+                                     &norm));
     assert_ok(ctx, qkv_module_forward(norm, &in, (struct qkv_vectors){z, 1, 3, 8}));
     gradients.x = (struct qkv_vectors){dx, 1, 3, 8};
     assert_ok(ctx, qkv_module_backward(norm, (struct qkv_vectors){y, 1, 3, 8}, &gradients));
@@ -140,7 +140,7 @@ static void a_model_runs_with_the_defaults(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_spec spec = fixture_spec(ctx, NULL);
-    const struct qkv_tokenizer_options bytes = {.kind = QKV_TOKENIZER_BYTES};
+    const struct qkv_tokenizer_options bytes = {.size = sizeof bytes, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
     struct qkv_pass *pass;
@@ -190,7 +190,7 @@ static void a_session_and_a_decoder_of_the_defaults_have_the_same_scores(void **
     spec.vocab = 8;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     assert_ok(ctx, qkv_session_create(model, &options, &session));
-    assert_ok(ctx, qkv_session_create(model, &(struct qkv_session_options){.capacity = 2}, &small));
+    assert_ok(ctx, qkv_session_create(model, &QKV_OPTIONS(qkv_session_options, .capacity = 2), &small));
     assert_ok(ctx, qkv_decoder_create(model, &one, &decoder));
     assert_int_equal(qkv_session_capacity(session), spec.context);
     assert_int_equal(qkv_session_capacity(small), 2);
@@ -215,7 +215,8 @@ static void a_communicator_of_the_defaults_is_one_rank(void **state) {
     const struct qkv_communicator alone = qkv_communicator_defaults();
     for (int i = 0; i < 2; i++) {
         struct qkv_context *ctx;
-        const struct qkv_context_options options = {.threads = 1, .communicator = i ? &alone : NULL};
+        const struct qkv_context_options options = {
+            .size = sizeof options, .threads = 1, .communicator = i ? &alone : NULL};
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         assert_int_equal(qkv_context_rank(ctx), 0);
         assert_int_equal(qkv_context_ranks(ctx), 1);
@@ -229,7 +230,7 @@ static void a_rate_of_all_weights_multiplies_that_of_the_step(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_spec spec = fixture_spec(ctx, NULL);
-    const struct qkv_optimizer_options plain = {.kind = QKV_OPTIMIZER_SGD};
+    const struct qkv_optimizer_options plain = {.size = sizeof plain, .kind = QKV_OPTIMIZER_SGD};
     const int32_t ids[4] = {1, 2, 3, 4}, targets[4] = {2, 3, 4, 5};
     struct qkv_model *models[2];
     size_t count = 0;
@@ -237,7 +238,7 @@ static void a_rate_of_all_weights_multiplies_that_of_the_step(void **state) {
     for (int i = 0; i < 2; i++) {
         struct qkv_pass *pass;
         struct qkv_optimizer *optimizer;
-        const struct qkv_pass_options options = {.B = 1, .T = 4, .train = true};
+        const struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = 4, .train = true};
         const struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids, .targets = targets};
         assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &models[i]));
         if (i) assert_ok(ctx, qkv_model_set_rate_all(models[i], "*", 4, &count));

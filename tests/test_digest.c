@@ -144,7 +144,7 @@ static enum qkv_status load(struct qkv_context *ctx, const char *folder) {
 
 static struct qkv_context *careless(void) {
     struct qkv_context *ctx;
-    struct qkv_context_options options = {.threads = 1, .ignore_digest = true};
+    struct qkv_context_options options = {.size = sizeof options, .threads = 1, .ignore_digest = true};
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
     return ctx;
 }

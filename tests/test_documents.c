@@ -8,9 +8,9 @@
 #include <math.h>
 
 /* In fp32: differences of losses are compared. */
-static const struct qkv_context_options exact = {.threads = 1, .precision = QKV_FP32};
+static const struct qkv_context_options exact = {.size = sizeof exact, .threads = 1, .precision = QKV_FP32};
 /* In the precision of the environment. */
-static const struct qkv_context_options usual = {.threads = 1, .precision = QKV_PRECISION_AUTO};
+static const struct qkv_context_options usual = {.size = sizeof usual, .threads = 1, .precision = QKV_PRECISION_AUTO};
 enum { MOST = B * T }; /* documents */
 
 /* The sample with random documents in its rows, some of one position; returns how many there are. */
@@ -97,7 +97,7 @@ static void documents_have_the_loss_and_the_gradients_of_rows_of_their_own(void 
         const bool rounds = p.s.ctx->precision != QKV_FP32;
         unpack(&p, &u);
         const struct qkv_batch packed = p.s.batch;
-        struct qkv_pass_options o = {.train = true, .logits = i % 5 == 4};
+        struct qkv_pass_options o = {.size = sizeof o, .train = true, .logits = i % 5 == 4};
         struct qkv_pass *pass = documents_pass(&p.s, o, B), *rows = documents_pass(&p.s, o, p.count);
         float *mine = documents_gradients(&p.s, pass, &loss, &n);
         p.s.batch = u.batch;
@@ -118,7 +118,7 @@ static void another_document_changes_no_bit(void **state) {
     for (uint64_t i = 0; i < 40; i++) {
         struct packed p;
         packed_start(&p, 100 + i, &usual);
-        struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){.logits = true}, B);
+        struct qkv_pass *pass = documents_pass(&p.s, QKV_OPTIONS(qkv_pass_options, .logits = true), B);
         forward(&p.s, pass);
         float *before = copy_output(pass);
         const size_t changed = (size_t)qkv_random_below(&p.s.random, p.count);
@@ -153,7 +153,7 @@ static void a_row_of_one_document_is_a_row(void **state) {
         double loss, expected;
         size_t n;
         packed_start(&p, 200 + i, &usual);
-        struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){.train = true, .dropout = true}, B);
+        struct qkv_pass *pass = documents_pass(&p.s, QKV_OPTIONS(qkv_pass_options, .train = true, .dropout = true), B);
         p.s.batch.documents = NULL;
         float *others = documents_gradients(&p.s, pass, &expected, &n);
         for (size_t at = 0; at < (size_t)B * T; at++) p.documents[at] = (int32_t)(at / T * 5);
@@ -181,7 +181,7 @@ static void checkpoints_and_threads_change_no_bit(void **state) {
         qkv_model_free(p.s.model);
         p.s.model = model;
         p.s.batch.dropout_seed = i;
-        struct qkv_pass_options o = {.train = true, .dropout = true};
+        struct qkv_pass_options o = {.size = sizeof o, .train = true, .dropout = true};
         struct qkv_pass *whole = documents_pass(&p.s, o, B);
         o.checkpoint = true;
         p.s.ctx->threads = 1 + (int)(i % 3);
@@ -202,7 +202,7 @@ static void documents_take_no_more_memory_than_planned(void **state) {
     for (uint64_t i = 0; i < 20; i++) {
         struct packed p;
         packed_start(&p, 400 + i, &usual);
-        struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){.train = true}, B);
+        struct qkv_pass *pass = documents_pass(&p.s, QKV_OPTIONS(qkv_pass_options, .train = true), B);
         const size_t bytes = qkv_pass_bytes(pass);
         for (int k = 0; k < 6; k++) {
             packed_cut(&p);
@@ -224,7 +224,7 @@ static void documents_that_make_no_sense_are_refused(void **state) {
     (void)state;
     struct packed p;
     packed_start(&p, 501, &usual); /* full rows */
-    struct qkv_pass *pass = documents_pass(&p.s, (struct qkv_pass_options){0}, B);
+    struct qkv_pass *pass = documents_pass(&p.s, qkv_pass_defaults(), B);
     for (size_t at = 0; at < (size_t)B * T; at++) p.documents[at] = (int32_t)(at % T);
     forward(&p.s, pass);
     p.documents[T + 4] = 2;
@@ -258,7 +258,7 @@ static void models_with_sources_and_classifiers_take_no_documents(void **state) 
     qkv_model_free(p.s.model);
     p.s.model = model;
     p.s.batch.targets = NULL;
-    pass = documents_pass(&p.s, (struct qkv_pass_options){0}, B);
+    pass = documents_pass(&p.s, qkv_pass_defaults(), B);
     assert_refused(&p.s, pass, "this model gives one result for each row");
     qkv_pass_free(pass);
     finish(&p.s);

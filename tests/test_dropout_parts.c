@@ -15,7 +15,7 @@ enum { B = 3, T = 20, C = 24, N = B * T * C };
 
 static struct qkv_context *fixture_context(void) {
     struct qkv_context *made;
-    const struct qkv_context_options options = {.threads = 1, .precision = QKV_PRECISION_AUTO};
+    const struct qkv_context_options options = {.size = sizeof options, .threads = 1, .precision = QKV_PRECISION_AUTO};
     assert_int_equal(qkv_context_create(&made, &options), QKV_OK);
     return made;
 }
@@ -52,8 +52,15 @@ static void run(const struct qkv_spec *spec, uint64_t seed, struct looked *l) {
     struct qkv_model *model;
     struct qkv_pass *pass;
     int32_t ids[B * T];
-    const struct qkv_pass_options o = {
-        .B = B, .T = T, .train = true, .dropout = true, .logits = true, .weights = true, .hook = look, .hook_user = l};
+    const struct qkv_pass_options o = {.size = sizeof o,
+                                       .B = B,
+                                       .T = T,
+                                       .train = true,
+                                       .dropout = true,
+                                       .logits = true,
+                                       .weights = true,
+                                       .hook = look,
+                                       .hook_user = l};
     const struct qkv_batch batch = {.B = B, .T = T, .ids = ids, .dropout_seed = seed};
     for (size_t i = 0; i < (size_t)B * T; i++) ids[i] = (int32_t)(7 * i % 40);
     assert_ok(ctx, qkv_model_create(ctx, spec, 5, &model));

@@ -19,7 +19,8 @@ static const char text[] = "the capital of England is London\nthe queen of Spain
 enum { ALL_SPECIALS = 3 };
 static struct qkv_tokenizer *make_tokenizer(enum qkv_tokenizer_kind kind, size_t specials) {
     static const char *const names[ALL_SPECIALS] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
-    struct qkv_tokenizer_options options = {.kind = kind, .specials = names, .special_count = specials};
+    struct qkv_tokenizer_options options = {
+        .size = sizeof options, .kind = kind, .specials = names, .special_count = specials};
     struct qkv_tokenizer *tokenizer;
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, sizeof text - 1, &tokenizer));
     return tokenizer;
@@ -143,7 +144,7 @@ static void classes_of_a_line_are_those_of_a_pass_over_it(void **state) {
         size_t n;
         struct qkv_pass *pass;
         assert_ok(ctx, qkv_sequence_encode(ctx, qkv_model_tokenizer(model), "the queen", 9, true, true, &ids, &n));
-        assert_ok(ctx, qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = n, .logits = true}, &pass));
+        assert_ok(ctx, qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = n, .logits = true), &pass));
         assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = n, .ids = ids}));
         const float *x = qkv_pass_output(pass).data;
         double sum = 0;
@@ -171,13 +172,15 @@ static void vectors_of_a_line_do_not_depend_on_its_neighbours(void **state) {
         for (int pool = QKV_POOL_FIRST; pool <= QKV_POOL_MAX; pool++) {
             struct qkv_model *model = make_model("rope", rests[k], make_tokenizer(QKV_TOKENIZER_CHARS, 2));
             bool unit = k != 1;
-            assert_ok(ctx, qkv_embed(model, list, LINES,
-                                     &(struct qkv_embed_options){.pool = (enum qkv_pool)pool, .normalize = unit}, all));
+            assert_ok(ctx,
+                      qkv_embed(model, list, LINES,
+                                &QKV_OPTIONS(qkv_embed_options, .pool = (enum qkv_pool)pool, .normalize = unit), all));
             for (size_t i = 0; i < LINES; i++) {
                 double sum = 0;
                 assert_ok(ctx,
                           qkv_embed(model, list + i, 1,
-                                    &(struct qkv_embed_options){.pool = (enum qkv_pool)pool, .normalize = unit}, one));
+                                    &QKV_OPTIONS(qkv_embed_options, .pool = (enum qkv_pool)pool, .normalize = unit),
+                                    one));
                 assert_memory_equal(one, all + i * C, sizeof one);
                 for (size_t c = 0; c < C; c++) sum += (double)one[c] * (double)one[c];
                 bool blank = qkv_is_blank(list[i], strlen(list[i]));
@@ -199,12 +202,12 @@ static void pools_are_first_mean_and_largest(void **state) {
     (void)state;
     assert_ok(ctx, qkv_sequence_encode(ctx, qkv_model_tokenizer(model), line, 13, false, false, &ids, &n));
     assert_int_equal(n, 13);
-    assert_ok(ctx, qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = n}, &pass));
+    assert_ok(ctx, qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = n), &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = n, .ids = ids}));
     const float *x = qkv_pass_output(pass).data;
-    assert_ok(ctx, qkv_embed(model, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_FIRST}, first));
-    assert_ok(ctx, qkv_embed(model, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, mean));
-    assert_ok(ctx, qkv_embed(model, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MAX}, largest));
+    assert_ok(ctx, qkv_embed(model, &line, 1, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_FIRST), first));
+    assert_ok(ctx, qkv_embed(model, &line, 1, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN), mean));
+    assert_ok(ctx, qkv_embed(model, &line, 1, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MAX), largest));
     assert_memory_equal(first, x, sizeof first);
     for (size_t c = 0; c < C; c++) {
         double sum = 0;
@@ -234,7 +237,7 @@ static void fillings_are_the_likeliest_of_each_mask(void **state) {
     assert_ok(ctx, qkv_fill(model, line, vocab, NULL, &all, &masks));
     assert_ok(ctx, qkv_masked_encode(ctx, t, line, strlen(line), qkv_tokenizer_special(t, "<mask>"), &ids, &n));
     assert_int_equal(n, 5);
-    assert_ok(ctx, qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = n, .logits = true}, &pass));
+    assert_ok(ctx, qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = n, .logits = true), &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = n, .ids = ids}));
     for (size_t m = 0; m < 2; m++) {
         const float *x = (const float *)qkv_pass_output(pass).data + (m ? 3 : 0) * V;
@@ -272,10 +275,10 @@ static void models_that_cannot_are_refused(void **state) {
         ctx, "classify needs a model with a classify head; this one has head.kind lm: train one on labelled lines");
     assert_status(ctx, qkv_classify(mute, &line, 1, NULL, out), QKV_ARGUMENT);
     assert_message(ctx, "classify: the model has no tokenizer, so it reads no text; put its tokenizer.json into");
-    assert_status(ctx, qkv_embed(mute, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, out),
+    assert_status(ctx, qkv_embed(mute, &line, 1, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN), out),
                   QKV_ARGUMENT);
     assert_message(ctx, "embed: the model has no tokenizer");
-    assert_status(ctx, qkv_embed(lm, &line, 1, &(struct qkv_embed_options){.pool = (enum qkv_pool)7}, out),
+    assert_status(ctx, qkv_embed(lm, &line, 1, &QKV_OPTIONS(qkv_embed_options, .pool = (enum qkv_pool)7), out),
                   QKV_ARGUMENT);
     assert_message(ctx, "the pool is 7");
     assert_status(ctx, qkv_fill(decoder, line, 1, NULL, &fillings, &masks), QKV_ARGUMENT);
@@ -303,7 +306,7 @@ static void lines_that_do_not_fit_are_named(void **state) {
     (void)state;
     assert_status(ctx, qkv_classify(classifier, lines, 3, NULL, out), QKV_ARGUMENT);
     assert_message(ctx, "line 3 has 28 tokens, but the model's context is 24; shorten it or cut it in two");
-    assert_status(ctx, qkv_embed(filler, lines, 3, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN}, out),
+    assert_status(ctx, qkv_embed(filler, lines, 3, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN), out),
                   QKV_ARGUMENT);
     assert_message(ctx, "line 3 has 26 tokens");
     assert_ok(ctx, qkv_classify(classifier, NULL, 0, NULL, NULL));
@@ -333,7 +336,7 @@ static void broken_weights_are_told(void **state) {
     assert_message(ctx, "the scores of line 1 are not finite: the model's weights are broken");
     assert_status(
         ctx,
-        qkv_embed(classifier, &line, 1, &(struct qkv_embed_options){.pool = QKV_POOL_MEAN, .normalize = true}, out),
+        qkv_embed(classifier, &line, 1, &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN, .normalize = true), out),
         QKV_NUMBER);
     assert_message(ctx, "the hidden states of line 1 are not finite");
     assert_status(ctx, qkv_fill(filler, line, 1, NULL, &fillings, &masks), QKV_NUMBER);

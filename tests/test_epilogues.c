@@ -190,7 +190,8 @@ static void every_product_computes_every_epilogue(void **state) {
         for (size_t i = 0; (row = qkv_product_at(i)); i++)
             for (size_t s = 0; s < TEST_COUNT(shapes) * 4; s++) {
                 const enum qkv_dtype dtype = s % 2 ? QKV_BF16 : QKV_F32;
-                const struct qkv_context_options options = {.threads = s / 2 % 2 ? 3 : 1, .isa = isa};
+                const struct qkv_context_options options = {
+                    .size = sizeof options, .threads = s / 2 % 2 ? 3 : 1, .isa = isa};
                 struct qkv_random r = test_random(40 + s);
                 struct qkv_context *ctx;
                 if (dtype != QKV_F32 && row->activation != dtype) continue;

@@ -12,7 +12,7 @@ static struct qkv_context *ctx;
 
 static int setup(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = QKV_PRECISION_AUTO));
 }
 
 static int teardown(void **state) {
@@ -31,7 +31,8 @@ static int teardown(void **state) {
 static struct qkv_tokenizer *make_tokenizer(enum qkv_tokenizer_kind kind, size_t specials) {
     static const char text[] = "abc defgh ijk\n";
     static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
-    struct qkv_tokenizer_options options = {.kind = kind, .specials = names, .special_count = specials};
+    struct qkv_tokenizer_options options = {
+        .size = sizeof options, .kind = kind, .specials = names, .special_count = specials};
     struct qkv_tokenizer *tokenizer;
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, sizeof text - 1, &tokenizer));
     return tokenizer;
@@ -94,7 +95,7 @@ static double pair_loss(struct qkv_model *model, const char *source, const char 
     struct qkv_pass *pass;
     assert_ok(ctx, qkv_sequence_encode(ctx, t, source, strlen(source), false, true, &s, &s_count));
     assert_ok(ctx, qkv_sequence_encode(ctx, t, target, strlen(target), true, true, &y, &y_count));
-    struct qkv_pass_options options = {.B = 1, .T = y_count - 1, .source_T = s_count};
+    struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = y_count - 1, .source_T = s_count};
     struct qkv_batch batch = {.B = 1, .T = y_count - 1, .ids = y, .targets = y + 1, .source = s, .source_T = s_count};
     assert_ok(ctx, qkv_pass_create(model, &options, &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &batch));

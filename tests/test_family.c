@@ -55,7 +55,7 @@ static void published_open(struct published *p, const char *folder, const char *
                            enum qkv_precision precision) {
     char path[700];
     *p = (struct published){0};
-    const struct qkv_context_options options = {.isa = isa, .precision = precision};
+    const struct qkv_context_options options = {.size = sizeof options, .isa = isa, .precision = precision};
     assert_int_equal(qkv_context_create(&p->ctx, &options), QKV_OK);
     if (qkv_model_load(p->ctx, folder, &p->model)) fail_msg("%s: %s", folder, qkv_message(p->ctx));
     snprintf(path, sizeof path, "%s/case.safetensors", cases);
@@ -81,8 +81,12 @@ static void published_close(struct published *p) {
 
 static struct qkv_pass *published_pass(struct published *p, bool train) {
     struct qkv_pass *pass;
-    const struct qkv_pass_options o = {
-        .B = p->batch.B, .T = p->batch.T, .source_T = p->batch.source_T, .train = train, .logits = true};
+    const struct qkv_pass_options o = {.size = sizeof o,
+                                       .B = p->batch.B,
+                                       .T = p->batch.T,
+                                       .source_T = p->batch.source_T,
+                                       .train = train,
+                                       .logits = true};
     assert_int_equal(qkv_pass_create(p->model, &o, &pass), QKV_OK);
     if (qkv_pass_forward(pass, &p->batch)) fail_msg("%s", qkv_message(p->ctx));
     return pass;

@@ -187,7 +187,7 @@ static void masks_go_by_the_seed_and_are_off_without_training(void **state) {
 static void masks_do_not_go_by_the_precision(void **state) {
     (void)state;
     struct qkv_context *exact = ctx, *mixed;
-    struct qkv_context_options options = {.precision = QKV_MIXED_BF16};
+    struct qkv_context_options options = {.size = sizeof options, .precision = QKV_MIXED_BF16};
     struct qkv_random r = test_random(3300);
     float x[N * C], all[N * C], some[N * C];
     double mask[N * C];

@@ -188,7 +188,7 @@ static void check_folders(uint64_t stream, enum topology topology, const char *i
     struct sample s;
     struct qkv_buffer plain = {0}, stored = {0};
     char a[600], b[600];
-    start(&s, stream, topology, &(struct qkv_context_options){.threads = 2, .isa = isa, .precision = precision});
+    start(&s, stream, topology, &QKV_OPTIONS(qkv_context_options, .threads = 2, .isa = isa, .precision = precision));
     snprintf(a, sizeof a, "%s/plain", test_folder());
     snprintf(b, sizeof b, "%s/stored", test_folder());
     write_folders(&s, a, b);
@@ -273,8 +273,9 @@ static size_t memory_to_run(const char *folder) {
     struct qkv_session *session;
     const size_t before = peak_bytes();
     const int32_t ids[] = {1, 2, 3};
-    if (qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}) || qkv_model_load(ctx, folder, &model) ||
-        qkv_session_create(model, NULL, &session) || qkv_session_append(session, ids, 3))
+    if (qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1)) ||
+        qkv_model_load(ctx, folder, &model) || qkv_session_create(model, NULL, &session) ||
+        qkv_session_append(session, ids, 3))
         return 0;
     return peak_bytes() - before;
 }
@@ -293,7 +294,7 @@ static void decoding_from_bf16_takes_the_memory_of_the_plan(void **state) {
     struct qkv_spec spec;
     struct qkv_costs costs;
     const char *folder = test_path("large");
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1)), QKV_OK);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "large", json, sizeof json - 1, NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     const size_t whole = model->weights.count ? model->arena.peak : 0;
@@ -343,7 +344,8 @@ static void an_optimizer_makes_fp32_of_stored_weights_first(void **state) {
     (void)state;
     struct sample s;
     struct qkv_optimizer *optimizer;
-    struct qkv_optimizer_options o = {.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+    struct qkv_optimizer_options o = {
+        .size = sizeof o, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
     struct qkv_buffer before = {0}, after = {0};
     make_bf16(&s, 302, test_path("learns"));
     run_pass(&s, &before);

@@ -19,7 +19,8 @@ static size_t freeze_size(const struct sample *s, size_t i) {
 
 static struct qkv_pass *freeze_pass(struct sample *s, bool checkpoint) {
     struct qkv_pass *pass;
-    struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = true, .checkpoint = checkpoint};
+    struct qkv_pass_options o = {
+        .size = sizeof o, .B = B, .T = T, .source_T = T, .train = true, .checkpoint = checkpoint};
     assert_ok(s->ctx, qkv_pass_create(s->model, &o, &pass));
     return pass;
 }
@@ -50,7 +51,7 @@ static void what_learns_beside_frozen_weights_has_the_bits_it_has_without_them(v
     (void)state;
     for (uint64_t k = 0; k < 36; k++) {
         struct sample s;
-        const struct qkv_context_options options = {.precision = QKV_PRECISION_AUTO};
+        const struct qkv_context_options options = {.size = sizeof options, .precision = QKV_PRECISION_AUTO};
         start(&s, 300 + k, (enum topology)(k % 3), &options);
         const size_t P = qkv_model_parameters(s.model), most = k % 4 + 1;
         struct qkv_pass *pass = freeze_pass(&s, k / 3 % 2);

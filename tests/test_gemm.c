@@ -10,7 +10,7 @@ static void each_table(gemm_checker *checker, const char *name, uint64_t stream)
     struct qkv_random random = test_random(stream);
     for (size_t i = 0; qkv_isa_at(i); i++) {
         for (int threads = 1; threads <= 3; threads += 2) {
-            struct qkv_context_options options = {.threads = threads, .isa = qkv_isa_at(i)};
+            struct qkv_context_options options = {.size = sizeof options, .threads = threads, .isa = qkv_isa_at(i)};
             struct qkv_context *ctx;
             struct qkv_arena scratch;
             const int before = check_failures;

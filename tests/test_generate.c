@@ -27,14 +27,14 @@ static struct qkv_model *make_model(const char *const *settings, size_t count) {
 
 static void give_tokenizer(struct qkv_model *m) {
     struct qkv_tokenizer *tokenizer;
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, NULL, 0, &tokenizer));
     assert_ok(ctx, qkv_model_set_tokenizer(m, tokenizer));
 }
 
 static int setup(void **state) {
     (void)state;
-    if (qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO})) return -1;
+    if (qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = QKV_PRECISION_AUTO))) return -1;
     model = make_model(NULL, 0);
     give_tokenizer(model);
     return 0;
@@ -64,7 +64,8 @@ static bool hear(void *user, const char *text, size_t size) {
 }
 
 static struct qkv_generate_options options(double temperature, size_t tokens) {
-    struct qkv_generate_options o = {.sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
+    struct qkv_generate_options o = {
+        .size = sizeof o, .sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
     o.sampling.temperature = temperature;
     return o;
 }

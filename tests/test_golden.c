@@ -69,7 +69,7 @@ static void read_features(struct golden *g) {
 static void open_case(struct golden *g, const char *folder, const char *isa, enum qkv_precision precision) {
     memset(g, 0, sizeof *g);
     g->tolerance = precision == QKV_FP32 ? &fp32 : &bf16;
-    struct qkv_context_options options = {.isa = isa, .precision = precision};
+    struct qkv_context_options options = {.size = sizeof options, .isa = isa, .precision = precision};
     assert_int_equal(qkv_context_create(&g->ctx, &options), QKV_OK);
     char path[600];
     size_t unused;
@@ -173,8 +173,12 @@ static void expect_output(struct golden *g, struct qkv_pass *pass, const char *w
 static void expect_adamw(struct golden *g, struct qkv_pass *pass, float loss) {
     struct qkv_optimizer *optimizer;
     if (!qkv_tensors_find(g->file, "out.adamw_losses")) return;
-    struct qkv_optimizer_options adamw = {
-        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    struct qkv_optimizer_options adamw = {.size = sizeof adamw,
+                                          .kind = QKV_OPTIMIZER_ADAMW,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.95,
+                                          .eps = 1e-8,
+                                          .weight_decay = 0.1};
     const struct qkv_array *eps = qkv_tensors_find(g->file, "in.adamw_eps");
     if (eps) adamw.eps = (double)*(const float *)eps->data;
     float losses[4] = {loss};
@@ -197,7 +201,8 @@ static void run_case(const char *folder, const char *isa, enum qkv_precision pre
     struct golden g;
     struct qkv_pass *pass;
     open_case(&g, folder, isa, precision);
-    struct qkv_pass_options o = {.B = g.batch.B,
+    struct qkv_pass_options o = {.size = sizeof o,
+                                 .B = g.batch.B,
                                  .T = g.batch.T,
                                  .source_T = g.batch.source_T,
                                  .train = true,

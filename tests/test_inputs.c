@@ -127,7 +127,8 @@ static size_t outputs_of(const struct input_sample *in, size_t b) {
 static void a_row_has_the_bits_that_it_has_alone(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 54; i++) {
-        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         static struct input_sample in;
         float alone[HELD];
         start_input(&in, 9900 + i, &options);
@@ -160,7 +161,7 @@ static void threads_change_no_bit(void **state) {
         size_t count = 0, bytes = 0;
         for (int threads = 1; threads <= 3; threads++) {
             static struct input_sample in;
-            start_input(&in, 10000 + i, &(struct qkv_context_options){.threads = threads, .precision = QKV_FP32});
+            start_input(&in, 10000 + i, &QKV_OPTIONS(qkv_context_options, .threads = threads, .precision = QKV_FP32));
             struct qkv_pass *pass = make_pass(&in.s, true);
             forward(&in.s, pass);
             outputs[threads - 1] = copy_output(pass);
@@ -185,8 +186,10 @@ static float *gradients_in_parts(struct input_sample *in, int64_t accumulate, si
     struct sample *s = &in->s;
     const struct qkv_batch all = s->batch;
     const bool both = in->topology == BOTH, whole = qkv_model_spec(s->model)->head.kind == QKV_HEAD_CLASSIFY;
-    const struct qkv_train_options options = {.groups = 2, .accumulate = accumulate, .batch = B};
-    const struct qkv_pass_options pass_options = {.B = B, .T = T, .source_T = T, .train = true};
+    const struct qkv_train_options options = {
+        .size = sizeof options, .groups = 2, .accumulate = accumulate, .batch = B};
+    const struct qkv_pass_options pass_options = {
+        .size = sizeof pass_options, .B = B, .T = T, .source_T = T, .train = true};
     struct qkv_parts parts = qkv_parts_of(&options, B);
     struct qkv_part_sums sums;
     struct qkv_pass_part part;
@@ -221,7 +224,8 @@ static float *gradients_in_parts(struct input_sample *in, int64_t accumulate, si
 static void parts_of_a_batch_change_no_bit(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 18; i++) {
-        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         static struct input_sample in;
         size_t count;
         start_input(&in, 10100 + i, &options);
@@ -248,7 +252,7 @@ static void gradients_are_slopes(void **state) {
     smooth_only = true;
     for (uint64_t i = 0; i < 36; i++) {
         static struct input_sample in;
-        start_input(&in, 10200 + i, &(struct qkv_context_options){.precision = QKV_FP32});
+        start_input(&in, 10200 + i, &QKV_OPTIONS(qkv_context_options, .precision = QKV_FP32));
         struct qkv_pass *pass = make_pass(&in.s, true), *plain = make_pass(&in.s, false);
         forward(&in.s, pass);
         assert_ok(in.s.ctx, qkv_pass_backward(pass));
@@ -266,7 +270,8 @@ static void gradients_are_slopes(void **state) {
 static void targets_behind_an_encoded_memory_have_the_bits_of_a_pass(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 27; i++) {
-        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         static struct input_sample in;
         struct qkv_encoded *encoded;
         struct qkv_decoder *decoder;
@@ -280,7 +285,8 @@ static void targets_behind_an_encoded_memory_have_the_bits_of_a_pass(void **stat
         const float *scores = qkv_pass_output(pass).data;
         assert_ok(s->ctx, qkv_encode_features(s->model, in.features, s->batch.source_lengths, B, in.positions,
                                               in.frames, &encoded));
-        const struct qkv_decoder_options growing = {.encoded = encoded, .rows = B, .capacity = T};
+        const struct qkv_decoder_options growing = {
+            .size = sizeof growing, .encoded = encoded, .rows = B, .capacity = T};
         assert_ok(s->ctx, qkv_decoder_create(s->model, &growing, &decoder));
         for (size_t t = 0; t < T; t++) {
             int32_t next[B];

@@ -16,7 +16,7 @@
 
 static struct qkv_context *make_context(void) {
     struct qkv_context *ctx;
-    struct qkv_context_options options = {.threads = 1, .precision = QKV_PRECISION_AUTO};
+    struct qkv_context_options options = {.size = sizeof options, .threads = 1, .precision = QKV_PRECISION_AUTO};
     assert_ok(ctx, qkv_context_create(&ctx, &options));
     return ctx;
 }
@@ -24,7 +24,8 @@ static struct qkv_context *make_context(void) {
 /* A small model with weights large enough to show, and a tokenizer of bytes with the special tokens. */
 static struct qkv_model *make_model_of(struct qkv_context *ctx, int version, const char *stacks) {
     static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 3};
+    struct qkv_tokenizer_options options = {
+        .size = sizeof options, .kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
     struct qkv_spec spec;
@@ -80,7 +81,7 @@ static const float *heard_at(const struct heard *h, enum qkv_hook_kind kind, siz
 static void run(struct qkv_model *model, struct heard *h, bool train, float *output) {
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_pass_options o = {
-        .B = 1, .T = T, .logits = true, .train = train, .hook = h ? hear : NULL, .hook_user = h};
+        .size = sizeof o, .B = 1, .T = T, .logits = true, .train = train, .hook = h ? hear : NULL, .hook_user = h};
     int32_t ids[T];
     for (int t = 0; t < T; t++) ids[t] = 7 * t % 40;
     struct qkv_batch batch = {.B = 1, .T = T, .ids = ids};
@@ -139,7 +140,8 @@ static void the_last_of_a_pass_is_its_output(void **state) {
         qkv_model_free(model);
     }
     struct qkv_model *model = make_model(ctx, decoder, "pre");
-    struct qkv_pass_options o = {.B = 1, .T = T, .train = true, .checkpoint = true, .hook = hear, .hook_user = &h};
+    struct qkv_pass_options o = {
+        .size = sizeof o, .B = 1, .T = T, .train = true, .checkpoint = true, .hook = hear, .hook_user = &h};
     struct qkv_pass *pass;
     assert_fails(ctx, qkv_pass_create(model, &o, &pass), QKV_ARGUMENT, "one of checkpoint and hook");
     qkv_model_free(model);
@@ -194,7 +196,7 @@ static void gradients_are_those_of_the_model(void **state) {
         struct qkv_inspect_options o = {.text = text, .text_size = N};
         struct qkv_inspection *in;
         assert_ok(ctx, qkv_inspect(model, &o, &in));
-        struct qkv_pass_options pass_options = {.B = 1, .T = N, .train = true};
+        struct qkv_pass_options pass_options = {.size = sizeof pass_options, .B = 1, .T = N, .train = true};
         int32_t ids[N], targets[N], *encoded;
         size_t count, counted;
         assert_ok(ctx, qkv_tokenizer_encode(ctx, qkv_model_tokenizer(model), text, N, true, &encoded, &count));
@@ -247,7 +249,7 @@ static void a_prefix_is_seen_and_what_follows_is_predicted(void **state) {
         assert_ok(ctx, qkv_inspect(model, &o, &in));
         for (int32_t t = 0; t < N; t++) ids[t] = in->look.decoder.ids[t];
         for (int32_t t = 0; t < N; t++) targets[t] = t + 1 < N && t + 1 >= prefix ? ids[t + 1] : QKV_IGNORE;
-        struct qkv_pass_options options = {.B = 1, .T = N};
+        struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = N};
         struct qkv_batch batch = {.B = 1, .T = N, .ids = ids, .targets = targets, .prefix = &prefix};
         struct qkv_pass *pass;
         size_t counted, expected;

@@ -62,7 +62,7 @@ static void a_dense_mask_of_the_defaults_hides_nothing(void **state) {
     const int32_t ids[4] = {1, 2, 3, 4};
     const uint8_t open[16] = {1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1};
     struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids};
-    const struct qkv_pass_options options = {.B = 1, .T = 4, .logits = true};
+    const struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = 4, .logits = true};
     struct qkv_model *model;
     struct qkv_pass *pass;
     float scores[3][32];

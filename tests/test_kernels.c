@@ -21,7 +21,7 @@ static void test_tables(void **state) {
     for (; qkv_kernels_at(count); count++) {
         const struct qkv_kernels *k = qkv_kernels_at(count);
         assert_string_equal(qkv_isa_at(count), k->isa);
-        struct qkv_context_options options = {.isa = k->isa};
+        struct qkv_context_options options = {.size = sizeof options, .isa = k->isa};
         struct qkv_context *ctx;
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         assert_ptr_equal(ctx->kernels, k);
@@ -55,7 +55,8 @@ static void test_context(void **state) {
     assert_string_equal(qkv_context_isa(ctx), "scalar");
     assert_int_equal(qkv_context_threads(ctx), 3);
     qkv_context_free(ctx);
-    struct qkv_context_options options = {.threads = 2, .isa = qkv_isa_at(0)}; /* options come before variables */
+    struct qkv_context_options options = {
+        .size = sizeof options, .threads = 2, .isa = qkv_isa_at(0)}; /* options come before variables */
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
     assert_string_equal(qkv_context_isa(ctx), qkv_isa_at(0));
     assert_int_equal(qkv_context_threads(ctx), 2);
@@ -74,7 +75,7 @@ static void refuse(const struct qkv_context_options *options, const char *part) 
 
 static void test_context_refusals(void **state) {
     (void)state;
-    struct qkv_context_options options = {.isa = "sse9"};
+    struct qkv_context_options options = {.size = sizeof options, .isa = "sse9"};
     refuse(&options, "option isa is \"sse9\"");
     refuse(&options, "scalar");
     options.isa = NULL;

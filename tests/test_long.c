@@ -16,7 +16,8 @@ static const char pairs[] = START "\"source_vocab\":260,\"encoder\":" STACK ",\"
 
 static struct qkv_model *long_model(const char *json) {
     static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
-    const struct qkv_tokenizer_options o = {.kind = QKV_TOKENIZER_BYTES, .specials = names, .special_count = 3};
+    const struct qkv_tokenizer_options o = {
+        .size = sizeof o, .kind = QKV_TOKENIZER_BYTES, .specials = names, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
     struct qkv_spec spec;
     struct qkv_model *model;
@@ -114,7 +115,7 @@ static void long_lines_are_classified_by_what_is_kept(void **state) {
     (void)state;
     for (size_t k = 0; k < TEST_COUNT(long_kinds); k++) {
         size_t found = 0;
-        const struct qkv_line_options o = {.long_lines = long_kinds[k], .long_count = &found};
+        const struct qkv_line_options o = {.size = sizeof o, .long_lines = long_kinds[k], .long_count = &found};
         long_make(&l, &random, long_kinds[k], 2);
         assert_ok(ctx, qkv_classify(model, l.lines, LINES, &o, got));
         assert_ok(ctx, qkv_classify(model, l.short_lines, LINES, NULL, want));
@@ -135,12 +136,15 @@ static void long_lines_are_embedded_by_what_is_kept(void **state) {
         struct qkv_model *model = long_model(models[m]);
         for (size_t k = 0; k < TEST_COUNT(long_kinds); k++) {
             size_t found = 0;
-            const struct qkv_embed_options o = {
-                .pool = QKV_POOL_MEAN, .normalize = true, .lines = {.long_lines = long_kinds[k], .long_count = &found}};
+            const struct qkv_embed_options o = {.size = sizeof o,
+                                                .pool = QKV_POOL_MEAN,
+                                                .normalize = true,
+                                                .long_lines = long_kinds[k],
+                                                .long_count = &found};
             long_make(&l, &random, long_kinds[k], m == 0 ? 2 : m == 1 ? 0 : 1);
             assert_ok(ctx, qkv_embed(model, l.lines, LINES, &o, got));
             assert_ok(ctx, qkv_embed(model, l.short_lines, LINES,
-                                     &(struct qkv_embed_options){.pool = QKV_POOL_MEAN, .normalize = true}, want));
+                                     &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN, .normalize = true), want));
             assert_memory_equal(got, want, sizeof got);
             assert_int_equal(found, l.count);
         }
@@ -201,7 +205,7 @@ static void masks_that_are_cut_away_have_no_fillings(void **state) {
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qkv_filling *all, *kept;
         size_t masks, kept_masks, found = 0;
-        const struct qkv_line_options o = {.long_lines = cases[i].kind, .long_count = &found};
+        const struct qkv_line_options o = {.size = sizeof o, .long_lines = cases[i].kind, .long_count = &found};
         assert_ok(ctx, qkv_fill(model, text, 2, &o, &all, &masks));
         assert_ok(ctx, qkv_fill(model, cases[i].kept, 2, NULL, &kept, &kept_masks));
         assert_true(masks == 3 && kept_masks == cases[i].count && found == 1);
@@ -220,7 +224,7 @@ static void masks_that_are_cut_away_have_no_fillings(void **state) {
     }
     struct qkv_filling *all;
     size_t masks;
-    struct qkv_line_options o = {.long_lines = QKV_LONG_SKIP};
+    struct qkv_line_options o = {.size = sizeof o, .long_lines = QKV_LONG_SKIP};
     assert_ok(ctx, qkv_fill(model, text, 2, &o, &all, &masks));
     assert_true(masks == 0 && !all);
     o.long_lines = QKV_LONG_KEEP_END;

@@ -90,7 +90,7 @@ static void groups_of_version_1_are_read_too(void **state) {
 /* A context in a group that has so much left. */
 static struct qkv_context *limited(struct qkv_memory_files *files, uint64_t bytes, bool ignore) {
     struct qkv_context *ctx;
-    struct qkv_context_options options = {.threads = 1, .ignore_memory = ignore};
+    struct qkv_context_options options = {.size = sizeof options, .threads = 1, .ignore_memory = ignore};
     *files = machine("box", "0::/\n");
     write_number("box/cgroup/memory.max", bytes);
     write_number("box/cgroup/memory.current", 0);
@@ -245,7 +245,7 @@ static void passes_and_sessions_are_compared_with_what_is_left(void **state) {
     struct qkv_pass *pass;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     write_number("box/cgroup/memory.max", qkv_arena_total() + 8 * MIB);
-    struct qkv_pass_options options = {.B = 64, .T = 128, .logits = true};
+    struct qkv_pass_options options = {.size = sizeof options, .B = 64, .T = 128, .logits = true};
     assert_status(ctx, qkv_pass_create(model, &options, &pass), QKV_MEMORY);
     assert_message(ctx, "one pass: ");
     assert_message(ctx, "MiB are left by the limit of the control group"); /* 8 less the graph_arena */
@@ -307,7 +307,7 @@ static void save_peak_model(const char *folder) {
         struct qkv_spec spec =
             fixture_spec(ctx, (const char *const[]){"d_model=512", "context=64", "vocab=8192", "decoder.layers=4",
                                                     "decoder.ffn.d_ff=2048", "decoder.attention.heads=8", NULL});
-        struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
+        struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
         struct qkv_tokenizer *tokenizer;
         struct qkv_model *model;
         bool good = !qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer) &&

@@ -26,13 +26,14 @@ static void a_success_leaves_no_sentence(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=300", NULL});
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_train_options training;
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model, *loaded;
     struct qkv_session *session;
     struct qkv_costs costs;
-    struct qkv_generate_options generating = {.sampling = qkv_sampling_defaults(), .tokens = 3, .end_id = -1};
+    struct qkv_generate_options generating = {
+        .size = sizeof generating, .sampling = qkv_sampling_defaults(), .tokens = 3, .end_id = -1};
     int32_t *ids, id = 3;
     size_t count;
     char *json;
@@ -46,7 +47,7 @@ static void a_success_leaves_no_sentence(void **state) {
     CLEARS(ctx, qkv_model_set_tokenizer(model, tokenizer));
     CLEARS(ctx, qkv_model_save(model, test_path("model")));
     CLEARS(ctx, qkv_model_load(ctx, test_path("model"), &loaded));
-    CLEARS(ctx, qkv_session_create(model, &(struct qkv_session_options){.capacity = 4}, &session));
+    CLEARS(ctx, qkv_session_create(model, &QKV_OPTIONS(qkv_session_options, .capacity = 4), &session));
     CLEARS(ctx, qkv_session_append(session, &id, 1));
     CLEARS(ctx, qkv_generate(model, "a", 1, &generating, write_nothing, NULL, NULL));
     CLEARS(ctx, qkv_measure_costs(ctx, &spec, 1, 8, &costs));

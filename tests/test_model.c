@@ -122,7 +122,7 @@ static void threads_change_no_bit(void **state) {
         size_t bytes = 0, gradient_count = 0;
         for (int threads = 1; threads <= 3; threads++) {
             struct sample s;
-            start(&s, 4000 + i, (enum topology)(i % 3), &(struct qkv_context_options){.threads = threads});
+            start(&s, 4000 + i, (enum topology)(i % 3), &QKV_OPTIONS(qkv_context_options, .threads = threads));
             struct qkv_pass *pass = make_pass(&s, true);
             forward(&s, pass);
             assert_int_equal(qkv_pass_backward(pass), QKV_OK);
@@ -189,7 +189,7 @@ static void dropout_is_only_on_when_asked_for_and_repeats_with_its_seed(void **s
     for (size_t i = 0; i < qkv_model_parameters(model); i++) /* those of the sample, with which everything matters */
         memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s.model, i),
                qkv_model_parameter(model, i)->bytes);
-    struct qkv_pass_options o = {.B = B, .T = T, .train = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .train = true};
     assert_int_equal(qkv_pass_create(model, &o, &off), QKV_OK);
     o.dropout = true;
     assert_int_equal(qkv_pass_create(model, &o, &on), QKV_OK);
@@ -209,7 +209,7 @@ static void a_pass_takes_every_smaller_batch(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 20; i++) {
         struct sample s;
-        start(&s, 5200 + i, (enum topology)(i % 3), &(struct qkv_context_options){.threads = 16});
+        start(&s, 5200 + i, (enum topology)(i % 3), &QKV_OPTIONS(qkv_context_options, .threads = 16));
         struct qkv_pass *pass = make_pass(&s, true);
         s.batch.lengths = s.batch.source_lengths = NULL;
         for (int k = 0; k < 6; k++) {
@@ -299,7 +299,8 @@ static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **sta
         struct qkv_costs costs;
         struct qkv_model *model;
         struct qkv_session *session;
-        const struct qkv_context_options options = {.precision = halves ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = halves ? QKV_MIXED_BF16 : QKV_FP32};
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         char settings[4][64];
         snprintf(settings[0], sizeof settings[0], "context=%d", LENGTH);
@@ -313,7 +314,7 @@ static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **sta
         assert_int_equal(qkv_measure_costs(ctx, &spec, 1, LENGTH, &costs), QKV_OK);
         assert_int_equal(costs.cache_bytes_per_token, bytes);
         assert_int_equal(qkv_model_allocate(ctx, &spec, &model), QKV_OK);
-        assert_int_equal(qkv_session_create(model, &(struct qkv_session_options){.capacity = LENGTH}, &session),
+        assert_int_equal(qkv_session_create(model, &QKV_OPTIONS(qkv_session_options, .capacity = LENGTH), &session),
                          QKV_OK);
         const struct qkv_cache_pages pages = qkv_session_pages(session);
         assert_int_equal(pages.bytes, pages.positions * bytes);
@@ -336,7 +337,8 @@ static void a_plan_allocates_nothing_and_its_costs_add_up(void **state) {
     struct qkv_context *ctx;
     struct qkv_spec spec;
     struct qkv_costs costs;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.precision = QKV_PRECISION_AUTO}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = QKV_PRECISION_AUTO)),
+                     QKV_OK);
     assert_int_equal(qkv_spec_preset(ctx, &spec, "gpt2-small", NULL, 0), QKV_OK);
     assert_int_equal(qkv_measure_costs(ctx, &spec, 4, 1024, &costs), QKV_OK);
     assert_int_equal(costs.parameters, 124439808); /* the published count of GPT-2 small */
@@ -365,10 +367,10 @@ static void expect_run_bytes(struct sample *s, size_t before, size_t bytes) {
     struct qkv_session *session = NULL;
     struct qkv_pass *pass = NULL;
     if (qkv_model_spec(s->model)->encoder.layers) {
-        const struct qkv_pass_options o = {.B = 1, .T = T, .source_T = T, .logits = true};
+        const struct qkv_pass_options o = {.size = sizeof o, .B = 1, .T = T, .source_T = T, .logits = true};
         assert_ok(s->ctx, qkv_pass_create(s->model, &o, &pass));
     } else {
-        assert_ok(s->ctx, qkv_session_create(s->model, &(struct qkv_session_options){.capacity = T}, &session));
+        assert_ok(s->ctx, qkv_session_create(s->model, &QKV_OPTIONS(qkv_session_options, .capacity = T), &session));
         assert_ok(s->ctx, qkv_session_append(session, s->ids, T));
     }
     assert_int_equal(arenas_since(before, s, 1), bytes);
@@ -378,8 +380,9 @@ static void expect_run_bytes(struct sample *s, size_t before, size_t bytes) {
 
 static void expect_train_bytes(struct sample *s, size_t before, size_t bytes, bool checkpoint) {
     struct qkv_pass_options o = {
-        .B = B, .T = T, .source_T = T, .train = true, .dropout = true, .checkpoint = checkpoint};
-    struct qkv_optimizer_options adamw = {.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+        .size = sizeof o, .B = B, .T = T, .source_T = T, .train = true, .dropout = true, .checkpoint = checkpoint};
+    struct qkv_optimizer_options adamw = {
+        .size = sizeof adamw, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
     struct qkv_pass *pass, *evaluation;
     struct qkv_optimizer *optimizer;
     assert_ok(s->ctx, qkv_pass_create(s->model, &o, &pass));
@@ -401,7 +404,8 @@ static void costs_are_the_bytes_that_are_taken(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 24; i++) {
         const size_t before = qkv_arena_total();
-        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         struct sample s;
         struct qkv_costs costs;
         start(&s, 7000 + i, (enum topology)(i / 2 % 3), &options);
@@ -438,7 +442,7 @@ static void bad_batches_are_refused_by_place_and_value(void **state) {
     assert_int_equal(qkv_pass_forward(pass, &s.batch), QKV_SHAPE);
     s.batch.B = B;
     assert_int_equal(qkv_pass_backward(pass), QKV_ARGUMENT);
-    assert_int_equal(qkv_pass_create(s.model, &(struct qkv_pass_options){.B = 1, .T = CONTEXT + 1}, &none),
+    assert_int_equal(qkv_pass_create(s.model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = CONTEXT + 1), &none),
                      QKV_ARGUMENT);
     assert_null(none);
     assert_message(s.ctx, "longer than the model's context of 16");

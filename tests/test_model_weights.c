@@ -57,7 +57,7 @@ static void start(struct sample *s, uint64_t stream, bool encoder, bool decoder,
                                   .source_T = S,
                                   .source = s->source,
                                   .source_lengths = s->source_lengths};
-    struct qkv_pass_options o = {.B = B, .T = T, .source_T = S, .train = train, .weights = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .source_T = S, .train = train, .weights = true};
     assert_ok(s->ctx, qkv_pass_create(s->model, &o, &s->pass));
 }
 
@@ -173,7 +173,8 @@ static void weights_after_dropout_are_zero_or_scaled(void **state) {
         start(&s, 60 + k, k % 3 != 0, k % 3 != 1, false);
         qkv_pass_free(s.pass);
         s.model->spec.dropout = p;
-        struct qkv_pass_options o = {.B = B, .T = T, .source_T = S, .train = true, .dropout = true, .weights = true};
+        struct qkv_pass_options o = {
+            .size = sizeof o, .B = B, .T = T, .source_T = S, .train = true, .dropout = true, .weights = true};
         assert_ok(s.ctx, qkv_pass_create(s.model, &o, &s.pass));
         s.batch.dropout_seed = k;
         s.batch.lengths = s.batch.source_lengths = NULL;
@@ -205,7 +206,7 @@ static void weights_after_dropout_are_zero_or_scaled(void **state) {
 
 static size_t pass_bytes(struct sample *s, size_t positions, bool weights) {
     struct qkv_pass *pass;
-    struct qkv_pass_options o = {.B = 1, .T = positions, .source_T = positions, .weights = weights};
+    struct qkv_pass_options o = {.size = sizeof o, .B = 1, .T = positions, .source_T = positions, .weights = weights};
     assert_ok(s->ctx, qkv_pass_create(s->model, &o, &pass));
     size_t bytes = qkv_pass_bytes(pass);
     qkv_pass_free(pass);
@@ -255,7 +256,7 @@ static void test_misuse(void **state) {
     assert_status(s.ctx, qkv_pass_forward(s.pass, &s.batch), QKV_SHAPE);
     refuse(&s, 0, 0, 0, 0, 1, "need a forward before them");
     s.batch.B = B;
-    assert_ok(s.ctx, qkv_pass_create(s.model, &(struct qkv_pass_options){.B = B, .T = T}, &plain));
+    assert_ok(s.ctx, qkv_pass_create(s.model, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T), &plain));
     assert_ok(s.ctx, qkv_pass_forward(plain, &s.batch));
     assert_false(qkv_pass_attention(plain, 0, &a));
     assert_status(s.ctx, qkv_pass_weights(plain, 0, QKV_ATTENTION_WEIGHTS, 0, 0, 0, 1, out), QKV_ARGUMENT);

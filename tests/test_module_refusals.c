@@ -99,16 +99,16 @@ static void what_cannot_be_a_module_is_refused(void **state) {
                     encoder = spec_of("\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}}");
     struct qkv_model *model, *plan;
     struct qkv_module *m;
-    assert_status(
-        ctx,
-        qkv_module_create(ctx, &encoder, &(struct qkv_module_options){.kind = QKV_MODULE_DECODER_BLOCK, .seed = 1}, &m),
-        QKV_ARGUMENT);
+    assert_status(ctx,
+                  qkv_module_create(ctx, &encoder,
+                                    &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_DECODER_BLOCK, .seed = 1), &m),
+                  QKV_ARGUMENT);
     assert_message(ctx, "the spec has no decoder to make the module from");
     assert_null(m);
-    assert_status(
-        ctx,
-        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = (enum qkv_module_kind)99, .seed = 1}, &m),
-        QKV_ARGUMENT);
+    assert_status(ctx,
+                  qkv_module_create(ctx, &spec,
+                                    &QKV_OPTIONS(qkv_module_options, .kind = (enum qkv_module_kind)99, .seed = 1), &m),
+                  QKV_ARGUMENT);
     assert_message(ctx, "the kind is 99");
     struct qkv_module_options options = qkv_module_defaults();
     options.kind = QKV_MODULE_DECODER_BLOCK;
@@ -133,26 +133,26 @@ static void what_cannot_be_a_module_is_refused(void **state) {
     assert_message(ctx, "memory is (2,5,8); to go with the module's weights it must be (2,5,9)");
     qkv_module_free(m);
     assert_status(ctx,
-                  qkv_module_create(ctx, NULL, &(struct qkv_module_options){.kind = QKV_MODULE_FFN, .seed = 1}, &m),
+                  qkv_module_create(ctx, NULL, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_FFN, .seed = 1), &m),
                   QKV_ARGUMENT);
-    assert_status(ctx,
-                  qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_FFN, .seed = 1}, NULL),
-                  QKV_ARGUMENT);
-    assert_status(NULL,
-                  qkv_module_create(NULL, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_FFN, .seed = 1}, &m),
-                  QKV_ARGUMENT);
-    spec.d_model = 0;
     assert_status(
-        ctx,
-        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_CROSS_ATTENTION, .seed = 1}, &m),
-        QKV_SPEC);
+        ctx, qkv_module_create(ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_FFN, .seed = 1), NULL),
+        QKV_ARGUMENT);
+    assert_status(
+        NULL, qkv_module_create(NULL, &spec, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_FFN, .seed = 1), &m),
+        QKV_ARGUMENT);
+    spec.d_model = 0;
+    assert_status(ctx,
+                  qkv_module_create(
+                      ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_CROSS_ATTENTION, .seed = 1), &m),
+                  QKV_SPEC);
     assert_message(ctx, "d_model is 0");
     spec.d_model = C;
     spec.decoder.kind_of[1] = 200;
-    assert_status(
-        ctx,
-        qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_DECODER_BLOCK, .seed = 1}, &m),
-        QKV_SPEC);
+    assert_status(ctx,
+                  qkv_module_create(ctx, &spec,
+                                    &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_DECODER_BLOCK, .seed = 1), &m),
+                  QKV_SPEC);
     spec.decoder.kind_of[1] = 0;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     static const char *const bad[] = {"decode",

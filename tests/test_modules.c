@@ -159,7 +159,8 @@ static void modules_give_the_values_of_torch(void **state) {
     assert_true(found.gl_pathc >= 11);
     for (size_t k = 0; qkv_isa_at(k); k++)
         for (int mixed = 0; mixed < 2; mixed++) {
-            struct qkv_context_options options = {.isa = qkv_isa_at(k), .precision = mixed ? QKV_MIXED_BF16 : QKV_FP32};
+            struct qkv_context_options options = {
+                .size = sizeof options, .isa = qkv_isa_at(k), .precision = mixed ? QKV_MIXED_BF16 : QKV_FP32};
             struct qkv_context *ctx;
             assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
             for (size_t i = 0; i < found.gl_pathc; i++) {
@@ -268,7 +269,7 @@ static void a_model_as_a_module_gives_the_golden_values(void **state) {
     glob_t found;
     assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/*/case.safetensors", 0, NULL, &found), 0);
     for (int mixed = 0; mixed < 2; mixed++) {
-        struct qkv_context_options options = {.precision = mixed ? QKV_MIXED_BF16 : QKV_FP32};
+        struct qkv_context_options options = {.size = sizeof options, .precision = mixed ? QKV_MIXED_BF16 : QKV_FP32};
         struct qkv_context *ctx;
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         for (size_t i = 0; i < found.gl_pathc; i++) {

@@ -91,8 +91,8 @@ static void make_objects(void) {
     made_decoder_options.encoded = given.encoded;
     made_decoder_options.rows = 1;
     assert_ok(given.context, qkv_decoder_create(translator,
-                                                &(struct qkv_decoder_options){
-                                                    .encoded = given.encoded, .rows = 1, .capacity = 4, .chunk = 1},
+                                                &QKV_OPTIONS(qkv_decoder_options, .encoded = given.encoded, .rows = 1,
+                                                             .capacity = 4, .chunk = 1),
                                                 &given.decoder));
     made_spec = fixture_spec(given.context, NULL);
     made_spec.vocab = made_spec.source_vocab = 256;
@@ -100,16 +100,17 @@ static void make_objects(void) {
     assert_ok(given.context, qkv_model_create(given.context, &made_spec, 1, &given.model));
     assert_ok(given.context, qkv_model_set_tokenizer(given.model, tokenizer));
     assert_ok(given.context,
-              qkv_session_create(given.model, &(struct qkv_session_options){.capacity = 8}, &given.session));
+              qkv_session_create(given.model, &QKV_OPTIONS(qkv_session_options, .capacity = 8), &given.session));
     made_pass_options.B = made_pass_options.T = 1;
     made_pass_options.train = made_pass_options.weights = made_pass_options.logits = true;
     made_batch.B = made_batch.T = 1;
     made_batch.ids = made_batch.targets = (const int32_t *)(void *)given_room[0];
     assert_ok(given.context, qkv_pass_create(given.model, &made_pass_options, &given.pass));
     assert_ok(given.context, qkv_pass_forward(given.pass, &made_batch));
-    assert_ok(given.context, qkv_module_create(given.context, &made_spec,
-                                               &(struct qkv_module_options){.kind = (enum qkv_module_kind)0, .seed = 1},
-                                               &given.module));
+    assert_ok(given.context,
+              qkv_module_create(given.context, &made_spec,
+                                &QKV_OPTIONS(qkv_module_options, .kind = (enum qkv_module_kind)0, .seed = 1),
+                                &given.module));
     assert_ok(given.context, qkv_optimizer_create(given.model, &made_optimizer_options, &given.optimizer));
     assert_ok(given.context, qkv_model_save(given.model, given_folder("model")));
     assert_ok(given.context, qkv_model_open(given.context, given_folder("model"), NULL, &given.opening));

@@ -12,7 +12,7 @@ static const char small[] =
 
 static struct qkv_context *begin(void) {
     struct qkv_context *ctx;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1)), QKV_OK);
     return ctx;
 }
 
@@ -286,37 +286,6 @@ static void digests_are_ignored_where_the_opening_says_so(void **state) {
     qkv_context_free(ctx);
 }
 
-/* Options say their size. One that is none or too small is refused, as what it asks for would be lost. A longer struct
- * of a newer program is taken if it asks for nothing that this library lacks. */
-static void options_of_other_versions_are_taken_or_refused(void **state) {
-    (void)state;
-    struct qkv_context *ctx = begin();
-    const char *folder = make_folder(ctx, "sized", NULL);
-    struct {
-        struct qkv_model_open_options known;
-        size_t newer;
-    } longer = {.known = qkv_model_open_defaults()};
-    struct qkv_opening *opening;
-    struct qkv_needs needs;
-    const size_t wrong[] = {0, 1, sizeof(size_t)};
-    for (size_t i = 0; i < TEST_COUNT(wrong); i++) {
-        const struct qkv_model_open_options options = {.size = wrong[i], .ignore_digest = true};
-        assert_int_equal(qkv_model_open(ctx, folder, &options, &opening), QKV_ARGUMENT);
-        assert_message(ctx, "sizeof(struct qkv_model_open_options)");
-        assert_null(opening);
-    }
-    longer.known.size = sizeof longer;
-    assert_ok(ctx, qkv_model_open(ctx, folder, &longer.known, &opening));
-    const struct qkv_needs_options none = {.context = 3};
-    assert_int_equal(qkv_opening_needs(opening, &none, &needs), QKV_ARGUMENT);
-    assert_message(ctx, "sizeof(struct qkv_needs_options)");
-    qkv_opening_free(opening);
-    longer.newer = 1;
-    assert_int_equal(qkv_model_open(ctx, folder, &longer.known, &opening), QKV_ARGUMENT);
-    assert_message(ctx, "use a newer library");
-    qkv_context_free(ctx);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_are_opened_from_every_kind_of_place),
@@ -326,7 +295,6 @@ int main(void) {
         cmocka_unit_test(an_opening_is_filled_once),
         cmocka_unit_test(precision_and_cache_are_the_models_own),
         cmocka_unit_test(digests_are_ignored_where_the_opening_says_so),
-        cmocka_unit_test(options_of_other_versions_are_taken_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,9 +201,8 @@ static void check_product(struct qkv_context *ctx, struct qkv_random *random, si
 #define FOR_CONTEXTS(ctx, i, precision)                                                                                \
     for (size_t i = 0; qkv_isa_at(i); i++)                                                                             \
         for (int precision = 0; precision < 2; precision++)                                                            \
-            if (qkv_context_create(&ctx, &(struct qkv_context_options){.isa = qkv_isa_at(i),                           \
-                                                                       .precision = precision ? QKV_MIXED_BF16         \
-                                                                                              : QKV_FP32}) == QKV_OK)
+            if (qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .isa = qkv_isa_at(i),                       \
+                                                      .precision = precision ? QKV_MIXED_BF16 : QKV_FP32)) == QKV_OK)
 
 static void products_are_trees_of_groups_whatever_the_cut(void **state) {
     struct qkv_context *ctx;

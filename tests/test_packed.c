@@ -35,7 +35,7 @@ static void pack_sample(const struct sample *s, struct packed *p) {
 
 /* A sample with a head of kind i % 3 where its model can have one, and with dropout. */
 static void start_kind(struct sample *s, uint64_t i, bool drops) {
-    const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+    const struct qkv_context_options options = {.size = sizeof options, .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
     const enum topology topology = (enum topology)(i % 3);
     start(s, 2000 + i, topology, &options);
     s->ctx->threads = 1 + (int)(i % 4 ? i % 4 - 1 : 0);
@@ -144,7 +144,8 @@ static void packed_batches_have_the_bits_of_rectangles(void **state) {
         const int32_t prefix[B] = {3, s.lengths[1], 0};
         if (i % 3 == DECODER && i % 4 < 2) s.batch.prefix = p.batch.prefix = prefix;
         const bool checkpoint = i % 5 == 4;
-        const struct qkv_pass_options o = {.dropout = true, .checkpoint = checkpoint, .weights = !checkpoint};
+        const struct qkv_pass_options o = {
+            .size = sizeof o, .dropout = true, .checkpoint = checkpoint, .weights = !checkpoint};
         if (qkv_model_spec(s.model)->head.kind == QKV_HEAD_NONE) {
             test_fill(&s.random, given, TEST_COUNT(given), 1);
             for (size_t n = 0, to = 0; n < (size_t)B * T; n++)
@@ -188,7 +189,7 @@ static size_t find_tokens(const struct sample *s, const char *name, size_t *at) 
 static void vectors_do_what_their_ids_do(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 24; i++) {
-        const struct qkv_context_options exact = {.precision = QKV_FP32};
+        const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
         struct sample s;
         struct packed p;
         size_t at;
@@ -259,8 +260,8 @@ static void chosen_rows_have_the_scores_that_all_rows_have(void **state) {
         for (size_t n = 0; n < (size_t)B * T; n++) all[n] = QKV_IGNORE;
         for (size_t k = 0; k < few.scored_count; k++) targets[k] = all[scored[k]] = batch.targets[scored[k]];
         batch.targets = all;
-        const struct qkv_pass_options o = {.checkpoint = i % 2, .scored = i % 4 < 2 ? B * T : 0};
-        struct qkv_pass *whole = kind_pass(&s, i, (struct qkv_pass_options){.checkpoint = i % 2}, losses[0]);
+        const struct qkv_pass_options o = {.size = sizeof o, .checkpoint = i % 2, .scored = i % 4 < 2 ? B * T : 0};
+        struct qkv_pass *whole = kind_pass(&s, i, QKV_OPTIONS(qkv_pass_options, .checkpoint = i % 2), losses[0]);
         struct qkv_pass *chosen = kind_pass(&s, i, o, losses[1]);
         struct outcome a = run(&s, whole, &batch), b = run(&s, chosen, &few);
         const size_t columns = a.outputs / (batch.cu_rows ? batch.rows : (size_t)B * T);
@@ -287,7 +288,7 @@ static void a_pass_for_few_scores_takes_less_memory(void **state) {
     struct sample s;
     struct qkv_pass *all, *few;
     start(&s, 2300, DECODER, NULL);
-    struct qkv_pass_options o = {.B = B, .T = T, .logits = true, .train = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .logits = true, .train = true};
     assert_ok(s.ctx, qkv_pass_create(s.model, &o, &all));
     o.scored = 2;
     assert_ok(s.ctx, qkv_pass_create(s.model, &o, &few));
@@ -340,11 +341,10 @@ static void positions_say_where_rows_stand(void **state) {
                 ids[n] = s.ids[t], positions[n] = (int32_t)t, from[n++] = t;
         }
         for (size_t k = 0; k < 2; k++)
-            assert_ok(s.ctx, qkv_pass_create(
-                                 s.model,
-                                 &(struct qkv_pass_options){
-                                     .B = 1, .T = T, .logits = true, .hook = hear, .hook_user = k ? &some : &whole},
-                                 &passes[k]));
+            assert_ok(s.ctx, qkv_pass_create(s.model,
+                                             &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = T, .logits = true,
+                                                          .hook = hear, .hook_user = k ? &some : &whole),
+                                             &passes[k]));
         struct qkv_batch batch = {.B = 1, .T = T, .ids = s.ids};
         assert_ok(s.ctx, qkv_pass_forward(passes[0], &batch));
         float *y = copy_output(passes[0]);
@@ -372,7 +372,7 @@ static void memory_is_planned_for_the_rows_that_come(void **state) {
         struct sample s;
         struct qkv_pass *all, *few;
         start(&s, 2500 + i, (enum topology)(i % 3), NULL);
-        struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = true, .logits = true};
+        struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .source_T = T, .train = true, .logits = true};
         assert_ok(s.ctx, qkv_pass_create(s.model, &o, &all));
         o.rows = o.source_rows = T;
         assert_ok(s.ctx, qkv_pass_create(s.model, &o, &few));
@@ -406,11 +406,11 @@ static void refuse(struct sample *s, struct qkv_pass *pass, const struct qkv_bat
 static void packed_batches_that_make_no_sense_are_refused(void **state) {
     (void)state;
     struct sample s;
-    const struct qkv_context_options exact = {.precision = QKV_FP32};
+    const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
     for (uint64_t i = 2600; start(&s, i, DECODER, &exact), counts_distances(&s.model->decoder); i++) finish(&s);
     const int32_t cu[] = {0, 4, 4, 7};
     struct qkv_pass *pass;
-    const struct qkv_pass_options o = {.B = B, .T = 6, .rows = 9, .logits = true};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = 6, .rows = 9, .logits = true};
     assert_ok(s.ctx, qkv_pass_create(s.model, &o, &pass));
     const struct qkv_batch good = {.B = B, .ids = s.ids, .cu_rows = cu, .rows = 7};
     assert_ok(s.ctx, qkv_pass_forward(pass, &good));
@@ -451,7 +451,7 @@ static void packed_batches_that_make_no_sense_are_refused(void **state) {
 #undef REFUSE
     assert_ok(s.ctx, qkv_pass_forward(pass, &good));
     qkv_pass_free(pass);
-    struct qkv_pass_options bad = {.B = 2, .T = 4, .rows = 9};
+    struct qkv_pass_options bad = {.size = sizeof bad, .B = 2, .T = 4, .rows = 9};
     assert_int_equal(qkv_pass_create(s.model, &bad, &pass), QKV_ARGUMENT);
     assert_message(s.ctx, "9 rows are more than 2 sequences of at most 4 positions have");
     finish(&s);

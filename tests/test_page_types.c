@@ -101,7 +101,7 @@ static size_t run_sessions(struct qkv_model *m, float *scores) {
     int32_t ids[CONTEXT];
     size_t at = 0;
     fixture_ids(&random, ids, CONTEXT, V);
-    assert_ok(ctx, qkv_session_create(m, &(struct qkv_session_options){.pages = 8}, &s));
+    assert_ok(ctx, qkv_session_create(m, &QKV_OPTIONS(qkv_session_options, .pages = 8), &s));
     assert_ok(ctx, qkv_session_append(s, ids, 3));
     at = add_scores(scores, at, qkv_session_logits(s), 1);
     assert_ok(ctx, qkv_session_append(s, ids + 3, 197));
@@ -142,11 +142,10 @@ static void run_rows(struct qkv_model *m, const struct qkv_encoded *encoded, flo
     const size_t sources[ROWS] = {0, 1, 1, 0}, counts[ROWS] = {130, 2, 1, 61};
     int32_t ids[CONTEXT];
     fixture_ids(&random, ids, CONTEXT, V);
-    assert_ok(ctx,
-              qkv_decoder_create(m,
-                                 &(struct qkv_decoder_options){
-                                     .encoded = encoded, .sources = encoded ? sources : NULL, .rows = ROWS, .chunk = 1},
-                                 &d));
+    assert_ok(ctx, qkv_decoder_create(m,
+                                      &QKV_OPTIONS(qkv_decoder_options, .encoded = encoded,
+                                                   .sources = encoded ? sources : NULL, .rows = ROWS, .chunk = 1),
+                                      &d));
     assert_ok(ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = ids, .counts = counts}));
     *at = add_scores(scores, *at, qkv_decoder_logits(d), ROWS);
     for (size_t i = 0; i < 9; i++) {
@@ -310,7 +309,7 @@ static void refused(struct qkv_model *m, struct qkv_page_types types, const char
     struct qkv_decoder *d;
     size_t bytes;
     m->cache_types = types;
-    const struct qkv_decoder_options options = {.rows = 2, .chunk = 1};
+    const struct qkv_decoder_options options = {.size = sizeof options, .rows = 2, .chunk = 1};
     for (size_t i = 0; i < count; i++) {
         assert_fails(ctx, qkv_session_create(m, NULL, &s), QKV_ARGUMENT, parts[i]);
         assert_null(s);

@@ -12,7 +12,7 @@ static struct qkv_context *ctx;
 
 static int setup(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 2));
 }
 
 static int teardown(void **state) {

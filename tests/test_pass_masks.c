@@ -8,9 +8,9 @@
 #include <math.h>
 
 /* In fp32: differences of losses are compared. */
-static const struct qkv_context_options exact = {.threads = 1, .precision = QKV_FP32};
+static const struct qkv_context_options exact = {.size = sizeof exact, .threads = 1, .precision = QKV_FP32};
 /* In the precision of the environment. */
-static const struct qkv_context_options usual = {.threads = 1, .precision = QKV_PRECISION_AUTO};
+static const struct qkv_context_options usual = {.size = sizeof usual, .threads = 1, .precision = QKV_PRECISION_AUTO};
 
 struct numbers {
     double loss;
@@ -21,7 +21,7 @@ struct numbers {
 static struct numbers run(struct sample *s, struct qkv_model *model, const struct qkv_batch *batch) {
     struct numbers n;
     struct qkv_pass *pass;
-    const struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .train = true, .logits = true};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .source_T = T, .train = true, .logits = true};
     if (qkv_pass_create(model, &o, &pass) || qkv_pass_forward(pass, batch)) fail_msg("%s", qkv_message(s->ctx));
     n.loss = qkv_pass_loss(pass, NULL);
     n.outputs = qkv_pass_output(pass).bytes / sizeof(float);
@@ -171,7 +171,7 @@ static void weights_of_masked_keys_are_zero(void **state) {
     float weights[T * T];
     struct qkv_array attention;
     struct qkv_pass *pass;
-    const struct qkv_pass_options o = {.B = B, .T = T, .source_T = T, .weights = true};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .source_T = T, .weights = true};
     hide(mask, &s.random, hidden);
     s.batch.lengths = NULL;
     s.batch.mask.data = mask;

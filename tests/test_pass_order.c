@@ -28,9 +28,14 @@ static struct qkv_batch rows_of(const struct sample *s, size_t begin, size_t end
 
 static struct outcome run_in_parts(struct sample *s, int64_t groups, int64_t accumulate, int threads) {
     const size_t rows = s->batch.B;
-    struct qkv_train_options options = {.groups = groups, .accumulate = accumulate, .batch = (int64_t)s->batch.B};
-    struct qkv_pass_options pass_options = {
-        .B = rows, .T = s->batch.T, .source_T = s->batch.source_T, .train = true, .dropout = true};
+    struct qkv_train_options options = {
+        .size = sizeof options, .groups = groups, .accumulate = accumulate, .batch = (int64_t)s->batch.B};
+    struct qkv_pass_options pass_options = {.size = sizeof pass_options,
+                                            .B = rows,
+                                            .T = s->batch.T,
+                                            .source_T = s->batch.source_T,
+                                            .train = true,
+                                            .dropout = true};
     struct qkv_parts parts = qkv_parts_of(&options, rows);
     struct qkv_part_sums sums;
     struct qkv_pass_part part;
@@ -92,7 +97,8 @@ static const int32_t *cut_prefix(struct sample *s, int32_t *prefix) {
 static void parts_of_a_batch_change_no_bit_of_random_models(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 24; i++) {
-        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         struct sample s;
         start(&s, 1200 + i, (enum topology)(i % 3), &options);
         const bool drops = i / 6 % 2;
@@ -133,7 +139,8 @@ static void chunks_of_the_head_change_no_bit(void **state) {
         "\"encoder\": null, \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 1, \"head_dim\": 8}, "
         "\"ffn\": {\"kind\": \"relu\", \"d_ff\": 8}}}";
     for (uint64_t i = 0; i < 4; i++) {
-        const struct qkv_context_options options = {.precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
+        const struct qkv_context_options options = {.size = sizeof options,
+                                                    .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         struct sample s = {.random = test_random(1300 + i)};
         struct qkv_spec spec;
         char text[600];
@@ -162,7 +169,7 @@ static void chunks_of_the_head_change_no_bit(void **state) {
         }
         free(apart.gradients);
         struct qkv_pass_plan plan = {0};
-        const struct qkv_pass_options pass = {.B = ROWS, .T = LONG, .train = true};
+        const struct qkv_pass_options pass = {.size = sizeof pass, .B = ROWS, .T = LONG, .train = true};
         assert_ok(s.ctx, qkv_pass_measure(s.model, &pass, ROWS, &plan));
         assert_true(plan.bytes < (size_t)MANY * LONG * ROWS * sizeof(float));
         finish(&s);

@@ -4,9 +4,9 @@
 
 enum { SPECS = 12 };
 
-static const struct qkv_context_options mixed = {.precision = QKV_MIXED_BF16};
+static const struct qkv_context_options mixed = {.size = sizeof mixed, .precision = QKV_MIXED_BF16};
 
-static const struct qkv_context_options exact = {.precision = QKV_FP32};
+static const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
 
 /* ---- near fp32 --------------------------------------------------------------------------------------------------- */
 
@@ -179,7 +179,8 @@ static void threads_change_no_bit_of_bf16(void **state) {
     for (uint64_t i = 0; i < SPECS; i++) {
         struct results r[2];
         for (int k = 0; k < 2; k++) {
-            const struct qkv_context_options options = {.threads = 1 + 2 * k, .precision = QKV_MIXED_BF16};
+            const struct qkv_context_options options = {
+                .size = sizeof options, .threads = 1 + 2 * k, .precision = QKV_MIXED_BF16};
             struct sample s;
             start(&s, 900 + i, (enum topology)(i % 3), &options);
             struct qkv_pass *pass = make_pass(&s, true);
@@ -201,8 +202,12 @@ static void packed_weights_follow_the_weights(void **state) {
     for (uint64_t i = 0; i < 6; i++) {
         struct sample s;
         struct qkv_optimizer *optimizer;
-        const struct qkv_optimizer_options adamw = {
-            .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+        const struct qkv_optimizer_options adamw = {.size = sizeof adamw,
+                                                    .kind = QKV_OPTIMIZER_ADAMW,
+                                                    .beta1 = 0.9,
+                                                    .beta2 = 0.95,
+                                                    .eps = 1e-8,
+                                                    .weight_decay = 0.1};
         start(&s, 950 + i, (enum topology)(i % 3), &mixed);
         struct qkv_pass *pass = make_pass(&s, true);
         assert_ok(s.ctx, qkv_optimizer_create(s.model, &adamw, &optimizer));
@@ -271,7 +276,7 @@ struct routed_model {
 
 static struct routed_model routed_model(enum qkv_precision precision, const char *json, const char *part,
                                         float factor) {
-    const struct qkv_context_options options = {.precision = precision};
+    const struct qkv_context_options options = {.size = sizeof options, .precision = precision};
     struct routed_model r;
     struct qkv_spec spec;
     assert_int_equal(qkv_context_create(&r.ctx, &options), QKV_OK);
@@ -307,7 +312,7 @@ static double routed_loss(float weight, float **gradient, size_t *count) {
     const int32_t ids[24] = {0, 1, 2, 3, 4, 5, 6, 0, 2, 4, 6, 1, 3, 5, 0, 3, 6, 2, 5, 1, 4, 0, 4, 1};
     const int32_t targets[24] = {1, 2, 3, 4, 5, 6, 0, 2, 4, 6, 1, 3, 5, 0, 3, 6, 2, 5, 1, 4, 0, 4, 1, 5};
     const struct qkv_batch batch = {.B = 2, .T = 12, .ids = ids, .targets = targets};
-    const struct qkv_pass_options o = {.B = 2, .T = 12, .train = true};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = 2, .T = 12, .train = true};
     struct routed_model r = routed_model(QKV_MIXED_BF16, json, ".ffn.", 30); /* so that it matters what is chosen */
     size_t router = 0;
     while (!strstr(qkv_model_parameter(r.model, router)->name, "router")) router++;
@@ -342,7 +347,7 @@ static float *routed_logits(enum qkv_precision precision, size_t first, size_t r
     int32_t ids[ROUTED_B * ROUTED_T];
     for (int32_t i = 0; i < ROUTED_B * ROUTED_T; i++) ids[i] = (i * i + i / 5) % ROUTED_V;
     const struct qkv_batch batch = {.B = rows, .T = ROUTED_T, .ids = ids + first * ROUTED_T};
-    const struct qkv_pass_options o = {.B = rows, .T = ROUTED_T, .logits = true};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = rows, .T = ROUTED_T, .logits = true};
     struct routed_model r = routed_model(precision, json, "", 4); /* so that routers choose otherwise from row to row */
     struct qkv_pass *pass = routed_forward(&r, &o, &batch);
     float *logits = copy_output(pass);
@@ -374,13 +379,13 @@ static size_t pass_bytes(enum qkv_precision precision, int layers) {
     struct qkv_model *model;
     struct qkv_pass *pass;
     char json[300];
-    const struct qkv_pass_options options = {.B = MEMORY_B, .T = MEMORY_T, .train = true};
+    const struct qkv_pass_options options = {.size = sizeof options, .B = MEMORY_B, .T = MEMORY_T, .train = true};
     snprintf(
         json, sizeof json,
         "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 50, \"d_model\": %d, \"context\": %d,"
         " \"decoder\": {\"layers\": %d, \"attention\": {\"heads\": 4}, \"ffn\": {\"kind\": \"gelu\", \"d_ff\": %d}}}",
         MEMORY_C, MEMORY_T, layers, MEMORY_F);
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.precision = precision}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = precision)), QKV_OK);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", json, strlen(json), NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     assert_ok(ctx, qkv_pass_create(model, &options, &pass));

@@ -9,9 +9,9 @@
 #include <math.h>
 
 /* In fp32: differences of losses are compared. */
-static const struct qkv_context_options exact = {.threads = 1, .precision = QKV_FP32};
+static const struct qkv_context_options exact = {.size = sizeof exact, .threads = 1, .precision = QKV_FP32};
 /* In the precision of the environment. */
-static const struct qkv_context_options usual = {.threads = 1, .precision = QKV_PRECISION_AUTO};
+static const struct qkv_context_options usual = {.size = sizeof usual, .threads = 1, .precision = QKV_PRECISION_AUTO};
 
 struct prefixed {
     struct sample s;
@@ -52,8 +52,8 @@ static void a_prefix_is_what_it_is_without_causal(void **state) {
         }
         tried++;
         struct qkv_model *other = both_directions(&p.s);
-        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
-        struct qkv_pass *whole = prefix_pass(&p.s, other, (struct qkv_pass_options){.logits = true});
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, QKV_OPTIONS(qkv_pass_options, .logits = true));
+        struct qkv_pass *whole = prefix_pass(&p.s, other, QKV_OPTIONS(qkv_pass_options, .logits = true));
         p.s.batch.length = T; /* rotations that go by lengths are the same in both */
         forward(&p.s, pass);
         const struct qkv_batch batch = {.B = B, .T = T, .ids = p.s.ids, .lengths = p.prefix, .length = T};
@@ -80,7 +80,7 @@ static void attention_has_the_mask_of_its_prefix(void **state) {
         uint8_t dense[B * T * T];
         float scores[T * T];
         prefixed_start(&p, 100 + i, &usual);
-        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.weights = true});
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, QKV_OPTIONS(qkv_pass_options, .weights = true));
         forward(&p.s, pass);
         for (size_t a = 0; qkv_pass_attention(pass, a, &attention); a++) {
             const struct qkv_layer_spec *kind = qkv_stack_layer(&qkv_model_spec(p.s.model)->decoder, a);
@@ -113,7 +113,7 @@ static void what_comes_later_changes_no_score_and_a_prefix_changes_all_of_itself
         prefixed_start(&p, 200 + i, &exact);
         const struct qkv_stack_spec *stack = &qkv_model_spec(p.s.model)->decoder;
         for (int k = 0; k < stack->kind_count; k++) window = window || stack->kinds[k].attention.window;
-        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, QKV_OPTIONS(qkv_pass_options, .logits = true));
         forward(&p.s, pass);
         float *before = copy_output(pass);
         const size_t open = (size_t)p.prefix[0], at = (size_t)qkv_random_below(&p.s.random, T);
@@ -139,8 +139,8 @@ static void gradients_are_slopes_of_the_loss(void **state) {
     for (uint64_t i = 0; i < 12; i++) {
         struct prefixed p;
         prefixed_start(&p, 300 + i, &exact);
-        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.train = true});
-        struct qkv_pass *plain = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){0});
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, QKV_OPTIONS(qkv_pass_options, .train = true));
+        struct qkv_pass *plain = prefix_pass(&p.s, p.s.model, qkv_pass_defaults());
         forward(&p.s, pass);
         assert_ok(p.s.ctx, qkv_pass_backward(pass));
         expect_slope(&p.s, plain, walk_all, NULL, "all weights");
@@ -177,7 +177,7 @@ static void a_session_reads_its_prompt_in_both_directions(void **state) {
         struct prefixed p;
         prefixed_start(&p, 600 + i, &exact);
         struct qkv_model *model = prompted_model(&p.s);
-        struct qkv_pass *pass = prefix_pass(&p.s, model, (struct qkv_pass_options){.logits = true});
+        struct qkv_pass *pass = prefix_pass(&p.s, model, QKV_OPTIONS(qkv_pass_options, .logits = true));
         const size_t prompt = (size_t)test_between(&p.s.random, 1, T);
         p.prefix[0] = (int32_t)prompt;
         forward(&p.s, pass);
@@ -219,7 +219,7 @@ static void long_prompts_of_several_rows_are_not_cut(void **state) {
     assert_int_equal(qkv_context_create(&ctx, &exact), QKV_OK);
     if (qkv_spec_parse(ctx, &spec, "long", json, sizeof json - 1, NULL, 0)) fail_msg("%s", qkv_message(ctx));
     assert_int_equal(qkv_model_create(ctx, &spec, 3, &model), QKV_OK);
-    const struct qkv_decoder_options o = {.rows = ROWS, .chunk = 1};
+    const struct qkv_decoder_options o = {.size = sizeof o, .rows = ROWS, .chunk = 1};
     assert_int_equal(qkv_decoder_create(model, &o, &decoder), QKV_OK);
     const struct qkv_decoder_input input = {.ids = ids, .counts = counts};
     if (qkv_decoder_append(decoder, &input)) fail_msg("%s", qkv_message(ctx));
@@ -231,7 +231,7 @@ static void long_prompts_of_several_rows_are_not_cut(void **state) {
                             VOCAB * sizeof(float));
         qkv_session_free(session);
     }
-    const struct qkv_pass_options po = {.B = 1, .T = 700, .logits = true};
+    const struct qkv_pass_options po = {.size = sizeof po, .B = 1, .T = 700, .logits = true};
     const struct qkv_batch batch = {.B = 1, .T = 700, .ids = ids + 200, .prefix = &prefix};
     assert_int_equal(qkv_pass_create(model, &po, &pass), QKV_OK);
     assert_int_equal(qkv_pass_forward(pass, &batch), QKV_OK);
@@ -274,7 +274,7 @@ static void a_prefix_of_nothing_is_none(void **state) {
     for (uint64_t i = 0; i < 12; i++) {
         struct prefixed p;
         prefixed_start(&p, 400 + i, &usual);
-        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){.logits = true});
+        struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, QKV_OPTIONS(qkv_pass_options, .logits = true));
         memset(p.prefix, 0, sizeof p.prefix);
         if (p.s.lengths[0]) p.prefix[0] = 1;
         forward(&p.s, pass);
@@ -297,7 +297,7 @@ static void a_prefix_that_makes_no_sense_is_refused(void **state) {
     (void)state;
     struct prefixed p;
     prefixed_start(&p, 500, &usual);
-    struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, (struct qkv_pass_options){0});
+    struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, qkv_pass_defaults());
     p.s.lengths[2] = 6, p.prefix[2] = 7;
     assert_refused(&p.s, pass, "the prefix of batch row 2 is 7, but the row has 0 to 6 positions");
     p.prefix[2] = -1;
@@ -306,7 +306,7 @@ static void a_prefix_that_makes_no_sense_is_refused(void **state) {
     forward(&p.s, pass);
     qkv_pass_free(pass);
     struct qkv_model *other = both_directions(&p.s);
-    pass = prefix_pass(&p.s, other, (struct qkv_pass_options){0});
+    pass = prefix_pass(&p.s, other, qkv_pass_defaults());
     assert_refused(&p.s, pass, "attention.causal is false: all positions see one another anyway");
     qkv_pass_free(pass);
     qkv_model_free(other);

@@ -9,7 +9,8 @@
 
 static struct qkv_context *context(const char *isa, int threads) {
     struct qkv_context *ctx;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads, .isa = isa}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads, .isa = isa)),
+                     QKV_OK);
     return ctx;
 }
 

@@ -7,7 +7,7 @@
 #include <math.h>
 
 /* In fp32: differences of losses are compared. */
-static const struct qkv_context_options exact = {.precision = QKV_FP32};
+static const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
 
 static struct qkv_pass *ragged_pass(struct sample *s, struct qkv_pass_options o) {
     struct qkv_pass *pass;
@@ -39,8 +39,8 @@ static void losses_and_gradients_are_those_with_padding(void **state) {
         struct sample s;
         size_t n;
         start(&s, i, (enum topology)(i % 3), &exact);
-        struct qkv_pass *padded = ragged_pass(&s, (struct qkv_pass_options){.padding = true, .dropout = i % 2});
-        struct qkv_pass *ragged = ragged_pass(&s, (struct qkv_pass_options){.dropout = i % 2});
+        struct qkv_pass *padded = ragged_pass(&s, QKV_OPTIONS(qkv_pass_options, .padding = true, .dropout = i % 2));
+        struct qkv_pass *ragged = ragged_pass(&s, QKV_OPTIONS(qkv_pass_options, .dropout = i % 2));
         s.batch.dropout_seed = i;
         const double expected = run(&s, padded);
         float *gradients = take_gradients(&s, &n);
@@ -60,7 +60,7 @@ static void padding_is_not_read(void **state) {
         struct sample s;
         size_t n;
         start(&s, 100 + i, (enum topology)(i % 3), NULL);
-        struct qkv_pass *pass = ragged_pass(&s, (struct qkv_pass_options){0});
+        struct qkv_pass *pass = ragged_pass(&s, qkv_pass_defaults());
         const double expected = run(&s, pass);
         float *gradients = take_gradients(&s, &n);
         for (size_t at = 0; at < (size_t)B * T; at++) {
@@ -89,7 +89,7 @@ static void a_row_does_not_see_how_long_others_are(void **state) {
         assert_int_equal(qkv_model_create(s.ctx, &spec, 5, &model), QKV_OK);
         qkv_model_free(s.model);
         s.model = model;
-        struct qkv_pass *pass = ragged_pass(&s, (struct qkv_pass_options){.dropout = true});
+        struct qkv_pass *pass = ragged_pass(&s, QKV_OPTIONS(qkv_pass_options, .dropout = true));
         for (size_t at = T; at < (size_t)B * T; at++) s.targets[at] = QKV_IGNORE; /* the loss is the first row's */
         s.batch.dropout_seed = i, s.batch.loss_count = 1;
         const double expected = run(&s, pass);
@@ -116,8 +116,8 @@ static void checkpoints_change_no_bit(void **state) {
         assert_int_equal(qkv_model_create(s.ctx, &spec, 5, &model), QKV_OK);
         qkv_model_free(s.model);
         s.model = model;
-        struct qkv_pass *whole = ragged_pass(&s, (struct qkv_pass_options){.dropout = true});
-        struct qkv_pass *segments = ragged_pass(&s, (struct qkv_pass_options){.dropout = true, .checkpoint = true});
+        struct qkv_pass *whole = ragged_pass(&s, QKV_OPTIONS(qkv_pass_options, .dropout = true));
+        struct qkv_pass *segments = ragged_pass(&s, QKV_OPTIONS(qkv_pass_options, .dropout = true, .checkpoint = true));
         if (i % 2) memcpy(s.source_lengths, s.lengths, sizeof s.lengths); /* both stacks have as many rows */
         const double expected = run(&s, whole);
         float *gradients = take_gradients(&s, &n);
@@ -136,7 +136,7 @@ static void a_batch_of_empty_rows_has_no_loss_and_no_gradient(void **state) {
         struct sample s;
         size_t n;
         start(&s, 400 + i, (enum topology)(i % 3), NULL);
-        struct qkv_pass *pass = ragged_pass(&s, (struct qkv_pass_options){0});
+        struct qkv_pass *pass = ragged_pass(&s, qkv_pass_defaults());
         memset(s.lengths, 0, sizeof s.lengths);
         if (i % 2) memset(s.source_lengths, 0, sizeof s.source_lengths);
         assert_true(run(&s, pass) == 0);
@@ -154,7 +154,7 @@ static void lengths_take_no_more_memory_than_full_rows(void **state) {
     for (uint64_t i = 0; i < 30; i++) {
         struct sample s;
         start(&s, 500 + i, (enum topology)(i % 3), NULL);
-        struct qkv_pass *pass = ragged_pass(&s, (struct qkv_pass_options){.checkpoint = i % 4 == 3});
+        struct qkv_pass *pass = ragged_pass(&s, QKV_OPTIONS(qkv_pass_options, .checkpoint = i % 4 == 3));
         const size_t bytes = qkv_pass_bytes(pass);
         for (int k = 0; k < 8; k++) {
             for (size_t b = 0; b < B; b++) {

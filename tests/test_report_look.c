@@ -9,7 +9,8 @@ static struct qkv_model *make_model(struct qkv_context *ctx, const char *stacks,
     struct qkv_spec spec;
     struct qkv_tokenizer *tokenizer;
     static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 2};
+    struct qkv_tokenizer_options options = {
+        .size = sizeof options, .kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 2};
     char json[1024];
     int n =
         snprintf(json, sizeof json, "{\"format\":\"qkv\",\"version\":1,\"vocab\":%d,\"d_model\":16,\"context\":300,%s}",
@@ -260,7 +261,8 @@ static void a_page_of_144_heads_on_500_tokens_is_below_6_mb(void **state) {
     static const char json[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":258,\"d_model\":24,\"context\":500,"
                                "\"decoder\":{\"layers\":12,\"attention\":{\"heads\":12},\"ffn\":{\"d_ff\":8}}}";
     static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 2};
+    struct qkv_tokenizer_options options = {
+        .size = sizeof options, .kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 2};
     struct qkv_tokenizer *tokenizer;
     static char text[500];
     struct qkv_look_options o = {.text = text, .text_size = sizeof text};

@@ -109,7 +109,8 @@ static void a_sequence_in_a_batch_has_the_bits_that_it_has_alone(void **state) {
         for (int padding = 0; padding < 2; padding++) {
             struct qkv_model *m = scaled_model(scalings[kind], false, kind);
             struct qkv_pass *pass;
-            const struct qkv_pass_options o = {.B = B, .T = LONGEST, .logits = true, .padding = padding};
+            const struct qkv_pass_options o = {
+                .size = sizeof o, .B = B, .T = LONGEST, .logits = true, .padding = padding};
             assert_ok(ctx, qkv_pass_create(m, &o, &pass));
             assert_ok(
                 ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = B, .T = LONGEST, .ids = ids, .lengths = lengths}));
@@ -134,7 +135,7 @@ static void documents_and_given_positions_count_as_they_stand(void **state) {
     for (size_t kind = 0; kind < QKV_SCALING_COUNT; kind++) {
         struct qkv_model *m = scaled_model(scalings[kind], false, kind);
         struct qkv_pass *pass;
-        assert_ok(ctx, qkv_pass_create(m, &(struct qkv_pass_options){.B = 1, .T = LONGEST, .logits = true}, &pass));
+        assert_ok(ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = LONGEST, .logits = true), &pass));
         assert_ok(
             ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = LONGEST, .ids = ids, .documents = documents}));
         const float *all = qkv_pass_output(pass).data;
@@ -188,7 +189,7 @@ static void cached_decoding_has_the_bits_of_a_pass(void **state) {
     for (size_t kind = 0; kind < QKV_SCALING_COUNT; kind++) {
         struct qkv_model *m = scaled_model(scalings[kind], false, kind);
         struct qkv_decoder *d;
-        const struct qkv_decoder_options o = {.rows = ROWS, .chunk = 1, .lengths = lengths};
+        const struct qkv_decoder_options o = {.size = sizeof o, .rows = ROWS, .chunk = 1, .lengths = lengths};
         assert_ok(ctx, qkv_decoder_create(m, &o, &d));
         for (size_t T = 0; T < P;) { /* all rows at once, some tokens of each */
             size_t counts[ROWS], step = test_between(&r, 1, P - T);
@@ -228,7 +229,7 @@ static void sessions_and_their_forks_keep_what_was_decided(void **state) {
         for (size_t length = 0; length <= LONGEST; length += 8) {
             struct qkv_model *m = scaled_model(scalings[kind], false, kind);
             struct qkv_session *s, *fork;
-            const struct qkv_session_options o = {.capacity = 20, .pages = 3, .length = length};
+            const struct qkv_session_options o = {.size = sizeof o, .capacity = 20, .pages = 3, .length = length};
             assert_ok(ctx, qkv_session_create(m, &o, &s));
             assert_ok(ctx, qkv_session_append(s, ids, 11));
             scores_alone(m, ids, 13, length ? length : 20, alone);
@@ -245,7 +246,7 @@ static void sessions_and_their_forks_keep_what_was_decided(void **state) {
         }
     struct qkv_model *m = scaled_model(scalings[0], false, 1);
     struct qkv_session *s;
-    assert_fails(ctx, qkv_session_create(m, &(struct qkv_session_options){.length = 25}, &s), QKV_ARGUMENT,
+    assert_fails(ctx, qkv_session_create(m, &QKV_OPTIONS(qkv_session_options, .length = 25), &s), QKV_ARGUMENT,
                  "the length for the rotations of row 0 is 25");
     qkv_model_free(m);
 }
@@ -331,7 +332,7 @@ static void encoders_and_decoders_go_by_each_sequence(void **state) {
             struct qkv_decoder *d;
             const size_t source = b, decided = 7 + 5 * b;
             const struct qkv_decoder_options o = {
-                .encoded = all, .sources = &source, .rows = 1, .lengths = &decided, .chunk = 1};
+                .size = sizeof o, .encoded = all, .sources = &source, .rows = 1, .lengths = &decided, .chunk = 1};
             assert_ok(ctx, qkv_encode(m, ids + b * LONGEST, NULL, 1, T, &one));
             assert_memory_equal(together + b * LONGEST * 12, qkv_encoded_output(one).data, T * 12 * sizeof(float));
             qkv_encoded_free(one);
@@ -340,7 +341,7 @@ static void encoders_and_decoders_go_by_each_sequence(void **state) {
             memcpy(got, qkv_decoder_logits(d), sizeof got);
             qkv_decoder_free(d);
             struct qkv_pass *pass;
-            const struct qkv_pass_options po = {.B = 1, .T = 5, .source_T = T, .logits = true};
+            const struct qkv_pass_options po = {.size = sizeof po, .B = 1, .T = 5, .source_T = T, .logits = true};
             assert_ok(ctx, qkv_pass_create(m, &po, &pass));
             assert_ok(
                 ctx,

@@ -46,7 +46,7 @@ static void a_run_is_running_then_interrupted_then_done(void **state) {
     assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer)); /* nothing is left to do */
     qkv_trainer_free(trainer);
     assert_int_equal(look(folder).state, QKV_RUN_DONE);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = 9}, NULL, NULL, &trainer));
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &QKV_OPTIONS(qkv_resume_options, .steps = 9), NULL, NULL, &trainer));
     qkv_trainer_free(trainer);
     c = look(folder);
     assert_true(c.state == QKV_RUN_INTERRUPTED && c.steps == 9 && c.step == 6);

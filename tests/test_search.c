@@ -15,7 +15,7 @@ static const char tiny[] =
     "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
 static int setup(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1));
 }
 
 static int teardown(void **state) {
@@ -341,7 +341,7 @@ static void test_threads(void **state) {
     make_sources(&random, &s, 20, 12, 9);
     o.beam = 4, o.n_best = 4;
     for (int threads = 1; threads <= 2; threads++) {
-        assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads}), QKV_OK);
+        assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads)), QKV_OK);
         struct qkv_model *m = fixture_model(ctx, tiny, NULL, 0, 4, 0.3);
         assert_ok(ctx, search(m, s.at, s.lengths, 20, &o, threads == 1 ? &one : &two));
         qkv_model_free(m);

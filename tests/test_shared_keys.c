@@ -88,7 +88,7 @@ enum { B = 4, T = 9, V = 23 };
 /* Loss and gradients of a training pass in groups. */
 static double backward(struct qkv_model *m, size_t groups, bool checkpoint, const int32_t *ids, float *gradients) {
     struct qkv_pass *pass;
-    const struct qkv_pass_options o = {.B = B, .T = T, .train = true, .checkpoint = checkpoint};
+    const struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .train = true, .checkpoint = checkpoint};
     const struct qkv_batch batch = {.B = B, .T = T, .ids = ids, .targets = ids};
     assert_ok(ctx, qkv_pass_create_ordered(m, &o, groups, &pass));
     qkv_model_clear_gradients(m);
@@ -128,7 +128,7 @@ static void checkpoints_and_passes_without_recording_have_the_same_bits(void **s
         assert_true(backward(m, 0, true, ids, again) == loss);
         assert_memory_equal(plain, again, n * sizeof *plain);
         struct qkv_pass *pass;
-        const struct qkv_pass_options o = {.B = B, .T = T, .logits = true};
+        const struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .logits = true};
         assert_ok(ctx, qkv_pass_create(m, &o, &pass));
         assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = B, .T = T, .ids = ids, .targets = ids}));
         assert_true(qkv_pass_loss(pass, NULL) == loss);

@@ -17,7 +17,7 @@ static const char alone[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 29
 
 static int setup(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 2));
 }
 
 static int teardown(void **state) {
@@ -111,10 +111,10 @@ static void rows_walk(const char *json, bool encoded, const char *const *setting
     }
     for (size_t i = 0; i < ROWS; i++) r.rows[i].source = sources[i] = (size_t)qkv_random_below(&random, 2);
     if (encoded) assert_ok(ctx, qkv_encode(r.model, padded, r.lengths, 2, 8, &e));
-    assert_ok(ctx,
-              qkv_decoder_create(
-                  r.model, &(struct qkv_decoder_options){.encoded = e, .sources = sources, .rows = ROWS, .chunk = 1},
-                  &r.decoder));
+    assert_ok(ctx, qkv_decoder_create(
+                       r.model,
+                       &QKV_OPTIONS(qkv_decoder_options, .encoded = e, .sources = sources, .rows = ROWS, .chunk = 1),
+                       &r.decoder));
     for (size_t i = 0; i < 14; i++) {
         const size_t row = (size_t)qkv_random_below(&random, r.count);
         rows_append(&r, &random, i % 5 == 3 ? 70 : 4);
@@ -154,7 +154,7 @@ static void test_a_prefix_of_1000_tokens_is_stored_once_for_50_continuations(voi
     struct qkv_decoder *d;
     size_t from[MANY] = {0};
     const size_t length = PREFIX;
-    const struct qkv_decoder_options options = {.rows = MANY, .pages = 7 + 2 * MANY};
+    const struct qkv_decoder_options options = {.size = sizeof options, .rows = MANY, .pages = 7 + 2 * MANY};
     assert_ok(ctx, qkv_decoder_create(m, &options, &d));
     assert_ok(ctx, qkv_decoder_select(d, from, 1));
     fixture_ids(&random, t[0].ids, PREFIX, V);
@@ -191,7 +191,7 @@ static void test_forks_of_sessions_go_their_own_way(void **state) {
     static struct twin t[SESSIONS];
     struct qkv_session *s[SESSIONS] = {0};
     memset(t, 0, sizeof t);
-    assert_ok(ctx, qkv_session_create(m, &(struct qkv_session_options){.pages = 24}, &s[0]));
+    assert_ok(ctx, qkv_session_create(m, &QKV_OPTIONS(qkv_session_options, .pages = 24), &s[0]));
     for (size_t i = 0; i < 60; i++) {
         const size_t a = (size_t)qkv_random_below(&random, SESSIONS), b = (size_t)qkv_random_below(&random, SESSIONS);
         if (!s[a]) continue;
@@ -256,7 +256,7 @@ static void test_a_full_cache_says_what_is_missing_and_loses_nothing(void **stat
     struct qkv_session *s, *fork;
     float before[V];
     fixture_ids(&random, t.ids, 600, V);
-    assert_ok(ctx, qkv_session_create(m, &(struct qkv_session_options){.pages = 3}, &s));
+    assert_ok(ctx, qkv_session_create(m, &QKV_OPTIONS(qkv_session_options, .pages = 3), &s));
     assert_ok(ctx, qkv_session_append(s, t.ids, 200));
     assert_ok(ctx, qkv_session_fork(s, &fork));
     memcpy(before, qkv_session_logits(s), sizeof before);

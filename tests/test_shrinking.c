@@ -20,7 +20,7 @@ static enum qkv_status read_on(struct qkv_text_stream *stream) {
 static void a_text_that_shrinks_gives_a_sentence(void **state) {
     (void)state;
     const char *path = test_path("shrinks.txt");
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BYTES};
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
     struct qkv_text_stream stream;
     struct qkv_text_tokens tokens = {0};
@@ -111,8 +111,11 @@ static void a_tokenizer_of_pieces_is_that_of_the_whole_text(void **state) {
         "\xff\xfe",   "don't ",        "<|end|>"};
     for (int kind = QKV_TOKENIZER_CHARS; kind < TEST_KINDS; kind++) {
         struct qkv_random random = qkv_random_start(test_seed(), (uint64_t)kind);
-        struct qkv_tokenizer_options options = {
-            .kind = (enum qkv_tokenizer_kind)kind, .vocab = 320, .specials = specials, .special_count = 2};
+        struct qkv_tokenizer_options options = {.size = sizeof options,
+                                                .kind = (enum qkv_tokenizer_kind)kind,
+                                                .vocab = 320,
+                                                .specials = specials,
+                                                .special_count = 2};
         struct qkv_buffer text = {0}, a = {0}, b = {0};
         struct qkv_tokenizer *whole, *pieces;
         for (int i = 0; i < 400; i++) {

@@ -335,7 +335,7 @@ static void expect_same_weights_and_outputs(const struct qkv_spec *a, const stru
     int32_t ids[12];
     for (size_t i = 0; i < 12; i++) ids[i] = (int32_t)(i * 5 % 13);
     struct qkv_batch batch = {.B = 2, .T = 6, .ids = ids, .source = ids, .source_T = 6};
-    struct qkv_pass_options o = {.B = 2, .T = 6, .source_T = 6, .logits = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = 2, .T = 6, .source_T = 6, .logits = true};
     for (size_t i = 0; i < 2; i++) {
         assert_ok(ctx, qkv_model_create(ctx, specs[i], 3, &models[i]));
         assert_ok(ctx, qkv_pass_create(models[i], &o, &passes[i]));

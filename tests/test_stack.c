@@ -159,7 +159,7 @@ static enum qkv_status use_families_and_modules(struct qkv_context *ctx) {
     static struct qkv_spec spec;
     struct qkv_module *module = NULL;
     struct qkv_model *model = NULL;
-    const struct qkv_module_options options = {.kind = QKV_MODULE_CROSS_ATTENTION};
+    const struct qkv_module_options options = {.size = sizeof options, .kind = QKV_MODULE_CROSS_ATTENTION};
     const char *const settings[] = {"vocab=50", "d_model=32", "decoder.attention.heads=2"};
     enum qkv_status status = qkv_spec_preset(ctx, &spec, "nano-gpt", settings, TEST_COUNT(settings));
     if (!status) status = qkv_model_create(ctx, &spec, 1, &model);
@@ -205,8 +205,8 @@ static enum qkv_status use_sessions(struct qkv_context *ctx) {
     struct qkv_model *model = NULL;
     struct qkv_session *session = NULL, *fork = NULL;
     struct qkv_decoder *decoder = NULL;
-    const struct qkv_session_options shared = {.pages = 2};
-    const struct qkv_decoder_options rows = {.rows = 3, .chunk = 2};
+    const struct qkv_session_options shared = {.size = sizeof shared, .pages = 2};
+    const struct qkv_decoder_options rows = {.size = sizeof rows, .rows = 3, .chunk = 2};
     const size_t from[] = {0, 0, 2};
     enum qkv_status status = qkv_model_load(ctx, run_folder(), &model);
     if (!status) status = qkv_session_create(model, &shared, &session);
@@ -230,7 +230,7 @@ static enum qkv_status use_tokenizers(struct qkv_context *ctx) {
     static const char *const folders[] = {"gpt2", "llama_sharded", "t5_v1_1"};
     enum qkv_status status = QKV_OK;
     for (int kind = 0; kind <= QKV_TOKENIZER_BPE + (int)TEST_COUNT(folders) && !status; kind++) {
-        const struct qkv_tokenizer_options options = {.kind = (enum qkv_tokenizer_kind)kind};
+        const struct qkv_tokenizer_options options = {.size = sizeof options, .kind = (enum qkv_tokenizer_kind)kind};
         struct qkv_tokenizer *made = NULL, *t = NULL;
         char path[1024], *back = NULL;
         int32_t *ids = NULL;
@@ -317,7 +317,7 @@ static enum qkv_status use_classes(struct qkv_context *ctx) {
     if (!status) status = qkv_classify(model, lines, TEST_COUNT(lines), NULL, probabilities);
     if (!status)
         status = qkv_embed(model, lines, TEST_COUNT(lines),
-                           &(struct qkv_embed_options){.pool = QKV_POOL_MEAN, .normalize = true}, vectors);
+                           &QKV_OPTIONS(qkv_embed_options, .pool = QKV_POOL_MEAN, .normalize = true), vectors);
     if (!status) status = qkv_evaluate_labels(model, file, NULL, NULL, &evaluation);
     qkv_free(evaluation.confusion);
     qkv_model_free(model);

@@ -108,8 +108,8 @@ static void stored_weights_multiply_with_the_bits_of_fp32_ones(void **state) {
             struct qkv_random r = test_random(100 + t);
             struct qkv_context *ctx;
             struct qkv_arena scratch;
-            assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads, .isa = isa}),
-                             QKV_OK);
+            assert_int_equal(
+                qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads, .isa = isa)), QKV_OK);
             assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "products"));
             const struct qkv_product *product;
             for (size_t p = 0; (product = qkv_product_at(p)); p++)
@@ -176,7 +176,7 @@ static void weights_packed_for_one_product_are_turned_for_the_other(void **state
             struct qkv_context *ctx;
             struct qkv_arena scratch;
             assert_int_equal(
-                qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1 + (int)(i % 2), .isa = isa}),
+                qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1 + (int)(i % 2), .isa = isa)),
                 QKV_OK);
             assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)256 << 20, "products"));
             float *numbers = turned_numbers(&r, w.K * w.N, w.N), *a = malloc(M * w.K * sizeof *a);

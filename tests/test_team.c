@@ -122,7 +122,7 @@ static void where_the_system_makes_fewer_threads_those_do_the_work_and_a_note_sa
         struct qkv_context *ctx;
         char number[16];
         threads_left = threads_limit = left;
-        assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 8}), QKV_OK);
+        assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 8)), QKV_OK);
         assert_int_equal(qkv_context_threads(ctx), made);
         snprintf(number, sizeof number, "only %d of 8", made);
         if (left == 7)
@@ -145,7 +145,7 @@ static void a_forked_child_has_threads_of_its_own(void **state) {
     skip(); /* the sanitizer ends a forked child that makes threads */
 #endif
     struct qkv_context *ctx;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 3}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 3)), QKV_OK);
     for (int used = 0; used < 2; used++) {
         const pid_t child = fork();
         int status = -1;
@@ -170,7 +170,7 @@ static void a_child_may_free_a_context_without_using_it(void **state) {
     (void)state;
     struct qkv_context *ctx;
     int status = -1;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 3}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 3)), QKV_OK);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -195,7 +195,7 @@ static void *caller_run(void *argument) {
 static void any_thread_may_be_the_caller_one_after_the_other(void **state) {
     (void)state;
     struct qkv_context *ctx;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 3}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 3)), QKV_OK);
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
         void *done = NULL;
@@ -219,7 +219,7 @@ static void threads_that_wait_take_no_cpu(void **state) {
     (void)state;
     struct qkv_context *ctx;
     const struct timespec pause = {0, 20 * 1000 * 1000};
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 8}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 8)), QKV_OK);
     double spent = 0;
     for (int i = 0; i < 10; i++) {
         assert_true(all_items_are_done(ctx, 64));
@@ -251,7 +251,7 @@ static double seconds_of(int threads) {
     enum { LOOPS = 20000, ITEMS = 4 };
     static double x[8 * ITEMS];
     struct qkv_context *ctx;
-    assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = threads}), QKV_OK);
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads)), QKV_OK);
     const double start = qkv_clock();
     for (int i = 0; i < LOOPS; i++) qkv_parallel(ctx, ITEMS, work_a_little, x);
     const double seconds = qkv_clock() - start;

@@ -32,7 +32,7 @@ static const char toy[] = "the cat sat on the mat. The caf\xC3\xA9's cat isn't o
 static char *file_of(struct qkv_context *ctx, const char *post) {
     static const char *const specials[] = {"<s>", "</s>", "<mask>"};
     struct qkv_tokenizer_options options = {
-        .kind = QKV_TOKENIZER_BPE, .vocab = 290, .specials = specials, .special_count = 3};
+        .size = sizeof options, .kind = QKV_TOKENIZER_BPE, .vocab = 290, .specials = specials, .special_count = 3};
     struct qkv_tokenizer *t;
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, toy, sizeof toy - 1, &t));
     assert_int_equal(qkv_tokenizer_vocab(t), VOCAB);
@@ -263,7 +263,8 @@ static void prompts_have_the_template(void **state) {
     for (size_t i = 0; i < TEST_COUNT(posts); i++) {
         struct qkv_model *model = model_of(ctx, posts[i]);
         for (size_t k = 0; k < TEST_COUNT(prompts); k++) {
-            struct qkv_generate_options o = {.sampling = qkv_sampling_defaults(), .tokens = 1, .end_id = -1};
+            struct qkv_generate_options o = {
+                .size = sizeof o, .sampling = qkv_sampling_defaults(), .tokens = 1, .end_id = -1};
             struct qkv_generate_report report;
             assert_ok(ctx, qkv_generate(model, prompts[k], strlen(prompts[k]), &o, NULL, NULL, &report));
             assert_int_equal(report.prompt_tokens, expected[i][k]);

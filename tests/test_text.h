@@ -83,7 +83,7 @@ static inline char *test_text(struct qkv_random *random, size_t bits, size_t *si
 static inline struct qkv_tokenizer *test_train(struct qkv_context *ctx, enum qkv_tokenizer_kind kind, int vocab,
                                                size_t specials, const char *text, size_t size) {
     struct qkv_tokenizer_options options = {
-        .kind = kind, .vocab = vocab, .specials = test_specials, .special_count = specials};
+        .size = sizeof options, .kind = kind, .vocab = vocab, .specials = test_specials, .special_count = specials};
     struct qkv_tokenizer *t = NULL;
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, size, &t));
     assert_non_null(t);

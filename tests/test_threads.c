@@ -91,7 +91,8 @@ static enum qkv_status job_use(struct qkv_context *ctx, struct job *job) {
     enum qkv_status status = qkv_model_load(ctx, job->folder, &model);
     if (!status && strcmp(job->kind, "data") == 0) {
         struct qkv_evaluation evaluation = {0};
-        struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = 40, .end_id = -1};
+        struct qkv_generate_options options = {
+            .size = sizeof options, .sampling = qkv_sampling_defaults(), .tokens = 40, .end_id = -1};
         options.sampling.seed = 7;
         status = qkv_generate(model, "the cat", 7, &options, job_write, job, NULL);
         if (!status) status = qkv_evaluate_text(model, &(const char *){job->data}, 1, NULL, NULL, NULL, &evaluation);
@@ -128,7 +129,8 @@ static bool job_fails_alone(struct qkv_context *ctx, const struct job *job) {
 
 static void *job_do(void *argument) {
     struct job *job = argument;
-    const struct qkv_context_options options = {.threads = job->threads, .isa = job->isa, .precision = job->precision};
+    const struct qkv_context_options options = {
+        .size = sizeof options, .threads = job->threads, .isa = job->isa, .precision = job->precision};
     struct qkv_context *ctx = NULL;
     job->status = qkv_context_create(&ctx, &options);
     if (!job->status) job->status = job_train(ctx, job);

@@ -48,7 +48,7 @@ static void types_are_those_of_the_rows_they_stand_beside(void **state) {
     (void)state;
     size_t tried = 0;
     for (uint64_t i = 0; i < 60; i++) {
-        const struct qkv_context_options exact = {.precision = QKV_FP32};
+        const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
         struct typed t;
         const bool any = start_typed(&t, 9100 + i, (enum topology)(i % 3), &exact);
         struct sample *s = &t.s;
@@ -138,7 +138,7 @@ static void gradients_of_embeddings_are_the_slopes_of_the_loss(void **state) {
     (void)state;
     static const char *const ends[] = {".embed.type.weight", ".embed.norm.weight", ".embed.project.weight",
                                        ".embed.project.bias", ".embed.position.weight"};
-    const struct qkv_context_options exact = {.precision = QKV_FP32};
+    const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
     smooth_only = true;
     for (size_t e = 0; e < TEST_COUNT(ends); e++)
         for (uint64_t i = 0, tried = 0; tried < 6; i++) {

@@ -96,7 +96,7 @@ static void test_chars(void **state) {
 
     /* asked for besides: it is there once */
     struct qkv_tokenizer_options options = {
-        .kind = QKV_TOKENIZER_CHARS, .vocab = 4, .specials = specials, .special_count = 2};
+        .size = sizeof options, .kind = QKV_TOKENIZER_CHARS, .vocab = 4, .specials = specials, .special_count = 2};
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "abc<unk><|end|>", 15, &t));
     assert_int_equal(qkv_tokenizer_vocab(t), 4);
     assert_ids(ctx, t, "ab<unk><|end|>", true, 0, 1, 2, 3);
@@ -128,7 +128,7 @@ static void test_whitespace(void **state) {
     qkv_tokenizer_free(t);
 
     struct qkv_tokenizer_options options = {
-        .kind = QKV_TOKENIZER_WHITESPACE, .vocab = 5, .specials = asked, .special_count = 2};
+        .size = sizeof options, .kind = QKV_TOKENIZER_WHITESPACE, .vocab = 5, .specials = asked, .special_count = 2};
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "b a a b c", 9, &t)); /* <s> <pad> <unk> b a */
     assert_int_equal(qkv_tokenizer_vocab(t), 5);
     assert_ids(ctx, t, "a b c <pad> \xFF", true, 4, 3, 2, 1, 2);
@@ -386,33 +386,34 @@ static void test_refusals(void **state) {
     struct qkv_context *ctx = *state;
     static const char *const twice[] = {"<|a|>", "<|b|>", "<|a|>"}, *const empty[] = {"<|a|>", ""};
     static const char *const not_text[] = {"\xFF"}, *const byte[] = {"t"}, *const fallback[] = {"<0x41>"};
-    refuse(ctx, (struct qkv_tokenizer_options){.kind = (enum qkv_tokenizer_kind)7}, "7 is not a kind");
-    refuse(ctx, (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_BPE, .vocab = 255},
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .kind = (enum qkv_tokenizer_kind)7), "7 is not a kind");
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .kind = QKV_TOKENIZER_BPE, .vocab = 255),
            "bpe cannot have a vocabulary of 255; it must hold 256 bytes and 0 special tokens");
-    refuse(ctx, (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_WORDS, .vocab = -5},
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .kind = QKV_TOKENIZER_WORDS, .vocab = -5),
            "words cannot have a vocabulary of -5");
     refuse(ctx,
-           (struct qkv_tokenizer_options){
-               .kind = QKV_TOKENIZER_CHARS_BYTES, .vocab = 258, .specials = test_specials, .special_count = 3},
+           QKV_OPTIONS(qkv_tokenizer_options, .kind = QKV_TOKENIZER_CHARS_BYTES, .vocab = 258,
+                       .specials = test_specials, .special_count = 3),
            "it must hold 256 bytes and 3 special tokens");
     refuse(ctx,
-           (struct qkv_tokenizer_options){
-               .kind = QKV_TOKENIZER_CHARS, .vocab = 3, .specials = test_specials, .special_count = 3},
+           QKV_OPTIONS(qkv_tokenizer_options, .kind = QKV_TOKENIZER_CHARS, .vocab = 3, .specials = test_specials,
+                       .special_count = 3),
            "chars cannot have a vocabulary of 3; it must hold <unk> and 3 special tokens");
-    refuse(ctx, (struct qkv_tokenizer_options){.specials = NULL, .special_count = 1},
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .specials = NULL, .special_count = 1),
            "special_count is 1 but specials is NULL");
-    refuse(ctx, (struct qkv_tokenizer_options){.specials = twice, .special_count = 3}, "\"<|a|>\" is given twice");
-    refuse(ctx, (struct qkv_tokenizer_options){.specials = empty, .special_count = 2}, "special token 1 is empty");
-    refuse(ctx, (struct qkv_tokenizer_options){.specials = not_text, .special_count = 1},
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .specials = twice, .special_count = 3), "\"<|a|>\" is given twice");
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .specials = empty, .special_count = 2), "special token 1 is empty");
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .specials = not_text, .special_count = 1),
            "special token 0 is not UTF-8");
-    refuse(ctx, (struct qkv_tokenizer_options){.specials = byte, .special_count = 1},
+    refuse(ctx, QKV_OPTIONS(qkv_tokenizer_options, .specials = byte, .special_count = 1),
            "special token \"t\" is written like ordinary token 116");
-    refuse(ctx,
-           (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_CHARS_BYTES, .specials = fallback, .special_count = 1},
-           "special token \"<0x41>\" is written like ordinary token");
+    refuse(
+        ctx,
+        QKV_OPTIONS(qkv_tokenizer_options, .kind = QKV_TOKENIZER_CHARS_BYTES, .specials = fallback, .special_count = 1),
+        "special token \"<0x41>\" is written like ordinary token");
 
     struct qkv_tokenizer *t = NULL;
-    struct qkv_tokenizer_options options = {.kind = QKV_TOKENIZER_BPE};
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BPE};
     assert_status(ctx, qkv_tokenizer_train(ctx, &options, NULL, 4, &t), QKV_ARGUMENT);
     assert_message(ctx, "the text is NULL but its size is 4");
     assert_ok(ctx, qkv_tokenizer_train(ctx, NULL, "text", 4, &t)); /* the defaults */

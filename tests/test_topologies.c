@@ -76,7 +76,8 @@ static void start_learning(struct sample *s, uint64_t stream, enum topology topo
 
 /* The lowest loss of so many steps, as a share of the first one. */
 static double learnt(struct sample *s, struct qkv_pass *pass, double rate, int steps) {
-    const struct qkv_optimizer_options o = {.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+    const struct qkv_optimizer_options o = {
+        .size = sizeof o, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
     double first = 0, lowest = INFINITY;
     struct qkv_optimizer *optimizer;
     assert_ok(s->ctx, qkv_optimizer_create(s->model, &o, &optimizer));

@@ -253,8 +253,9 @@ static void going_on_keeps_the_steps_and_more_epochs_are_a_new_end(void **state)
         assert_int_equal(qkv_trainer_options(t)->steps, steps);
         assert_true(qkv_trainer_options(t)->epochs == 0.25);
         qkv_trainer_free(t);
-        const struct qkv_resume_options ends[] = {
-            {.epochs = 0.5}, {.steps = end}, {.settings = &setting, .setting_count = 1}};
+        const struct qkv_resume_options ends[] = {{.size = sizeof *ends, .epochs = 0.5},
+                                                  {.size = sizeof *ends, .steps = end},
+                                                  {.size = sizeof *ends, .settings = &setting, .setting_count = 1}};
         assert_ok(ctx, go_on(folders[i], &ends[i], &t));
         assert_int_equal(qkv_trainer_options(t)->steps, end);
         assert_true(qkv_trainer_options(t)->epochs == (i == 1 ? -1 : 0.5));
@@ -264,7 +265,9 @@ static void going_on_keeps_the_steps_and_more_epochs_are_a_new_end(void **state)
         if (i) assert_same_runs(ctx, folders[0], folders[i]);
     }
     /* It is in train.json, and the same again changes nothing. */
-    const struct qkv_resume_options same = {.epochs = 0.5}, less = {.epochs = 0.1}, none = {.epochs = -3};
+    const struct qkv_resume_options same = {.size = sizeof same, .epochs = 0.5},
+                                    less = {.size = sizeof less, .epochs = 0.1},
+                                    none = {.size = sizeof none, .epochs = -3};
     assert_ok(ctx, go_on(folders[0], &same, &t));
     assert_null(qkv_trainer_note(t, 0));
     assert_int_equal(qkv_trainer_options(t)->steps, end);
@@ -272,9 +275,10 @@ static void going_on_keeps_the_steps_and_more_epochs_are_a_new_end(void **state)
     assert_status(ctx, go_on(folders[0], &less, &t), QKV_ARGUMENT);
     assert_message(ctx, "epochs is 0.1, which are 3 steps, but the run has done 15 already; choose more");
     assert_status(ctx, go_on(folders[0], &none, &t), QKV_ARGUMENT);
-    assert_status(ctx, go_on(folders[0], &(struct qkv_resume_options){.epochs = 2, .steps = 900}, &t), QKV_ARGUMENT);
+    assert_status(ctx, go_on(folders[0], &QKV_OPTIONS(qkv_resume_options, .epochs = 2, .steps = 900), &t),
+                  QKV_ARGUMENT);
     assert_message(ctx, "steps and epochs exclude each other");
-    assert_status(ctx, go_on(folders[0], &(struct qkv_resume_options){.settings = both, .setting_count = 2}, &t),
+    assert_status(ctx, go_on(folders[0], &QKV_OPTIONS(qkv_resume_options, .settings = both, .setting_count = 2), &t),
                   QKV_ARGUMENT);
     assert_message(ctx, "steps and epochs exclude each other");
 }

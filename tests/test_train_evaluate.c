@@ -8,7 +8,7 @@
 
 /* A model with a tokenizer trained on the text at `path`. */
 static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *path, const char *const *settings) {
-    struct qkv_tokenizer_options options = {.kind = kind, .vocab = 280};
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = kind, .vocab = 280};
     struct qkv_tokenizer *tokenizer;
     struct qkv_spec spec = fixture_spec(ctx, settings);
     struct qkv_model *model;
@@ -30,7 +30,7 @@ static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *pa
 
 /* The same loss, one window at a time. */
 static double loss_by_hand(struct qkv_model *model, const char *path, size_t T, size_t *tokens, size_t *bytes) {
-    struct qkv_pass_options options = {.B = 1, .T = T};
+    struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = T};
     struct qkv_pass *pass;
     int32_t *ids;
     size_t size = 0, count, counted;
@@ -68,7 +68,8 @@ static void windows_are_those_made_by_hand(void **state) {
         fixture_text(path, 1500, 8);
         struct qkv_model *model = make_model(kinds[k], path, NULL);
         for (size_t i = 0; i < TEST_COUNT(sizes); i++) {
-            struct qkv_evaluate_options options = {.batch = 1 + i % 5, .context = i % 3 ? 0 : 7};
+            struct qkv_evaluate_options options = {
+                .size = sizeof options, .batch = 1 + i % 5, .context = i % 3 ? 0 : 7};
             struct qkv_evaluation e;
             size_t tokens, bytes;
             fixture_text(path, sizes[i], 8);
@@ -141,7 +142,8 @@ static void bytes_are_those_of_the_text(void **state) {
     };
     const char *path = test_path("unknown.txt"), *json = test_path("tokenizer.json");
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qkv_tokenizer_options options = {.kind = cases[i].kind, .vocab = cases[i].from ? 5 : 0};
+        struct qkv_tokenizer_options options = {
+            .size = sizeof options, .kind = cases[i].kind, .vocab = cases[i].from ? 5 : 0};
         struct qkv_tokenizer *tokenizer;
         struct qkv_model *model;
         struct qkv_evaluation e;
@@ -173,7 +175,7 @@ static void the_end_between_files_has_no_bytes(void **state) {
     (void)state;
     const char *path = test_path("ends.txt"), *paths[] = {path, path}, *const specials[] = {QKV_TOKEN_END};
     const struct qkv_tokenizer_options options = {
-        .kind = QKV_TOKENIZER_CHARS, .specials = specials, .special_count = 1};
+        .size = sizeof options, .kind = QKV_TOKENIZER_CHARS, .specials = specials, .special_count = 1};
     struct qkv_tokenizer *tokenizer;
     struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_model *model;
@@ -196,7 +198,8 @@ static void what_cannot_be_evaluated_is_refused(void **state) {
     struct qkv_evaluation e;
     fixture_text(path, 500, 8);
     struct qkv_model *model = make_model(QKV_TOKENIZER_CHARS, path, NULL);
-    struct qkv_evaluate_options wide = {.context = 17}, vast = {.batch = SIZE_MAX / 4};
+    struct qkv_evaluate_options wide = {.size = sizeof wide, .context = 17},
+                                vast = {.size = sizeof vast, .batch = SIZE_MAX / 4};
     assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, &wide, NULL, NULL, &e), QKV_ARGUMENT);
     assert_message(ctx, "context is 17 but the model's is 16");
     assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, &vast, NULL, NULL, &e), QKV_MEMORY);
@@ -284,7 +287,7 @@ static void validation_windows_are_fixed_and_cover(void **state) {
     facts.vocab = 256;
     assert_ok(ctx, fixture_tokens(ctx, file, path, qkv_model_tokenizer(w.model), &facts, NULL, NULL));
     assert_ok(ctx, qkv_tokens_open(ctx, file, &facts, &w.tokens));
-    assert_ok(ctx, qkv_pass_create(w.model, &(struct qkv_pass_options){.B = 4, .T = 16}, &w.pass));
+    assert_ok(ctx, qkv_pass_create(w.model, &QKV_OPTIONS(qkv_pass_options, .B = 4, .T = 16), &w.pass));
     double loss[4], whole;
     static const size_t windows[] = {0, 24, 1000, 5};
     for (size_t i = 0; i < 4; i++) {

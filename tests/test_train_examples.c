@@ -142,7 +142,8 @@ static void a_run_that_goes_on_or_is_cut_is_the_same_run(void **state) {
     run_examples(ctx, &spec, &options, parts);
     assert_same_tensors(ctx, whole, parts, "model.safetensors");
     write_examples(ctx, "resume.safetensors", &images, 12);
-    assert_status(ctx, qkv_trainer_resume(ctx, whole, &(struct qkv_resume_options){.steps = 20}, NULL, NULL, &trainer),
+    assert_status(ctx,
+                  qkv_trainer_resume(ctx, whole, &QKV_OPTIONS(qkv_resume_options, .steps = 20), NULL, NULL, &trainer),
                   QKV_FORMAT);
     assert_message(ctx, "resume.safetensors has changed since the run began");
     qkv_context_free(ctx);

@@ -8,7 +8,7 @@
 static struct qkv_trainer *go_on(const char *folder, int64_t steps, const char *extend, const char *setting) {
     struct qkv_trainer *trainer;
     struct qkv_resume_options o = {
-        .steps = steps, .extend = extend, .settings = &setting, .setting_count = setting != NULL};
+        .size = sizeof o, .steps = steps, .extend = extend, .settings = &setting, .setting_count = setting != NULL};
     assert_ok(ctx, qkv_trainer_resume(ctx, folder, &o, NULL, NULL, &trainer));
     return trainer;
 }
@@ -177,7 +177,7 @@ static void options_that_change_no_number_may_change(void **state) {
     begin(whole, &o, 6);
     o.eval_every = 2;
     begin(changed, &o, 1);
-    struct qkv_resume_options r = {.settings = settings, .setting_count = TEST_COUNT(settings)};
+    struct qkv_resume_options r = {.size = sizeof r, .settings = settings, .setting_count = TEST_COUNT(settings)};
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_resume(ctx, changed, &r, NULL, NULL, &trainer));
     assert_non_null(strstr(qkv_trainer_note(trainer, 0), "evaluations come every 4 steps now"));
@@ -197,7 +197,7 @@ static void options_that_change_no_number_may_change(void **state) {
 static void refuse(const char *folder, const char *setting, int64_t steps, const char *extend, const char *message) {
     struct qkv_trainer *trainer;
     struct qkv_resume_options o = {
-        .steps = steps, .extend = extend, .settings = &setting, .setting_count = setting != NULL};
+        .size = sizeof o, .steps = steps, .extend = extend, .settings = &setting, .setting_count = setting != NULL};
     assert_status(ctx, qkv_trainer_resume(ctx, folder, &o, NULL, NULL, &trainer), QKV_ARGUMENT);
     assert_message(ctx, message);
     assert_null(trainer);

@@ -77,7 +77,7 @@ static void the_record_of_what_is_frozen_belongs_to_the_run(void **state) {
     fixture_steps(ctx, t, 3);
     qkv_trainer_free(t);
     const char *const other[] = {"freeze=head*"};
-    const struct qkv_resume_options changes = {.settings = other, .setting_count = 1};
+    const struct qkv_resume_options changes = {.size = sizeof changes, .settings = other, .setting_count = 1};
     assert_status(ctx, qkv_trainer_resume(ctx, folder, &changes, NULL, NULL, &t), QKV_ARGUMENT);
     assert_message(ctx, "freeze cannot change when a run goes on");
     char *json = fixture_read(folder, "train.json", NULL), *at = strstr(json, "\"freeze\"");

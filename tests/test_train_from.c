@@ -426,7 +426,7 @@ static void going_on_is_exact_and_needs_the_model_no_more(void **state) {
         fixture_steps(ctx, trainer, 6);
         qkv_trainer_free(trainer);
         assert_same_runs(ctx, whole, parts);
-        assert_ok(ctx, qkv_trainer_resume(ctx, parts, &(struct qkv_resume_options){.steps = 7}, NULL, NULL,
+        assert_ok(ctx, qkv_trainer_resume(ctx, parts, &QKV_OPTIONS(qkv_resume_options, .steps = 7), NULL, NULL,
                                           &trainer)); /* writes train.json again */
         qkv_trainer_free(trainer);
         json = fixture_read(parts, "train.json", NULL);

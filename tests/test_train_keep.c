@@ -24,7 +24,7 @@ static struct qkv_train_options keeping(int64_t keep) {
 }
 
 static struct qkv_trainer *go_back(const char *folder, const char *checkpoint) {
-    const struct qkv_resume_options o = {.checkpoint = checkpoint};
+    const struct qkv_resume_options o = {.size = sizeof o, .checkpoint = checkpoint};
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_resume(ctx, folder, &o, NULL, NULL, &trainer));
     return trainer;
@@ -190,7 +190,7 @@ static void what_is_no_checkpoint_of_the_run_is_refused(void **state) {
     size_t size, after_size;
     char *before = fixture_read(folder, "checkpoint.safetensors", &size);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        const struct qkv_resume_options r = {.checkpoint = cases[i].name};
+        const struct qkv_resume_options r = {.size = sizeof r, .checkpoint = cases[i].name};
         assert_status(ctx, qkv_trainer_resume(ctx, folder, &r, NULL, NULL, &trainer), cases[i].status);
         assert_message(ctx, cases[i].sentence);
         assert_int_equal(count_files(folder, "checkpoint"), 3);

@@ -119,7 +119,7 @@ static void patience_ends_a_run(void **state) {
     assert_ok(ctx, qkv_trainer_step(t, &after));
     assert_true(after.ended && after.step == 8 && after.steps == 8);
     qkv_trainer_free(t);
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = 300}, NULL, NULL,
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &QKV_OPTIONS(qkv_resume_options, .steps = 300), NULL, NULL,
                                       &t)); /* asking for more steps gives more */
     assert_ok(ctx, qkv_trainer_step(t, &after));
     assert_true(!after.ended && after.step == 9 && after.steps == 300);

@@ -131,7 +131,7 @@ static void models_must_see_both_sides(void **state) {
     spec = spec_of(encoder_json, NULL, 0);
     char text[1024];
     snprintf(text, sizeof text, "%s", test_path("plain.json"));
-    struct qkv_tokenizer_options plain = {.kind = QKV_TOKENIZER_CHARS};
+    struct qkv_tokenizer_options plain = {.size = sizeof plain, .kind = QKV_TOKENIZER_CHARS};
     struct qkv_tokenizer *tokenizer;
     assert_ok(ctx, qkv_tokenizer_train(ctx, &plain, "abc", 3, &tokenizer));
     assert_ok(ctx, qkv_tokenizer_save(ctx, tokenizer, text));
@@ -181,7 +181,8 @@ static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batc
     qkv_context_set_precision(ctx, QKV_MIXED_BF16);
     assert_ok(ctx, qkv_model_create(ctx, spec, 1, &m));
     memcpy(qkv_model_weights_mutable(m, i), weights, n * sizeof *weights);
-    const struct qkv_pass_options options = {.B = batch->B, .T = batch->T, .train = true, .logits = true};
+    const struct qkv_pass_options options = {
+        .size = sizeof options, .B = batch->B, .T = batch->T, .train = true, .logits = true};
     assert_ok(ctx, qkv_pass_create(m, &options, &pass));
     const double loss = run(pass, batch);
     struct qkv_array output = qkv_pass_output(pass);
@@ -215,7 +216,7 @@ static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
     }
     struct qkv_batch batch = {.B = B, .T = T, .ids = ids, .targets = targets, .label_smoothing = 0.3};
     for (int logits = 0; logits < 2; logits++) { /* the gradient takes the place of the scores, or not */
-        struct qkv_pass_options options = {.B = B, .T = T, .train = true, .logits = logits};
+        struct qkv_pass_options options = {.size = sizeof options, .B = B, .T = T, .train = true, .logits = logits};
         assert_ok(ctx, qkv_pass_create(m, &options, &pass));
         size_t P = qkv_model_parameters(m), i = 0;
         while (i < P && strcmp(qkv_model_parameter(m, i)->name, "encoder.layers.0.ffn.up.weight") != 0) i++;
@@ -245,7 +246,7 @@ static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
         qkv_pass_free(pass);
     }
     batch.label_smoothing = 1;
-    assert_ok(ctx, qkv_pass_create(m, &(struct qkv_pass_options){.B = B, .T = T}, &pass));
+    assert_ok(ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T), &pass));
     assert_status(ctx, qkv_pass_forward(pass, &batch), QKV_ARGUMENT);
     assert_message(ctx, "label_smoothing is 1; it must be at least 0 and less than 1");
     qkv_pass_free(pass);

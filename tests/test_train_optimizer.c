@@ -13,7 +13,7 @@ static struct bench make_bench(int threads) {
     static const char *const settings[] = {"vocab=900", "decoder.layers=1", NULL};
     struct bench b = {.ctx = fixture_context(threads)};
     struct qkv_spec spec = fixture_spec(b.ctx, settings);
-    struct qkv_pass_options options = {.B = 1, .T = 2, .train = true};
+    struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = 2, .train = true};
     assert_ok(b.ctx, qkv_model_create(b.ctx, &spec, 5, &b.model));
     assert_ok(b.ctx, qkv_pass_create(b.model, &options, &b.pass));
     return b;
@@ -37,8 +37,8 @@ static size_t some_matrix(const struct bench *b) {
 }
 
 static struct qkv_optimizer_options options_of(enum qkv_optimizer_kind kind) {
-    return (struct qkv_optimizer_options){
-        .kind = kind, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .momentum = 0.7, .weight_decay = 0.3};
+    return QKV_OPTIONS(qkv_optimizer_options, .kind = kind, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .momentum = 0.7,
+                       .weight_decay = 0.3);
 }
 
 /* Computed with torch.optim of PyTorch 1.13 in float64: lr 0.05, weight decay 0.3, betas 0.8 and 0.95, eps 1e-3,
@@ -197,8 +197,8 @@ static void a_pass_beside_a_run_changes_no_bit(void **state) {
         struct qkv_pass *pass;
         int32_t ids[4] = {1, 2, 3, 4};
         struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids, .targets = ids};
-        assert_ok(ctx, qkv_pass_create(qkv_trainer_model(t), &(struct qkv_pass_options){.B = 1, .T = 4, .train = true},
-                                       &pass));
+        assert_ok(ctx, qkv_pass_create(qkv_trainer_model(t),
+                                       &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 4, .train = true), &pass));
         for (int i = 0; i < 4; i++) {
             double loss = fixture_steps(ctx, t, i + 1).loss;
             assert_true(!beside || loss == losses[i]);
@@ -222,15 +222,20 @@ static void impossible_options_are_named(void **state) {
         struct qkv_optimizer_options options;
         const char *message;
     } bad[] = {
-        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 1, .beta2 = 0.9, .eps = 1e-8},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 1, .beta2 = 0.9, .eps = 1e-8),
          "beta1 is 1; it must be at least 0 and less than 1"},
-        {{.kind = QKV_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -1, .eps = 1e-8}, "beta2 is -1"},
-        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = NAN, .eps = 1e-8}, "beta2 is"},
-        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 0}, "eps is 0"},
-        {{.kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 1e-60}, "eps is 1e-60"},
-        {{.kind = QKV_OPTIMIZER_SGD, .momentum = 1}, "momentum is 1"},
-        {{.kind = QKV_OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = -1}, "weight_decay is -1"},
-        {{.kind = (enum qkv_optimizer_kind)7}, "no kind 7"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -1, .eps = 1e-8),
+         "beta2 is -1"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = NAN, .eps = 1e-8),
+         "beta2 is"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 0),
+         "eps is 0"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.9, .eps = 1e-60),
+         "eps is 1e-60"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_SGD, .momentum = 1), "momentum is 1"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = -1),
+         "weight_decay is -1"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = (enum qkv_optimizer_kind)7), "no kind 7"},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         assert_status(b.ctx, qkv_optimizer_create(b.model, &bad[i].options, &optimizer), QKV_ARGUMENT);

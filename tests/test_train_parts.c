@@ -227,7 +227,7 @@ static void damaged_train_json_is_refused(void **state) {
 /* ---- token files ------------------------------------------------------------------------------------------------ */
 
 static struct qkv_tokenizer *train_tokenizer(enum qkv_tokenizer_kind kind, int vocab, const char *text, size_t size) {
-    struct qkv_tokenizer_options options = {.kind = kind, .vocab = vocab};
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = kind, .vocab = vocab};
     struct qkv_tokenizer *tokenizer;
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, size, &tokenizer));
     return tokenizer;

@@ -4,7 +4,7 @@
 
 static struct qkv_context *context_in(const char *variable, enum qkv_precision precision, const char *isa) {
     struct qkv_context *ctx;
-    struct qkv_context_options options = {.threads = 1, .precision = precision, .isa = isa};
+    struct qkv_context_options options = {.size = sizeof options, .threads = 1, .precision = precision, .isa = isa};
     if (variable)
         setenv("QKV_PRECISION", variable, 1);
     else
@@ -46,7 +46,7 @@ static void auto_is_the_variable_and_else_what_the_kernels_multiply(void **state
     assert_message(ctx, "QKV_PRECISION is \"fp16\"; it must be fp32, bf16 or auto");
     qkv_context_free(ctx);
     unsetenv("QKV_PRECISION");
-    struct qkv_context_options options = {.precision = (enum qkv_precision)7};
+    struct qkv_context_options options = {.size = sizeof options, .precision = (enum qkv_precision)7};
     assert_status(ctx, qkv_context_create(&ctx, &options), QKV_ARGUMENT);
     assert_message(ctx, "precision is 7");
     qkv_context_free(ctx);
@@ -56,7 +56,7 @@ static void auto_is_the_variable_and_else_what_the_kernels_multiply(void **state
 static double loss_of(struct qkv_context *ctx, const char *folder, const char *data, bool other) {
     struct qkv_model *model;
     struct qkv_evaluation e;
-    struct qkv_evaluate_options o = {0};
+    struct qkv_evaluate_options o = {.size = sizeof o};
     enum qkv_precision precision = (enum qkv_precision)99;
     assert_ok(ctx, qkv_model_precision(ctx, folder, &precision));
     if (other) precision = precision == QKV_FP32 ? QKV_MIXED_BF16 : QKV_FP32;
@@ -88,7 +88,7 @@ static void a_new_run_takes_auto_and_records_it(void **state) {
         double here = loss_of(ctx, folder, options.data, false), other = loss_of(ctx, folder, options.data, true);
         if (!(fabs(here - trained) < 1e-5 && here != other))
             fail_msg("%s: %.9g in training, %.9g and in the other precision %.9g", names[i], trained, here, other);
-        assert_ok(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = 8}, NULL, NULL, &t));
+        assert_ok(ctx, qkv_trainer_resume(ctx, folder, &QKV_OPTIONS(qkv_resume_options, .steps = 8), NULL, NULL, &t));
         assert_string_equal(qkv_trainer_options(t)->precision, names[i]);
         qkv_trainer_free(t);
         qkv_context_free(ctx);

@@ -206,7 +206,7 @@ static void misuse(struct qkv_trainer *t, int64_t step, int rank) {
     if (qkv_model_weights(m, i) || qkv_model_weights_mutable(m, i) || qkv_model_parameter(m, i)->data) abort();
     expect_sentence(t->ctx, qkv_model_save(m, test_path("misused")), "are divided among ranks while these train");
     qkv_context_set_precision(t->ctx, QKV_FP32);
-    expect_sentence(t->ctx, qkv_pass_create(m, &(struct qkv_pass_options){.B = 1, .T = 4}, &pass),
+    expect_sentence(t->ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 4), &pass),
                     "is divided among ranks, and this rank has it in bf16 only");
     qkv_context_set_precision(t->ctx, QKV_MIXED_BF16);
 }

@@ -162,7 +162,7 @@ static void validation_measures_the_same(void **state) {
         struct qkv_pass *pass;
         double nll = 0;
         size_t counted = 0;
-        assert_ok(ctx, qkv_pass_create(t->model, &(struct qkv_pass_options){.B = 1, .T = T}, &pass));
+        assert_ok(ctx, qkv_pass_create(t->model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = T), &pass));
         for (size_t start = 0; start + 1 < count; start += T) {
             const size_t n = count - 1 - start < T ? count - 1 - start : T;
             int32_t window[64], targets[64], documents[64];

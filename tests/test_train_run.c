@@ -17,7 +17,8 @@ static struct qkv_trainer *begin(struct qkv_context *in, const char *folder, con
 
 static struct qkv_trainer *resume(const char *folder, int64_t steps) {
     struct qkv_trainer *trainer;
-    assert_ok(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = steps}, NULL, NULL, &trainer));
+    assert_ok(ctx,
+              qkv_trainer_resume(ctx, folder, &QKV_OPTIONS(qkv_resume_options, .steps = steps), NULL, NULL, &trainer));
     return trainer;
 }
 
@@ -355,7 +356,8 @@ static void a_finished_run_can_be_prolonged(void **state) {
     fixture_steps(ctx, trainer, 9);
     qkv_trainer_free(trainer);
     free(log_numbers(folder));
-    assert_status(ctx, qkv_trainer_resume(ctx, folder, &(struct qkv_resume_options){.steps = 8}, NULL, NULL, &again),
+    assert_status(ctx,
+                  qkv_trainer_resume(ctx, folder, &QKV_OPTIONS(qkv_resume_options, .steps = 8), NULL, NULL, &again),
                   QKV_ARGUMENT);
     assert_message(ctx, "steps is 8 but the run has done 9 already");
     assert_null(again);

@@ -36,7 +36,7 @@ static double loss_of(struct qkv_model *model, size_t B, const int32_t *ids, con
     struct qkv_batch batch = qkv_batch_defaults();
     struct qkv_pass *pass;
     batch.B = B, batch.T = T, batch.ids = ids, batch.targets = targets, batch.lengths = lengths;
-    assert_ok(ctx, qkv_pass_create(model, &(struct qkv_pass_options){.B = B, .T = T}, &pass));
+    assert_ok(ctx, qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T), &pass));
     assert_ok(ctx, qkv_pass_forward(pass, &batch));
     const double loss = qkv_pass_loss(pass, NULL);
     qkv_pass_free(pass);

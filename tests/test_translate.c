@@ -12,7 +12,7 @@ static const char text[] =
 
 static int setup(void **state) {
     (void)state;
-    return (int)qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 1});
+    return (int)qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1));
 }
 
 static int teardown(void **state) {
@@ -24,7 +24,8 @@ static int teardown(void **state) {
 static void give_tokenizer(struct qkv_model *m, size_t specials) {
     static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
     struct qkv_tokenizer *t;
-    struct qkv_tokenizer_options o = {.kind = QKV_TOKENIZER_BYTES, .specials = names, .special_count = specials};
+    struct qkv_tokenizer_options o = {
+        .size = sizeof o, .kind = QKV_TOKENIZER_BYTES, .specials = names, .special_count = specials};
     assert_ok(ctx, qkv_tokenizer_train(ctx, &o, NULL, 0, &t));
     assert_ok(ctx, qkv_model_set_tokenizer(m, t));
 }

@@ -63,7 +63,7 @@ static void check_spec(const char *spec, enum qkv_dtype dtype, const char *isa, 
     struct sample s;
     struct qkv_buffer plain = {0}, stored = {0};
     char blocks[600], numbers[600];
-    begin(&s, 400, spec, &(struct qkv_context_options){.threads = 2, .isa = isa, .precision = precision});
+    begin(&s, 400, spec, &QKV_OPTIONS(qkv_context_options, .threads = 2, .isa = isa, .precision = precision));
     snprintf(blocks, sizeof blocks, "%s/blocks", test_folder());
     snprintf(numbers, sizeof numbers, "%s/numbers", test_folder());
     assert_ok(s.ctx, qkv_model_export(s.model, qkv_type_name(dtype), blocks));
@@ -167,7 +167,7 @@ static void products_convert_each_block_once(void **state) {
         struct qkv_random r = test_random(410 + t);
         struct qkv_context *ctx;
         struct qkv_arena scratch;
-        assert_int_equal(qkv_context_create(&ctx, &(struct qkv_context_options){.threads = 2, .isa = isa}), QKV_OK);
+        assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 2, .isa = isa)), QKV_OK);
         assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)64 << 20, "blocks"));
         struct qkv_kernels table = *ctx->kernels;
         const struct qkv_kernels *own = ctx->kernels;

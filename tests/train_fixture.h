@@ -14,7 +14,7 @@
 
 static inline struct qkv_context *fixture_context(int threads) {
     struct qkv_context *ctx;
-    struct qkv_context_options options = {.threads = threads, .precision = QKV_PRECISION_AUTO};
+    struct qkv_context_options options = {.size = sizeof options, .threads = threads, .precision = QKV_PRECISION_AUTO};
     enum qkv_status status = qkv_context_create(&ctx, &options);
     assert_ok(ctx, status);
     return ctx;

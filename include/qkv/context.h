@@ -68,7 +68,23 @@ enum qkv_precision {
     X(avx512bf16, TABLE)                                                                                               \
     X(amx, TABLE)                                                                                                      \
     X(neon, TABLE)
+
+/* Structs of options begin with their size, so that a program goes on with a library of another version. Calls named
+ * qkv_…_defaults set it, together with the defaults of the library that runs. A literal has to set it, too; the options
+ * that it does not name are 0: struct qkv_pass_options o = {.size = sizeof o, .B = 1, .T = 16}. QKV_OPTIONS is such a
+ * literal in C: &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 16).
+ *
+ * - A struct of an older program is shorter. The options that it lacks have their defaults.
+ * - A struct of a newer program is longer. If an option that the library does not know is not 0, the call that gets the
+ *   struct is QKV_ARGUMENT, and its sentence says so.
+ * - A size that no option fits into, such as 0, is QKV_ARGUMENT.
+ *
+ * A new option is the last one of its struct and makes it larger. Calls named qkv_…_options_init are for bindings to
+ * other languages: they write the size and the defaults into a struct of `size` bytes. Any thread. */
+#define QKV_OPTIONS(tag, ...) ((struct tag){.size = sizeof(struct tag), __VA_ARGS__})
+
 struct qkv_context_options {
+    size_t size; /* sizeof(struct qkv_context_options), set by qkv_context_defaults */
     int threads; /* 0: one for each CPU that this process may use */
     /* kernel table: a name of QKV_ISA_LIST, "avx2"; NULL: $QKV_ISA if set, else the best one of this machine */
     const char *isa;
@@ -84,7 +100,12 @@ struct qkv_context_options {
 };
 
 /* No choice: threads and kernels as the environment says, fp32. */
-QKV_API struct qkv_context_options qkv_context_defaults(void);
+QKV_API void qkv_context_options_init(struct qkv_context_options *options, size_t size);
+static inline struct qkv_context_options qkv_context_defaults(void) {
+    struct qkv_context_options options;
+    qkv_context_options_init(&options, sizeof options);
+    return options;
+}
 
 /* The version of the library that runs, "0.1.0", and its number, as QKV_VERSION_NUMBER of its header. A program that is
  * linked to a shared library compares the number with the QKV_VERSION_NUMBER that it was built with. Any thread. */

@@ -17,6 +17,7 @@ struct qkv_evaluation {
     double seconds;
 };
 struct qkv_evaluate_options {
+    size_t size;           /* sizeof(struct qkv_evaluate_options), set by qkv_evaluate_defaults */
     size_t batch, context; /* 0: 8 windows, the spec's context */
     /* Evaluates as training with the option documents does: documents in a window, each ended by the tokenizer's end
      * token, do not attend to each other. The first token of a document has nothing to be predicted from and does not
@@ -28,7 +29,12 @@ struct qkv_evaluate_options {
  * Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_model_documents(struct qkv_context *ctx, const char *folder, bool *documents);
 /* 8 windows of the spec's context; documents attend to each other. */
-QKV_API struct qkv_evaluate_options qkv_evaluate_defaults(void);
+QKV_API void qkv_evaluate_options_init(struct qkv_evaluate_options *options, size_t size);
+static inline struct qkv_evaluate_options qkv_evaluate_defaults(void) {
+    struct qkv_evaluate_options options;
+    qkv_evaluate_options_init(&options, sizeof options);
+    return options;
+}
 /* Evaluates a model on a text: the mean loss over windows of `context` tokens, one after the other. Every token except
  * the first is predicted once. For a model whose spec has a prefix, the first half of each window is its prefix and
  * only the second half is predicted. Each of the `count` paths is a file, or a folder of files; all are joined in order,
@@ -71,6 +77,7 @@ enum qkv_use {
     QKV_USE_PUBLISH /* writing it as a folder of a published family */
 };
 struct qkv_use_options {
+    size_t size; /* sizeof(struct qkv_use_options), set by qkv_use_defaults */
     enum qkv_use use;
     const char *const *texts; /* the lines to embed, classify or translate */
     size_t text_count;
@@ -83,7 +90,12 @@ struct qkv_use_options {
     bool loaded;       /* the weights are in memory already */
 };
 /* Experimental: embedding, with zeros and NULL for the rest. */
-QKV_API struct qkv_use_options qkv_use_defaults(void);
+QKV_API void qkv_use_options_init(struct qkv_use_options *options, size_t size);
+static inline struct qkv_use_options qkv_use_defaults(void) {
+    struct qkv_use_options options;
+    qkv_use_options_init(&options, sizeof options);
+    return options;
+}
 /* Experimental: checks that the weights of the model in `folder`, the largest batch of a use and its results fit into
  * the free memory, before any weight is read; the sentence says how much is needed, how much is left, and what needs
  * less. A use that the model does not have, and a file that cannot be read, pass: the use itself reports them. Fails

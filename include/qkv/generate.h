@@ -4,7 +4,7 @@
  * Forks of a session share its pages until they differ, so a prefix that many sequences have in common is computed once
  * and stored once:
  *
- *     qkv_session_create(model, &(struct qkv_session_options){.pages = pages}, &prefix);
+ *     qkv_session_create(model, &QKV_OPTIONS(qkv_session_options, .pages = pages), &prefix);
  *     qkv_session_append(prefix, ids, count);
  *     for (size_t i = 0; i < 50; i++) qkv_session_fork(prefix, &continuations[i]);
  *
@@ -22,6 +22,7 @@ extern "C" {
 
 struct qkv_session;
 struct qkv_session_options {
+    size_t size;     /* sizeof(struct qkv_session_options), set by qkv_session_defaults */
     size_t capacity; /* largest number of positions, at most the spec's context; 0: the spec's context */
     /* Experimental: pages of the cache, which the session and all its forks share; 0: as many as one session needs.
      * qkv_session_pages gives the positions of a page: 128, or the capacity if that is less. */
@@ -31,7 +32,13 @@ struct qkv_session_options {
      * capacity. It does not change later, and forks have the same. */
     size_t length;
 };
-QKV_API struct qkv_session_options qkv_session_defaults(void); /* all 0 */
+/* All 0. */
+QKV_API void qkv_session_options_init(struct qkv_session_options *options, size_t size);
+static inline struct qkv_session_options qkv_session_defaults(void) {
+    struct qkv_session_options options;
+    qkv_session_options_init(&options, sizeof options);
+    return options;
+}
 /* Makes a session, which is empty. `options` NULL: the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_session_options *options,
                                            struct qkv_session **out);
@@ -113,6 +120,7 @@ typedef bool qkv_take_token(void *user, const struct qkv_made_token *token);
  * They are valid during the call. */
 typedef void qkv_take_prompt(void *user, const int32_t *ids, size_t count);
 struct qkv_generate_options {
+    size_t size; /* sizeof(struct qkv_generate_options), set by qkv_generate_defaults */
     struct qkv_sampling sampling;
     size_t tokens;            /* largest number of tokens to generate */
     const char *const *stops; /* texts that end the generation; they are not written */
@@ -137,7 +145,12 @@ struct qkv_generate_options {
     void *prompt_user;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */
-QKV_API struct qkv_generate_options qkv_generate_defaults(void);
+QKV_API void qkv_generate_options_init(struct qkv_generate_options *options, size_t size);
+static inline struct qkv_generate_options qkv_generate_defaults(void) {
+    struct qkv_generate_options options;
+    qkv_generate_options_init(&options, sizeof options);
+    return options;
+}
 #ifdef QKV_EXPERIMENTAL
 /* Experimental: sets the end tokens of a model in `options`, and the sampling except its seed if the model's folder
  * defines it; returns whether the folder does. Published folders define it, and so do folders that were trained or

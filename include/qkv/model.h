@@ -67,7 +67,12 @@ struct qkv_model_open_options {
     const char *cache;
 };
 /* Experimental: no choice: the context's options decide. */
-QKV_API struct qkv_model_open_options qkv_model_open_defaults(void);
+QKV_API void qkv_model_open_options_init(struct qkv_model_open_options *options, size_t size);
+static inline struct qkv_model_open_options qkv_model_open_defaults(void) {
+    struct qkv_model_open_options options;
+    qkv_model_open_options_init(&options, sizeof options);
+    return options;
+}
 /* Experimental: gives the name and a one-line description of the i-th kind of place that models are opened from, in the
  * order in which a path is tried; false past the last. Any thread. */
 QKV_API bool qkv_source_at(size_t i, const char **name, const char **help);
@@ -88,7 +93,12 @@ struct qkv_needs_options {
     size_t context;                      /* positions of a session; 0: the spec's context */
 };
 /* Experimental: the precision and the cache of the opening, and the spec's context. */
-QKV_API struct qkv_needs_options qkv_needs_defaults(void);
+QKV_API void qkv_needs_options_init(struct qkv_needs_options *options, size_t size);
+static inline struct qkv_needs_options qkv_needs_defaults(void) {
+    struct qkv_needs_options options;
+    qkv_needs_options_init(&options, sizeof options);
+    return options;
+}
 /* Experimental: bytes that a model needs. */
 struct qkv_needs {
     size_t model;   /* memory: weights, tables, and the copies that products and other orders of rows need */

@@ -8,7 +8,9 @@
  * sequences of T vectors; positions at and past lengths[b] are padding:
  *
  *     qkv_spec_preset(ctx, &spec, "bert-base", NULL, 0);
- *     qkv_module_create(ctx, &spec, &(struct qkv_module_options){.kind = QKV_MODULE_ENCODER_BLOCK, .seed = 1}, &block);
+ *     struct qkv_module_options o = qkv_module_defaults();
+ *     o.kind = QKV_MODULE_ENCODER_BLOCK, o.seed = 1;
+ *     qkv_module_create(ctx, &spec, &o, &block);
  *     struct qkv_vectors X = {x, B, T, 768}, Y = {y, B, T, 768}, dY = {dy, B, T, 768}, dX = {dx, B, T, 768};
  *     struct qkv_module_input in = qkv_module_input_defaults();
  *     in.x = X, in.self.mask.lengths = lengths, in.train = true, in.seed = step;
@@ -48,13 +50,20 @@ struct qkv_module;
 
 /* The options of a new module. */
 struct qkv_module_options {
+    size_t size; /* sizeof(struct qkv_module_options), set by qkv_module_defaults */
     enum qkv_module_kind kind;
     uint64_t seed; /* determines the new weights */
     /* Cross attention: the widths C of the memory and of the values; 0: that of x. If the two differ, every input must
      * give values (as kdim and vdim in torch.nn.MultiheadAttention). For another kind a width is QKV_ARGUMENT. */
     size_t key_width, value_width;
 };
-QKV_API struct qkv_module_options qkv_module_defaults(void); /* a model; all widths equal */
+/* A model; all widths equal. */
+QKV_API void qkv_module_options_init(struct qkv_module_options *options, size_t size);
+static inline struct qkv_module_options qkv_module_defaults(void) {
+    struct qkv_module_options options;
+    qkv_module_options_init(&options, sizeof options);
+    return options;
+}
 /* Makes a module with new weights (as qkv_model_create) and the widths and kinds of `spec`. `options` NULL: a model.
  *
  * - Kinds with a memory (cross attention, decoder block and stack, cross block) use spec->decoder: its cross attention,

@@ -15,14 +15,20 @@ extern "C" {
 #endif
 
 struct qkv_output_options {
-    bool force; /* replace an existing regular file */
+    size_t size; /* sizeof(struct qkv_output_options), set by qkv_output_defaults */
+    bool force;  /* replace an existing regular file */
     /* The files, and folders of models and runs, that are read meanwhile; NULLs are skipped. The output may be none of
      * these files, and no file of these models and runs, also under another name. */
     const char *const *inputs;
     size_t input_count;
 };
 /* No force, no inputs. */
-QKV_API struct qkv_output_options qkv_output_defaults(void);
+QKV_API void qkv_output_options_init(struct qkv_output_options *options, size_t size);
+static inline struct qkv_output_options qkv_output_defaults(void) {
+    struct qkv_output_options options;
+    qkv_output_options_init(&options, sizeof options);
+    return options;
+}
 /* Checks before any other work whether `path` may be written; QKV_FILE if a rule above forbids it. `options` NULL: no
  * force, no inputs. Other reasons why a file cannot be written are found by qkv_output_begin. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_FILE. */

@@ -157,6 +157,7 @@ typedef void qkv_hook(void *user, const struct qkv_hook_point *point);
 /* The name of a kind in one word, "attention", "stream", …; "" if there is no such kind. Any thread. */
 QKV_API const char *qkv_hook_name(enum qkv_hook_kind kind);
 struct qkv_pass_options {
+    size_t size;           /* sizeof(struct qkv_pass_options), set by qkv_pass_defaults */
     size_t B, T, source_T; /* the largest batch that the pass will run, or the largest value of each */
     /* experimental: the largest number of rows of a batch, positions past lengths not counted, that memory is planned
      * for; 0: B·T, B·source_T */
@@ -184,7 +185,12 @@ struct qkv_pass_options {
     void *hook_user;
 };
 /* Forward only: all options off. The caller sets B and T. */
-QKV_API struct qkv_pass_options qkv_pass_defaults(void);
+QKV_API void qkv_pass_options_init(struct qkv_pass_options *options, size_t size);
+static inline struct qkv_pass_options qkv_pass_defaults(void) {
+    struct qkv_pass_options options;
+    qkv_pass_options_init(&options, sizeof options);
+    return options;
+}
 struct qkv_pass;
 /* Makes a pass: plans its memory by a dry run, then allocates all of it. Forward and backward of a planned shape
  * allocate nothing; a batch of another shape is planned when it comes, and the memory grows if that shape needs more.

@@ -84,6 +84,7 @@ QKV_API struct qkv_array qkv_encoded_output(const struct qkv_encoded *encoded);
  * append a prefix to one row, then select that row many times. */
 struct qkv_decoder;
 struct qkv_decoder_options {
+    size_t size;                       /* sizeof(struct qkv_decoder_options), set by qkv_decoder_defaults */
     const struct qkv_encoded *encoded; /* must outlive the decoder; NULL: a model without an encoder */
     const size_t *sources;             /* (rows): row r is for source sources[r]; NULL: source r */
     /* largest number of rows, all empty at first, and of tokens of a row; capacity 0: the model's context */
@@ -98,7 +99,13 @@ struct qkv_decoder_options {
      * and rows that are selected from a row have the same. Sources use their own lengths. */
     const size_t *lengths;
 };
-QKV_API struct qkv_decoder_options qkv_decoder_defaults(void); /* one row, no encoder, chunk 1 */
+/* One row, no encoder, chunk 1. */
+QKV_API void qkv_decoder_options_init(struct qkv_decoder_options *options, size_t size);
+static inline struct qkv_decoder_options qkv_decoder_defaults(void) {
+    struct qkv_decoder_options options;
+    qkv_decoder_options_init(&options, sizeof options);
+    return options;
+}
 /* Makes a decoder of empty rows. `options` NULL: the defaults. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_decoder_options *options,
                                            struct qkv_decoder **out);
@@ -156,6 +163,7 @@ QKV_API void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t row, size_
 /* ---- search ------------------------------------------------------------------------------------------------------ */
 
 struct qkv_search_options {
+    size_t size;   /* sizeof(struct qkv_search_options), set by qkv_search_defaults */
     size_t beam;   /* number of hypotheses; 1: greedy */
     size_t n_best; /* number of hypotheses in the result; at most beam (sampling: any number) */
     /* a: the score is log-probability / ((5 + length)/6)^a (Wu et al. 2016); 0: the log-probability */
@@ -173,8 +181,13 @@ struct qkv_search_options {
     enum qkv_long long_lines;
     size_t *long_count;
 };
-/* beam 1, n_best 1, length_penalty 0.6, everything else off */
-QKV_API struct qkv_search_options qkv_search_defaults(void);
+/* Beam 1, n_best 1, length_penalty 0.6, everything else off. */
+QKV_API void qkv_search_options_init(struct qkv_search_options *options, size_t size);
+static inline struct qkv_search_options qkv_search_defaults(void) {
+    struct qkv_search_options options;
+    qkv_search_options_init(&options, sizeof options);
+    return options;
+}
 
 struct qkv_hypothesis {
     const int32_t *ids; /* without begin and end tokens */
@@ -203,12 +216,18 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 
 /* How lines of text are read. */
 struct qkv_line_options {
+    size_t size;              /* sizeof(struct qkv_line_options), set by qkv_line_defaults */
     enum qkv_long long_lines; /* the rule for lines with more tokens than the limit */
     size_t *long_count;       /* the number of such lines is added to it; may be NULL */
     size_t most;              /* the limit of tokens of a line; 0, or more than the context: the context */
 };
 /* The limit is the context; a longer line is an error that names it. */
-QKV_API struct qkv_line_options qkv_line_defaults(void);
+QKV_API void qkv_line_options_init(struct qkv_line_options *options, size_t size);
+static inline struct qkv_line_options qkv_line_defaults(void) {
+    struct qkv_line_options options;
+    qkv_line_options_init(&options, sizeof options);
+    return options;
+}
 
 /* Computes the probabilities of the classes of lines of text, (count,classes); a blank line gives zeros. A model with
  * one class (a regression, a reranker) gives the score of each line instead, as the head computes it, and NaN for a
@@ -295,16 +314,25 @@ QKV_API enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size
 QKV_API size_t qkv_embed_width(const struct qkv_model *model);
 /* The options of vectors of texts. The dense layers in the model's folder always follow the pooling. */
 struct qkv_embed_options {
+    size_t size; /* sizeof(struct qkv_embed_options), set by qkv_embed_defaults */
     enum qkv_pool pool;
-    bool normalize;                /* scales the vectors to length 1 */
-    const char *prompt;            /* a text that is put before each line that is not blank; NULL: none */
-    struct qkv_line_options lines; /* a line is too long if it is so with the prompt */
+    bool normalize;     /* scales the vectors to length 1 */
+    const char *prompt; /* a text that is put before each line that is not blank; NULL: none */
+    /* as in struct qkv_line_options; a line is too long if it is so with the prompt */
+    enum qkv_long long_lines;
+    size_t *long_count;
+    size_t most;
 };
 /* The options that the model's folder records (qkv_model_pooling, qkv_model_prompt_usual), with its usual
  * prompt, which the model owns; a line with too many tokens then keeps its first ones. Without a record, and for NULL:
  * the mean over the tokens, or in a model without an encoder the last token, and a long line is an error. Any
  * thread. */
-QKV_API struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model);
+QKV_API void qkv_embed_options_init(const struct qkv_model *model, struct qkv_embed_options *options, size_t size);
+static inline struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model) {
+    struct qkv_embed_options options;
+    qkv_embed_options_init(model, &options, sizeof options);
+    return options;
+}
 /* Computes vectors of lines of text, (count,C): the hidden states of the encoder, or of the decoder in a model without
  * an encoder, pooled over the tokens of a line. `options` NULL: qkv_embed_defaults. A line that is blank or skipped
  * gives zeros. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT, QKV_SHAPE, QKV_NUMBER. */

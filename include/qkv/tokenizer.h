@@ -51,6 +51,7 @@ enum qkv_token_role {
 #define QKV_TOKEN_PAD     "<pad>" /* token 0 of the kind whitespace; the library neither writes nor reads it */
 
 struct qkv_tokenizer_options {
+    size_t size; /* sizeof(struct qkv_tokenizer_options), set by qkv_tokenizer_defaults */
     enum qkv_tokenizer_kind kind;
     /* Size of the vocabulary. BPE: specials included (0: 1024; fewer if there are no more merges). chars, chars+bytes,
      * words, whitespace: only the most frequent entries are in the vocabulary, so that it has at most this size (0:
@@ -61,7 +62,12 @@ struct qkv_tokenizer_options {
 };
 
 /* Byte-pair encoding with 1024 tokens, without specials. */
-QKV_API struct qkv_tokenizer_options qkv_tokenizer_defaults(void);
+QKV_API void qkv_tokenizer_options_init(struct qkv_tokenizer_options *options, size_t size);
+static inline struct qkv_tokenizer_options qkv_tokenizer_defaults(void) {
+    struct qkv_tokenizer_options options;
+    qkv_tokenizer_options_init(&options, sizeof options);
+    return options;
+}
 
 struct qkv_tokenizer;
 /* Trains a tokenizer on a text (bytes ignores it). The text may be a mapped file larger than memory. Fails with

@@ -35,13 +35,19 @@ enum qkv_schedule_kind { QKV_SCHEDULE_LIST(QKV_SCHEDULE_ENUM) };
 enum qkv_extend { QKV_EXTEND_LIST(QKV_EXTEND_ENUM) };
 
 struct qkv_optimizer_options {
+    size_t size; /* sizeof(struct qkv_optimizer_options), set by qkv_optimizer_defaults */
     enum qkv_optimizer_kind kind;
     double beta1, beta2, eps; /* adam, adamw */
     double momentum;          /* sgd */
     double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
 };
 /* AdamW with the defaults of a training run: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
-QKV_API struct qkv_optimizer_options qkv_optimizer_defaults(void);
+QKV_API void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t size);
+static inline struct qkv_optimizer_options qkv_optimizer_defaults(void) {
+    struct qkv_optimizer_options options;
+    qkv_optimizer_options_init(&options, sizeof options);
+    return options;
+}
 struct qkv_optimizer;
 /* Makes an optimizer for all trainable weights of a model (qkv_model_trainable), with moments of zero. The model must
  * outlive it. Weights that are frozen now get no moments: if one of them becomes trainable later, a step is
@@ -63,7 +69,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
  * resuming reads). */
 
 /* X(C type, name, default, subject, help). This one list makes the struct, the JSON, the command's options and their
- * help, which lists them by subject.
+ * help, which lists them by subject. The list grows at its end.
  *
  * Options of type FILES name up to QKV_FILES_MAX files, which are read in order: options.data is the first,
  * options.data_files[0], and options.data_files[1] the second; NULL ends the list. A folder means the regular files in
@@ -187,7 +193,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
 #define QKV_TRAIN_FIELD_PATTERNS(name)                    const char *name[QKV_FILES_MAX];
 #define QKV_TRAIN_FIELD(type, name, value, subject, help) QKV_TRAIN_FIELD_##type(name)
 struct qkv_train_options {
-    QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
+    size_t size;            /* sizeof(struct qkv_train_options), set by qkv_train_defaults */
     struct {                /* owned by the library: which values are defaults and which the caller chose */
         const char *preset; /* the preset whose recipe gave the defaults */
         /* bit i belongs to option i. given: qkv_train_set set it. settled: its value is a default that was adjusted, or
@@ -195,11 +201,16 @@ struct qkv_train_options {
         uint64_t given, settled;
         bool recorded; /* the options were read from a run, so that none counts as chosen */
     } origin;
+    QKV_TRAIN_LIST(QKV_TRAIN_FIELD)
 };
 /* Sets all options to their defaults, changed by the recipe of a preset (NULL: none). Fails with QKV_ARGUMENT,
  * QKV_MEMORY. */
-QKV_API enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
-                                           struct qkv_train_options *options);
+QKV_API enum qkv_status qkv_train_options_init(struct qkv_context *ctx, const char *preset,
+                                               struct qkv_train_options *options, size_t size);
+static inline enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset,
+                                                 struct qkv_train_options *options) {
+    return qkv_train_options_init(ctx, preset, options, sizeof *options);
+}
 /* Sets one option from text ("rate", "3e-4"; a flag is "true" or "false"). An option that names files or patterns gets
  * one more. `value` must live as long as the options. An unknown name and a value out of range are QKV_ARGUMENT. Fails
  * with QKV_ARGUMENT. */
@@ -309,6 +320,7 @@ QKV_API enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folde
 /* Changes to a run that is resumed. train.json records them and a note of the trainer reports them. It also records
  * each new end with the step at which it was set, so that the run can be resumed exactly again. */
 struct qkv_resume_options {
+    size_t size;   /* sizeof(struct qkv_resume_options), set by qkv_resume_defaults */
     int64_t steps; /* new number of steps, at least the steps done; 0: unchanged */
     double epochs; /* the new end as option epochs instead of steps; 0: unchanged */
     /* the rate from here to the new end: a name of QKV_EXTEND_LIST; NULL: decay, with which the rate rises only if a
@@ -321,7 +333,12 @@ struct qkv_resume_options {
     const char *checkpoint;
 };
 /* No changes. */
-QKV_API struct qkv_resume_options qkv_resume_defaults(void);
+QKV_API void qkv_resume_options_init(struct qkv_resume_options *options, size_t size);
+static inline struct qkv_resume_options qkv_resume_defaults(void) {
+    struct qkv_resume_options options;
+    qkv_resume_options_init(&options, sizeof options);
+    return options;
+}
 /* Continues the run in `folder` from its checkpoint, with the same bits as if training had never stopped. `options` has
  * the changes; NULL: none. A change that is not allowed is QKV_ARGUMENT; a file that is
  * missing or that another program changed is QKV_FILE or QKV_FORMAT. The folder is then unchanged. Fails with

@@ -69,7 +69,8 @@ static enum qkv_status bench_experts_plan(struct qkv_context *ctx, const struct 
 
 static enum qkv_status bench_experts_make(struct qkv_context *ctx, const struct mixture *m, size_t groups, int32_t *ids,
                                           struct side *s) {
-    const struct qkv_pass_options options = {.B = SEQUENCES, .T = (size_t)m->length, .train = true};
+    const struct qkv_pass_options options = {
+        .size = sizeof options, .B = SEQUENCES, .T = (size_t)m->length, .train = true};
     s->batch = (struct qkv_batch){.B = options.B, .T = options.T, .ids = ids, .targets = ids + 1};
     s->part = (struct qkv_pass_part){.groups = groups, .losses = s->losses};
     for (size_t g = 0; g <= groups; g++) s->part.first[g] = g * SEQUENCES / groups;

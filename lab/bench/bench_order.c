@@ -74,8 +74,11 @@ static enum qkv_status order_make(struct qkv_context *ctx, const struct order_ca
     s->options.batch = (int64_t)c->rows;
     s->options.accumulate = (int64_t)c->parts;
     s->options.groups = (int64_t)groups;
-    const struct qkv_pass_options pass = {
-        .B = qkv_parts_most(ctx, &s->options, c->rows), .T = s->length, .train = true, .dropout = true};
+    const struct qkv_pass_options pass = {.size = sizeof pass,
+                                          .B = qkv_parts_most(ctx, &s->options, c->rows),
+                                          .T = s->length,
+                                          .train = true,
+                                          .dropout = true};
     if (!status) status = qkv_model_create(ctx, spec, 1, &s->model);
     if (!status) status = qkv_pass_create_ordered(s->model, &pass, groups > 1 ? groups : 0, &s->pass);
     if (!status) status = qkv_optimizer_create(s->model, &adamw, &s->optimizer);

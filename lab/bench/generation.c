@@ -86,7 +86,7 @@ static enum qkv_status generation_make(struct qkv_bench *b, const struct qkv_spe
     if (status) return status;
     fill_weights(b->ctx, *model);
     for (size_t i = 0; i < PROMPT; i++) w->ids[i] = (int32_t)(i * 7919 % (size_t)spec->vocab);
-    status = qkv_session_create(*model, &(struct qkv_session_options){.capacity = PROMPT}, &w->session);
+    status = qkv_session_create(*model, &QKV_OPTIONS(qkv_session_options, .capacity = PROMPT), &w->session);
     return status ? status : qkv_session_append(w->session, w->ids, BEFORE);
 }
 

@@ -150,7 +150,8 @@ static enum qkv_status reduce_step(void *argument, size_t turn) {
 static enum qkv_status reduce_gradients(struct qkv_model *model) {
     const int32_t ids[] = {1, 2, 3, 4};
     struct qkv_pass *pass = NULL;
-    enum qkv_status status = qkv_pass_create(model, &(struct qkv_pass_options){.B = 1, .T = 3, .train = true}, &pass);
+    enum qkv_status status =
+        qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 3, .train = true), &pass);
     if (!status) status = qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = 3, .ids = ids, .targets = ids + 1});
     if (!status) status = qkv_pass_backward(pass);
     qkv_pass_free(pass);
@@ -159,8 +160,12 @@ static enum qkv_status reduce_gradients(struct qkv_model *model) {
 
 /* Updates all weights of a model; the bytes are those of its weights. */
 static enum qkv_status reduce_update(struct qkv_bench *b, struct qkv_bench_row *row, const char *preset) {
-    const struct qkv_optimizer_options adamw = {
-        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    const struct qkv_optimizer_options adamw = {.size = sizeof adamw,
+                                                .kind = QKV_OPTIMIZER_ADAMW,
+                                                .beta1 = 0.9,
+                                                .beta2 = 0.95,
+                                                .eps = 1e-8,
+                                                .weight_decay = 0.1};
     struct qkv_optimizer *optimizer = NULL;
     struct qkv_model *model = NULL;
     struct qkv_spec spec;

@@ -49,9 +49,14 @@ static enum qkv_status one_step(void *argument, size_t turn) {
 static enum qkv_status training_make(struct qkv_context *ctx, const struct qkv_spec *spec, const struct step_case *c,
                                      struct work *w) {
     const bool pair = spec->encoder.layers > 0;
-    struct qkv_pass_options pass = {.B = c->B, .T = c->T, .source_T = pair ? c->T : 0, .train = true, .dropout = true};
-    struct qkv_optimizer_options adamw = {
-        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    struct qkv_pass_options pass = {
+        .size = sizeof pass, .B = c->B, .T = c->T, .source_T = pair ? c->T : 0, .train = true, .dropout = true};
+    struct qkv_optimizer_options adamw = {.size = sizeof adamw,
+                                          .kind = QKV_OPTIMIZER_ADAMW,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.95,
+                                          .eps = 1e-8,
+                                          .weight_decay = 0.1};
     size_t n = c->B * c->T;
     w->ids = qkv_allocate(ctx, 2 * n + 1, sizeof *w->ids);
     if (!w->ids) return QKV_MEMORY;

@@ -147,7 +147,8 @@ static bool measure_works(const struct subject *s) {
 /* ---- losses, costs, training ------------------------------------------------------------------------------------- */
 
 static enum qkv_status measure_context(const struct work *w, struct qkv_context **ctx) {
-    const struct qkv_context_options o = {.threads = qkv_context_threads(w->c->ctx),
+    const struct qkv_context_options o = {.size = sizeof o,
+                                          .threads = qkv_context_threads(w->c->ctx),
                                           .isa = qkv_context_isa(w->c->ctx),
                                           .ignore_memory = w->c->ctx->ignore_memory,
                                           .ignore_digest = w->c->ctx->ignore_digest};
@@ -170,7 +171,7 @@ static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_
     if (!qkv_comparison_owns(w->c, (size_t)(s - w->subjects), seed)) return QKV_OK;
     struct qkv_model *model = NULL;
     struct qkv_evaluation e;
-    struct qkv_evaluate_options o = {0};
+    struct qkv_evaluate_options o = {.size = sizeof o};
     char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[seed]);
     enum qkv_status status = folder ? qkv_model_load(s->ctx, folder, &model) : QKV_MEMORY;
     if (!status) status = qkv_model_documents(s->ctx, folder, &o.documents); /* as it was trained */
@@ -211,7 +212,8 @@ static enum qkv_status measure_training(struct work *w, struct subject *s) {
 static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_options *o) {
     struct qkv_variant *v = &s->variant->shown;
     struct qkv_context *one = NULL;
-    struct qkv_context_options options = {.threads = 1,
+    struct qkv_context_options options = {.size = sizeof options,
+                                          .threads = 1,
                                           .isa = qkv_context_isa(s->ctx),
                                           .precision = qkv_context_precision(s->ctx),
                                           .ignore_memory = true}; /* only dry runs */
@@ -282,7 +284,7 @@ static void measure_start(struct work *w, struct subject *s) {
     struct qkv_context *ctx = *measure_shared(w, s);
     status = qkv_model_create(ctx, &spec, 1, &s->model);
     if (!status)
-        status = qkv_session_create(s->model, &(struct qkv_session_options){.capacity = w->length}, &s->session);
+        status = qkv_session_create(s->model, &QKV_OPTIONS(qkv_session_options, .capacity = w->length), &s->session);
     if (status) give_up_in(w, s, ctx, status);
 }
 

@@ -7,7 +7,7 @@
 
 /* Whether the steps of a run come from the number of epochs in these options. */
 static bool has_epochs(struct qkv_comparison *c, const char *folder, const struct qkv_train_options *options) {
-    struct qkv_train_options recorded = {.epochs = -1};
+    struct qkv_train_options recorded = {.size = sizeof recorded, .epochs = -1};
     char *texts = NULL, *path = qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE);
     if (path && !qkv_train_defaults(c->ctx, NULL, &recorded))
         qkv_train_read_options(c->ctx, path, &recorded, &texts); /* stays -1 on failure */
@@ -40,8 +40,8 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
     bool goes_on = qkv_file_exists(begun);
     free(begun);
     const bool epochs = options->epochs > 0;
-    const struct qkv_resume_options end = {.steps = epochs ? 0 : options->steps,
-                                           .epochs = epochs ? options->epochs : 0};
+    const struct qkv_resume_options end = {
+        .size = sizeof end, .steps = epochs ? 0 : options->steps, .epochs = epochs ? options->epochs : 0};
     if (goes_on) return qkv_trainer_resume(c->ctx, folder, &end, l->progress, l->user, trainer);
     return qkv_trainer_create(c->ctx, &v->shown.spec, options, folder, l->progress, l->user, trainer);
 }

@@ -206,7 +206,7 @@ enum qkv_status qkv_look_read(struct qkv_attention_view *look, const struct qkv_
 
 static enum qkv_status attention_view_run(struct qkv_attention_view *look, const int32_t *prefix) {
     struct qkv_batch batch = qkv_look_batch(look);
-    struct qkv_pass_options o = {.B = 1, .T = batch.T, .source_T = batch.source_T, .weights = true};
+    struct qkv_pass_options o = {.size = sizeof o, .B = 1, .T = batch.T, .source_T = batch.source_T, .weights = true};
     const int32_t prompt = (int32_t)batch.T;
     /* the whole text is the prompt */
     batch.prefix = prefix ? prefix : qkv_model_spec(look->model)->prefix ? &prompt : NULL;

@@ -142,7 +142,7 @@ static enum qkv_status aim_class(struct qkv_inspection *in, const struct qkv_ins
                         o->target, classes, qkv_model_label(model, 0) ? "" : "numbers from 0",
                         qkv_model_label(model, 0) ? qkv_model_label(model, 0) : "");
     struct qkv_batch batch = qkv_look_batch(&in->look);
-    struct qkv_pass_options options = {.B = 1, .T = batch.T, .source_T = batch.source_T};
+    struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = batch.T, .source_T = batch.source_T};
     struct qkv_pass *pass = NULL;
     enum qkv_status status = o->target ? QKV_OK : qkv_pass_create(model, &options, &pass);
     if (!status && pass) status = qkv_pass_forward(pass, &batch);
@@ -271,7 +271,8 @@ static enum qkv_status inspect_run(struct qkv_inspection *in) {
     struct qkv_batch batch = qkv_look_batch(look);
     size_t targets = 0;
     for (size_t t = 0; t < side->count; t++) targets += in->targets[t] != QKV_IGNORE;
-    struct qkv_pass_options o = {.B = 1,
+    struct qkv_pass_options o = {.size = sizeof o,
+                                 .B = 1,
                                  .T = batch.T,
                                  .source_T = batch.source_T,
                                  .train = targets > 0,

@@ -31,11 +31,6 @@ const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options
     return NULL;
 }
 
-const char *qkv_train_data(const struct qkv_train_options *options) {
-    const struct qkv_dataset *dataset = options ? qkv_dataset_of(options) : NULL;
-    return dataset ? dataset->option : NULL;
-}
-
 enum qkv_status qkv_dataset_missing(struct qkv_context *ctx) {
     char others[256] = "";
     size_t n = 0;

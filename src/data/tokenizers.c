@@ -59,7 +59,7 @@ static enum qkv_status parse_size(struct qkv_context *ctx, const struct qkv_toke
 
 enum qkv_status qkv_tokenizer_check_choice(struct qkv_context *ctx, const char *what, const char *choice) {
     struct qkv_tokenizer_choice c = {.what = what, .choice = choice};
-    struct qkv_tokenizer_options options = {0};
+    struct qkv_tokenizer_options options = {.size = sizeof options};
     const char *size = NULL;
     if (!choice || !parse_kind(choice, &options.kind, &size) || !size) return QKV_OK;
     return parse_size(ctx, &c, size, &options);
@@ -152,7 +152,7 @@ enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tok
                                    struct qkv_tokenizer **out) {
     static const char *const document[] = {QKV_TOKEN_TEXT_END};
     struct qkv_tokenizer_choice c = *choice;
-    struct qkv_tokenizer_options options = {0};
+    struct qkv_tokenizer_options options = {.size = sizeof options};
     const char *size = NULL;
     *out = NULL;
     if (!c.choice) c.choice = "chars";

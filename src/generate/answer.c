@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/decode.h"
 #include "model/spec.h"
@@ -39,7 +40,7 @@ static enum qkv_status answer_room(struct answerer *a, const struct qkv_line_bat
     qkv_pass_free(a->pass);
     a->B = a->T = 0;
     enum qkv_status status = qkv_pass_create(
-        a->model, &(struct qkv_pass_options){.B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true},
+        a->model, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true),
         &a->pass);
     if (!status) a->B = B, a->T = T;
     return status;
@@ -168,19 +169,17 @@ enum qkv_status qkv_answer(struct qkv_model *model, const char *const *questions
     QKV_NEED_ALL(qkv_call, count, questions);
     QKV_NEED_ALL(qkv_call, count, texts);
     QKV_NEED_ALL(qkv_call, count, answers);
-    const struct qkv_line_options usual = qkv_line_defaults();
+    struct qkv_line_options own = qkv_line_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_line_options, &own, options);
+    if (status) return status;
     const struct qkv_spec *spec = qkv_model_spec(model);
-    struct answerer a = {.model = model,
-                         .count = count,
-                         .questions = questions,
-                         .texts = texts,
-                         .options = options ? options : &usual,
-                         .answers = answers};
+    struct answerer a = {
+        .model = model, .count = count, .questions = questions, .texts = texts, .options = &own, .answers = answers};
     if (!qkv_model_answers(model))
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
                         "questions are answered by a model with head.kind classify_tokens and the two classes "
                         "\"" QKV_ANSWER_BEGIN "\" and \"" QKV_ANSWER_END "\"");
-    enum qkv_status status = qkv_lines_check(model, "classify");
+    status = qkv_lines_check(model, "classify");
     if (!status)
         status = qkv_pair_template_read(qkv_model_context(model), qkv_model_source_tokenizer(model),
                                         model->origin.family == NULL, &a.template);

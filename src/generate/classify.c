@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/decode.h"
 #include "model/spec.h"
@@ -41,7 +42,7 @@ static enum qkv_status make_room(struct classifier *c, const struct qkv_line_bat
     qkv_pass_free(c->pass);
     c->B = c->T = 0;
     enum qkv_status status = qkv_pass_create(
-        c->model, &(struct qkv_pass_options){.B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true},
+        c->model, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true),
         &c->pass);
     if (status) return status;
     c->B = B;
@@ -94,11 +95,13 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, lines);
     QKV_NEED_ALL(qkv_call, count, probabilities);
-    const struct qkv_line_options usual = qkv_line_defaults();
-    if (!options) options = &usual;
+    struct qkv_line_options own = qkv_line_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_line_options, &own, options);
+    if (status) return status;
+    options = &own;
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities};
-    enum qkv_status status = classify_check(model);
+    status = classify_check(model);
     if (status) return status;
     const bool ends = classify_ends(model);
     qkv_scores_none(count, (size_t)spec->head.classes, probabilities);
@@ -146,12 +149,14 @@ enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *f
     QKV_NEED_ALL(qkv_call, count, firsts);
     QKV_NEED_ALL(qkv_call, count, seconds);
     QKV_NEED_ALL(qkv_call, count, probabilities);
-    const struct qkv_line_options usual = qkv_line_defaults();
-    if (!options) options = &usual;
+    struct qkv_line_options own = qkv_line_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_line_options, &own, options);
+    if (status) return status;
+    options = &own;
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier_pairs pairs = {.firsts = firsts, .seconds = seconds};
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities, .pairs = &pairs};
-    enum qkv_status status = classify_check(model);
+    status = classify_check(model);
     if (!status)
         status = qkv_pair_template_read(qkv_model_context(model), qkv_model_source_tokenizer(model),
                                         classify_ends(model), &pairs.template);
@@ -240,8 +245,10 @@ enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *w
     QKV_NEED_ALL(qkv_call, sentences, words);
     QKV_NEED_ALL(qkv_call, sentences, counts);
     QKV_NEED_ALL(qkv_call, sentences, probabilities);
-    const struct qkv_line_options usual = qkv_line_defaults();
-    if (!options) options = &usual;
+    struct qkv_line_options own = qkv_line_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_line_options, &own, options);
+    if (status) return status;
+    options = &own;
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier_words w = {.texts = words, .counts = counts};
@@ -252,7 +259,7 @@ enum qkv_status qkv_classify_words(struct qkv_model *model, const char *const *w
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "words are classified by a model with head.kind classify_tokens; this one has head.kind %s",
                         qkv_head_text(spec->head.kind));
-    enum qkv_status status = qkv_lines_check(model, "classify");
+    status = qkv_lines_check(model, "classify");
     if (status) return status;
     w.first = qkv_allocate(ctx, sentences + 1, sizeof *w.first);
     if (!w.first) return QKV_MEMORY;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/decode.h"
 
@@ -125,18 +126,23 @@ static enum qkv_status embed_skip(struct embedder *e) {
     return QKV_OK;
 }
 
-struct qkv_embed_options qkv_embed_defaults(const struct qkv_model *model) {
-    struct qkv_embed_options o = {.pool = QKV_POOL_MEAN, .lines = qkv_line_defaults()};
+static struct qkv_embed_options embed_usual(const struct qkv_model *model) {
+    struct qkv_embed_options o = {.size = sizeof o, .pool = QKV_POOL_MEAN, .long_lines = QKV_LONG_ERROR};
     if (!model) return o;
     const struct qkv_model_pooling *p = &model->pooling;
     if (!qkv_model_spec(model)->encoder.layers) o.pool = QKV_POOL_LAST; /* the only token that has seen all others */
     if (!p->given) return o;
     o.pool = p->pool;
     o.normalize = p->normalize;
-    o.lines.long_lines = QKV_LONG_KEEP_START;
-    o.lines.most = p->most;
+    o.long_lines = QKV_LONG_KEEP_START;
+    o.most = p->most;
     if (p->prompt_usual < p->prompt_count) o.prompt = p->prompts[p->prompt_usual].text;
     return o;
+}
+
+void qkv_embed_options_init(const struct qkv_model *model, struct qkv_embed_options *options, size_t size) {
+    const struct qkv_embed_options usual = embed_usual(model);
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, size_t count,
@@ -145,14 +151,18 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, count, lines);
     QKV_NEED_ALL(qkv_call, count, vectors);
-    const struct qkv_embed_options usual = qkv_embed_defaults(model);
-    if (!options) options = &usual;
+    struct qkv_embed_options taken = qkv_embed_defaults(model);
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_embed_options, &taken, options);
+    if (status) return status;
+    options = &taken;
+    const struct qkv_line_options rule = {
+        .size = sizeof rule, .long_lines = taken.long_lines, .long_count = taken.long_count, .most = taken.most};
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     const enum qkv_pool pool = options->pool;
     if (pool != QKV_POOL_FIRST && pool != QKV_POOL_MEAN && pool != QKV_POOL_LAST && pool != QKV_POOL_MAX)
         return qkv_fail(ctx, QKV_ARGUMENT, "the pool is %d; it must be one of enum qkv_pool", (int)pool);
-    enum qkv_status status = qkv_lines_check(model, "embed");
+    status = qkv_lines_check(model, "embed");
     if (status) return status;
     if (count) memset(vectors, 0, count * qkv_embed_width(model) * sizeof *vectors);
     /* as in training: a classifier has both specials, a source its end, a plain text none; a published model has
@@ -163,7 +173,7 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     struct qkv_line_reader reader = {.model = model,
                                      .begin = classifier,
                                      .end = classifier || (spec->encoder.layers && spec->decoder.layers && own),
-                                     .options = &options->lines,
+                                     .options = &rule,
                                      .encode = prompted ? embed_encode : NULL,
                                      .run = embed_run,
                                      .user = &e};

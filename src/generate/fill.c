@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/spec.h"
 #include "text/sequence.h"
@@ -123,7 +124,8 @@ static enum qkv_status fill_all(struct filler *f) {
     for (size_t i = 0; i < n && !status; i++) f->fillings[i] = (struct qkv_filling){.id = -1};
     struct qkv_filling *to = status ? NULL : f->fillings + f->first * f->top;
     if (!status)
-        status = qkv_pass_create(f->model, &(struct qkv_pass_options){.B = 1, .T = f->count, .logits = true}, &pass);
+        status =
+            qkv_pass_create(f->model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = f->count, .logits = true), &pass);
     if (!status) status = qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = f->count, .ids = f->ids});
     const float *logits = status ? NULL : qkv_pass_output(pass).data;
     for (size_t t = 0; t < f->count && !status; t++) {
@@ -150,16 +152,16 @@ enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, 
     QKV_NEED(qkv_call, text);
     QKV_NEED(qkv_call, fillings);
     QKV_NEED(qkv_call, masks);
-    const struct qkv_line_options usual = qkv_line_defaults();
-    if (!options) options = &usual;
-    struct filler f = {.model = model,
-                       .top = top,
-                       .rule = {.kind = options->long_lines,
-                                .most = (size_t)qkv_model_spec(model)->context,
-                                .found = options->long_count}};
+    struct qkv_line_options own = qkv_line_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_line_options, &own, options);
     *fillings = NULL;
     *masks = 0;
-    enum qkv_status status = fill_check(&f);
+    if (status) return status;
+    struct filler f = {
+        .model = model,
+        .top = top,
+        .rule = {.kind = own.long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = own.long_count}};
+    status = fill_check(&f);
     if (!status) status = fill_read(&f, text);
     if (!status && !f.skipped) status = fill_all(&f);
     qkv_free(f.ids);

@@ -1,4 +1,5 @@
 /* Continuing a text: encodes the prompt, runs it, then chooses, writes and runs one token after the other. */
+#include "base/sized_options.h"
 #include "generate/generate.h"
 #include "model/model.h"
 
@@ -89,7 +90,8 @@ static enum qkv_status generate_all(struct generation *g, const char *prompt, si
     status = reserve_ids(g, qkv_min(g->options->tokens, (size_t)RESERVED_IDS));
     if (!status) status = qkv_text_stream_reserve(&g->stream);
     if (status) return status;
-    const struct qkv_session_options session = {.capacity = g->options->context,
+    const struct qkv_session_options session = {.size = sizeof session,
+                                                .capacity = g->options->context,
                                                 .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
     status = qkv_session_create(g->model, &session, &g->session);
     if (!status) status = qkv_session_append(g->session, g->prompt.ids, g->prompt.count);
@@ -100,8 +102,10 @@ static enum qkv_status generate_all(struct generation *g, const char *prompt, si
     return status;
 }
 
-struct qkv_generate_options qkv_generate_defaults(void) {
-    return (struct qkv_generate_options){.sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
+void qkv_generate_options_init(struct qkv_generate_options *options, size_t size) {
+    const struct qkv_generate_options usual = {
+        .size = sizeof usual, .sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t context) {
@@ -124,9 +128,10 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, prompt_size, prompt);
-    const struct qkv_generate_options usual = qkv_generate_defaults();
-    if (!options) options = &usual;
-    enum qkv_status status = qkv_prompt_check(model, options);
+    struct qkv_generate_options own = qkv_generate_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
+    options = &own;
+    if (!status) status = qkv_prompt_check(model, options);
     struct generation g = {.ctx = qkv_model_context(model), .model = model, .options = options};
     if (!status) {
         g.stream = (struct qkv_text_stream){

@@ -1,5 +1,6 @@
 /* generate_several: several continuations of one prompt. The prompt is run once, and its keys and values are stored
  * once; each continuation is a row of a decoder, with a seed of its own. */
+#include "base/sized_options.h"
 #include "generate/generate.h"
 #include "model/decode.h"
 
@@ -98,7 +99,7 @@ static enum qkv_status several_take(struct several *s, size_t first, size_t coun
 static enum qkv_status several_begin(struct several *s) {
     const size_t count = s->rows, zero = 0;
     struct qkv_decoder_options options = {
-        .rows = count, .capacity = s->context, .pages = several_pages(s, count), .chunk = 1};
+        .size = sizeof options, .rows = count, .capacity = s->context, .pages = several_pages(s, count), .chunk = 1};
     size_t *lengths = qkv_allocate(s->ctx, count, sizeof *lengths);
     for (size_t i = 0; lengths && i < count; i++) lengths[i] = qkv_prompt_length(s->model, s->options, &s->prompt);
     options.lengths = lengths;
@@ -237,10 +238,11 @@ enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, prompt_size, prompt);
-    const struct qkv_generate_options usual = qkv_generate_defaults();
-    if (!options) options = &usual;
+    struct qkv_generate_options own = qkv_generate_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
+    options = &own;
     struct several s = {.model = model, .ctx = qkv_model_context(model), .options = options};
-    enum qkv_status status = qkv_prompt_check(model, options);
+    if (!status) status = qkv_prompt_check(model, options);
     if (!status && (count < 1 || count > (size_t)1 << 20))
         status = qkv_fail(s.ctx, QKV_ARGUMENT, "the number of continuations is %zu; it must be from 1 to %zu", count,
                           (size_t)1 << 20);

@@ -1,5 +1,6 @@
 /* Lines of text in batches of similar length, so that little is computed for padding. In fp32, the bits of a row do
  * not depend on the other rows and the padding; so a line's result does not depend on its neighbours. */
+#include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/decode.h"
 #include "text/text.h"
@@ -38,8 +39,9 @@ static int by_length(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-struct qkv_line_options qkv_line_defaults(void) {
-    return (struct qkv_line_options){.long_lines = QKV_LONG_ERROR};
+void qkv_line_options_init(struct qkv_line_options *options, size_t size) {
+    static const struct qkv_line_options usual = {.size = sizeof usual, .long_lines = QKV_LONG_ERROR};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context) {

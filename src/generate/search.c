@@ -4,6 +4,7 @@
  * are passed on in the order of the sources before the next window begins, so memory does not grow with the number
  * of sources. Each source has its hypotheses and its rows of the decoder, and leaves when it is done. The scores of
  * a row do not depend on the other rows, so the result of a source does not depend on its neighbours. */
+#include "base/sized_options.h"
 #include "generate/search.h"
 
 #include <math.h>
@@ -36,9 +37,10 @@ struct search {
     int32_t *next;                  /* (batch·width) */
 };
 
-struct qkv_search_options qkv_search_defaults(void) {
-    return (struct qkv_search_options){
-        .beam = 1, .n_best = 1, .length_penalty = 0.6, .sampling = qkv_sampling_defaults()};
+void qkv_search_options_init(struct qkv_search_options *options, size_t size) {
+    const struct qkv_search_options usual = {
+        .size = sizeof usual, .beam = 1, .n_best = 1, .length_penalty = 0.6, .sampling = qkv_sampling_defaults()};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 /* ---- checks ----------------------------------------------------------------------------------------------------- */
@@ -136,12 +138,10 @@ static enum qkv_status begin_batch(struct search *s) {
     }
     enum qkv_status status = qkv_encoded_begin(s->encoded, ids, s->source_lengths, count, T);
     if (status) return status;
-    status = qkv_decoder_begin(s->decoder, &(struct qkv_decoder_options){.encoded = s->encoded,
-                                                                         .sources = s->row_sources,
-                                                                         .rows = count * width,
-                                                                         .capacity = longest + 1,
-                                                                         .chunk = 1,
-                                                                         .lengths = s->row_lengths});
+    status =
+        qkv_decoder_begin(s->decoder, &QKV_OPTIONS(qkv_decoder_options, .encoded = s->encoded,
+                                                   .sources = s->row_sources, .rows = count * width,
+                                                   .capacity = longest + 1, .chunk = 1, .lengths = s->row_lengths));
     for (size_t i = 0; i < count; i++) {
         s->from[i] = i * width;
         s->first[i] = i;
@@ -362,16 +362,17 @@ enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *source
     QKV_NEED(qkv_call, take);
     QKV_NEED_ALL(qkv_call, count, sources);
     QKV_NEED_ALL(qkv_call, count, lengths);
-    const struct qkv_search_options usual = qkv_search_defaults();
-    if (!options) options = &usual;
+    struct qkv_search_options own = qkv_search_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_search_options, &own, options);
+    if (status) return status;
     struct qkv_search_job job = {.sources = sources,
                                  .lengths = lengths,
                                  .what = "source",
                                  .count = count,
-                                 .options = options,
+                                 .options = &own,
                                  .take = take,
                                  .user = user};
-    enum qkv_status status = qkv_search_check_model(model, "searching");
+    status = qkv_search_check_model(model, "searching");
     if (!status) status = qkv_search_find_ids(model, &job);
     return status ? status : qkv_search_run(model, &job);
 }

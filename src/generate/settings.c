@@ -1,6 +1,7 @@
 /* Options from the generation settings of a model's folder. */
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "generate/generate.h"
 #include "model/model.h"
 #include "text/text.h"
@@ -16,8 +17,10 @@ static int32_t settings_usual_end(const struct qkv_tokenizer *t) {
     return begun ? qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END) : -1;
 }
 
-bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_options *o) {
-    if (!model || !o) return false;
+bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_options *options) {
+    if (!model || !options) return false;
+    struct qkv_generate_options all = qkv_generate_defaults(), *o = &all;
+    if (QKV_TAKE_OPTIONS(model->ctx, qkv_generate_options, o, options)) return false;
     const struct qkv_model_generation *g = &model->generation;
     const struct qkv_tokenizer *t = model->tokenizer;
     int32_t ends[QKV_TOKEN_ENDS];
@@ -31,5 +34,6 @@ bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_op
         if (ends[i] < model->spec.vocab) o->ends[o->end_count++] = ends[i];
     const uint64_t seed = o->sampling.seed;
     if (g->given) o->sampling = g->sampling, o->sampling.seed = seed;
+    qkv_options_give(options, o, sizeof *o);
     return g->given;
 }

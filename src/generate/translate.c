@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "generate/search.h"
 #include "text/sequence.h"
@@ -107,12 +108,14 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, take);
     QKV_NEED_ALL(qkv_call, count, lines);
-    const struct qkv_search_options usual = qkv_search_defaults();
-    if (!options) options = &usual;
+    struct qkv_search_options own = qkv_search_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_search_options, &own, options);
+    if (status) return status;
+    options = &own;
     struct qkv_context *ctx = qkv_model_context(model);
     struct translation t = {.ctx = ctx, .model = model, .take = take, .user = user};
     struct qkv_search_job job = {.what = "line", .options = options, .take = take_hypotheses, .user = &t};
-    enum qkv_status status = qkv_search_check_model(model, "translate");
+    status = qkv_search_check_model(model, "translate");
     if (!status) status = qkv_search_find_ids(model, &job);
     if (status) return status;
     t.rule = (struct qkv_long_rule){

@@ -21,16 +21,14 @@ bool qkv_source_at(size_t i, const char **name, const char **help) {
     return true;
 }
 
-/* The sizes of structs of options when they were new. */
-#define OPEN_OPTIONS_FIRST  (offsetof(struct qkv_model_open_options, ignore_digest) + sizeof(bool))
-#define NEEDS_OPTIONS_FIRST (offsetof(struct qkv_needs_options, context) + sizeof(size_t))
-
-struct qkv_model_open_options qkv_model_open_defaults(void) {
-    return (struct qkv_model_open_options){.size = sizeof(struct qkv_model_open_options)};
+void qkv_model_open_options_init(struct qkv_model_open_options *options, size_t size) {
+    static const struct qkv_model_open_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
-struct qkv_needs_options qkv_needs_defaults(void) {
-    return (struct qkv_needs_options){.size = sizeof(struct qkv_needs_options)};
+void qkv_needs_options_init(struct qkv_needs_options *options, size_t size) {
+    static const struct qkv_needs_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -113,8 +111,7 @@ enum qkv_status qkv_model_open(struct qkv_context *ctx, const char *path, const 
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct qkv_model_open_options all = qkv_model_open_defaults();
-    enum qkv_status status =
-        qkv_options_take(ctx, "qkv_model_open_options", &all, sizeof all, OPEN_OPTIONS_FIRST, options);
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_model_open_options, &all, options);
     if (status) return status;
     struct qkv_opening *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
@@ -207,8 +204,7 @@ enum qkv_status qkv_opening_needs(struct qkv_opening *o, const struct qkv_needs_
     QKV_NEED(qkv_call, needs);
     struct qkv_needs_options all = qkv_needs_defaults();
     *needs = (struct qkv_needs){0};
-    enum qkv_status status =
-        qkv_options_take(o->ctx, "qkv_needs_options", &all, sizeof all, NEEDS_OPTIONS_FIRST, options);
+    enum qkv_status status = QKV_TAKE_OPTIONS(o->ctx, qkv_needs_options, &all, options);
     if (!status) status = opening_filled(o);
     if (status) return status;
     const struct qkv_planning had = qkv_planning_begin(o->ctx);

@@ -2,29 +2,32 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/sized_options.h"
 #include "io/io.h"
 
 struct qkv_output {
     struct qkv_replace replace;
 };
 
-struct qkv_output_options qkv_output_defaults(void) {
-    return (struct qkv_output_options){.force = false};
+void qkv_output_options_init(struct qkv_output_options *options, size_t size) {
+    static const struct qkv_output_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, const struct qkv_output_options *options) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
-    static const struct qkv_output_options none = {0};
-    const struct qkv_output_options *o = options ? options : &none;
+    struct qkv_output_options all = qkv_output_defaults(), *o = &all;
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_output_options, o, options);
+    if (status) return status;
     if (!*path) return qkv_fail_file(ctx, "write", "\"\"", ENOENT);
     struct qkv_path *paths = qkv_allocate(ctx, o->input_count + 1, sizeof *paths);
     if (!paths) return QKV_MEMORY;
     paths[0] = (struct qkv_path){.use = QKV_PATH_WRITE, .path = path, .force = o->force};
     for (size_t i = 0; i < o->input_count; i++)
         paths[i + 1] = (struct qkv_path){.use = QKV_PATH_MODEL, .path = o->inputs[i]};
-    enum qkv_status status = qkv_paths_check(ctx, paths, o->input_count + 1);
+    status = qkv_paths_check(ctx, paths, o->input_count + 1);
     free(paths);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "base/backend.h"
 #include "kernel/cpu.h"
 #include "kernel/product.h"
@@ -112,8 +113,9 @@ static enum qkv_status choose_threads(struct qkv_context *ctx, int threads) {
     return QKV_OK;
 }
 
-struct qkv_context_options qkv_context_defaults(void) {
-    return (struct qkv_context_options){.precision = QKV_FP32};
+void qkv_context_options_init(struct qkv_context_options *options, size_t size) {
+    static const struct qkv_context_options usual = {.size = sizeof usual, .precision = QKV_FP32};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 static enum qkv_status choose_ranks(struct qkv_context *ctx, const struct qkv_communicator *c) {
@@ -131,12 +133,14 @@ enum qkv_status qkv_context_make(struct qkv_context **out, const struct qkv_cont
     ctx->backend = &qkv_backend_bare;
     ctx->l1d = qkv_cache_bytes(1);
     ctx->l2 = qkv_cache_bytes(2);
-    ctx->ignore_memory = options && options->ignore_memory;
-    ctx->ignore_digest = options && options->ignore_digest;
-    enum qkv_status status = choose_kernels(ctx, options ? options->isa : NULL);
-    if (!status && options && options->communicator) status = choose_ranks(ctx, options->communicator);
-    if (!status) status = choose_precision(ctx, options ? options->precision : QKV_FP32);
-    if (!status) status = choose_threads(ctx, options ? options->threads : 0);
+    struct qkv_context_options own = qkv_context_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_context_options, &own, options);
+    ctx->ignore_memory = own.ignore_memory;
+    ctx->ignore_digest = own.ignore_digest;
+    if (!status) status = choose_kernels(ctx, own.isa);
+    if (!status && own.communicator) status = choose_ranks(ctx, own.communicator);
+    if (!status) status = choose_precision(ctx, own.precision);
+    if (!status) status = choose_threads(ctx, own.threads);
     return status;
 }
 

@@ -14,8 +14,8 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
     }
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(
-        m, &(struct qkv_pass_options){.B = 1, .T = T, .source_T = qkv_spec_source_length(spec, T), .logits = true}, 0,
-        &plan);
+        m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = T, .source_T = qkv_spec_source_length(spec, T), .logits = true),
+        0, &plan);
     *bytes = plan.bytes;
     return status;
 }
@@ -23,7 +23,8 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
 /* Memory to train, from a plan whose weights are all fp32. */
 static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t context, struct qkv_costs *costs) {
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
-    struct qkv_pass_options options = {.B = batch, .T = context, .source_T = qkv_spec_source_length(&m->spec, context)};
+    struct qkv_pass_options options = {
+        .size = sizeof options, .B = batch, .T = context, .source_T = qkv_spec_source_length(&m->spec, context)};
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &evaluation);
     options.train = options.dropout = true;
     if (!status) status = qkv_pass_measure(m, &options, 0, &step);

@@ -1,6 +1,7 @@
 /* decoder: targets that grow together, each a list of pages of keys and values, and read the keys and values of encoded
  * sources. A row's bits depend on its own source and target only: they are those of a pass over these two alone. This
  * file makes decoders. */
+#include "base/sized_options.h"
 #include "model/decode.h"
 #include "model/spec.h"
 #include "op/steps.h"
@@ -196,8 +197,9 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
     return status;
 }
 
-struct qkv_decoder_options qkv_decoder_defaults(void) {
-    return (struct qkv_decoder_options){.rows = 1, .chunk = 1};
+void qkv_decoder_options_init(struct qkv_decoder_options *options, size_t size) {
+    static const struct qkv_decoder_options usual = {.size = sizeof usual, .rows = 1, .chunk = 1};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_decoder_options *options,
@@ -206,12 +208,12 @@ enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_dec
     QKV_NEED(qkv_call, out);
     *out = NULL;
     QKV_NEED(qkv_call, model);
-    const struct qkv_decoder_options usual = qkv_decoder_defaults();
-    if (!options) options = &usual;
-    enum qkv_status status = qkv_model_check_weights(model);
+    struct qkv_decoder_options own = qkv_decoder_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_decoder_options, &own, options);
+    if (!status) status = qkv_model_check_weights(model);
     if (status) return status;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
-    status = d ? qkv_decoder_begin(d, options) : QKV_MEMORY;
+    status = d ? qkv_decoder_begin(d, &own) : QKV_MEMORY;
     if (!status)
         *out = d;
     else

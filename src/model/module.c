@@ -1,5 +1,6 @@
 /* module: a part of a model: finds it by the name of its parameters, or makes a new one, which is a model of one stack
  * with the weights of that part only. module_run.c has its calls. */
+#include "base/sized_options.h"
 #include "model/module.h"
 #include "model/spec.h"
 
@@ -260,8 +261,9 @@ static enum qkv_status module_check_widths(struct qkv_context *ctx, const struct
                     o->key_width > WIDTH_MOST ? o->key_width : o->value_width, (int)WIDTH_MOST);
 }
 
-struct qkv_module_options qkv_module_defaults(void) {
-    return (struct qkv_module_options){.kind = QKV_MODULE_MODEL};
+void qkv_module_options_init(struct qkv_module_options *options, size_t size) {
+    static const struct qkv_module_options usual = {.size = sizeof usual, .kind = QKV_MODULE_MODEL};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec *spec,
@@ -271,8 +273,10 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
     *out = NULL;
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
-    const struct qkv_module_options usual = qkv_module_defaults();
-    if (!options) options = &usual;
+    struct qkv_module_options own = qkv_module_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_module_options, &own, options);
+    if (status) return status;
+    options = &own;
     const enum qkv_module_kind kind = options->kind;
     if ((int)kind < 0 || kind >= QKV_MODULE_COUNT)
         return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
@@ -280,7 +284,7 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
     struct qkv_model *model;
     bool encoder = false;
     char name[32] = "";
-    enum qkv_status status = module_check_widths(ctx, options);
+    status = module_check_widths(ctx, options);
     if (status) return status;
     struct qkv_spec *reduced = qkv_allocate(ctx, 1, sizeof *reduced); /* too large for a stack */
     if (!reduced) return QKV_MEMORY;

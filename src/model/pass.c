@@ -2,6 +2,7 @@
  *
  * The plan is the pass itself on a measuring arena: the same calls in the same order, without arithmetic. So the memory
  * of a pass is known exactly and taken once, and a step allocates nothing. */
+#include "base/sized_options.h"
 #include "base/profile.h"
 #include "model/pass.h"
 #include "model/spec.h"
@@ -265,8 +266,9 @@ struct qkv_batch qkv_batch_defaults(void) {
     return (struct qkv_batch){0};
 }
 
-struct qkv_pass_options qkv_pass_defaults(void) {
-    return (struct qkv_pass_options){0};
+void qkv_pass_options_init(struct qkv_pass_options *options, size_t size) {
+    static const struct qkv_pass_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
@@ -275,9 +277,9 @@ enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_o
     QKV_NEED(qkv_call, out);
     *out = NULL;
     QKV_NEED(qkv_call, model);
-    const struct qkv_pass_options usual = qkv_pass_defaults();
-    if (!options) options = &usual;
-    return qkv_pass_create_ordered(model, options, 0, out);
+    struct qkv_pass_options own = qkv_pass_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_pass_options, &own, options);
+    return status ? status : qkv_pass_create_ordered(model, &own, 0, out);
 }
 
 enum qkv_status qkv_pass_create_ordered(struct qkv_model *model, const struct qkv_pass_options *options, size_t groups,

@@ -4,6 +4,7 @@
  * Long inputs are cut into passes of a limited number of tokens, so the memory of a step does not grow with the prompt;
  * a row's bits depend on that row only, so the result is that of one pass. The tokens of a spec's prefix are not
  * cut. */
+#include "base/sized_options.h"
 #include "model/decode.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ enum qkv_status qkv_session_check(struct qkv_model *m, size_t capacity) {
 }
 
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes) {
-    struct qkv_decoder_options options = {.rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK};
+    struct qkv_decoder_options options = {
+        .size = sizeof options, .rows = 1, .capacity = capacity, .chunk = QKV_DECODER_CHUNK};
     enum qkv_status status = qkv_session_check(model, capacity);
     *bytes = 0;
     return !status ? qkv_decoder_measure(model, &options, bytes) : status;
@@ -45,13 +47,15 @@ static struct qkv_session *session_of(struct qkv_model *model, struct qkv_decode
     return s;
 }
 
-struct qkv_session_options qkv_session_defaults(void) {
-    return (struct qkv_session_options){0};
+void qkv_session_options_init(struct qkv_session_options *options, size_t size) {
+    static const struct qkv_session_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 static enum qkv_status session_create(struct qkv_model *model, const struct qkv_session_options *o,
                                       struct qkv_session **out) {
-    const struct qkv_decoder_options options = {.rows = 1,
+    const struct qkv_decoder_options options = {.size = sizeof options,
+                                                .rows = 1,
                                                 .capacity = o->capacity,
                                                 .chunk = QKV_DECODER_CHUNK,
                                                 .pages = o->pages,
@@ -76,9 +80,9 @@ enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_ses
     QKV_NEED(qkv_call, out);
     *out = NULL;
     QKV_NEED(qkv_call, model);
-    const struct qkv_session_options usual = qkv_session_defaults();
-    if (!options) options = &usual;
-    return session_create(model, options, out);
+    struct qkv_session_options own = qkv_session_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_session_options, &own, options);
+    return status ? status : session_create(model, &own, out);
 }
 
 enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session **out) {

@@ -26,7 +26,7 @@ enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t count, size_t 
     if (count) *rows = qkv_min(*rows, count);
     if (!classifies) return qkv_encoded_measure(model, *rows, T, NULL, bytes);
     const struct qkv_pass_options options = {
-        .B = *rows, .T = room, .rows = qkv_line_positions(*rows, room), .logits = true};
+        .size = sizeof options, .B = *rows, .T = room, .rows = qkv_line_positions(*rows, room), .logits = true};
     enum qkv_status status = qkv_pass_measure(model, &options, 0, &plan);
     *bytes = plan.bytes;
     return status;
@@ -39,8 +39,11 @@ enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_sea
     size_t *sources = qkv_allocate(model->ctx, rows, sizeof *sources);
     if (!sources) return QKV_MEMORY;
     for (size_t i = 0; i < rows; i++) sources[i] = i / shape->width;
-    const struct qkv_decoder_options targets = {
-        .sources = sources, .rows = rows, .capacity = qkv_min(shape->capacity, context), .chunk = 1};
+    const struct qkv_decoder_options targets = {.size = sizeof targets,
+                                                .sources = sources,
+                                                .rows = rows,
+                                                .capacity = qkv_min(shape->capacity, context),
+                                                .chunk = 1};
     enum qkv_status status = qkv_encoded_measure(model, shape->sources, qkv_min(shape->T, context), &targets, bytes);
     free(sources);
     return status;

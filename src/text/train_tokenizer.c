@@ -1,6 +1,7 @@
 /* Makes a tokenizer from a text: vocabularies of bytes, chars, words, whitespace and bpe. The text is read once, front
  * to back, whole or in parts, and only its distinct pieces are stored. Special tokens in it are cut out and not
  * counted. */
+#include "base/sized_options.h"
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -354,8 +355,9 @@ enum qkv_status qkv_learner_end(struct qkv_learner *l, struct qkv_tokenizer **ou
     return QKV_OK;
 }
 
-struct qkv_tokenizer_options qkv_tokenizer_defaults(void) {
-    return (struct qkv_tokenizer_options){.kind = QKV_TOKENIZER_BPE};
+void qkv_tokenizer_options_init(struct qkv_tokenizer_options *options, size_t size) {
+    static const struct qkv_tokenizer_options usual = {.size = sizeof usual, .kind = QKV_TOKENIZER_BPE};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
@@ -364,12 +366,12 @@ enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_to
     QKV_NEED(ctx, out);
     *out = NULL;
     QKV_NEED(ctx, ctx);
-    const struct qkv_tokenizer_options usual = qkv_tokenizer_defaults();
-    if (!options) options = &usual;
+    struct qkv_tokenizer_options own = qkv_tokenizer_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_tokenizer_options, &own, options);
     struct qkv_learner *learner;
-    enum qkv_status status = qkv_learner_begin(ctx, options, &learner);
+    if (!status) status = qkv_learner_begin(ctx, &own, &learner);
     if (status) return status;
-    if (!text && size > 0 && options->kind != QKV_TOKENIZER_BYTES)
+    if (!text && size > 0 && own.kind != QKV_TOKENIZER_BYTES)
         status = qkv_fail(ctx, QKV_ARGUMENT, "tokenizer: the text is NULL but its size is %zu", size);
     if (!status) status = qkv_learner_read(learner, text, size);
     if (!status) status = qkv_learner_end(learner, out);

@@ -80,7 +80,7 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     const size_t rows = (size_t)t->options.batch;
     const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->data.B;
     struct qkv_pass_options options = {
-        .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train, .dropout = train};
+        .size = sizeof options, .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train, .dropout = train};
     options.checkpoint = train && t->options.checkpoint_activations;
     options.logits = !train && qkv_dataset_scores(&t->options, qkv_model_spec(t->model));
     qkv_data_widen(&most, shapes, count);
@@ -118,7 +118,8 @@ static enum qkv_status make_passes(struct qkv_trainer *t) {
 
 static enum qkv_status make_optimizer(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
-    struct qkv_optimizer_options options = {.kind = qkv_train_optimizer(o),
+    struct qkv_optimizer_options options = {.size = sizeof options,
+                                            .kind = qkv_train_optimizer(o),
                                             .beta1 = o->beta1,
                                             .beta2 = o->beta2,
                                             .eps = o->eps,

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "base/json_load.h"
 #include "train/train.h"
 
 #define CONFIG_HELP "correct the file, or leave option config out"
 
 struct config {
+    size_t size; /* of the program's struct of options */
     struct qkv_context *ctx;
     const char *path;
     struct qkv_train_options *options;
@@ -107,6 +109,7 @@ static enum qkv_status config_take(struct config *c, const char *key, const json
     size_t i = 0;
     while ((option = qkv_train_option(i)) && strcmp(option->name, key) != 0) i++;
     if (!option) return config_unknown(c, key);
+    if (!qkv_train_option_fits(option, c->size)) return qkv_train_fail_size(c->ctx, option);
     const uint64_t bit = UINT64_C(1) << i;
     const bool text = option->type == QKV_TRAIN_TEXT || qkv_train_option_many(option);
     qkv_train_unset(o, key);
@@ -174,17 +177,20 @@ enum qkv_status qkv_train_read_options(struct qkv_context *ctx, const char *path
     QKV_NEED(ctx, path);
     QKV_NEED(ctx, options);
     QKV_NEED(ctx, texts);
-    struct qkv_train_options changed = *options;
+    struct qkv_train_options changed;
     struct config c = {.ctx = ctx, .path = path, .options = &changed};
     struct qkv_map map = {0};
     json_t *root = NULL;
     *texts = NULL;
-    enum qkv_status status = qkv_read_file(ctx, path, &map);
+    enum qkv_status status = qkv_train_take(ctx, &changed, options);
+    if (status) return status;
+    c.size = options->size;
+    status = qkv_read_file(ctx, path, &map);
     if (!status)
         status = qkv_json_load(
             ctx, &(struct qkv_json_text){path, CONFIG_HELP, map.data, map.size, QKV_TRAIN_FILE_BYTES}, &root);
     if (!status) status = config_apply(&c, root, texts);
-    if (!status) *options = changed;
+    if (!status) qkv_options_give(options, &changed, sizeof changed);
     json_decref(root);
     qkv_unmap_file(&map);
     if (!status) return QKV_OK;

@@ -235,8 +235,9 @@ enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_t
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, options);
     QKV_NEED(ctx, spec);
-    struct qkv_train_options settled = *options;
-    enum qkv_status status = qkv_train_settle(ctx, &settled, spec, NULL);
+    struct qkv_train_options settled;
+    enum qkv_status status = qkv_train_take(ctx, &settled, options);
+    if (!status) status = qkv_train_settle(ctx, &settled, spec, NULL);
     if (status) return status;
     struct qkv_spec *copy = qkv_allocate(ctx, 1, sizeof *copy);
     if (!copy) return QKV_MEMORY;
@@ -257,10 +258,11 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     QKV_NEED(ctx, folder);
     struct qkv_trainer *t = NULL;
     struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
-    struct qkv_train_options settled = *options;
-    enum qkv_status status = final ? qkv_trainer_begin(ctx, folder, progress, user, &t) : QKV_MEMORY;
-    if (!status) status = qkv_train_check(ctx, options);
-    if (!status) status = choose_spec(ctx, spec, options, folder, &t->origin, final);
+    struct qkv_train_options settled;
+    enum qkv_status status = qkv_train_take(ctx, &settled, options);
+    if (!status) status = final ? qkv_trainer_begin(ctx, folder, progress, user, &t) : QKV_MEMORY;
+    if (!status) status = qkv_train_check(ctx, &settled);
+    if (!status) status = choose_spec(ctx, spec, &settled, folder, &t->origin, final);
     if (!status) status = qkv_train_settle(ctx, &settled, final, &t->notes);
     if (!status) status = check_all(ctx, &settled, final);
     if (t) t->data.origin = t->origin;

@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 
+#include "base/sized_options.h"
 #include "model/spec.h"
 #include "text/text.h"
 #include "rank/evaluate_share.h"
@@ -130,8 +131,8 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
     struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
     size_t n, most = (size_t)spec->context;
-    e->sum.B = options && options->batch ? options->batch : QKV_EVALUATE_WINDOWS;
-    e->sum.T = options && options->context ? options->context : most;
+    e->sum.B = options->batch ? options->batch : QKV_EVALUATE_WINDOWS;
+    e->sum.T = options->context ? options->context : most;
     enum qkv_status status = qkv_text_model_check(ctx, spec);
     if (status) return status;
     if (!e->tokenizer)
@@ -143,7 +144,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
     if (!e->ids) return QKV_MEMORY;
-    const bool documents = options && options->documents;
+    const bool documents = options->documents;
     if (documents && spec->prefix)
         return qkv_fail(
             ctx, QKV_ARGUMENT,
@@ -163,7 +164,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
         e->sum.prefix = e->prefix = qkv_allocate(ctx, e->sum.B, sizeof *e->prefix);
         if (!e->prefix) return QKV_MEMORY;
     }
-    return qkv_pass_create(e->model, &(struct qkv_pass_options){.B = e->sum.B, .T = e->sum.T}, &e->sum.pass);
+    return qkv_pass_create(e->model, &QKV_OPTIONS(qkv_pass_options, .B = e->sum.B, .T = e->sum.T), &e->sum.pass);
 }
 
 static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
@@ -189,8 +190,9 @@ static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_eva
     return QKV_OK;
 }
 
-struct qkv_evaluate_options qkv_evaluate_defaults(void) {
-    return (struct qkv_evaluate_options){.batch = 0};
+void qkv_evaluate_options_init(struct qkv_evaluate_options *options, size_t size) {
+    static const struct qkv_evaluate_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *paths, size_t count,
@@ -204,7 +206,9 @@ enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *pa
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
     e.sum.share = (struct qkv_evaluate_share){.ctx = e.ctx, .size = sizeof(struct qkv_evaluate_part)};
-    enum qkv_status status = evaluate_prepare(&e, options);
+    struct qkv_evaluate_options own = qkv_evaluate_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(e.ctx, qkv_evaluate_options, &own, options);
+    if (!status) status = evaluate_prepare(&e, &own);
     if (!status) status = evaluate_list(&e, paths, count);
     status = qkv_rank_check_evaluation(model, &e.files, status);
     if (!status) status = evaluate_run(&e, progress, user);

@@ -30,7 +30,8 @@ enum qkv_status qkv_examples_measure(struct qkv_model *model, const struct qkv_e
     const struct qkv_spec *spec = qkv_model_spec(model);
     const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
     const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    struct qkv_pass_options options = {.B = EXAMPLES_A_BATCH,
+    struct qkv_pass_options options = {.size = sizeof options,
+                                       .B = EXAMPLES_A_BATCH,
                                        .T = (size_t)qkv_stack_context(spec, stack),
                                        .source_T = both ? (size_t)qkv_stack_context(spec, &spec->encoder) : 0,
                                        .logits = true};
@@ -53,7 +54,8 @@ static enum qkv_status examples_open(struct qkv_model *model, const char *path, 
     e->B = e->files.count < EXAMPLES_A_BATCH ? e->files.count : EXAMPLES_A_BATCH;
     status = qkv_example_rows_make(ctx, &e->files, e->B, &e->rows);
     if (status) return status;
-    const struct qkv_pass_options options = {.B = e->B, .T = e->files.T, .source_T = e->files.source.T, .logits = true};
+    const struct qkv_pass_options options = {
+        .size = sizeof options, .B = e->B, .T = e->files.T, .source_T = e->files.source.T, .logits = true};
     return qkv_pass_create(model, &options, &e->pass);
 }
 

@@ -1,4 +1,5 @@
 /* Evaluating an encoder–decoder on a file of pairs: its loss, and how close to the references what it finds is. */
+#include "base/sized_options.h"
 #include "train/evaluate_pairs.h"
 
 #include <stdlib.h>
@@ -161,8 +162,7 @@ static enum qkv_status evaluate_pairs_share(struct answers *a, enum qkv_status s
     return status;
 }
 
-static enum qkv_status evaluate_pairs_search(struct answers *a, const struct qkv_search_options *options) {
-    struct qkv_search_options o = options ? *options : qkv_search_defaults();
+static enum qkv_status evaluate_pairs_search(struct answers *a, struct qkv_search_options o) {
     struct qkv_evaluate_share share = {.ctx = a->ctx};
     const size_t some = BATCHES * qkv_min(o.batch ? o.batch : 32, a->count); /* results do not depend on it */
     enum qkv_status status = QKV_OK;
@@ -292,13 +292,15 @@ enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, co
     struct answers a = {.pairs = &pairs, .ctx = qkv_model_context(model), .progress = progress, .user = user};
     double started = qkv_clock();
     *evaluation = (struct qkv_pairs_evaluation){0};
-    enum qkv_status status = check_model(model);
+    struct qkv_search_options own = qkv_search_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(a.ctx, qkv_search_options, &own, options);
+    if (!status) status = check_model(model);
     if (!status) status = read_pairs(a.ctx, &pairs);
     status = qkv_rank_check_evaluation_of(model, path, status);
     if (!status) status = qkv_pairs_loss(&pairs, progress, user, &evaluation->loss);
     if (!status) status = qkv_rank_agree(a.ctx, evaluate_pairs_group(&a));
     double searching = qkv_clock();
-    if (!status) status = evaluate_pairs_search(&a, options);
+    if (!status) status = evaluate_pairs_search(&a, own);
     evaluation->search_seconds = qkv_clock() - searching;
     if (!status) status = evaluate_pairs_compare(&a, evaluation);
     evaluation->sources = a.count;

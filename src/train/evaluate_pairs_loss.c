@@ -74,7 +74,7 @@ static size_t rows_of(size_t T) {
 /* Of batches of at most so many rows of T positions, of which no more than TOKENS are used on either side. */
 static struct qkv_pass_options pass_options(size_t rows, size_t T) {
     const size_t most = qkv_max(T, TOKENS), positions = T > most / rows ? most : rows * T;
-    return (struct qkv_pass_options){.B = rows, .T = T, .source_T = T, .rows = positions, .source_rows = positions};
+    return QKV_OPTIONS(qkv_pass_options, .B = rows, .T = T, .source_T = T, .rows = positions, .source_rows = positions);
 }
 
 /* The positions of a pass that takes rows of `longest`, and the rows that it takes of `count`. */

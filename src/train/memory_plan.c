@@ -22,8 +22,12 @@ static enum qkv_status plan_pass(const struct plan *p, struct qkv_model *m, cons
     size_t B = p->one_row ? 1 : train && p->shapes->train_B ? p->shapes->train_B : p->shapes->B, longest = 0;
     *bytes = 0;
     if (!count && !B) return QKV_OK; /* not known yet */
-    struct qkv_pass_options options = {
-        .B = B, .T = p->shapes->T, .source_T = p->shapes->source_T, .train = train, .dropout = train};
+    struct qkv_pass_options options = {.size = sizeof options,
+                                       .B = B,
+                                       .T = p->shapes->T,
+                                       .source_T = p->shapes->source_T,
+                                       .train = train,
+                                       .dropout = train};
     const bool grouped = train && !p->one_group && p->options->groups > 1;
     const size_t groups = grouped ? (size_t)p->options->groups : 0;
     options.checkpoint = train && p->checkpoint;

@@ -133,8 +133,7 @@ static bool need_is_own(const struct qkv_train_options *o, const struct qkv_trai
     return !qkv_train_same(option, o, base);
 }
 
-bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why) {
-    if (!options) return false;
+static bool needs_idle(const struct qkv_train_options *options, size_t i, const char **why) {
     const struct qkv_train_option *option = qkv_train_option(i);
     struct qkv_train_options base;
     qkv_train_base(options, &base);
@@ -145,6 +144,11 @@ bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const cha
         return true;
     }
     return false;
+}
+
+bool qkv_train_idle(const struct qkv_train_options *options, size_t i, const char **why) {
+    struct qkv_train_options own;
+    return options && !qkv_train_take(NULL, &own, options) && needs_idle(&own, i, why);
 }
 
 static bool needs_chosen(const struct qkv_train_options *o, const char *name) {
@@ -174,7 +178,7 @@ enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_
     const struct qkv_train_option *option;
     for (size_t i = 0; (option = qkv_train_option(i)); i++) {
         const char *why;
-        if (!qkv_train_idle(options, i, &why)) continue;
+        if (!needs_idle(options, i, &why)) continue;
         const struct need *need = needs;
         while (strcmp(need->option, option->name) != 0 || need->holds(options)) need++;
         if (!strncmp(why, option->name, strlen(option->name)))
@@ -303,8 +307,9 @@ enum qkv_status qkv_train_check(struct qkv_context *ctx, const struct qkv_train_
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, options);
-    struct qkv_train_options settled = *options;
-    enum qkv_status status = qkv_train_settle(ctx, &settled, NULL, NULL);
+    struct qkv_train_options settled;
+    enum qkv_status status = qkv_train_take(ctx, &settled, options);
+    if (!status) status = qkv_train_settle(ctx, &settled, NULL, NULL);
     if (!status) status = qkv_train_check_values(ctx, &settled);
     if (!status) status = qkv_tokenizer_check_choice(ctx, "tokenizer", settled.tokenizer);
     if (!status) status = qkv_tokenizer_check_choice(ctx, "source_tokenizer", settled.source_tokenizer);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "op/steps.h"
@@ -146,9 +147,15 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     return take_moments(ctx, o);
 }
 
-struct qkv_optimizer_options qkv_optimizer_defaults(void) {
-    return (struct qkv_optimizer_options){
-        .kind = QKV_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.1};
+void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t size) {
+    static const struct qkv_optimizer_options usual = {.size = sizeof usual,
+                                                       .kind = QKV_OPTIMIZER_ADAMW,
+                                                       .beta1 = 0.9,
+                                                       .beta2 = 0.99,
+                                                       .eps = 1e-8,
+                                                       .momentum = 0.9,
+                                                       .weight_decay = 0.1};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
@@ -157,10 +164,10 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
     QKV_NEED(qkv_call, out);
     *out = NULL;
     QKV_NEED(qkv_call, model);
-    const struct qkv_optimizer_options usual = qkv_optimizer_defaults();
-    if (!options) options = &usual;
+    struct qkv_optimizer_options own = qkv_optimizer_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_optimizer_options, &own, options);
     struct qkv_context *ctx = qkv_model_context(model);
-    enum qkv_status status = check_options(ctx, options);
+    if (!status) status = check_options(ctx, &own);
     if (!status) status = qkv_model_check_own(model, "it cannot be trained");
     if (status) return status;
     if (model->planned)
@@ -173,7 +180,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
     struct qkv_optimizer *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
     o->model = model;
-    o->options = *options;
+    o->options = own;
     status = qkv_model_begin_use(model, true);
     o->trains = !status;
     if (!status) status = fill_optimizer(ctx, o);

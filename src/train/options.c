@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "model/spec.h"
 #include "kernel/order.h"
 #include "train/train.h"
@@ -38,7 +39,7 @@ static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define DEFAULT_FLAG(name, value)                 .name = value,
 #define DEFAULT(type, name, value, subject, help) DEFAULT_##type(name, value)
 _Static_assert(OPTION_COUNT <= 64, "origin.given has a bit for each option");
-static const struct qkv_train_options defaults = {QKV_TRAIN_LIST(DEFAULT)};
+static const struct qkv_train_options defaults = {.size = sizeof defaults, QKV_TRAIN_LIST(DEFAULT)};
 
 const struct qkv_train_option *qkv_train_option(size_t i) {
     return i < OPTION_COUNT ? &table[i] : NULL;
@@ -69,6 +70,13 @@ bool qkv_train_option_data(size_t i) {
     return i < OPTION_COUNT && table[i].type == QKV_TRAIN_DATA;
 }
 
+const char *qkv_train_data(const struct qkv_train_options *options) {
+    struct qkv_train_options own;
+    if (!options || qkv_train_take(NULL, &own, options)) return NULL;
+    const struct qkv_dataset *dataset = qkv_dataset_of(&own);
+    return dataset ? dataset->option : NULL;
+}
+
 bool qkv_train_option_lists(size_t i) {
     return i < OPTION_COUNT && qkv_train_option_many(&table[i]);
 }
@@ -81,6 +89,28 @@ static const struct qkv_train_option *find_option(const char *name) {
 
 static void *options_field(const struct qkv_train_option *option, const struct qkv_train_options *options) {
     return (char *)(uintptr_t)options + option->offset;
+}
+
+static size_t option_bytes(const struct qkv_train_option *option) {
+    static const size_t sizes[] = {[QKV_TRAIN_TEXT] = sizeof(const char *),
+                                   [QKV_TRAIN_DATA] = QKV_FILES_MAX * sizeof(const char *),
+                                   [QKV_TRAIN_FILES] = QKV_FILES_MAX * sizeof(const char *),
+                                   [QKV_TRAIN_PATTERNS] = QKV_FILES_MAX * sizeof(const char *),
+                                   [QKV_TRAIN_REAL] = sizeof(double),
+                                   [QKV_TRAIN_COUNT] = sizeof(int64_t),
+                                   [QKV_TRAIN_FLAG] = sizeof(bool)};
+    return sizes[option->type];
+}
+
+bool qkv_train_option_fits(const struct qkv_train_option *option, size_t size) {
+    return option->offset + option_bytes(option) <= size;
+}
+
+enum qkv_status qkv_train_fail_size(struct qkv_context *ctx, const struct qkv_train_option *option) {
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "struct qkv_train_options of this program, which was built with an older version, has no option "
+                    "\"%s\"; build the program again",
+                    option->name);
 }
 
 /* How many texts an option of this type has room for; 0 of numbers. */
@@ -132,8 +162,11 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         }
         return qkv_fail(ctx, QKV_ARGUMENT, "there is no training option \"%s\"; known: %s", name, known);
     }
-    void *place = options_field(option, options);
-    enum qkv_status status = QKV_OK;
+    struct qkv_train_options own;
+    enum qkv_status status = qkv_train_take(ctx, &own, options);
+    if (status) return status;
+    if (!qkv_train_option_fits(option, options->size)) return qkv_train_fail_size(ctx, option);
+    void *place = options_field(option, &own);
     double x;
     int64_t n;
     switch (option->type) {
@@ -163,26 +196,21 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         *(bool *)place = strcmp(value, "true") == 0;
         break;
     }
-    options->origin.given |= UINT64_C(1) << (option - table);
+    own.origin.given |= UINT64_C(1) << (option - table);
+    qkv_options_give(options, &own, sizeof own);
     return status;
 }
 
 void qkv_train_unset(struct qkv_train_options *options, const char *name) {
     if (!options || !name) return;
     const struct qkv_train_option *option = find_option(name);
-    static const size_t sizes[] = {[QKV_TRAIN_TEXT] = sizeof(const char *),
-                                   [QKV_TRAIN_DATA] = QKV_FILES_MAX * sizeof(const char *),
-                                   [QKV_TRAIN_FILES] = QKV_FILES_MAX * sizeof(const char *),
-                                   [QKV_TRAIN_PATTERNS] = QKV_FILES_MAX * sizeof(const char *),
-                                   [QKV_TRAIN_REAL] = sizeof(double),
-                                   [QKV_TRAIN_COUNT] = sizeof(int64_t),
-                                   [QKV_TRAIN_FLAG] = sizeof(bool)};
-    struct qkv_train_options base;
-    if (!option) return;
-    qkv_train_base(options, &base);
-    memcpy(options_field(option, options), options_field(option, &base), sizes[option->type]);
-    options->origin.given &= ~(UINT64_C(1) << (option - table));
-    options->origin.settled &= ~(UINT64_C(1) << (option - table));
+    struct qkv_train_options own, base;
+    if (!option || qkv_train_take(NULL, &own, options)) return;
+    qkv_train_base(&own, &base);
+    memcpy(options_field(option, &own), options_field(option, &base), option_bytes(option));
+    own.origin.given &= ~(UINT64_C(1) << (option - table));
+    own.origin.settled &= ~(UINT64_C(1) << (option - table));
+    qkv_options_give(options, &own, sizeof own);
 }
 
 /* One "name=value" of a recipe; the texts of recipes live as long as the program. */
@@ -196,11 +224,7 @@ static enum qkv_status apply_line(struct qkv_context *ctx, struct qkv_train_opti
     return qkv_train_set(ctx, options, name, equal + 1);
 }
 
-enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, options);
-    *options = defaults;
-    if (!preset) return QKV_OK;
+static enum qkv_status options_recipe(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options) {
     enum qkv_status status = qkv_preset_check(ctx, preset);
     const char *const *recipe = status ? NULL : qkv_preset_recipe(preset);
     for (; recipe && *recipe && !status; recipe++) status = apply_line(ctx, options, *recipe);
@@ -208,6 +232,25 @@ enum qkv_status qkv_train_defaults(struct qkv_context *ctx, const char *preset, 
     for (size_t i = 0; !options->origin.preset && qkv_preset_at(i, &options->origin.preset, NULL); i++)
         if (strcmp(options->origin.preset, preset) != 0) options->origin.preset = NULL;
     return status;
+}
+
+enum qkv_status qkv_train_options_init(struct qkv_context *ctx, const char *preset, struct qkv_train_options *options,
+                                       size_t size) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, options);
+    struct qkv_train_options all = defaults;
+    const enum qkv_status status = preset ? options_recipe(ctx, preset, &all) : QKV_OK;
+    qkv_options_init(options, size, &all, sizeof all);
+    return status;
+}
+
+enum qkv_status qkv_train_take(struct qkv_context *ctx, struct qkv_train_options *own,
+                               const struct qkv_train_options *options) {
+    *own = defaults;
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_train_options, own, options);
+    if (status || options->size >= sizeof *own || !own->origin.preset) return status;
+    status = qkv_train_defaults(NULL, own->origin.preset, own); /* the recipe's for what the program does not know */
+    return status ? status : QKV_TAKE_OPTIONS(ctx, qkv_train_options, own, options);
 }
 
 void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_options *base) {

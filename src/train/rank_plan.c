@@ -28,14 +28,17 @@ static size_t plan_rows(const struct planner *p) {
 /* A pass over the largest part of the rank's rows, one if it has none, and over those of an evaluation. */
 static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan *plan) {
     const size_t source = qkv_spec_source_length(qkv_model_spec(p->model), p->context);
-    struct qkv_pass_options step = {.B = qkv_parts_most(p->ctx, p->options, p->batch),
+    struct qkv_pass_options step = {.size = sizeof step,
+                                    .B = qkv_parts_most(p->ctx, p->options, p->batch),
                                     .T = p->context,
                                     .source_T = source,
                                     .train = true,
                                     .dropout = true,
                                     .checkpoint = p->options->checkpoint_activations};
-    struct qkv_pass_options evaluation = {
-        .B = qkv_pieces(p->batch, (size_t)p->options->accumulate), .T = p->context, .source_T = source};
+    struct qkv_pass_options evaluation = {.size = sizeof evaluation,
+                                          .B = qkv_pieces(p->batch, (size_t)p->options->accumulate),
+                                          .T = p->context,
+                                          .source_T = source};
     struct qkv_pass_plan pass = {0};
     enum qkv_status status = qkv_pass_measure(p->model, &step, p->share.groups, &pass);
     plan->activation_bytes =
@@ -181,17 +184,20 @@ enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_op
     QKV_NEED(qkv_call, options);
     QKV_NEED(qkv_call, plan);
     struct qkv_context *ctx = model->ctx;
+    struct qkv_train_options own;
+    enum qkv_status status = qkv_train_take(ctx, &own, options);
+    if (status) return status;
     struct qkv_model *learned = NULL; /* training makes fp32 of what is stored otherwise */
     const struct qkv_communicator before = ctx->ranks;
     if (!model->planned) return qkv_fail(ctx, QKV_ARGUMENT, "ranks are planned with a planned model");
     if (ranks < 1 || rank < 0 || rank >= ranks || !batch || !context)
         return qkv_fail(ctx, QKV_ARGUMENT, "there is no rank %d of %d, or nothing for it to do", rank, ranks);
-    enum qkv_status status = qkv_model_plan(ctx, &model->spec, &learned);
+    status = qkv_model_plan(ctx, &model->spec, &learned);
     if (status) return status;
     ctx->ranks = (struct qkv_communicator){.rank = rank, .ranks = ranks};
     status = plan_make(&(struct planner){.model = learned,
                                          .ctx = ctx,
-                                         .options = options,
+                                         .options = &own,
                                          .batch = batch,
                                          .context = context,
                                          .ranks = ranks,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized_options.h"
 #include "train/train.h"
 
 /* A run that lost its best model chooses anew. */
@@ -157,8 +158,9 @@ static enum qkv_status resume_lead(struct qkv_context *ctx, struct qkv_trainer *
     return qkv_rank_end_orders(ctx, status);
 }
 
-struct qkv_resume_options qkv_resume_defaults(void) {
-    return (struct qkv_resume_options){.steps = 0};
+void qkv_resume_options_init(struct qkv_resume_options *options, size_t size) {
+    static const struct qkv_resume_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder,
@@ -169,9 +171,10 @@ enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder,
     *out = NULL;
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, folder);
-    struct qkv_resume_options changes = options ? *options : (struct qkv_resume_options){0};
+    struct qkv_resume_options changes = qkv_resume_defaults();
     struct qkv_trainer *t = NULL;
-    enum qkv_status status = qkv_trainer_begin(ctx, folder, progress, user, &t);
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_resume_options, &changes, options);
+    if (!status) status = qkv_trainer_begin(ctx, folder, progress, user, &t);
     if (!qkv_context_rank(ctx))
         status = resume_lead(ctx, t, &changes, status);
     else if (qkv_rank_follow_orders(ctx)) /* also a rank that cannot go on itself: rank 0 counts on it */

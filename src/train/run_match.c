@@ -51,12 +51,14 @@ enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const
     QKV_NEED(ctx, folder);
     QKV_NEED(ctx, spec);
     QKV_NEED(ctx, options);
-    struct qkv_train_options then = {0}, now = *options;
+    struct qkv_train_options then = {.size = sizeof then}, now;
     struct qkv_run_facts facts = {0};
+    enum qkv_status status = qkv_train_take(ctx, &now, options);
+    if (status) return status;
     struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
     if (!final) return QKV_MEMORY;
     *final = *spec;
-    enum qkv_status status = qkv_train_settle(ctx, &now, final, NULL);
+    status = qkv_train_settle(ctx, &now, final, NULL);
     if (!status) status = qkv_trainer_apply(ctx, &now, final);
     if (!status) status = qkv_train_json_read(ctx, folder, &then, &facts);
     if (!status && !strcmp(now.precision, "auto")) now.precision = then.precision;

@@ -32,7 +32,8 @@ static bool samples_take_text(void *user, const char *text, size_t size) {
 }
 
 static enum qkv_status samples_write_text(struct qkv_trainer *t, size_t tokens, struct sample *s) {
-    struct qkv_generate_options options = {.sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
+    struct qkv_generate_options options = {
+        .size = sizeof options, .sampling = qkv_sampling_defaults(), .tokens = tokens, .end_id = -1};
     struct qkv_generate_report report;
     const bool line = t->data.dataset->reads == QKV_READS_LINES; /* between <s> and </s> */
     options.sampling.temperature = 0.8;

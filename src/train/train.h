@@ -54,6 +54,13 @@ int qkv_train_choice(const char *option, const char *name);
 enum qkv_status qkv_train_check_choice(struct qkv_context *ctx, const char *option, const char *value);
 /* Whether it may be given more than once, so that it has QKV_FILES_MAX texts. */
 bool qkv_train_option_many(const struct qkv_train_option *option);
+/* Takes a program's options into `own`, as qkv_options_take; what an older program lacks is as the recipe that its
+ * options began with has it. The texts stay the program's. QKV_ARGUMENT */
+enum qkv_status qkv_train_take(struct qkv_context *ctx, struct qkv_train_options *own,
+                               const struct qkv_train_options *options);
+/* Whether a program's struct of `size` bytes has an option, and the failure where it has not. */
+bool qkv_train_option_fits(const struct qkv_train_option *option, size_t size);
+enum qkv_status qkv_train_fail_size(struct qkv_context *ctx, const struct qkv_train_option *option);
 /* The defaults behind options, those of the recipe that they began with. */
 void qkv_train_base(const struct qkv_train_options *options, struct qkv_train_options *base);
 /* Whether an option has the same value in both. */

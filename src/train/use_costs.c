@@ -37,7 +37,8 @@ static bool use_predicts_text(const struct qkv_spec *spec) {
 
 static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_use_options *o, size_t *bytes) {
     const size_t context = (size_t)m->spec.context;
-    const struct qkv_pass_options options = {.B = o->batch ? o->batch : QKV_EVALUATE_WINDOWS,
+    const struct qkv_pass_options options = {.size = sizeof options,
+                                             .B = o->batch ? o->batch : QKV_EVALUATE_WINDOWS,
                                              .T = o->context && o->context < context ? o->context : context};
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &plan);
@@ -149,7 +150,7 @@ enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs
                 {QKV_USE_TRANSLATE, &costs->search_bytes},
                 {use_evaluation(&plan->spec), &costs->evaluate_bytes}};
     for (size_t i = 0; i < sizeof uses / sizeof *uses && !status; i++) {
-        const struct qkv_use_options options = {.use = uses[i].use};
+        const struct qkv_use_options options = {.size = sizeof options, .use = uses[i].use};
         status = qkv_use_measure(plan, &options, &sizes, uses[i].bytes);
         *uses[i].bytes += *uses[i].bytes ? plain + plan->packed_arena.peak : 0;
     }

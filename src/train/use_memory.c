@@ -1,4 +1,5 @@
 /* use_memory: whether a use fits into the free memory, before any weight is read; and what would need less. */
+#include "base/sized_options.h"
 #include "io/opening.h"
 #include "train/train.h"
 #include "train/use.h"
@@ -13,8 +14,9 @@ struct use_plan {
     enum qkv_precision precision;
 };
 
-struct qkv_use_options qkv_use_defaults(void) {
-    return (struct qkv_use_options){.use = QKV_USE_EMBED};
+void qkv_use_options_init(struct qkv_use_options *options, size_t size) {
+    static const struct qkv_use_options usual = {.size = sizeof usual, .use = QKV_USE_EMBED};
+    qkv_options_init(options, size, &usual, sizeof usual);
 }
 
 static const char *use_name(enum qkv_use use) {
@@ -120,18 +122,20 @@ static enum qkv_status use_check(struct use_plan *p) {
 enum qkv_status qkv_opening_check_use(struct qkv_opening *opening, const struct qkv_use_options *options) {
     QKV_CALL(opening ? opening->ctx : NULL);
     QKV_NEED(qkv_call, opening);
-    const struct qkv_use_options usual = qkv_use_defaults();
     struct qkv_context *ctx = opening->ctx;
+    struct qkv_use_options own = qkv_use_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_use_options, &own, options);
+    if (status) return status;
     struct use_plan p = {.ctx = ctx,
                          .path = opening->path,
                          .model = opening->model,
-                         .options = options ? *options : usual,
+                         .options = own,
                          .precision = opening->model ? opening->model->precision : QKV_FP32};
     QKV_NEED_ALL(ctx, p.options.text_count, p.options.texts);
     if (!p.model) return qkv_opening_check(opening); /* it says that the opening is filled */
     if (ctx->ignore_memory || opening->options.ignore_memory) return QKV_OK;
     struct qkv_file_list *had = qkv_file_list_begin(ctx, &opening->files);
-    const enum qkv_status status = use_check(&p);
+    status = use_check(&p);
     qkv_file_list_end(ctx, had);
     return status;
 }
@@ -141,11 +145,14 @@ enum qkv_status qkv_use_check_memory(struct qkv_context *ctx, const char *folder
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, folder);
-    if (options) QKV_NEED_ALL(ctx, options->text_count, options->texts);
+    struct qkv_use_options own = qkv_use_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_use_options, &own, options);
+    if (status) return status;
+    QKV_NEED_ALL(ctx, own.text_count, own.texts);
     struct qkv_opening *opening;
     if (ctx->ignore_memory) return QKV_OK;
-    enum qkv_status status = qkv_model_open(ctx, folder, NULL, &opening);
-    if (!status) status = qkv_opening_check_use(opening, options);
+    status = qkv_model_open(ctx, folder, NULL, &opening);
+    if (!status) status = qkv_opening_check_use(opening, &own);
     qkv_opening_free(opening);
     return status;
 }

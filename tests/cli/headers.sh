@@ -3,7 +3,8 @@
 # function that returns a status names the failures: "Fails with QKV_FILE, QKV_MEMORY." Every header says at its top
 # which parts are stable and which are experimental. Every struct that callers fill has a call that returns its
 # defaults; callers fill structs that calls read and no call fills: options, and structs passed by value or as const,
-# with their members.
+# with their members. Every struct of options begins with its size, and tests/test_sized_options.c has a row for every
+# call that takes one and returns a status.
 #     headers.sh SOURCE_FOLDER
 # An example, a test, the command or the lab uses every function, which shows why it exists.
 set -u
@@ -11,7 +12,9 @@ cd "${1:?}" || exit 2
 statuses=$(sed -n '/define QKV_STATUS_LIST/,/^enum/p' include/qkv/context.h | grep -oE 'X\([A-Z]+' | cut -c3- \
     | tr '\n' ' ')
 [ "$(wc -w <<<"$statuses")" -ge 9 ] || { echo "found only the statuses $statuses"; exit 1; }
-awk -v statuses="$statuses" '
+sized=$(mktemp)
+trap 'rm -f "$sized"' EXIT
+awk -v statuses="$statuses" -v sized="$sized" '
     function complain(text) {print FILENAME ": " text; bad = 1}
     function pass(text,    list, i, n, name) { # the structs that a declaration reads, and those that it fills
         sub(/^[^(]*\(/, "", text)
@@ -38,6 +41,11 @@ awk -v statuses="$statuses" '
         sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
         functions[name] = 1
         pass(declaration)
+        if (declaration ~ /^QKV_API enum qkv_status .*struct qkv_[a-z_]*_options \*options/ && name !~ /_init$/) {
+            match(declaration, /struct qkv_[a-z_]*_options \*options/)
+            print "X(" name ", " substr(declaration, RSTART + 7, RLENGTH - 16) ")" > sized
+            sized_calls++
+        }
         text = comment " " trailing
         if (text ~ /^ *$/) complain(name " has no comment")
         if (declaration !~ /^QKV_API enum qkv_status /) return
@@ -63,11 +71,17 @@ awk -v statuses="$statuses" '
         if (first) {top = comment; if (!in_comment) {first = 0; if (FILENAME != "include/qkv.h" && top !~ /(Stable|Experimental)[.:]/) complain("does not say whether it is stable")}}
         next
     }
-    /^struct qkv_[a-z_]+ \{/ {inside = substr($2, 5); defined[inside] = 1}
+    begins { # the line after the first one of a struct of options
+        if ($0 !~ /^    size_t size; /) complain("struct qkv_" inside " does not begin with size_t size")
+        begins = 0
+    }
+    /^struct qkv_[a-z_]+ \{/ {inside = substr($2, 5); defined[inside] = 1; begins = inside ~ /_options$/; sized_structs += begins}
     inside && /^ +(const )?struct qkv_/ {match($0, /qkv_[a-z_]+/); member[inside, substr($0, RSTART + 4, RLENGTH - 4)] = 1}
     /^}/ {inside = ""}
-    /^QKV_API/ {
+    /^(QKV_API|static inline) / {
         declaration = $0
+        sub(/ \{$/, ";", declaration) # a function with its body
+        $0 = declaration
         if ($0 ~ /;/) {trailing = $0 ~ /;.*\/\*/ ? $0 : ""; judge()}
         else open = 1
         next
@@ -82,9 +96,13 @@ awk -v statuses="$statuses" '
             if (!sub(/_options$/, "_defaults", name)) name = name "_defaults"
             if (!(name in functions)) {print "struct qkv_" struct ", which callers fill, has no " name; bad = 1}
         }
+        if (sized_calls < 30 || sized_structs < 18) {print "found only " sized_calls + 0 " calls with options and " sized_structs + 0 " structs of them"; bad = 1}
         if (headers < 10 || seen < 150 || returning < 60 || filled < 25) {print "found only " seen " functions in " headers " headers: this check does not look where they are"; bad = 1}
         exit bad
     }' include/qkv/*.h || exit 1
+while read -r row; do
+    grep -qF "$row" tests/test_sized_options.c || { echo "tests/test_sized_options.c has no row $row"; exit 1; }
+done <"$sized"
 export LC_ALL=C
 find tests examples cli lab mpi \( -name '*.[ch]' -o -name '*.cpp' \) -exec cat {} + | grep -oE '\<qkv_[a-z0-9_]+' \
     | sort -u | comm -13 - tests/symbols.txt | sed 's/$/ is used by no example, test or command/' | grep . && exit 1

@@ -27,7 +27,8 @@ static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, co
     static const char text[] = "the capital of England is London\nwhat is the name of the queen ?\n";
     static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
     static const char *const labels[] = {"place", "person", "Größe und Gewicht"};
-    struct qkv_tokenizer_options options = {.kind = kind->tokenizer, .specials = specials, .special_count = 3};
+    struct qkv_tokenizer_options options = {
+        .size = sizeof options, .kind = kind->tokenizer, .specials = specials, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model = NULL;
     struct qkv_spec spec;

@@ -40,7 +40,7 @@ static void products_are_right(void **state) {
         bool quick;
     } checks[] = {GEMM_CHECKS(COLUMNS_CHECK) BF16_CHECKS(COLUMNS_CHECK)};
     struct qkv_random random = test_random(__LINE__);
-    struct qkv_context_options options = {.threads = 2, .isa = "pair"};
+    struct qkv_context_options options = {.size = sizeof options, .threads = 2, .isa = "pair"};
     struct qkv_context *ctx;
     struct qkv_arena scratch;
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
