@@ -132,12 +132,17 @@ static int add_family_gradients(struct outputs *out, struct qkv_context *ctx, st
     return code;
 }
 
-static int add_gradients(struct outputs *out, struct qkv_model *model) {
+static int add_gradients(struct outputs *out, struct qkv_context *ctx, const struct qkv_model *model) {
     int code = CLI_DONE;
     for (size_t i = 0; i < qkv_model_parameters(model) && !code; i++) {
         struct qkv_array array = *qkv_model_parameter(model, i);
-        array.data = qkv_model_gradient(model, i);
-        code = forward_add(out, "grad.", &array);
+        const size_t n = qkv_array_elements(&array);
+        float *gradient = malloc((n + 1) * sizeof *gradient);
+        if (!gradient) return cli_failed("out of memory");
+        array.data = gradient;
+        if (qkv_model_get_gradient(model, i, gradient, n)) code = cli_broken(ctx);
+        if (!code) code = forward_add(out, "grad.", &array);
+        free(gradient);
     }
     return code;
 }
@@ -267,7 +272,7 @@ static int first_pass(struct work *w) {
             code = cli_broken(w->ctx);
         else
             code = a->names && !strcmp(a->names, "family") ? add_family_gradients(&w->out, w->ctx, w->model)
-                                                           : add_gradients(&w->out, w->model);
+                                                           : add_gradients(&w->out, w->ctx, w->model);
     }
     qkv_pass_free(pass);
     return code;

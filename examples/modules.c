@@ -9,7 +9,7 @@
 #define QKV_EXPERIMENTAL /* attention, modules, ranks and costs may still change */
 #include <qkv.h>
 
-enum { B = 8, T = 6, C = 16, N = B * T * C, STEPS = 1000 };
+enum { B = 8, T = 6, C = 16, N = B * T * C, WEIGHTS = 32 * C, STEPS = 1000 };
 
 static const char spec_text[] =
     "{\"format\": \"qkv\", \"version\": 1, \"d_model\": 16, \"context\": 6, \"position\": {\"kind\": \"none\"},"
@@ -49,6 +49,7 @@ static float square_error(const float *y, const float *target, const int32_t *le
 
 int main(void) {
     static float x[N], y[N], target[N], dy[N], dx[N];
+    static float w[WEIGHTS], dw[WEIGHTS]; /* of one parameter; the largest are those of the feed-forward */
     int32_t lengths[B];
     struct qkv_context *ctx;
     struct qkv_module *block;
@@ -76,9 +77,10 @@ int main(void) {
         qkv_module_clear_gradients(block);
         if (qkv_module_backward(block, (struct qkv_vectors){dy, B, T, C}, &inputs)) fail(ctx);
         for (size_t i = 0; i < qkv_module_parameters(block); i++) {
-            float *w = qkv_module_weights_mutable(block, i);
-            const float *dw = qkv_module_gradient(block, i);
-            for (size_t e = 0; e < qkv_array_elements(qkv_module_parameter(block, i)); e++) w[e] -= 0.5f * dw[e];
+            const size_t n = qkv_array_elements(qkv_module_parameter(block, i));
+            if (qkv_module_get_weights(block, i, w, n) || qkv_module_get_gradient(block, i, dw, n)) fail(ctx);
+            for (size_t e = 0; e < n; e++) w[e] -= 0.5f * dw[e];
+            if (qkv_module_set_weights(block, i, w, n)) fail(ctx);
         }
     }
     qkv_module_free(block);

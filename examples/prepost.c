@@ -89,13 +89,15 @@ static double one_block(struct qkv_context *ctx, const char *placement, float *x
 }
 
 /* The norm of the gradient of each layer's weights. */
-static void gradient_norms(const struct qkv_module *stack, double norms[MAX_LAYERS]) {
+static void gradient_norms(struct qkv_context *ctx, const struct qkv_module *stack, double norms[MAX_LAYERS]) {
+    static float g[512 * 2048]; /* of one parameter; the largest are those of the feed-forward */
     memset(norms, 0, MAX_LAYERS * sizeof *norms);
     for (size_t i = 0; i < qkv_module_parameters(stack); i++) {
         const struct qkv_array *p = qkv_module_parameter(stack, i);
-        const float *g = qkv_module_gradient((struct qkv_module *)stack, i);
+        const size_t n = qkv_array_elements(p);
         const size_t layer = (size_t)atoi(p->name + strlen("layers."));
-        for (size_t e = 0; e < qkv_array_elements(p); e++) norms[layer] += (double)g[e] * (double)g[e];
+        if (qkv_module_get_gradient(stack, i, g, n)) fail(ctx);
+        for (size_t e = 0; e < n; e++) norms[layer] += (double)g[e] * (double)g[e];
     }
     for (size_t l = 0; l < MAX_LAYERS; l++) norms[l] = sqrt(norms[l]);
 }
@@ -110,7 +112,7 @@ static double deep(struct qkv_context *ctx, const char *placement, int layers, f
     moments(y, &mean, &deviation);
     for (size_t e = 0; e < N; e++) dy[e] = direction[e] / N;
     if (qkv_module_backward(stack, (struct qkv_vectors){dy, B, T, C}, NULL)) fail(ctx);
-    gradient_norms(stack, norms);
+    gradient_norms(ctx, stack, norms);
     qkv_module_free(stack);
     return deviation;
 }

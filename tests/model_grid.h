@@ -4,6 +4,7 @@
 #define QKV_MODEL_GRID_H
 
 #include "test.h"
+#include "weights.h"
 
 enum { B = 3, T = 11, CONTEXT = 16, VOCAB = 23 };
 
@@ -334,7 +335,7 @@ static inline void start(struct sample *s, uint64_t stream, enum topology topolo
     }
     for (size_t i = 0; i < qkv_model_parameters(s->model);
          i++) { /* larger than at the start, so that everything matters */
-        float *w = qkv_model_weights_mutable(s->model, i);
+        float *w = test_weights_mutable(s->model, i);
         const struct qkv_array *p = qkv_model_parameter(s->model, i);
         for (size_t k = 0; k < qkv_array_elements(p); k++) {
             w[k] += 0.2F * (float)qkv_random_normal(&s->random);
@@ -350,7 +351,7 @@ static inline void finish(struct sample *s) {
 
 static inline void copy_weights(struct qkv_model *to, struct qkv_model *from) {
     for (size_t i = 0; i < qkv_model_parameters(to); i++)
-        memcpy(qkv_model_weights_mutable(to, i), qkv_model_weights(from, i),
+        memcpy(test_weights_mutable(to, i), test_weights(from, i),
                qkv_array_elements(qkv_model_parameter(to, i)) * sizeof(float));
 }
 
@@ -408,7 +409,7 @@ static inline float *copy_gradients(struct qkv_model *model, size_t *count) {
     float *all = calloc(*count, sizeof *all), *to = all;
     for (size_t p = 0; p < qkv_model_parameters(model); p++) {
         const size_t n = qkv_array_elements(qkv_model_parameter(model, p));
-        memcpy(to, qkv_model_gradient(model, p), n * sizeof *to);
+        memcpy(to, test_gradient(model, p), n * sizeof *to);
         to += n;
     }
     return all;

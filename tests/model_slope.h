@@ -4,6 +4,7 @@
 
 #include "model_grid.h"
 #include "slope_fixture.h"
+#include "weights.h"
 
 /* The weights of a model, and a direction to move them along. */
 struct walk {
@@ -16,7 +17,7 @@ struct walk {
 static inline double walk_loss(void *user, double distance) {
     const struct walk *walk = user;
     for (size_t i = 0; i < qkv_model_parameters(walk->s->model); i++) {
-        float *w = qkv_model_weights_mutable(walk->s->model, i);
+        float *w = test_weights_mutable(walk->s->model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(walk->s->model, i)); k++)
             w[k] = (float)((double)walk->at[i][k] + distance * (double)walk->direction[i][k]);
     }
@@ -44,8 +45,8 @@ static inline void expect_slope(struct sample *s, struct qkv_pass *pass, walk_de
         const size_t n = qkv_array_elements(qkv_model_parameter(s->model, i));
         const double scale = deviation(qkv_model_parameter(s->model, i)->name, user);
         walk.at[i] = malloc(n * sizeof(float)), walk.direction[i] = malloc(n * sizeof(float));
-        memcpy(walk.at[i], qkv_model_weights(s->model, i), n * sizeof(float));
-        for (size_t k = 0; k < n; k++) norm += pow(scale * (double)qkv_model_gradient(s->model, i)[k], 2);
+        memcpy(walk.at[i], test_weights(s->model, i), n * sizeof(float));
+        for (size_t k = 0; k < n; k++) norm += pow(scale * (double)test_gradient(s->model, i)[k], 2);
     }
     tolerance = 0.01 * sqrt(norm) + 1e-3;
     for (int draw = 0; draw < 20 && !(slope.error <= tolerance / 2); draw++) {
@@ -54,7 +55,7 @@ static inline void expect_slope(struct sample *s, struct qkv_pass *pass, walk_de
             const struct qkv_array *p = qkv_model_parameter(s->model, i);
             test_fill(&s->random, walk.direction[i], qkv_array_elements(p), deviation(p->name, user));
             for (size_t k = 0; k < qkv_array_elements(p); k++)
-                expected += (double)qkv_model_gradient(s->model, i)[k] * (double)walk.direction[i][k];
+                expected += (double)test_gradient(s->model, i)[k] * (double)walk.direction[i][k];
         }
         slope = slope_by_differences(walk_loss, &walk, 1.5e-3, tolerance / 4);
     }

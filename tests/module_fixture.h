@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include "qkv.h"
+#include "weights.h"
 
 enum { B = 2, T = 6, TM = 5, C = 12, H = 3, VOCAB = 11 };
 
@@ -45,7 +46,7 @@ static struct qkv_module *create(enum qkv_module_kind kind, const struct qkv_spe
     assert_ok(ctx, qkv_module_create(ctx, spec, &QKV_OPTIONS(qkv_module_options, .kind = kind, .seed = 7), &m));
     struct qkv_random r = test_random(900);
     for (size_t i = 0; i < qkv_module_parameters(m); i++)
-        test_fill(&r, qkv_module_weights_mutable(m, i), qkv_array_elements(qkv_module_parameter(m, i)), 0.3);
+        test_fill(&r, test_module_weights(m, i), qkv_array_elements(qkv_module_parameter(m, i)), 0.3);
     return m;
 }
 

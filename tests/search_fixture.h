@@ -4,6 +4,7 @@
 #define QKV_SEARCH_FIXTURE_H
 
 #include "test.h"
+#include "weights.h"
 
 /* The call gives that status, and a sentence with that part. */
 #define assert_fails(ctx, call, expected, part)                                                                        \
@@ -21,7 +22,7 @@ static inline struct qkv_model *fixture_model(struct qkv_context *ctx, const cha
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, strlen(json), settings, count));
     assert_ok(ctx, qkv_model_create(ctx, &spec, seed, &m));
     for (size_t i = 0; i < qkv_model_parameters(m); i++) {
-        float *w = qkv_model_weights_mutable(m, i);
+        float *w = test_weights_mutable(m, i);
         size_t n = qkv_array_elements(qkv_model_parameter(m, i));
         for (size_t k = 0; k < n; k++) w[k] += (float)(deviation * qkv_random_normal(&r));
     }

@@ -3,6 +3,7 @@
 #define QKV_STORED_FIXTURE_H
 
 #include "model_grid.h"
+#include "weights.h"
 
 #include "base/base.h"
 #include "kernel/product.h"
@@ -27,7 +28,7 @@ static inline void run_pass(struct sample *s, struct qkv_buffer *out) {
     assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)logits.data, logits.bytes));
     assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)numbers, sizeof numbers));
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++)
-        assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)qkv_model_gradient(s->model, i),
+        assert_ok(s->ctx, qkv_buffer_append(s->ctx, out, (const char *)test_gradient(s->model, i),
                                             sizeof(float) * qkv_array_elements(qkv_model_parameter(s->model, i))));
     qkv_pass_free(pass);
 }

@@ -3,6 +3,7 @@
  * weights equals one whose layers have copies. */
 /* labels: numeric quick */
 #include "model_grid.h"
+#include "weights.h"
 
 enum { C = 20 };
 
@@ -141,11 +142,11 @@ static void same_gradients(struct qkv_model *shared, struct qkv_model *copies) {
         double *sum = calloc(n, sizeof *sum);
         for (size_t k = 0; k < qkv_model_parameters(copies); k++) {
             if (original_of(shared, qkv_model_parameter(copies, k)->name) != i) continue;
-            for (size_t e = 0; e < n; e++) sum[e] += (double)qkv_model_gradient(copies, k)[e];
+            for (size_t e = 0; e < n; e++) sum[e] += (double)test_gradient(copies, k)[e];
         }
         for (size_t e = 0; e < n; e++) {
             largest = fmax(largest, fabs(sum[e]));
-            worst = fmax(worst, fabs(sum[e] - (double)qkv_model_gradient(shared, i)[e]));
+            worst = fmax(worst, fabs(sum[e] - (double)test_gradient(shared, i)[e]));
         }
         free(sum);
     }
@@ -173,7 +174,7 @@ static void shared_layers_are_layers_with_copied_weights(void **state) {
             const struct qkv_array *to = qkv_model_parameter(copies, i);
             const struct qkv_array *from = qkv_model_parameter(shared, original_of(shared, to->name));
             assert_true(from->bytes == to->bytes);
-            memcpy(qkv_model_weights_mutable(copies, i), from->data, from->bytes);
+            memcpy(test_weights_mutable(copies, i), from->data, from->bytes);
         }
         struct qkv_pass *pass = make_pass(&s, true);
         const double loss = forward(&s, pass);

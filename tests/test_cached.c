@@ -3,6 +3,7 @@
  * the number of threads, or on shared pages. The golden cases anchor the pass without a cache. */
 /* labels: numeric */
 #include "model_grid.h"
+#include "weights.h"
 
 #include <math.h>
 
@@ -34,7 +35,7 @@ static void world_stretch(struct world *w, int context) {
     }
     if (qkv_model_create(w->s.ctx, &spec, 5, &model)) fail_msg("%s", qkv_message(w->s.ctx));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
-        float *x = qkv_model_weights_mutable(model, i);
+        float *x = test_weights_mutable(model, i);
         const size_t n = qkv_array_elements(qkv_model_parameter(model, i));
         for (size_t k = 0; k < n; k++) x[k] += 0.2F * (float)qkv_random_normal(&w->s.random);
     }

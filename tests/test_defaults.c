@@ -1,6 +1,7 @@
 /* The defaults of the structs that callers fill are those of their comments, and calls accept them unchanged. */
 /* labels: quick */
 #include "train_fixture.h"
+#include "weights.h"
 
 static void a_context_of_the_defaults_is_one_without_options(void **state) {
     (void)state;
@@ -253,7 +254,7 @@ static void a_rate_of_all_weights_multiplies_that_of_the_step(void **state) {
     assert_int_equal(count, qkv_model_parameters(models[0]));
     assert_int_equal(qkv_model_set_rate_all(models[1], "nothing", 4, NULL), QKV_ARGUMENT);
     for (size_t i = 0; i < qkv_model_parameters(models[0]); i++)
-        assert_memory_equal(qkv_model_weights(models[0], i), qkv_model_weights(models[1], i),
+        assert_memory_equal(test_weights(models[0], i), test_weights(models[1], i),
                             sizeof(float) * qkv_array_elements(qkv_model_parameter(models[0], i)));
     for (int i = 0; i < 2; i++) qkv_model_free(models[i]);
     qkv_context_free(ctx);

@@ -2,6 +2,7 @@
  * its kinds and no others. The golden case distance_kinds anchors the numbers. */
 /* labels: numeric quick */
 #include "model_grid.h"
+#include "weights.h"
 
 enum { KIND_SETS = 40 };
 
@@ -43,7 +44,7 @@ static void silence(struct sample *s, const char *kind) {
         for (size_t i = 0;
              i < qkv_model_parameters(s->model) && !strcmp(stack->kinds[stack->kind_of[layer]].name, kind); i++) {
             const struct qkv_array *p = qkv_model_parameter(s->model, i);
-            float *w = qkv_model_weights_mutable(s->model, i);
+            float *w = test_weights_mutable(s->model, i);
             for (size_t k = 0; k < qkv_array_elements(p) && !strncmp(p->name, start, strlen(start)); k++) w[k] = 0;
         }
     }
@@ -54,7 +55,7 @@ static size_t redraw(struct sample *s) {
     size_t count = 0;
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++) {
         const struct qkv_array *p = qkv_model_parameter(s->model, i);
-        float *w = qkv_model_weights_mutable(s->model, i);
+        float *w = test_weights_mutable(s->model, i);
         if (!strstr(p->name, ".buckets") && !strstr(p->name, ".relative") && !strstr(p->name, ".slopes")) continue;
         for (size_t k = 0; k < qkv_array_elements(p); k++, count++) w[k] = (float)qkv_random_normal(&s->random);
     }

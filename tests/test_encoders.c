@@ -2,6 +2,7 @@
  * whatever the other lines are; and every model and line that is refused. */
 /* labels: numeric quick */
 #include "context_fixture.h"
+#include "weights.h"
 
 #include "model/model.h"
 #include "text/sequence.h"
@@ -41,7 +42,7 @@ static struct qkv_model *make_model(const char *position, const char *rest, stru
     /* Larger weights than a new model's, so that lines differ. */
     struct qkv_random random = test_random(9);
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        test_fill(&random, qkv_model_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
+        test_fill(&random, test_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
     if (tokenizer) assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
     return model;
 }
@@ -330,8 +331,8 @@ static void broken_weights_are_told(void **state) {
     struct qkv_model *classifier = make_model("learned", CLASSIFIER("mean"), make_tokenizer(QKV_TOKENIZER_CHARS, 2)),
                      *filler = make_model("learned", ENCODER, make_tokenizer(QKV_TOKENIZER_CHARS, ALL_SPECIALS));
     (void)state;
-    for (size_t i = 0; i < qkv_model_parameters(classifier); i++) qkv_model_weights_mutable(classifier, i)[0] = NAN;
-    for (size_t i = 0; i < qkv_model_parameters(filler); i++) qkv_model_weights_mutable(filler, i)[0] = NAN;
+    for (size_t i = 0; i < qkv_model_parameters(classifier); i++) test_weights_mutable(classifier, i)[0] = NAN;
+    for (size_t i = 0; i < qkv_model_parameters(filler); i++) test_weights_mutable(filler, i)[0] = NAN;
     assert_status(ctx, qkv_classify(classifier, &line, 1, NULL, out), QKV_NUMBER);
     assert_message(ctx, "the scores of line 1 are not finite: the model's weights are broken");
     assert_status(

@@ -2,6 +2,7 @@
  * answers, their metrics; and every file and model that is refused. */
 /* labels: numeric quick */
 #include "test.h"
+#include "weights.h"
 
 #include "metric/metric.h"
 #include "text/sequence.h"
@@ -51,7 +52,7 @@ static struct qkv_model *make_model(const char *rest, struct qkv_tokenizer *toke
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, (size_t)n, NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        test_fill(&random, qkv_model_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
+        test_fill(&random, test_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
     return model;
 }
@@ -70,7 +71,7 @@ static void allow_letters_only(struct qkv_model *model) {
             size_t size;
             const char *token = qkv_tokenizer_token(qkv_model_tokenizer(model), id, &size);
             bool letter = token && size == 1 && *token >= 'a' && *token <= 'k';
-            if (!letter) qkv_model_weights_mutable(model, i)[id] = -1000;
+            if (!letter) test_weights_mutable(model, i)[id] = -1000;
         }
     }
 }
@@ -197,7 +198,7 @@ static void bad_pairs_are_refused(void **state) {
                   qkv_evaluate_pairs(model, write_text("p.tsv", "a\tcccccccccccccccccccc\n"), NULL, NULL, NULL, &e),
                   QKV_FORMAT);
     assert_message(ctx, "p.tsv:1: the target has 21 tokens with its end");
-    for (size_t i = 0; i < qkv_model_parameters(model); i++) qkv_model_weights_mutable(model, i)[0] = NAN;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) test_weights_mutable(model, i)[0] = NAN;
     assert_status(ctx, qkv_evaluate_pairs(model, good, NULL, NULL, NULL, &e), QKV_NUMBER);
     assert_message(ctx, "is not a finite number: the model's weights are broken");
     qkv_model_free(model);

@@ -4,6 +4,7 @@
 /* labels: numeric quick */
 #include "module_fixture.h"
 #include "reference_act.h"
+#include "weights.h"
 
 enum { N = B * T };
 static const double p = 0.35;
@@ -38,7 +39,7 @@ static struct sublayer sublayer_of(enum qkv_ffn_kind kind, double dropout) {
                               : !strcmp(name, "up.bias")     ? &s.up_bias
                               : !strcmp(name, "down.weight") ? &s.down
                                                              : &s.down_bias;
-        *place = qkv_module_weights_mutable(s.m, i);
+        *place = test_module_weights(s.m, i);
     }
     assert_true(s.up && s.down && s.down_bias && !s.gate == !qkv_ffn_gated(kind));
     return s;
@@ -49,7 +50,7 @@ static void show_hidden(struct sublayer *s) {
     for (size_t i = 0; i < qkv_module_parameters(s->m); i++) {
         const struct qkv_array *a = qkv_module_parameter(s->m, i);
         if (strncmp(a->name, "down.", 5) != 0) continue;
-        float *w = qkv_module_weights_mutable(s->m, i);
+        float *w = test_module_weights(s->m, i);
         for (size_t e = 0; e < qkv_array_elements(a); e++) w[e] = a->rank == 2 && e / C == e % C;
     }
 }
@@ -153,7 +154,7 @@ static void outputs_and_gradients_are_those_of_the_formula(void **state) {
         run(t.m, x, true, 11, shown);
         for (size_t i = 0; i < qkv_module_parameters(s.m); i++) {
             if (strcmp(qkv_module_parameter(s.m, i)->name, "down.weight") != 0) continue;
-            const float *dw = qkv_module_gradient(s.m, i);
+            const float *dw = test_module_gradient(s.m, i);
             for (size_t e = 0; e < C * C; e++) {
                 double sum = 0;
                 for (size_t n = 0; n < N; n++) sum += (double)dy[n * C + e / C] * (double)shown[n * C + e % C];

@@ -1,6 +1,7 @@
 /* Types of stored weights: conversions against the definition of IEEE 754 in double arithmetic, and model
  * folders against the same numbers in fp32, bit for bit. test_stored_products.c tests the products alone. */
 #include "stored_fixture.h"
+#include "weights.h"
 
 #include "type/type.h"
 #include "io/safetensors.h"
@@ -232,7 +233,7 @@ static void matrices_in_bf16_take_no_memory_of_the_model(void **state) {
         /* Norms of each head and sinks are no operands of products, and do not decay. */
         assert_true(w->stored == (w->array.rank == 2 && w->decays));
         assert_int_equal(w->array.dtype, w->stored ? QKV_BF16 : QKV_F32);
-        assert_true((qkv_model_weights(s.model, i) == NULL) == w->stored);
+        assert_true((test_weights(s.model, i) == NULL) == w->stored);
         if (w->stored) stored += 2 * w->rows * w->columns;
     }
     struct qkv_model *whole; /* all in fp32 */
@@ -356,9 +357,9 @@ static void an_optimizer_makes_fp32_of_stored_weights_first(void **state) {
     assert_memory_equal(before.data, after.data, before.size);
     size_t q = 0;
     while (strcmp(qkv_model_parameter(s.model, q)->name, "decoder.layers.0.attn.o.weight") != 0) q++;
-    const float old = qkv_model_weights(s.model, q)[0];
+    const float old = test_weights(s.model, q)[0];
     assert_ok(s.ctx, qkv_optimizer_step(optimizer, 0.1, 1));
-    assert_true(qkv_model_weights(s.model, q)[0] != old);
+    assert_true(test_weights(s.model, q)[0] != old);
     qkv_optimizer_free(optimizer);
     qkv_buffer_free(&before);
     qkv_buffer_free(&after);
@@ -369,7 +370,7 @@ static void numbers_that_a_format_cannot_hold_are_not_exported(void **state) {
     (void)state;
     struct sample s;
     start(&s, 303, DECODER, NULL);
-    qkv_model_weights_mutable(s.model, 0)[3] = 70000;
+    test_weights_mutable(s.model, 0)[3] = 70000;
     assert_status(s.ctx, qkv_model_export(s.model, "f16", test_path("large")), QKV_NUMBER);
     assert_non_null(strstr(qkv_message(s.ctx), "choose another format"));
     assert_ok(s.ctx, qkv_model_export(s.model, "bf16", test_path("large")));

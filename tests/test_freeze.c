@@ -2,6 +2,7 @@
  * cases anchor the gradients themselves. */
 /* labels: numeric quick */
 #include "model_grid.h"
+#include "weights.h"
 
 #include "model/model.h"
 #include "train/train.h"
@@ -35,7 +36,7 @@ static void freeze_backward(struct sample *s, struct qkv_pass *pass) {
 static void freeze_check(struct sample *s, float *const *want) {
     double squares = 0;
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++) {
-        const float *gradient = qkv_model_gradient(s->model, i);
+        const float *gradient = test_gradient(s->model, i);
         const size_t n = freeze_size(s, i);
         assert_true((gradient != NULL) == qkv_model_trainable(s->model, i));
         if (!gradient) continue;
@@ -57,7 +58,7 @@ static void what_learns_beside_frozen_weights_has_the_bits_it_has_without_them(v
         struct qkv_pass *pass = freeze_pass(&s, k / 3 % 2);
         freeze_backward(&s, pass);
         float **want = calloc(P, sizeof *want);
-        for (size_t i = 0; i < P; i++) want[i] = freeze_copy(qkv_model_gradient(s.model, i), freeze_size(&s, i));
+        for (size_t i = 0; i < P; i++) want[i] = freeze_copy(test_gradient(s.model, i), freeze_size(&s, i));
         for (size_t i = 0; i < P; i++) /* few, half, most or all but a few */
             assert_ok(s.ctx, qkv_model_set_trainable(s.model, i, qkv_random_below(&s.random, 5) >= most));
         freeze_backward(&s, pass); /* the pass that there was */
@@ -118,14 +119,14 @@ static void an_optimizer_moves_what_learns_alone(void **state) {
         assert_ok(t.ctx, qkv_optimizer_create(t.model, &o, &b));
         assert_true(qkv_optimizer_bytes(b) < qkv_optimizer_bytes(a));
         float **before = calloc(P, sizeof *before);
-        for (size_t i = 0; i < P; i++) before[i] = freeze_copy(qkv_model_weights(t.model, i), freeze_size(&t, i));
+        for (size_t i = 0; i < P; i++) before[i] = freeze_copy(test_weights(t.model, i), freeze_size(&t, i));
         freeze_backward(&s, p);
         freeze_backward(&t, q);
         assert_ok(s.ctx, qkv_optimizer_step(a, 1e-2, 0.5));
         assert_ok(t.ctx, qkv_optimizer_step(b, 1e-2, 0.5));
         for (size_t i = 0; i < P; i++) {
-            const float *want = qkv_model_trainable(t.model, i) ? qkv_model_weights(s.model, i) : before[i];
-            assert_memory_equal(qkv_model_weights(t.model, i), want, freeze_size(&t, i) * sizeof(float));
+            const float *want = qkv_model_trainable(t.model, i) ? test_weights(s.model, i) : before[i];
+            assert_memory_equal(test_weights(t.model, i), want, freeze_size(&t, i) * sizeof(float));
             assert_true((qkv_optimizer_moment(b, 0, i) != NULL) == qkv_model_trainable(t.model, i));
             free(before[i]);
         }

@@ -2,6 +2,7 @@
  * sessions; stops, the end token, a full context, and each refusal with its message. */
 /* labels: numeric quick */
 #include "test.h"
+#include "weights.h"
 
 enum { CONTEXT = 12, MOST = 4096 };
 
@@ -18,7 +19,7 @@ static struct qkv_model *make_model(const char *const *settings, size_t count) {
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, settings, count));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &m));
     for (size_t i = 0; i < qkv_model_parameters(m); i++) { /* larger than at the start, so that everything matters */
-        float *w = qkv_model_weights_mutable(m, i);
+        float *w = test_weights_mutable(m, i);
         size_t n = qkv_array_elements(qkv_model_parameter(m, i));
         for (size_t k = 0; k < n; k++) w[k] += 0.3F * (float)qkv_random_normal(&r);
     }
@@ -264,7 +265,7 @@ static void test_refusals(void **state) {
     qkv_model_free(other);
     other = make_model(NULL, 0);
     give_tokenizer(other);
-    qkv_model_weights_mutable(other, 0)['a' * 16] = NAN;
+    test_weights_mutable(other, 0)['a' * 16] = NAN;
     struct heard h = {0};
     assert_status(ctx, qkv_generate(other, "a", 1, &o, hear, &h, NULL), QKV_NUMBER);
     assert_message(ctx, "is not a number");

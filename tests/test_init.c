@@ -2,6 +2,7 @@
  * documentation. */
 /* labels: quick */
 #include "test.h"
+#include "weights.h"
 
 #include "model/model.h"
 #include "model/spec.h"
@@ -84,7 +85,7 @@ static size_t inputs_of(const struct qkv_model *model, size_t i) {
 static void check_weights(const struct qkv_model *model, enum qkv_init_kind kind, double std) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *a = qkv_model_parameter(model, i);
-        const float *x = qkv_model_weights(model, i);
+        const float *x = test_weights(model, i);
         const size_t n = qkv_array_elements(a);
         if (has(a->name, "norm"))
             is_constant(a->name, x, n, has(a->name, ".bias") ? 0 : 1);
@@ -131,7 +132,7 @@ static void the_default_is_gpt2_with_a_deviation_of_0_02(void **state) {
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     struct qkv_model *a = model_of(ctx, NULL, 0, 5), *b = model_of(ctx, settings, 2, 5);
     for (size_t i = 0; i < qkv_model_parameters(a); i++)
-        assert_memory_equal(qkv_model_weights(a, i), qkv_model_weights(b, i), qkv_model_parameter(a, i)->bytes);
+        assert_memory_equal(test_weights(a, i), test_weights(b, i), qkv_model_parameter(a, i)->bytes);
     qkv_model_free(a);
     qkv_model_free(b);
     qkv_context_free(ctx);

@@ -3,6 +3,7 @@
  * cases (vit_patches, patches_mean, frames, whisper_frames, vectors) anchor the numbers. */
 /* labels: numeric */
 #include "model_slope.h"
+#include "weights.h"
 
 #include "model/model.h"
 #include "model/spec.h"
@@ -67,7 +68,7 @@ static void start_input(struct input_sample *in, uint64_t stream, const struct q
     give_input(&s->random, &spec, in->topology, in->kind);
     if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model)) fail_msg("%s", qkv_message(s->ctx));
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++) {
-        float *w = qkv_model_weights_mutable(s->model, i);
+        float *w = test_weights_mutable(s->model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(s->model, i)); k++)
             w[k] += 0.2F * (float)qkv_random_normal(&s->random);
     }

@@ -2,6 +2,7 @@
  * gradients, and in models with numbers that are not finite. */
 /* labels: numeric quick */
 #include "test.h"
+#include "weights.h"
 
 #include "lab/report/inspect.h"
 
@@ -36,7 +37,7 @@ static struct qkv_model *make_model_of(struct qkv_context *ctx, int version, con
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
-        float *weights = qkv_model_weights_mutable(model, i);
+        float *weights = test_weights_mutable(model, i);
         for (size_t k = 0; array->rank == 2 && k < qkv_array_elements(array); k++) weights[k] *= 8;
     }
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
@@ -178,7 +179,7 @@ static double norm_of(struct qkv_model *model, const char *begin) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
         if (strncmp(array->name, begin, strlen(begin))) continue;
-        for (size_t k = 0; k < qkv_array_elements(array); k++) sum += pow((double)qkv_model_gradient(model, i)[k], 2);
+        for (size_t k = 0; k < qkv_array_elements(array); k++) sum += pow((double)test_gradient(model, i)[k], 2);
     }
     return sqrt(sum);
 }
@@ -283,7 +284,7 @@ static void ids_are_read_as_their_text_is(void **state) {
         qkv_inspection_free(b);
         assert_ok(ctx, qkv_model_create(ctx, qkv_model_spec(model), 3, &bare));
         for (size_t i = 0; i < qkv_model_parameters(model); i++)
-            memcpy(qkv_model_weights_mutable(bare, i), qkv_model_weights(model, i),
+            memcpy(test_weights_mutable(bare, i), test_weights(model, i),
                    qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
         assert_ok(ctx, qkv_inspect(bare, &o, &b));
         assert_true(qkv_inspection_loss(a, &one, NULL) == qkv_inspection_loss(b, &other, NULL));
@@ -303,7 +304,7 @@ static void broken_numbers_are_found_where_they_begin(void **state) {
     (void)state;
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         if (!strcmp(qkv_model_parameter(model, i)->name, "decoder.layers.1.attn.o.weight"))
-            qkv_model_weights_mutable(model, i)[0] = INFINITY;
+            test_weights_mutable(model, i)[0] = INFINITY;
     assert_ok(ctx, qkv_inspect(model, &o, &in));
     assert_true(row_of(in, QKV_HOOK_RESIDUAL, false, 0)->values.broken == 0);
     assert_true(row_of(in, QKV_HOOK_ATTENTION, false, 1)->values.broken == 1.0 / 16); /* one channel of each token */
@@ -382,7 +383,7 @@ static void rows_of_experts_are_counted(void **state) {
             struct qkv_model *model = make_model_of(ctx, 2, format);
             for (size_t i = 0; tied && i < qkv_model_parameters(model); i++)
                 if (strstr(qkv_model_parameter(model, i)->name, "router"))
-                    memset(qkv_model_weights_mutable(model, i), 0,
+                    memset(test_weights_mutable(model, i), 0,
                            qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
             struct qkv_inspection *in;
             assert_ok(ctx, qkv_inspect(model, &o, &in));

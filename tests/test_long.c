@@ -3,6 +3,7 @@
  * training. */
 /* labels: quick */
 #include "context_fixture.h"
+#include "weights.h"
 
 #include "text/sequence.h"
 
@@ -25,7 +26,7 @@ static struct qkv_model *long_model(const char *json) {
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, strlen(json), NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, test_seed(), &model));
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        test_fill(&random, qkv_model_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
+        test_fill(&random, test_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.3);
     assert_ok(ctx, qkv_tokenizer_train(ctx, &o, NULL, 0, &tokenizer));
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
     return model;

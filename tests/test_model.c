@@ -4,6 +4,7 @@
 #include "model/decode.h"
 #include "model/model.h"
 #include "model_slope.h"
+#include "weights.h"
 #include "sequence/pages.h"
 
 /* ---- gradients -------------------------------------------------------------------------------------------------- */
@@ -15,7 +16,7 @@ static void check_slope(struct sample *s) {
     assert_ok(s->ctx, qkv_pass_backward(pass));
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++)
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(s->model, i)); k++)
-            norm += pow((double)qkv_model_gradient(s->model, i)[k], 2);
+            norm += pow((double)test_gradient(s->model, i)[k], 2);
     assert_true(fabs(qkv_model_gradient_norm(s->model) - sqrt(norm)) < 1e-5 * sqrt(norm));
     expect_slope(s, plain, walk_all, NULL, "all weights");
     qkv_pass_free(plain);
@@ -157,7 +158,7 @@ static void micro_batches_add_up_to_the_gradient_of_their_whole(void **state) {
     qkv_pass_loss(pass, &counted);
     assert_int_equal(qkv_pass_backward(pass), QKV_OK);
     float *expected = malloc(n * sizeof(float));
-    memcpy(expected, qkv_model_gradient(s.model, 0), n * sizeof(float));
+    memcpy(expected, test_gradient(s.model, 0), n * sizeof(float));
     qkv_model_clear_gradients(s.model);
     for (size_t b = 0; b < B; b++) {
         s.batch = (struct qkv_batch){.B = 1,
@@ -170,7 +171,7 @@ static void micro_batches_add_up_to_the_gradient_of_their_whole(void **state) {
         assert_int_equal(qkv_pass_backward(pass), QKV_OK);
     }
     assert_true(fabs(sum - whole) < 1e-6 * whole);
-    assert_floats_close(qkv_model_gradient(s.model, 0), expected, n, 1e-5);
+    assert_floats_close(test_gradient(s.model, 0), expected, n, 1e-5);
     free(expected);
     qkv_pass_free(pass);
     finish(&s);
@@ -187,8 +188,7 @@ static void dropout_is_only_on_when_asked_for_and_repeats_with_its_seed(void **s
     spec.dropout = 0.3;
     assert_int_equal(qkv_model_create(s.ctx, &spec, 1, &model), QKV_OK);
     for (size_t i = 0; i < qkv_model_parameters(model); i++) /* those of the sample, with which everything matters */
-        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s.model, i),
-               qkv_model_parameter(model, i)->bytes);
+        memcpy(test_weights_mutable(model, i), test_weights(s.model, i), qkv_model_parameter(model, i)->bytes);
     struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = T, .train = true};
     assert_int_equal(qkv_pass_create(model, &o, &off), QKV_OK);
     o.dropout = true;
@@ -240,7 +240,7 @@ static void a_folder_loads_as_it_was_saved(void **state) {
         assert_memory_equal(qkv_model_spec(again), qkv_model_spec(s.model), sizeof(struct qkv_spec));
         for (size_t p = 0; p < qkv_model_parameters(s.model); p++) {
             assert_string_equal(qkv_model_parameter(again, p)->name, qkv_model_parameter(s.model, p)->name);
-            assert_memory_equal(qkv_model_weights(again, p), qkv_model_weights(s.model, p),
+            assert_memory_equal(test_weights(again, p), test_weights(s.model, p),
                                 qkv_model_parameter(s.model, p)->bytes);
         }
         qkv_model_free(again);

@@ -2,6 +2,7 @@
  * agreement with the stages before them, and without T×T memory. test_golden tests that they are correct. */
 /* labels: numeric quick */
 #include "test.h"
+#include "weights.h"
 
 #include "model/model.h"
 
@@ -30,7 +31,7 @@ static void make_model(struct sample *s, bool encoder, bool decoder, size_t cont
     assert_ok(s->ctx, qkv_spec_parse(s->ctx, &spec, "test", json, strlen(json), NULL, 0));
     assert_ok(s->ctx, qkv_model_create(s->ctx, &spec, 5, &s->model));
     for (size_t i = 0; i < qkv_model_parameters(s->model); i++) { /* large, so that the weights differ */
-        float *w = qkv_model_weights_mutable(s->model, i);
+        float *w = test_weights_mutable(s->model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(s->model, i)); k++)
             w[k] += 0.3F * (float)qkv_random_normal(&s->random);
     }

@@ -2,6 +2,7 @@
  * refusals. In test_modules.c, torch.nn and the golden models anchor what modules compute. */
 /* labels: numeric quick */
 #include "module_fixture.h"
+#include "weights.h"
 
 static struct qkv_vectors vectors(struct qkv_random *r, size_t rows, size_t positions, size_t channels) {
     struct qkv_vectors v = {malloc(rows * positions * channels * sizeof(float)), rows, positions, channels};
@@ -71,7 +72,7 @@ static void check_slope(enum qkv_module_kind kind, const struct qkv_spec *spec, 
     assert_ok(ctx, qkv_module_forward(s.m, &s.in, s.y));
     assert_ok(ctx, qkv_module_backward(s.m, s.dy, &g));
     for (size_t i = 0; i < qkv_module_parameters(s.m); i++)
-        slope_add(&s, qkv_module_weights_mutable(s.m, i), qkv_module_gradient(s.m, i),
+        slope_add(&s, test_module_weights(s.m, i), test_module_gradient(s.m, i),
                   qkv_array_elements(qkv_module_parameter(s.m, i)));
     slope_add(&s, s.in.x.data, g.x.data, numbers(&g.x));
     if (memory) slope_add(&s, s.in.memory.data, g.memory.data, numbers(&g.memory));
@@ -181,8 +182,8 @@ static void padding_on_the_left_moves_a_row(void **state) {
 static const float *weights_called(struct qkv_model *model, const char *name, const float **gradient) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         if (strcmp(qkv_model_parameter(model, i)->name, name) == 0) {
-            if (gradient) *gradient = qkv_model_gradient(model, i);
-            return qkv_model_weights(model, i);
+            if (gradient) *gradient = test_gradient(model, i);
+            return test_weights(model, i);
         }
     fail_msg("there is no %s", name);
     return NULL;
@@ -335,7 +336,7 @@ static void a_module_has_its_own_weights_only(void **state) {
             if (found != 1) fail_msg("module %d has no %s", kind, names[kind][i]);
         }
         assert_null(qkv_module_parameter(m, count));
-        assert_null(qkv_module_gradient(m, 0));
+        assert_null(test_module_gradient(m, 0));
         qkv_module_free(m);
     }
 }

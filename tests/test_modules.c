@@ -5,6 +5,7 @@
 #include <glob.h>
 
 #include "qkv.h"
+#include "weights.h"
 
 struct tolerance {
     double output, gradient, floor;
@@ -59,7 +60,7 @@ static double gradient_norm(struct qkv_module *m) {
     double sum = 0;
     for (size_t i = 0; i < qkv_module_parameters(m); i++)
         for (size_t e = 0; e < qkv_array_elements(qkv_module_parameter(m, i)); e++)
-            sum += pow((double)qkv_module_gradient(m, i)[e], 2);
+            sum += pow((double)test_module_gradient(m, i)[e], 2);
     return sqrt(sum);
 }
 
@@ -89,7 +90,7 @@ static void load_parameters(struct qkv_module *m, const struct qkv_tensors *file
         if (!a) fail_msg("the case has no %s", name);
         assert_int_equal(a->rank, p->rank);
         assert_memory_equal(a->shape, p->shape, (size_t)p->rank * sizeof *p->shape);
-        qkv_array_floats(a, qkv_module_weights_mutable(m, i));
+        qkv_array_floats(a, test_module_weights(m, i));
     }
 }
 
@@ -134,7 +135,7 @@ static void torch_case(struct qkv_context *ctx, const char *path, const struct t
     for (size_t i = 0; i < qkv_module_parameters(m); i++) {
         char name[128];
         snprintf(name, sizeof name, "grad.%s", qkv_module_parameter(m, i)->name);
-        expect(file, name, qkv_module_gradient(m, i), t->gradient, whole);
+        expect(file, name, test_module_gradient(m, i), t->gradient, whole);
     }
     in.train = false; /* without recording memory is given back on the way: the same numbers, and x stays */
     struct qkv_vectors again = like(&y);
@@ -254,7 +255,7 @@ static void golden_case(struct qkv_context *ctx, const char *path, const struct 
     for (size_t i = 0; i < qkv_module_parameters(m) && !routers_lose(qkv_model_spec(model)); i++) {
         char name[200];
         snprintf(name, sizeof name, "grad.%s", qkv_module_parameter(m, i)->name);
-        expect(file, name, qkv_module_gradient(m, i), t->gradient, t->floor * gradient_norm(m));
+        expect(file, name, test_module_gradient(m, i), t->gradient, t->floor * gradient_norm(m));
     }
     const void *all[] = {lengths,  targets,         source_lengths, in.ids, in.source,
                          in.types, in.source_types, y.data,         dy.data};

@@ -5,6 +5,7 @@
 
 #include "model/model.h"
 #include "qkv.h"
+#include "weights.h"
 
 static const char small[] =
     "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 300, \"d_model\": 64, \"context\": 40, \"tie\": \"none\","
@@ -55,7 +56,7 @@ static void check_place(struct qkv_context *ctx, const char *path, const char *s
     struct qkv_model *plan = qkv_opening_plan(opening);
     const struct qkv_weight *list = plan->weights.list;
     assert_true(plan->planned);
-    assert_null(qkv_model_weights(plan, 0));
+    assert_null(test_weights(plan, 0));
     assert_ok(ctx, qkv_opening_check(opening));
     assert_ok(ctx, qkv_model_fill(opening, &filled));
     assert_null(qkv_opening_plan(opening));

@@ -2,6 +2,7 @@
  * same sequences, forward and backward; vectors instead of ids, positions, chosen rows, and refusals. */
 /* labels: numeric quick */
 #include "model_grid.h"
+#include "weights.h"
 
 #include <math.h>
 
@@ -197,7 +198,7 @@ static void vectors_do_what_their_ids_do(void **state) {
         pack_sample(&s, &p);
         const size_t token =
             find_tokens(&s, i % 3 == ENCODER ? "encoder.embed.token.weight" : "decoder.embed.token.weight", &at);
-        const float *table = qkv_model_weights_mutable(s.model, token);
+        const float *table = test_weights_mutable(s.model, token);
         const struct qkv_spec *spec = qkv_model_spec(s.model);
         const struct qkv_stack_spec *stack = i % 3 == ENCODER ? &spec->encoder : &spec->decoder;
         const float scale = (float)stack->embed.scale;

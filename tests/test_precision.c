@@ -1,6 +1,7 @@
 /* Mixed precision: whole models in bf16 beside fp32, over the grid of specs. */
 /* labels: numeric quick */
 #include "model_grid.h"
+#include "weights.h"
 
 enum { SPECS = 12 };
 
@@ -37,7 +38,7 @@ static void results_free(struct results *r) {
  * it. */
 static void move_weights(struct qkv_model *model, struct qkv_random *random) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
-        float *w = qkv_model_weights_mutable(model, i);
+        float *w = test_weights_mutable(model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, i)); k++) {
             int exponent;
             frexpf(w[k], &exponent);
@@ -66,7 +67,7 @@ static void twins_start(struct twins *t, uint64_t stream, enum topology topology
     start(&t->mixed, stream, topology, &mixed);
     t->exact_pass = make_pass(&t->exact, true), t->mixed_pass = make_pass(&t->mixed, true);
     for (size_t i = 0; place && i < qkv_model_parameters(t->exact.model); i++) {
-        float *w = qkv_model_weights_mutable(t->exact.model, i);
+        float *w = test_weights_mutable(t->exact.model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(t->exact.model, i)); k++)
             w[k] *= (float)(1 + 0.1 * qkv_random_normal(&t->random));
     }
@@ -219,7 +220,7 @@ static void packed_weights_follow_the_weights(void **state) {
             assert_true(after != before);
             before = after;
         }
-        qkv_model_weights_mutable(s.model, 0)[0] += 3;
+        test_weights_mutable(s.model, 0)[0] += 3;
         const struct qkv_spec *spec = qkv_model_spec(s.model);
         struct sample fresh = s;
         assert_ok(s.ctx, qkv_model_create(s.ctx, spec, 1, &fresh.model));
@@ -286,7 +287,7 @@ static struct routed_model routed_model(enum qkv_precision precision, const char
         for (size_t k = 0; strstr(qkv_model_parameter(r.model, p)->name, part) &&
                            k < qkv_array_elements(qkv_model_parameter(r.model, p));
              k++)
-            qkv_model_weights_mutable(r.model, p)[k] *= factor;
+            test_weights_mutable(r.model, p)[k] *= factor;
     return r;
 }
 
@@ -316,13 +317,13 @@ static double routed_loss(float weight, float **gradient, size_t *count) {
     struct routed_model r = routed_model(QKV_MIXED_BF16, json, ".ffn.", 30); /* so that it matters what is chosen */
     size_t router = 0;
     while (!strstr(qkv_model_parameter(r.model, router)->name, "router")) router++;
-    qkv_model_weights_mutable(r.model, router)[0] = weight;
+    test_weights_mutable(r.model, router)[0] = weight;
     struct qkv_pass *pass = routed_forward(&r, &o, &batch);
     const double loss = qkv_pass_loss(pass, NULL);
     assert_ok(r.ctx, qkv_pass_backward(pass));
     *count = qkv_array_elements(qkv_model_parameter(r.model, router));
     *gradient = malloc(*count * sizeof **gradient);
-    memcpy(*gradient, qkv_model_gradient(r.model, router), *count * sizeof **gradient);
+    memcpy(*gradient, test_gradient(r.model, router), *count * sizeof **gradient);
     routed_free(&r, pass);
     return loss;
 }

@@ -3,6 +3,7 @@
  * properties. */
 /* labels: numeric quick */
 #include "model_slope.h"
+#include "weights.h"
 
 #include "model/spec.h"
 
@@ -158,7 +159,7 @@ static struct qkv_model *prompted_model(struct sample *s) {
     spec.prefix = true;
     assert_int_equal(qkv_model_create(s->ctx, &spec, 1, &model), QKV_OK);
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        memcpy(qkv_model_weights_mutable(model, i), qkv_model_weights(s->model, i),
+        memcpy(test_weights_mutable(model, i), test_weights(s->model, i),
                qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
     return model;
 }

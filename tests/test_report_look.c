@@ -1,6 +1,7 @@
 /* Attention on a text: its weights, its JSON, and the weights that its pages store. */
 /* labels: quick */
 #include "report_fixture.h"
+#include "weights.h"
 
 /* ---- attention -------------------------------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ static struct qkv_model *make_model(struct qkv_context *ctx, const char *stacks,
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, (size_t)n, NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
-        float *weights = qkv_model_weights_mutable(model, i);
+        float *weights = test_weights_mutable(model, i);
         for (size_t k = 0; k < qkv_array_elements(qkv_model_parameter(model, i)); k++) weights[k] *= 20;
     }
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer));
@@ -306,7 +307,7 @@ static void what_cannot_be_read_is_refused(void **state) {
     assert_true(one == 1);
     assert_ok(ctx, qkv_look_write_page(look, NULL, test_path("one.html")));
     qkv_look_free(look);
-    for (size_t i = 0; i < qkv_model_parameters(model); i++) qkv_model_weights_mutable(model, i)[0] = NAN;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) test_weights_mutable(model, i)[0] = NAN;
     o.text_size = 5;
     assert_fails(ctx, qkv_look_create(model, &o, &look), QKV_NUMBER, "are not finite");
     free(text);

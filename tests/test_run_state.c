@@ -11,6 +11,7 @@
 
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
+#include "weights.h"
 
 static struct qkv_run_condition look(const char *folder) {
     struct qkv_run_condition c;
@@ -59,7 +60,7 @@ static void a_failed_run_says_why(void **state) {
     struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     struct qkv_train_report report;
     fixture_steps(ctx, trainer, 1);
-    qkv_model_weights_mutable(qkv_trainer_model(trainer), 1)[0] = INFINITY;
+    test_weights_mutable(qkv_trainer_model(trainer), 1)[0] = INFINITY;
     assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
     char why[1024];
     snprintf(why, sizeof why, "%s", qkv_message(ctx));

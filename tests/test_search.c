@@ -2,6 +2,7 @@
  * result does not depend on its neighbours; and each refusal with its message. test_translate.c tests lines of text. */
 /* labels: numeric quick */
 #include "search_fixture.h"
+#include "weights.h"
 
 #include "generate/search.h"
 
@@ -385,8 +386,8 @@ static void test_refusals(void **state) {
     assert_fails(ctx, qkv_search_run(m, &job), QKV_ARGUMENT, "targets begin with 5 and end with 1, but ids are 0 to 4");
     assert_fails(ctx, qkv_search(m, s.at, s.lengths, 4, &good, take, &r), QKV_ARGUMENT, "no tokenizer");
     memset(&r, 0, sizeof r);
-    qkv_model_weights_mutable(m, 0)[0] = NAN; /* some weight that everything depends on */
-    for (size_t i = 0; i < qkv_model_parameters(m); i++) qkv_model_weights_mutable(m, i)[0] = NAN;
+    test_weights_mutable(m, 0)[0] = NAN; /* some weight that everything depends on */
+    for (size_t i = 0; i < qkv_model_parameters(m); i++) test_weights_mutable(m, i)[0] = NAN;
     assert_fails(ctx, search(m, s.at, s.lengths, 4, &good, &r), QKV_NUMBER, "are not finite");
     qkv_model_free(m);
     static const char reader[] =

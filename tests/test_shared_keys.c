@@ -11,6 +11,7 @@
 #include "model/decode.h"
 #include "model/spec.h"
 #include "qkv.h"
+#include "weights.h"
 
 /* Two sorts of layers that have keys and values, and layers that read them (as in Gemma 3n). */
 static const char json[] =
@@ -33,7 +34,7 @@ static struct qkv_model *make(const struct qkv_spec *spec) {
     struct qkv_random r = test_random(3);
     assert_ok(ctx, qkv_model_create(ctx, spec, 5, &m));
     for (size_t i = 0; i < qkv_model_parameters(m); i++) {
-        float *x = qkv_model_weights_mutable(m, i);
+        float *x = test_weights_mutable(m, i);
         const size_t n = qkv_array_elements(qkv_model_parameter(m, i));
         for (size_t k = 0; k < n; k++) x[k] += 0.2F * (float)qkv_random_normal(&r);
     }
@@ -97,7 +98,7 @@ static double backward(struct qkv_model *m, size_t groups, bool checkpoint, cons
     const double loss = qkv_pass_loss(pass, NULL);
     for (size_t i = 0; i < qkv_model_parameters(m); i++) {
         const size_t n = qkv_array_elements(qkv_model_parameter(m, i));
-        memcpy(gradients, qkv_model_gradient(m, i), n * sizeof *gradients);
+        memcpy(gradients, test_gradient(m, i), n * sizeof *gradients);
         gradients += n;
     }
     qkv_pass_free(pass);

@@ -5,6 +5,7 @@
 
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
+#include "weights.h"
 
 /* A model with a tokenizer trained on the text at `path`. */
 static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *path, const char *const *settings) {
@@ -23,8 +24,7 @@ static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *pa
     struct qkv_random random = test_random(20); /* far from uniform */
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         if (qkv_model_parameter(model, i)->rank >= 2)
-            test_fill(&random, qkv_model_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)),
-                      0.2);
+            test_fill(&random, test_weights_mutable(model, i), qkv_array_elements(qkv_model_parameter(model, i)), 0.2);
     return model;
 }
 
@@ -102,8 +102,7 @@ static void knowing_nothing_costs_the_logarithm_of_vocab(void **state) {
     struct qkv_evaluation e;
     double bits = log2(qkv_model_spec(model)->vocab);
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        memset(qkv_model_weights_mutable(model, i), 0,
-               qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
+        memset(test_weights_mutable(model, i), 0, qkv_array_elements(qkv_model_parameter(model, i)) * sizeof(float));
     assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e));
     assert_true(e.tokens > 100000 && e.bytes < size && e.bytes > size - 20);
     assert_close(e.loss / log(2), bits, 1e-5);
@@ -216,10 +215,10 @@ static void what_cannot_be_evaluated_is_refused(void **state) {
     assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_FILE);
     assert_message(ctx, "bad.txt");
     fixture_text(path, 500, 8);
-    qkv_model_weights_mutable(model, 0)[3] = NAN;
-    test_fill(&(struct qkv_random){.key = {1, 2}}, qkv_model_weights_mutable(model, 0) + 4, 28, 0.1);
+    test_weights_mutable(model, 0)[3] = NAN;
+    test_fill(&(struct qkv_random){.key = {1, 2}}, test_weights_mutable(model, 0) + 4, 28, 0.1);
     for (size_t i = 0; i < qkv_array_elements(qkv_model_parameter(model, 0)); i++)
-        qkv_model_weights_mutable(model, 0)[i] = NAN;
+        test_weights_mutable(model, 0)[i] = NAN;
     assert_status(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, NULL, NULL, NULL, &e), QKV_NUMBER);
     assert_message(ctx, "not a finite number");
     qkv_model_free(model);

@@ -1,5 +1,6 @@
 /* Training on arrays: valid files, resumed runs, parts and groups that change no bit, and evaluation. */
 #include "train_same.h"
+#include "weights.h"
 
 enum { EXAMPLES = 48, SIDE = 6, CLASSES = 3, LONGEST = 7, WIDTH = 5 };
 
@@ -274,7 +275,7 @@ static void weights_that_are_no_numbers_have_no_score(void **state) {
         const char *path = write_examples(ctx, "broken.safetensors", &all, 31);
         assert_ok(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found));
         qkv_free(found.confusion);
-        qkv_model_weights_mutable(model, qkv_model_parameters(model) - 1)[0] = NAN;
+        test_weights_mutable(model, qkv_model_parameters(model) - 1)[0] = NAN;
         assert_status(ctx, qkv_evaluate_examples(model, path, NULL, NULL, &found), QKV_NUMBER);
         assert_message(ctx, "is not a finite number: the model's weights are broken");
         assert_null(found.confusion);

@@ -9,6 +9,7 @@
 
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
+#include "weights.h"
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------- */
 
@@ -68,7 +69,7 @@ static void broken_weights_are_not_saved(void **state) {
     struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
     struct qkv_train_report report;
     fixture_steps(ctx, trainer, 1);
-    qkv_model_weights_mutable(qkv_trainer_model(trainer), 1)[0] = INFINITY;
+    test_weights_mutable(qkv_trainer_model(trainer), 1)[0] = INFINITY;
     assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);
     assert_message(ctx, "step 1: ");
     assert_message(ctx, "the checkpoint of step 0");
@@ -89,7 +90,7 @@ static void a_router_without_numbers_is_named_with_its_step(void **state) {
     fixture_steps(ctx, trainer, 1);
     struct qkv_model *model = qkv_trainer_model(trainer);
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        if (!strcmp(qkv_model_parameter(model, i)->name, name)) qkv_model_weights_mutable(model, i)[3] = NAN;
+        if (!strcmp(qkv_model_parameter(model, i)->name, name)) test_weights_mutable(model, i)[3] = NAN;
     assert_status(ctx, qkv_trainer_step(trainer, &report), QKV_NUMBER);
     assert_message(ctx, "decoder.layers.1.ffn.router.weight: row 0 has a score that is not finite, at step 2");
     assert_status(ctx, qkv_trainer_save(trainer), QKV_NUMBER);

@@ -2,6 +2,7 @@
  * them. */
 /* labels: numeric quick */
 #include "train_same.h"
+#include "weights.h"
 
 #include "io/safetensors.h"
 
@@ -138,7 +139,7 @@ static void rate_step(struct qkv_context *ctx, const struct qkv_train_options *o
         float *to = k ? after : before;
         for (size_t i = 0; i < qkv_model_parameters(m); i++) {
             const size_t n = qkv_array_elements(qkv_model_parameter(m, i));
-            memcpy(to, qkv_model_weights(m, i), n * sizeof *to);
+            memcpy(to, test_weights(m, i), n * sizeof *to);
             to += n;
         }
         if (!k) fixture_steps(ctx, t, 1);

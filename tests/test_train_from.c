@@ -5,6 +5,7 @@
 
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
+#include "weights.h"
 
 #define START "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":24,\"position\":{\"kind\":\"learned\"},"
 #define STACK "{\"layers\":1,\"attention\":{\"heads\":2}}"
@@ -250,7 +251,7 @@ static void weights_that_are_no_numbers_are_refused(void **state) {
         make_model(from, kind);
         struct qkv_model *model = load(from);
         size_t last = qkv_model_parameters(model) - 1;
-        qkv_model_weights_mutable(model, last)[0] = kind % 2 ? NAN : INFINITY;
+        test_weights_mutable(model, last)[0] = kind % 2 ? NAN : INFINITY;
         char message[1400];
         snprintf(message, sizeof message, "%s of %s holds numbers that are not finite, so nothing can be learnt",
                  qkv_model_parameter(model, last)->name, from);

@@ -3,6 +3,7 @@
  * learned. */
 /* labels: numeric quick */
 #include "lines_fixture.h"
+#include "weights.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -207,7 +208,7 @@ static void assert_same_checkpoints(struct qkv_trainer *a, struct qkv_trainer *b
     assert_int_equal(qkv_model_parameters(x), qkv_model_parameters(y));
     for (size_t i = 0; i < qkv_model_parameters(x); i++) {
         size_t n = qkv_array_elements(qkv_model_parameter(x, i)) * sizeof(float);
-        assert_memory_equal(qkv_model_weights(x, i), qkv_model_weights(y, i), n);
+        assert_memory_equal(test_weights(x, i), test_weights(y, i), n);
     }
     assert_true(a->report.valid_loss == b->report.valid_loss && a->report.best_metric == b->report.best_metric);
     assert_true(a->report.loss == b->report.loss && a->stale == b->stale);

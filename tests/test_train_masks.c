@@ -5,6 +5,7 @@
 
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
+#include "weights.h"
 
 static const char encoder_json[] = "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,"
                                    "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";
@@ -100,7 +101,7 @@ static void masked_runs_go_on_and_add_up(void **state) {
     fixture_steps(ctx, b, 6);
     for (size_t i = 0; i < qkv_model_parameters(a->model); i++) {
         size_t n = qkv_array_elements(qkv_model_parameter(a->model, i)) * sizeof(float);
-        assert_memory_equal(qkv_model_weights(a->model, i), qkv_model_weights(b->model, i), n);
+        assert_memory_equal(test_weights(a->model, i), test_weights(b->model, i), n);
     }
     assert_true(a->report.valid_loss == b->report.valid_loss);
     qkv_trainer_free(a);
@@ -180,7 +181,7 @@ static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batc
     struct qkv_pass *pass;
     qkv_context_set_precision(ctx, QKV_MIXED_BF16);
     assert_ok(ctx, qkv_model_create(ctx, spec, 1, &m));
-    memcpy(qkv_model_weights_mutable(m, i), weights, n * sizeof *weights);
+    memcpy(test_weights_mutable(m, i), weights, n * sizeof *weights);
     const struct qkv_pass_options options = {
         .size = sizeof options, .B = batch->B, .T = batch->T, .train = true, .logits = true};
     assert_ok(ctx, qkv_pass_create(m, &options, &pass));
@@ -190,7 +191,7 @@ static void smoothing_in_bf16(const struct qkv_spec *spec, const struct qkv_batc
     assert_ok(ctx, qkv_pass_backward(pass));
     double difference = 0, size = 0;
     for (size_t k = 0; k < n; k++) {
-        difference += pow((double)qkv_model_gradient(m, i)[k] - (double)gradient[k], 2);
+        difference += pow((double)test_gradient(m, i)[k] - (double)gradient[k], 2);
         size += pow((double)gradient[k], 2);
     }
     assert_true(difference > 0 && sqrt(difference / size) < 0.12);
@@ -222,7 +223,7 @@ static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
         while (i < P && strcmp(qkv_model_parameter(m, i)->name, "encoder.layers.0.ffn.up.weight") != 0) i++;
         assert_true(i < P);
         size_t n = qkv_array_elements(qkv_model_parameter(m, i));
-        float *w = qkv_model_weights_mutable(m, i);
+        float *w = test_weights_mutable(m, i);
         for (size_t k = 0; k < n; k++) w[k] = 0.3F * (float)qkv_random_normal(&random);
         qkv_model_clear_gradients(m);
         double loss = run(pass, &batch), slope = 0, h = 1e-3;
@@ -231,11 +232,11 @@ static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
             assert_close(loss, smoothed(&output, targets, B * T, 0.3), 1e-5);
         }
         assert_ok(ctx, qkv_pass_backward(pass));
-        smoothing_in_bf16(&spec, &batch, w, i, n, qkv_model_gradient(m, i));
+        smoothing_in_bf16(&spec, &batch, w, i, n, test_gradient(m, i));
         float *direction = malloc(n * sizeof *direction);
         for (size_t k = 0; k < n; k++) {
             direction[k] = (float)qkv_random_normal(&random);
-            slope += (double)direction[k] * (double)qkv_model_gradient(m, i)[k];
+            slope += (double)direction[k] * (double)test_gradient(m, i)[k];
         }
         for (size_t k = 0; k < n; k++) w[k] += (float)h * direction[k];
         double up = run(pass, &batch);

@@ -2,6 +2,7 @@
  * same bits with every number of threads, and refusals. */
 /* labels: numeric quick */
 #include "train_fixture.h"
+#include "weights.h"
 
 struct bench {
     struct qkv_context *ctx;
@@ -65,12 +66,12 @@ static void three_steps_are_those_of_pytorch(void **state) {
         struct qkv_optimizer *optimizer;
         size_t i = some_matrix(&b);
         assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
-        memcpy(qkv_model_weights_mutable(b.model, i), start, sizeof start);
+        memcpy(test_weights_mutable(b.model, i), start, sizeof start);
         for (int s = 0; s < 3; s++) {
-            memcpy(qkv_model_gradient(b.model, i), gradients[s], sizeof gradients[s]);
+            memcpy(test_gradient(b.model, i), gradients[s], sizeof gradients[s]);
             assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.05, 1));
-            assert_floats_close(qkv_model_weights(b.model, i), expected[kind][s], 6, 5e-7);
-            for (int k = 0; k < 6; k++) assert_true(qkv_model_gradient(b.model, i)[k] == 0);
+            assert_floats_close(test_weights(b.model, i), expected[kind][s], 6, 5e-7);
+            for (int k = 0; k < 6; k++) assert_true(test_gradient(b.model, i)[k] == 0);
         }
         qkv_optimizer_free(optimizer);
         free_bench(&b);
@@ -111,14 +112,14 @@ static void every_parameter_follows_the_formula(void **state) {
         assert_true(P <= 64);
         for (size_t i = 0; i < P; i++) {
             history[i] = calloc(elements(&b, i), sizeof **history);
-            for (size_t j = 0; j < elements(&b, i); j++) history[i][j].w = (double)qkv_model_weights(b.model, i)[j];
+            for (size_t j = 0; j < elements(&b, i); j++) history[i][j].w = (double)test_weights(b.model, i)[j];
             if (elements(&b, i) > most) most = elements(&b, i);
         }
         assert_true(most > 20000);
         for (int t = 1; t <= 5; t++) {
             for (size_t i = 0; i < P; i++) {
                 double decay = qkv_model_parameter(b.model, i)->rank >= 2 ? 0.3 : 0;
-                float *g = qkv_model_gradient(b.model, i);
+                float *g = test_gradient(b.model, i);
                 test_fill(&random, g, elements(&b, i), 0.1);
                 for (size_t j = 0; j < elements(&b, i); j++)
                     step_element(&history[i][j], &options, decay, 0.5 * (double)g[j], t);
@@ -129,7 +130,7 @@ static void every_parameter_follows_the_formula(void **state) {
         for (size_t i = 0; i < P; i++) {
             double worst = 0;
             for (size_t j = 0; j < elements(&b, i); j++) {
-                double d = fabs((double)qkv_model_weights(b.model, i)[j] - history[i][j].w);
+                double d = fabs((double)test_weights(b.model, i)[j] - history[i][j].w);
                 if (!(d <= worst)) worst = d;
             }
             if (!(worst < 1e-6)) print_error("%s: %g\n", qkv_model_parameter(b.model, i)->name, worst);
@@ -150,11 +151,11 @@ static uint64_t bits_after_steps(int threads, enum qkv_optimizer_kind kind) {
     assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
     for (int t = 0; t < 3; t++) {
         for (size_t i = 0; i < qkv_model_parameters(b.model); i++)
-            test_fill(&random, qkv_model_gradient(b.model, i), elements(&b, i), 0.1);
+            test_fill(&random, test_gradient(b.model, i), elements(&b, i), 0.1);
         assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.01, 1));
     }
     for (size_t i = 0; i < qkv_model_parameters(b.model); i++)
-        hash = qkv_hash(hash, qkv_model_weights(b.model, i), elements(&b, i) * sizeof(float));
+        hash = qkv_hash(hash, test_weights(b.model, i), elements(&b, i) * sizeof(float));
     qkv_optimizer_free(optimizer);
     free_bench(&b);
     return hash;
@@ -176,11 +177,11 @@ static void a_zero_gradient_stays_finite(void **state) {
         struct qkv_optimizer *optimizer;
         options.weight_decay = 0;
         size_t i = some_matrix(&b);
-        float before = qkv_model_weights(b.model, i)[0];
+        float before = test_weights(b.model, i)[0];
         assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
         qkv_model_clear_gradients(b.model);
         for (int t = 0; t < 3; t++) assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.01, 1));
-        assert_true(qkv_model_weights(b.model, i)[0] == before);
+        assert_true(test_weights(b.model, i)[0] == before);
         qkv_optimizer_free(optimizer);
         free_bench(&b);
     }
@@ -244,9 +245,9 @@ static void impossible_options_are_named(void **state) {
     }
     struct qkv_optimizer_options good = options_of(QKV_OPTIMIZER_SGD);
     assert_ok(b.ctx, qkv_optimizer_create(b.model, &good, &optimizer));
-    qkv_model_gradient(b.model, 0)[0] = 3;
+    test_gradient(b.model, 0)[0] = 3;
     assert_status(b.ctx, qkv_optimizer_step(optimizer, NAN, 1), QKV_NUMBER);
-    assert_true(qkv_model_gradient(b.model, 0)[0] == 3);
+    assert_true(test_gradient(b.model, 0)[0] == 3);
     assert_status(b.ctx, qkv_optimizer_step(optimizer, -1, 1), QKV_NUMBER);
     assert_status(b.ctx, qkv_optimizer_step(optimizer, 1, INFINITY), QKV_NUMBER);
     assert_int_equal(qkv_optimizer_steps(optimizer), 0);

@@ -2,6 +2,7 @@
  * them, for every model, and only the run's folder has all of a divided matrix. Models are large enough that each of
  * four ranks owns some. */
 #include "rank_fixture.h"
+#include "weights.h"
 
 #include "model/model.h"
 
@@ -203,7 +204,13 @@ static void misuse(struct qkv_trainer *t, int64_t step, int rank) {
     size_t i = 0;
     if (step != 1 || rank != 1) return;
     while (!m->weights.list[i].part_of->operand.divided) i++;
-    if (qkv_model_weights(m, i) || qkv_model_weights_mutable(m, i) || qkv_model_parameter(m, i)->data) abort();
+    if (test_weights(m, i) || qkv_model_parameter(m, i)->data) abort();
+    const size_t count = qkv_array_elements(qkv_model_parameter(m, i));
+    float *numbers = calloc(count, sizeof *numbers);
+    if (!numbers) abort();
+    expect_sentence(t->ctx, qkv_model_get_weights(m, i, numbers, count), "is divided among ranks while these train");
+    expect_sentence(t->ctx, qkv_model_set_weights(m, i, numbers, count), "is divided among ranks while these train");
+    free(numbers);
     expect_sentence(t->ctx, qkv_model_save(m, test_path("misused")), "are divided among ranks while these train");
     qkv_context_set_precision(t->ctx, QKV_FP32);
     expect_sentence(t->ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 4), &pass),

@@ -5,6 +5,7 @@
 
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
+#include "weights.h"
 
 static const char *const *run_settings; /* of the spec; NULL: none */
 
@@ -119,7 +120,7 @@ static float *gradients_after_one_step(int64_t accumulate, size_t *count) {
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         size_t n = qkv_array_elements(qkv_model_parameter(model, i));
         all = realloc(all, (*count + n + 2) * sizeof *all);
-        memcpy(all + *count, qkv_model_gradient(model, i), n * sizeof *all);
+        memcpy(all + *count, test_gradient(model, i), n * sizeof *all);
         *count += n;
     }
     all[(*count)++] = (float)report.loss;
@@ -156,7 +157,7 @@ static double distance_of_one_step(double clip, double *norm) {
     double squares = 0;
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         for (size_t j = 0; j < qkv_array_elements(qkv_model_parameter(model, i)); j++) {
-            double d = (double)qkv_model_weights(model, i)[j] - (double)qkv_model_weights(before, i)[j];
+            double d = (double)test_weights(model, i)[j] - (double)test_weights(before, i)[j];
             squares += d * d;
         }
     qkv_model_free(before);
@@ -267,7 +268,7 @@ static const struct qkv_array *run_parameter(const struct qkv_model *model, cons
     for (size_t i = 0; i < qkv_model_parameters(model); i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
         if (strcmp(array->name, name) != 0) continue;
-        *numbers = qkv_model_weights(model, i);
+        *numbers = test_weights(model, i);
         return array;
     }
     fail_msg("there is no %s", name);

@@ -181,28 +181,32 @@ QKV_API const struct qkv_tokenizer *qkv_model_tokenizer(const struct qkv_model *
  * than the spec's vocabulary is QKV_SPEC. Fails with QKV_SPEC. */
 QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_tokenizer *tokenizer);
 
-/* The named tensors in the order of the file, in the type that they are stored in. `data` is NULL in a planned model
- * and for weights that several ranks have divided among them. Owned by the model. */
+/* The named tensors in the order of the file, in the type that they are stored in. `data` is for writing them to a file
+ * as they are; a program reads and changes numbers by the calls below. It is NULL in a planned model and for weights
+ * that several ranks have divided among them. Owned by the model. */
 QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
 QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
-/* The fp32 numbers of the i-th tensor, in its shape. NULL in a planned model; past the last; if the tensor is stored in
- * another type than fp32 (qkv_array_floats reads any type; qkv_optimizer_create converts all weights to fp32); and if
- * ranks that train in mixed precision have divided it among them (qkv_trainer_model). Owned by the model. */
-QKV_API const float *qkv_model_weights(const struct qkv_model *model, size_t i);
-/* The numbers of the i-th tensor, writable. In mixed precision the kernels multiply a bf16 copy of the weights, which
- * is renewed after each call of this function: call it again before every later change. */
-QKV_API float *qkv_model_weights_mutable(struct qkv_model *model, size_t i);
-/* The gradient of the i-th tensor, in its shape. NULL before the first training pass was made, and if the weight is
- * frozen. */
-QKV_API float *qkv_model_gradient(struct qkv_model *model, size_t i);
+/* Copies the numbers of the i-th tensor into `weights`, which has room for `count` floats: qkv_array_elements of the
+ * tensor, or QKV_SHAPE. Numbers that are stored in another type (bf16, f16, blocks) are converted to fp32. A tensor that
+ * does not exist, a planned model, and weights that ranks which train in mixed precision have divided among them
+ * (qkv_trainer_model) are QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_SHAPE, QKV_FILE. */
+QKV_API enum qkv_status qkv_model_get_weights(const struct qkv_model *model, size_t i, float *weights, size_t count);
+/* Copies `count` floats into the i-th tensor, as qkv_model_get_weights copies them out; passes, sessions and modules use
+ * the new numbers from their next call on. A tensor that stays in its mapped file (of a folder with another type than
+ * fp32) is QKV_ARGUMENT; qkv_optimizer_create first converts all weights to fp32. Fails with QKV_ARGUMENT, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_model_set_weights(struct qkv_model *model, size_t i, const float *weights, size_t count);
+/* Copies the gradient of the i-th tensor, in its shape, out or in: `count` floats. A weight without a gradient is
+ * QKV_ARGUMENT: before the first training pass was made, and if the weight is frozen. Fails with QKV_ARGUMENT,
+ * QKV_SHAPE. */
+QKV_API enum qkv_status qkv_model_get_gradient(const struct qkv_model *model, size_t i, float *gradient, size_t count);
+QKV_API enum qkv_status qkv_model_set_gradient(struct qkv_model *model, size_t i, const float *gradient, size_t count);
 /* Whether the i-th weight is trained. All weights are trained at first. A frozen weight gets no gradient, backward
  * stops where no earlier weight is trained, and an optimizer neither updates it nor applies weight decay to it. */
 QKV_API bool qkv_model_trainable(const struct qkv_model *model, size_t i);
 /* Freezes the i-th weight (trainable false) or trains it again. The weights of queries, keys and values may differ. A
- * change discards all gradients; the next forward of a training pass makes them again, as zeros. So call
- * qkv_model_gradient again after a change, and do not call this function between a forward and its backward, nor
- * between a backward and the optimizer step that uses its gradients. An i past the last is QKV_ARGUMENT. Fails with
- * QKV_ARGUMENT. */
+ * change discards all gradients; the next forward of a training pass makes them again, as zeros. So do not call this
+ * function between a forward and its backward, nor between a backward and the optimizer step that uses its gradients. An
+ * i past the last is QKV_ARGUMENT. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool trainable);
 /* Freezes or trains all weights whose names match a pattern: * stands for any characters, dots included, and ? for one
  * character, as in "decoder.layers.0.*". *count (count may be NULL) gets the number of matches. A pattern without a

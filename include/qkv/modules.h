@@ -16,7 +16,7 @@
  *     in.x = X, in.self.mask.lengths = lengths, in.train = true, in.seed = step;
  *     if (qkv_module_forward(block, &in, Y)) puts(qkv_message(ctx));
  *     if (qkv_module_backward(block, dY, &(struct qkv_module_gradients){.x = dX})) puts(qkv_message(ctx));
- *     for (size_t i = 0; i < qkv_module_parameters(block); i++) …  // qkv_module_gradient(block, i)
+ *     for (size_t i = 0; i < qkv_module_parameters(block); i++) …  // qkv_module_get_gradient(block, i, dw, count)
  *
  * examples/modules.c is a whole program. A module serves the thread of its context. */
 #ifndef QKV_PUBLIC_MODULES_H
@@ -90,14 +90,19 @@ QKV_API void qkv_module_free(struct qkv_module *module);
 QKV_API enum qkv_module_kind qkv_module_kind(const struct qkv_module *module);
 
 /* The parameters of a module: their number; the name ("attn.q.weight" of a block, "q.weight" of an attention, "weight"
- * of a norm), shape and numbers of the i-th; its writable numbers; its gradient, in the same shape, NULL before the
- * first forward with train. NULL past the last. All arrays belong to the module. In mixed precision the kernels
- * multiply a bf16 copy of the weights, which is renewed after each call of qkv_module_weights_mutable: call it before
- * every change. */
+ * of a norm), shape and type of the i-th; NULL past the last. The arrays belong to the module. */
 QKV_API size_t qkv_module_parameters(const struct qkv_module *module);
 QKV_API const struct qkv_array *qkv_module_parameter(const struct qkv_module *module, size_t i);
-QKV_API float *qkv_module_weights_mutable(struct qkv_module *module, size_t i);
-QKV_API float *qkv_module_gradient(struct qkv_module *module, size_t i);
+/* Copies the numbers of the i-th parameter, or its gradient, out or in, as qkv_model_get_weights and the calls after it
+ * do: `count` floats, qkv_array_elements of the parameter. A parameter has a gradient after the first forward with
+ * train. Fails with QKV_ARGUMENT, QKV_SHAPE, QKV_FILE. */
+QKV_API enum qkv_status qkv_module_get_weights(const struct qkv_module *module, size_t i, float *weights, size_t count);
+QKV_API enum qkv_status qkv_module_set_weights(struct qkv_module *module, size_t i, const float *weights, size_t count);
+QKV_API enum qkv_status qkv_module_get_gradient(const struct qkv_module *module, size_t i, float *gradient,
+                                                size_t count);
+QKV_API enum qkv_status qkv_module_set_gradient(struct qkv_module *module, size_t i, const float *gradient,
+                                                size_t count);
+/* Sets all gradients to zero. */
 QKV_API void qkv_module_clear_gradients(struct qkv_module *module);
 
 /* A packed float tensor (B,T,C). */

@@ -61,18 +61,24 @@ static enum qkv_status generation_token(void *argument, size_t turn) {
 }
 
 /* Writes every page of memory, because untouched pages all are one page of zeros. Norms scale by 1; biases stay 0. */
-static void fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
-    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+static enum qkv_status fill_weights(struct qkv_context *ctx, struct qkv_model *model) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < qkv_model_parameters(model) && !status; i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
-        float *weights = qkv_model_weights_mutable(model, i);
-        size_t n = qkv_array_elements(array);
-        if (array->rank == 2) {
+        const bool matrix = array->rank == 2, norm = strstr(array->name, "norm") && strstr(array->name, ".weight");
+        const size_t n = qkv_array_elements(array);
+        float *weights = matrix || norm ? qkv_allocate(ctx, n, sizeof *weights) : NULL;
+        if (!matrix && !norm) continue;
+        if (!weights) return QKV_MEMORY;
+        if (matrix) {
             qkv_bench_fill(ctx, weights, QKV_F32, n);
             ctx->kernels->scale(weights, false, weights, 0.05f, n);
-        } else if (strstr(array->name, "norm") && strstr(array->name, ".weight")) {
-            for (size_t j = 0; j < n; j++) weights[j] = 1;
         }
+        for (size_t j = 0; j < n && !matrix; j++) weights[j] = 1;
+        status = qkv_model_set_weights(model, i, weights, n);
+        free(weights);
     }
+    return status;
 }
 
 /* FLOPs of the scores of one token: a prompt computes them for its last token only. */
@@ -83,8 +89,8 @@ static double head_flops(const struct qkv_model *model) {
 static enum qkv_status generation_make(struct qkv_bench *b, const struct qkv_spec *spec, struct qkv_model **model,
                                        struct work *w) {
     enum qkv_status status = qkv_model_allocate(b->ctx, spec, model);
+    if (!status) status = fill_weights(b->ctx, *model);
     if (status) return status;
-    fill_weights(b->ctx, *model);
     for (size_t i = 0; i < PROMPT; i++) w->ids[i] = (int32_t)(i * 7919 % (size_t)spec->vocab);
     status = qkv_session_create(*model, &QKV_OPTIONS(qkv_session_options, .capacity = PROMPT), &w->session);
     return status ? status : qkv_session_append(w->session, w->ids, BEFORE);

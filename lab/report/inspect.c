@@ -203,22 +203,28 @@ static enum qkv_status inspect_aim(struct qkv_inspection *in, const struct qkv_i
 
 /* The norm of the gradients of all weights whose name begins with `begin`; NaN if there are none, as for an encoder
  * that shares the decoder's embedding. Layers that share weights have one gradient. */
-static double gradient_of(struct qkv_model *model, const char *begin) {
+static enum qkv_status gradient_of(const struct qkv_model *model, const char *begin, double *norm) {
+    enum qkv_status status = QKV_OK;
     double sum = 0;
     bool found = false;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+    for (size_t i = 0; i < qkv_model_parameters(model) && !status; i++) {
         const struct qkv_array *array = qkv_model_parameter(model, i);
-        const float *g = qkv_model_gradient(model, i);
-        if (!g || strncmp(array->name, begin, strlen(begin)) != 0) continue;
+        if (!qkv_model_trainable(model, i) || strncmp(array->name, begin, strlen(begin)) != 0) continue;
+        const size_t count = qkv_array_elements(array);
+        float *g = qkv_allocate(qkv_model_context(model), count, sizeof *g);
+        status = g ? qkv_model_get_gradient(model, i, g, count) : QKV_MEMORY;
+        for (size_t k = 0; k < count && !status; k++) sum += (double)g[k] * (double)g[k];
         found = true;
-        for (size_t k = 0; k < qkv_array_elements(array); k++) sum += (double)g[k] * (double)g[k];
+        free(g);
     }
-    return found ? sqrt(sum) : NAN;
+    *norm = found ? sqrt(sum) : (double)NAN;
+    return status;
 }
 
-static void take_gradients(struct qkv_inspection *in) {
+static enum qkv_status take_gradients(struct qkv_inspection *in) {
     const struct qkv_spec *spec = qkv_model_spec(in->look.model);
-    for (size_t i = 0; i < in->count; i++) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < in->count && !status; i++) {
         struct qkv_inspect_row *row = &in->rows[i];
         const char *stack = row->encoder ? "encoder" : "decoder";
         char begin[64];
@@ -237,8 +243,9 @@ static void take_gradients(struct qkv_inspection *in) {
                      : row->kind == QKV_HOOK_FFN     ? "ffn"
                                                      : "");
         }
-        row->gradient = gradient_of(in->look.model, begin);
+        status = gradient_of(in->look.model, begin, &row->gradient);
     }
+    return status;
 }
 
 /* ---- making an inspection ---------------------------------------------------------------------------------------- */
@@ -288,7 +295,7 @@ static enum qkv_status inspect_run(struct qkv_inspection *in) {
     if (!status && targets) {
         in->loss = qkv_pass_loss(pass, &in->counted);
         in->norm = qkv_model_gradient_norm(look->model);
-        take_gradients(in);
+        status = take_gradients(in);
     }
     if (targets && pass) qkv_model_clear_gradients(look->model);
     qkv_pass_free(pass);

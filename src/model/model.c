@@ -358,23 +358,6 @@ const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_
     return i < model->weights.count ? &model->weights.list[i].array : NULL;
 }
 
-const float *qkv_model_weights(const struct qkv_model *model, size_t i) {
-    if (!model) return NULL;
-    return i < model->weights.count ? model->weights.list[i].data : NULL;
-}
-
-float *qkv_model_weights_mutable(struct qkv_model *model, size_t i) {
-    if (!model) return NULL;
-    if (i >= model->weights.count || qkv_model_check_own(model, "its weights cannot be written")) return NULL;
-    qkv_weight_changed(&model->weights, i);
-    return model->weights.list[i].data;
-}
-
-float *qkv_model_gradient(struct qkv_model *model, size_t i) {
-    if (!model) return NULL;
-    return i < model->weights.count ? model->weights.list[i].gradient : NULL;
-}
-
 void qkv_model_clear_gradients(struct qkv_model *model) {
     if (!model || qkv_model_check_own(model, "it has no gradients")) return;
     qkv_weights_clear_gradients(&model->weights);

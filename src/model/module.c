@@ -340,20 +340,10 @@ const struct qkv_array *qkv_module_parameter(const struct qkv_module *m, size_t 
     return a;
 }
 
-float *qkv_module_weights_mutable(struct qkv_module *m, size_t i) {
-    if (!m) return NULL;
-    return i < m->count ? qkv_model_weights_mutable(m->model, m->indices[i]) : NULL;
-}
-
-float *qkv_module_gradient(struct qkv_module *m, size_t i) {
-    if (!m) return NULL;
-    return i < m->count ? qkv_model_gradient(m->model, m->indices[i]) : NULL;
-}
-
 void qkv_module_clear_gradients(struct qkv_module *m) {
     if (!m) return;
     for (size_t i = 0; i < m->count; i++) {
-        float *gradient = qkv_module_gradient(m, i);
+        float *gradient = m->model->weights.list[m->indices[i]].gradient;
         if (gradient) memset(gradient, 0, qkv_array_elements(&m->arrays[i]) * sizeof *gradient);
     }
 }

@@ -204,11 +204,12 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     if (!from) return qkv_fail(t->ctx, QKV_SHAPE, "%s has no %s, which the run needs", t->options.from, to->name);
     size_t rows = origin_rows(to, from), width = qkv_array_elements(to) / to->shape[0];
     if (rows == 0) return origin_wrong_shape(t, to, from);
-    float *weights = qkv_model_weights_mutable(t->model, p);
+    float *weights = t->model->weights.list[p].data;
     const unsigned char *source = from->data;
     const size_t bytes = qkv_type_span(from->dtype, width);
     for (size_t i = 0; i < rows; i++)
         qkv_to_float(weights + i * width, source + origin_row(t, to, i) * bytes, from->dtype, width);
+    qkv_weight_changed(&t->model->weights, p);
     return origin_check_numbers(t, to, weights, rows * width);
 }
 

@@ -113,6 +113,12 @@ has out '^ 0\.000 0\.000 0\.000 0\.000 0\.000 1\.000 0\.000 0\.000$' # the secon
 try 0 programs/block
 has out '^sequence 1, position 2: \|y\| = [0-9]'
 same "$(wc -l <out)" 8 'a line for each position that is not padding'
+cp out block.out
+try 0 programs/encoder
+cmp out block.out || fail "the encoder block in C and the one in C++ print other numbers"
+try 0 programs/attend
+has out '^sequence 1, position 3: \|y\| = [0-9]'
+same "$(wc -l <out)" 10 'a line for each position that is not padding'
 # A project of CMake finds both libraries.
 mkdir project
 cat >project/CMakeLists.txt <<'END'
@@ -212,6 +218,10 @@ try 0 train run 5 --quiet
 try 0 programs/generate run "the king" 20
 has out '\(20 tokens'
 try 1 programs/generate nowhere
+has err 'nowhere'
+try 0 programs/stream run "the king" 20
+[ "$(wc -c <out)" -gt 20 ] || fail "the C++ program wrote $(wc -c <out) bytes"
+try 1 programs/stream nowhere
 has err 'nowhere'
 # A static program, and a C++ one.
 try 0 $compiler $flags -std=c11 -o static programs/forward.c $(pkg-config --cflags qkv) "$libraries/libqkv.a" \

@@ -1,6 +1,7 @@
 /* Makes a small model with random weights for the tests of the command: make_model KIND FOLDER. Kinds: classifier
  * (three classes with names), many (twenty classes without), encoder (with a mask), pairs, decoder. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "qkv.h"
@@ -47,9 +48,13 @@ static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, co
     else
         qkv_tokenizer_free(tokenizer);
     for (size_t i = 0; !status && i < qkv_model_parameters(model); i++) { /* larger weights, so that lines differ */
-        float *weights = qkv_model_weights_mutable(model, i);
-        size_t count = qkv_array_elements(qkv_model_parameter(model, i));
-        for (size_t k = 0; k < count; k++) weights[k] *= 15;
+        const size_t count = qkv_array_elements(qkv_model_parameter(model, i));
+        float *weights = malloc((count + 1) * sizeof *weights);
+        if (!weights) return QKV_MEMORY;
+        status = qkv_model_get_weights(model, i, weights, count);
+        for (size_t k = 0; k < count && !status; k++) weights[k] *= 15;
+        if (!status) status = qkv_model_set_weights(model, i, weights, count);
+        free(weights);
     }
     if (!status && !strcmp(kind->name, "classifier")) status = qkv_model_set_labels(model, labels, 3);
     if (!status) status = qkv_model_save(model, folder);
