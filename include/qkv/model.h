@@ -187,13 +187,13 @@ QKV_API enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct 
 QKV_API size_t qkv_model_parameters(const struct qkv_model *model);
 QKV_API const struct qkv_array *qkv_model_parameter(const struct qkv_model *model, size_t i);
 /* Copies the numbers of the i-th tensor into `weights`, which has room for `count` floats: qkv_array_elements of the
- * tensor, or QKV_SHAPE. Numbers that are stored in another type (bf16, f16, blocks) are converted to fp32. A tensor that
- * does not exist, a planned model, and weights that ranks which train in mixed precision have divided among them
+ * tensor, or QKV_SHAPE. Numbers that are stored in another type (bf16, f16, blocks) are converted to fp32. A tensor
+ * that does not exist, a planned model, and weights that ranks which train in mixed precision have divided among them
  * (qkv_trainer_model) are QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_SHAPE, QKV_FILE. */
 QKV_API enum qkv_status qkv_model_get_weights(const struct qkv_model *model, size_t i, float *weights, size_t count);
-/* Copies `count` floats into the i-th tensor, as qkv_model_get_weights copies them out; passes, sessions and modules use
- * the new numbers from their next call on. A tensor that stays in its mapped file (of a folder with another type than
- * fp32) is QKV_ARGUMENT; qkv_optimizer_create first converts all weights to fp32. Fails with QKV_ARGUMENT, QKV_SHAPE. */
+/* Copies `count` floats into the i-th tensor, as qkv_model_get_weights copies them out. Passes, sessions and modules
+ * use the new numbers in their next call. A tensor that stays in its mapped file (of a folder with other types) is
+ * QKV_ARGUMENT; qkv_optimizer_create first converts all weights to fp32. Fails with QKV_ARGUMENT, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_set_weights(struct qkv_model *model, size_t i, const float *weights, size_t count);
 /* Copies the gradient of the i-th tensor, in its shape, out or in: `count` floats. A weight without a gradient is
  * QKV_ARGUMENT: before the first training pass was made, and if the weight is frozen. Fails with QKV_ARGUMENT,
@@ -205,8 +205,8 @@ QKV_API enum qkv_status qkv_model_set_gradient(struct qkv_model *model, size_t i
 QKV_API bool qkv_model_trainable(const struct qkv_model *model, size_t i);
 /* Freezes the i-th weight (trainable false) or trains it again. The weights of queries, keys and values may differ. A
  * change discards all gradients; the next forward of a training pass makes them again, as zeros. So do not call this
- * function between a forward and its backward, nor between a backward and the optimizer step that uses its gradients. An
- * i past the last is QKV_ARGUMENT. Fails with QKV_ARGUMENT. */
+ * function between a forward and its backward, nor between a backward and the optimizer step that uses its gradients.
+ * An i past the last is QKV_ARGUMENT. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_model_set_trainable(struct qkv_model *model, size_t i, bool trainable);
 /* Freezes or trains all weights whose names match a pattern: * stands for any characters, dots included, and ? for one
  * character, as in "decoder.layers.0.*". *count (count may be NULL) gets the number of matches. A pattern without a

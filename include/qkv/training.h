@@ -443,7 +443,7 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
 #endif
 /* The model with the latest weights. Owned by the trainer. With several ranks in mixed precision, a rank has the
  * matrices that only products read as bf16 alone: its model can evaluate and generate in that precision, but cannot be
- * saved or exported, and the calls that copy weights fail for these matrices. The run's folder has the model in fp32. */
+ * saved or exported, and calls that copy weights fail for these matrices. The run's folder has the model in fp32. */
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 /* The options of the run, with adjusted defaults. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);

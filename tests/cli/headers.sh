@@ -76,6 +76,9 @@ awk -v statuses="$statuses" -v sized="$sized" '
         begins = 0
     }
     /^struct qkv_[a-z_]+ \{/ {inside = substr($2, 5); defined[inside] = 1; begins = inside ~ /_options$/; sized_structs += begins}
+    inside ~ /_options$/ && /^ +struct qkv_[a-z_]*_options [a-z]/ {
+        complain("struct qkv_" inside " has options inside, which move what follows when they grow")
+    }
     inside && /^ +(const )?struct qkv_/ {match($0, /qkv_[a-z_]+/); member[inside, substr($0, RSTART + 4, RLENGTH - 4)] = 1}
     /^}/ {inside = ""}
     /^(QKV_API|static inline) / {
