@@ -164,8 +164,17 @@ static void test_once_in_memory(void **state) {
     qkv_context_free(other);
 }
 
+static enum qkv_status share_set_weights(struct qkv_model *m) {
+    const size_t count = qkv_array_elements(qkv_model_parameter(m, 0));
+    float *numbers = calloc(count, sizeof *numbers);
+    assert_non_null(numbers);
+    const enum qkv_status status = qkv_model_set_weights(m, 0, numbers, count);
+    free(numbers);
+    return status;
+}
+
 static void refuse_changes(struct qkv_context *own, struct qkv_model *m) {
-    const struct qkv_pass_options pass_options = {.B = 1, .T = 4, .train = true};
+    const struct qkv_pass_options pass_options = {.size = sizeof pass_options, .B = 1, .T = 4, .train = true};
     struct qkv_pass *pass;
     struct qkv_optimizer *optimizer;
     struct qkv_tokenizer *tokenizer;
@@ -178,7 +187,7 @@ static void refuse_changes(struct qkv_context *own, struct qkv_model *m) {
     assert_fails(own, qkv_model_set_rate_all(m, "*", 2, NULL), QKV_ARGUMENT, "read-only");
     assert_ok(own, qkv_tokenizer_train(own, &o, "", 0, &tokenizer));
     assert_fails(own, qkv_model_set_tokenizer(m, tokenizer), QKV_ARGUMENT, "its tokenizer cannot be set");
-    assert_null(qkv_model_weights_mutable(m, 0));
+    assert_fails(own, share_set_weights(m), QKV_ARGUMENT, "its weights cannot be set");
 }
 
 static void test_read_only(void **state) {
@@ -186,12 +195,12 @@ static void test_read_only(void **state) {
     struct qkv_context *other = share_context(qkv_context_isa(ctx), QKV_FP32);
     struct qkv_model *m = share_model(ctx), *share, *second;
     struct qkv_pass *pass;
-    const struct qkv_pass_options train = {.B = 1, .T = 4, .train = true};
+    const struct qkv_pass_options train = {.size = sizeof train, .B = 1, .T = 4, .train = true};
     assert_ok(other, qkv_model_share(m, other, &share));
     refuse_changes(ctx, m);
     refuse_changes(other, share);
     qkv_model_free(share);
-    assert_non_null(qkv_model_weights_mutable(m, 0)); /* the only one again */
+    assert_ok(ctx, share_set_weights(m)); /* the only one again */
     assert_ok(ctx, qkv_pass_create(m, &train, &pass));
     assert_fails(other, qkv_model_share(m, other, &share), QKV_ARGUMENT, "the model is being trained");
     qkv_pass_free(pass);
@@ -231,7 +240,7 @@ static void test_freed(void **state) {
     struct qkv_pass *pass;
     struct qkv_optimizer *optimizer;
     const int32_t ids[] = {1, 2, 3, 4};
-    const struct qkv_pass_options train = {.B = 1, .T = 4, .train = true};
+    const struct qkv_pass_options train = {.size = sizeof train, .B = 1, .T = 4, .train = true};
     const struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids, .targets = ids};
     assert_ok(ctx, qkv_session_create(m, NULL, &s));
     assert_ok(ctx, qkv_session_append(s, ids, 2));

@@ -43,7 +43,8 @@ static enum qkv_status copies_get(const struct qkv_model *m, const struct qkv_we
 }
 
 static enum qkv_status copies_set(struct qkv_model *m, const struct qkv_weight *w, const float *weights) {
-    const enum qkv_status status = copies_numbers(m, w);
+    enum qkv_status status = copies_numbers(m, w);
+    if (!status) status = qkv_model_check_own(m, "its weights cannot be set");
     if (status) return status;
     if (w->stored)
         return qkv_fail(m->ctx, QKV_ARGUMENT,
