@@ -90,6 +90,12 @@ void qkv_forgive(struct qkv_context *ctx);
 #define QKV_CALL(context)                                                                                              \
     struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context);             \
     if (!qkv_call && (context)) return QKV_ARGUMENT
+/* The same for a function that makes an object: *out becomes NULL, whatever happens next. */
+#define QKV_CALL_OUT(context, out)                                                                                     \
+    struct qkv_context *qkv_call __attribute__((cleanup(qkv_call_end), unused)) = qkv_call_begin(context);             \
+    if (out) *(out) = NULL;                                                                                            \
+    if (!qkv_call && (context)) return QKV_ARGUMENT;                                                                   \
+    QKV_NEED(qkv_call, out)
 struct qkv_context *qkv_call_begin(struct qkv_context *ctx);
 void qkv_call_end(struct qkv_context **ctx);
 /* The number of contexts of this process that are inside a public call. Any thread. */

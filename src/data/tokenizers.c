@@ -171,9 +171,7 @@ enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tok
 enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files, size_t count,
                                     const char *const *specials, size_t special_count, qkv_progress *progress,
                                     void *user, struct qkv_tokenizer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED_ALL(ctx, count, files);
     QKV_NEED_ALL(ctx, special_count, specials);

@@ -105,9 +105,7 @@ static enum qkv_status opening_open(struct qkv_opening *o, const char *path) {
 
 enum qkv_status qkv_model_open(struct qkv_context *ctx, const char *path, const struct qkv_model_open_options *options,
                                struct qkv_opening **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct qkv_model_open_options all = qkv_model_open_defaults();
@@ -238,9 +236,7 @@ static enum qkv_status opening_fill(struct qkv_opening *o) {
 }
 
 enum qkv_status qkv_model_fill(struct qkv_opening *o, struct qkv_model **out) {
-    QKV_CALL(o ? o->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(o ? o->ctx : NULL, out);
     QKV_NEED(qkv_call, o);
     enum qkv_status status = qkv_opening_check(o);
     if (status) return status;
@@ -259,9 +255,7 @@ enum qkv_status qkv_model_fill(struct qkv_opening *o, struct qkv_model **out) {
 /* ---- in one call ------------------------------------------------------------------------------------------------- */
 
 enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, folder);
     struct qkv_opening *o;
@@ -272,9 +266,7 @@ enum qkv_status qkv_model_load(struct qkv_context *ctx, const char *folder, stru
 }
 
 enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char *folder, struct qkv_model **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, folder);
     struct qkv_opening *o;

@@ -36,9 +36,7 @@ enum qkv_status qkv_output_check(struct qkv_context *ctx, const char *path, cons
 
 enum qkv_status qkv_output_begin(struct qkv_context *ctx, const char *path, const struct qkv_output_options *options,
                                  struct qkv_output **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     enum qkv_status status = qkv_output_check(ctx, path, options);

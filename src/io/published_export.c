@@ -94,9 +94,7 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
 }
 
 enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct qkv_model_place place;
@@ -114,9 +112,7 @@ struct qkv_family_tensors {
 };
 
 enum qkv_status qkv_model_family_tensors(struct qkv_model *model, bool gradients, struct qkv_family_tensors **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     if (!model_config(model) || model->planned)
         return qkv_fail(model->ctx, QKV_ARGUMENT,

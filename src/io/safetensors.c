@@ -280,9 +280,7 @@ static enum qkv_status read_tensors(struct qkv_context *ctx, struct qkv_tensors 
 }
 
 enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, struct qkv_tensors **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct qkv_tensors *t = qkv_allocate(ctx, 1, sizeof *t);

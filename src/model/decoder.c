@@ -204,9 +204,7 @@ void qkv_decoder_options_init(struct qkv_decoder_options *options, size_t size) 
 
 enum qkv_status qkv_decoder_create(struct qkv_model *model, const struct qkv_decoder_options *options,
                                    struct qkv_decoder **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     struct qkv_decoder_options own = qkv_decoder_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_decoder_options, &own, options);

@@ -260,9 +260,7 @@ static enum qkv_status encoder_start(struct qkv_model *model, struct qkv_pass_si
 
 enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const int32_t *lengths, size_t B, size_t T,
                            struct qkv_encoded **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, T, ids);
     struct qkv_pass_side source = {.B = B, .T = T, .ids = ids, .lengths = lengths};
@@ -271,9 +269,7 @@ enum qkv_status qkv_encode(struct qkv_model *model, const int32_t *ids, const in
 
 enum qkv_status qkv_encode_features(struct qkv_model *model, const float *features, const int32_t *lengths, size_t B,
                                     size_t T, size_t frames, struct qkv_encoded **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     QKV_NEED_ALL(qkv_call, T, features);
     struct qkv_pass_side source = {.B = B, .T = T, .features = features, .lengths = lengths, .frames = frames};

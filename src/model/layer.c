@@ -73,9 +73,7 @@ struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void) {
 
 enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
                                            uint64_t seed, struct qkv_attention_layer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     struct qkv_attention_layer_spec whole = *spec;
@@ -194,9 +192,7 @@ enum qkv_status qkv_attention_cache_grow(struct qkv_attention_cache *c, size_t l
 
 enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *l, size_t B, size_t capacity,
                                            struct qkv_attention_cache **out) {
-    QKV_CALL(l ? l->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(l ? l->ctx : NULL, out);
     QKV_NEED(qkv_call, l);
     enum qkv_status status = check_cache(l, B, capacity);
     if (status) return status;

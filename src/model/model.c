@@ -154,9 +154,7 @@ enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct q
 
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,
                                  struct qkv_model **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     enum qkv_status status = qkv_model_allocate(ctx, spec, out);
@@ -169,9 +167,7 @@ enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec 
 }
 
 enum qkv_status qkv_model_plan(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     return qkv_model_list(ctx, spec, out);

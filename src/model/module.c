@@ -182,9 +182,7 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
 }
 
 enum qkv_status qkv_module_of_model(struct qkv_model *model, const char *name, struct qkv_module **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, name);
     enum qkv_status status = qkv_model_check_weights(model);
@@ -268,9 +266,7 @@ void qkv_module_options_init(struct qkv_module_options *options, size_t size) {
 
 enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                   const struct qkv_module_options *options, struct qkv_module **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     struct qkv_module_options own = qkv_module_defaults();

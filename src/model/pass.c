@@ -273,9 +273,7 @@ void qkv_pass_options_init(struct qkv_pass_options *options, size_t size) {
 
 enum qkv_status qkv_pass_create(struct qkv_model *model, const struct qkv_pass_options *options,
                                 struct qkv_pass **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     struct qkv_pass_options own = qkv_pass_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_pass_options, &own, options);

@@ -76,9 +76,7 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
 
 enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_session_options *options,
                                    struct qkv_session **out) {
-    QKV_CALL(model ? model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
     QKV_NEED(qkv_call, model);
     struct qkv_session_options own = qkv_session_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_session_options, &own, options);
@@ -86,9 +84,7 @@ enum qkv_status qkv_session_create(struct qkv_model *model, const struct qkv_ses
 }
 
 enum qkv_status qkv_session_fork(const struct qkv_session *s, struct qkv_session **out) {
-    QKV_CALL(s ? s->model->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(s ? s->model->ctx : NULL, out);
     QKV_NEED(qkv_call, s);
     struct qkv_decoder *decoder;
     enum qkv_status status = qkv_decoder_fork(s->decoder, 0, &decoder);

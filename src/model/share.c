@@ -52,9 +52,7 @@ static bool share_count(struct qkv_model *first, int *before) {
 }
 
 enum qkv_status qkv_model_share(struct qkv_model *model, struct qkv_context *ctx, struct qkv_model **out) {
-    QKV_CALL(ctx ? ctx : qkv_model_context(model));
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx ? ctx : qkv_model_context(model), out);
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, ctx);
     struct qkv_model *first = model->sharing.first;

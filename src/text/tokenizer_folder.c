@@ -389,9 +389,7 @@ enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct 
 }
 
 enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct stat info;

@@ -23,9 +23,7 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
 }
 
 enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct qkv_map map;

@@ -362,9 +362,7 @@ void qkv_tokenizer_options_init(struct qkv_tokenizer_options *options, size_t si
 
 enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                     const char *text, size_t size, struct qkv_tokenizer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     struct qkv_tokenizer_options own = qkv_tokenizer_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_tokenizer_options, &own, options);

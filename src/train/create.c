@@ -250,9 +250,7 @@ enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_t
 enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                    const struct qkv_train_options *options, const char *folder, qkv_progress *progress,
                                    void *user, struct qkv_trainer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, options);
     QKV_NEED(ctx, folder);

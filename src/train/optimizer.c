@@ -160,9 +160,7 @@ void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t si
 
 enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_optimizer_options *options,
                                      struct qkv_optimizer **out) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(qkv_model_context(model), out);
     QKV_NEED(qkv_call, model);
     struct qkv_optimizer_options own = qkv_optimizer_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_optimizer_options, &own, options);

@@ -166,9 +166,7 @@ void qkv_resume_options_init(struct qkv_resume_options *options, size_t size) {
 enum qkv_status qkv_trainer_resume(struct qkv_context *ctx, const char *folder,
                                    const struct qkv_resume_options *options, qkv_progress *progress, void *user,
                                    struct qkv_trainer **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, folder);
     struct qkv_resume_options changes = qkv_resume_defaults();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the sources: every function of the public headers and of the lab's headers that returns a status begins with
-# QKV_CALL, which clears the message of the context, so qkv_message is empty after a success. Only qkv_context_create
-# has no context before.
+# QKV_CALL or QKV_CALL_OUT, which clear the message of the context, so qkv_message is empty after a success. Only
+# qkv_context_create has no context before.
 #     calls.sh SOURCE_FOLDER
 set -u
 cd "${1:?}" || exit 2
@@ -18,7 +18,7 @@ for name in $names; do
         index($0, head) == 1 {inside = 1}
         inside && substr($0, length($0)) == "{" {inside = 2}')
     case $first in
-    *QKV_CALL\(*) ;;
+    *QKV_CALL\(* | *QKV_CALL_OUT\(*) ;;
     *)
         echo "$name does not begin with QKV_CALL but with: $first"
         bad=1
