@@ -8,8 +8,18 @@
 #include "model/model.h"
 #include "sequence/pages.h"
 
-/* A pool of pages for self attention of the decoder's layers, or for their `cross` attention, in the page types of the
- * model. Fails as qkv_page_pool_create does. (decode_pool.c) */
+/* A pool of pages for self attention of layers of a stack, or for their `cross` attention. Its attentions are those of
+ * all layers; only layers from `first` to `end` have pages. Fails as qkv_page_pool_create does. (decode_pool.c) */
+struct qkv_stack_pool {
+    const struct qkv_stack *stack;
+    size_t first, end;
+    bool cross;
+    struct qkv_page_types types;
+    const char *what; /* names the pool in messages */
+};
+enum qkv_status qkv_stack_pool_create(struct qkv_context *ctx, const struct qkv_stack_pool *choice,
+                                      struct qkv_page_pool **out);
+/* The same for all layers of the decoder, in the page types of the model. */
 enum qkv_status qkv_decode_pool(struct qkv_model *model, bool cross, struct qkv_page_pool **out);
 /* Fails with QKV_ARGUMENT if the model's page types do not hold its keys and values. (decode_pool.c) */
 enum qkv_status qkv_decode_check_pages(struct qkv_model *model);

@@ -4,23 +4,31 @@
 
 #include <stdlib.h>
 
-enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page_pool **out) {
-    const struct qkv_stack_spec *spec = &m->spec.decoder;
+enum qkv_status qkv_stack_pool_create(struct qkv_context *ctx, const struct qkv_stack_pool *p,
+                                      struct qkv_page_pool **out) {
+    const struct qkv_stack_spec *spec = p->stack->spec;
     const size_t layers = (size_t)spec->layers;
-    const struct qkv_attention_spec **attentions = qkv_allocate(m->ctx, layers + 1, sizeof *attentions);
+    const struct qkv_attention_spec **attentions = qkv_allocate(ctx, layers + 1, sizeof *attentions);
     *out = NULL;
     if (!attentions) return QKV_MEMORY;
-    for (size_t layer = 0; layer < layers; layer++) {
+    for (size_t layer = p->first; layer < p->end; layer++) {
         const struct qkv_layer_spec *kind = qkv_stack_layer(spec, layer);
-        const bool own = qkv_layer_has(&m->decoder, layer, QKV_SUBLAYER_SELF) && !kind->attention.share;
-        if (cross || own) attentions[layer] = cross ? &kind->cross : &kind->attention;
+        const bool own = qkv_layer_has(p->stack, layer, QKV_SUBLAYER_SELF) && !kind->attention.share;
+        if (p->cross || own) attentions[layer] = p->cross ? &kind->cross : &kind->attention;
     }
-    struct qkv_page_types types = m->cache_types;
-    types.precision = m->precision;
-    enum qkv_status status = qkv_page_pool_create(m->ctx, attentions, layers, types,
-                                                  cross ? "the keys and values of sources" : "the KV cache", out);
+    enum qkv_status status = qkv_page_pool_create(ctx, attentions, layers, p->types, p->what, out);
     free(attentions);
     return status;
+}
+
+enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page_pool **out) {
+    struct qkv_stack_pool choice = {.stack = &m->decoder,
+                                          .end = (size_t)m->spec.decoder.layers,
+                                          .cross = cross,
+                                          .types = m->cache_types,
+                                          .what = cross ? "the keys and values of sources" : "the KV cache"};
+    choice.types.precision = m->precision;
+    return qkv_stack_pool_create(m->ctx, &choice, out);
 }
 
 enum qkv_status qkv_decode_check_pages(struct qkv_model *m) {

@@ -49,8 +49,6 @@ static void model_clear(struct qkv_model *m) {
 static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec *spec,
                                   const struct qkv_model_parts *parts, struct qkv_model **out) {
     *out = NULL;
-    enum qkv_status status = qkv_spec_check(ctx, spec);
-    if (status) return status;
     struct qkv_model *m = qkv_allocate(ctx, 1, sizeof *m);
     if (!m) return QKV_MEMORY;
     m->ctx = ctx;
@@ -60,7 +58,7 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
     m->spec = *spec;
     m->planned = true;
     m->parts = *parts;
-    status = qkv_model_build_weights(m);
+    enum qkv_status status = qkv_model_build_weights(m);
     if (!status) status = model_measure(m);
     if (status) {
         qkv_model_free(m);
@@ -72,7 +70,9 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
 }
 
 enum qkv_status qkv_model_list(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
-    return model_list(ctx, spec, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
+    *out = NULL;
+    const enum qkv_status status = qkv_spec_check(ctx, spec);
+    return status ? status : model_list(ctx, spec, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
 }
 
 enum qkv_status qkv_model_set_file(struct qkv_model *m, const struct qkv_model_file *file) {
@@ -97,10 +97,8 @@ enum qkv_status qkv_model_take(struct qkv_model *m) {
     return status;
 }
 
-/* A model whose weights are all zero. */
-static enum qkv_status model_make(struct qkv_context *ctx, const struct qkv_spec *spec,
-                                  const struct qkv_model_parts *parts, struct qkv_model **out) {
-    enum qkv_status status = model_list(ctx, spec, parts, out);
+/* Gives a planned model its memory. */
+static enum qkv_status model_make(enum qkv_status status, struct qkv_model **out) {
     if (!status) status = qkv_model_take(*out);
     if (!status) return QKV_OK;
     qkv_model_free(*out);
@@ -144,12 +142,12 @@ enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
 }
 
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
-    return model_make(ctx, spec, &(struct qkv_model_parts){.roles = UINT64_MAX}, out);
+    return model_make(qkv_model_list(ctx, spec, out), out);
 }
 
 enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,
                                          const struct qkv_model_parts *parts, struct qkv_model **out) {
-    return model_make(ctx, spec, parts, out);
+    return model_make(model_list(ctx, spec, parts, out), out);
 }
 
 enum qkv_status qkv_model_create(struct qkv_context *ctx, const struct qkv_spec *spec, uint64_t seed,

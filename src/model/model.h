@@ -77,6 +77,9 @@ struct qkv_model_parts {
     uint64_t roles;                /* which weights there are: bits of enum qkv_role */
     bool given_memory;             /* the decoder has cross attention without an encoder */
     size_t key_width, value_width; /* inputs of k and v of cross attention; 0: the model's width */
+    size_t out_width;              /* outputs of o; 0: the model's width */
+    /* new matrices are normal with standard deviation 1/sqrt(columns), and spec.init is not read */
+    bool starts_by_columns;
 };
 
 /* Where a published model comes from: its family (the room family), and why its tokenizer is missing. */
@@ -231,7 +234,7 @@ void qkv_model_drop_packed(struct qkv_model *model);
 /* Bytes of the model: weights, tables, and gradients and packed weights if they have been asked for; without weights
  * that are read from a mapped file. */
 size_t qkv_model_bytes(const struct qkv_model *model);
-/* A model whose weights are all zero; with `parts` that of a module: only those parts. */
+/* A model whose weights are all zero; with `parts` that of a module: only those parts, of a spec that was checked. */
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out);
 enum qkv_status qkv_model_allocate_parts(struct qkv_context *ctx, const struct qkv_spec *spec,
                                          const struct qkv_model_parts *parts, struct qkv_model **out);

@@ -1,5 +1,5 @@
 /* module: a part of a model: finds it by the name of its parameters, or makes a new one, which is a model of one stack
- * with the weights of that part only. module_run.c has its calls. */
+ * with the weights of that part only. module_check.c and module_run.c have its calls. */
 #include "base/sized_options.h"
 #include "model/module.h"
 #include "model/spec.h"
@@ -46,6 +46,49 @@ static const struct module_parts {
     [QKV_MODULE_MODEL] = {UINT64_MAX, false, true, ""},
     [QKV_MODULE_CROSS_BLOCK] = {MODULE_NORMS(FFN) | MODULE_FFN | MODULE_MEMORY, true, false, ".layers.0"},
 };
+
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
+
+const char *qkv_module_kind_text(enum qkv_module_kind kind) {
+#define MODULE_KIND_NAME(name, text, help) [QKV_MODULE_##name] = text,
+    static const char *const names[] = {QKV_MODULE_LIST(MODULE_KIND_NAME)};
+#undef MODULE_KIND_NAME
+    return names[kind];
+}
+
+bool qkv_module_is_pair(const struct qkv_module *m) {
+    return m->kind == QKV_MODULE_MODEL && m->model->encoder.spec && m->model->decoder.spec;
+}
+
+bool qkv_module_reads_memory(const struct qkv_module *m) {
+    return module_parts[m->kind].memory || qkv_module_is_pair(m);
+}
+
+bool qkv_module_has_self(const struct qkv_module *m) {
+    return m->kind == QKV_MODULE_MODEL || (module_parts[m->kind].roles & MODULE_SELF);
+}
+
+bool qkv_module_is_whole(const struct qkv_module *m) {
+    return module_parts[m->kind].stack;
+}
+
+struct qkv_stack *qkv_module_stack(const struct qkv_module *m) {
+    if (m->stack) return m->stack;
+    return m->model->decoder.spec ? &m->model->decoder : &m->model->encoder;
+}
+
+static size_t module_memory_width(const struct qkv_module *m) {
+    const struct qkv_spec *spec = &m->model->spec;
+    return (size_t)qkv_stack_width(spec, spec->encoder.layers ? &spec->encoder : &spec->decoder);
+}
+
+size_t qkv_module_key_width(const struct qkv_module *m) {
+    return m->model->parts.key_width ? m->model->parts.key_width : module_memory_width(m);
+}
+
+size_t qkv_module_value_width(const struct qkv_module *m) {
+    return m->model->parts.value_width ? m->model->parts.value_width : module_memory_width(m);
+}
 
 /* ---- finding ------------------------------------------------------------ */
 
@@ -122,19 +165,26 @@ static void module_prefix(const struct qkv_module *m, const char *name, char *pr
         snprintf(prefix, size, "%s", name);
 }
 
+/* The length of `prefix` and the dot after it, if the name begins with the two; else 0. */
+static size_t module_skip(const char *name, const char *prefix) {
+    const size_t length = strlen(prefix);
+    return strncmp(name, prefix, length) == 0 && name[length] == '.' ? length + 1 : 0;
+}
+
 /* Lists the parameters whose names begin with the module's name and a dot, without these. Embeddings belong to models
- * only. */
+ * only. A new part of a layer also has the positions of its stack, which no other module trains. */
 static enum qkv_status module_list_parameters(struct qkv_module *m, const char *called) {
     char name[64];
     module_prefix(m, called, name, sizeof name);
-    const size_t all = qkv_model_parameters(m->model), skip = *name ? strlen(name) + 1 : 0;
+    const size_t all = qkv_model_parameters(m->model);
     m->arrays = qkv_allocate(m->ctx, all + 1, sizeof *m->arrays);
     m->indices = qkv_allocate(m->ctx, all + 1, sizeof *m->indices);
     if (!m->arrays || !m->indices) return QKV_MEMORY;
     for (size_t i = 0; i < all; i++) {
         const struct qkv_array *a = qkv_model_parameter(m->model, i);
-        if (skip && (strncmp(a->name, name, skip - 1) != 0 || a->name[skip - 1] != '.')) continue;
-        if (skip && strncmp(a->name + skip, "embed.", strlen("embed.")) == 0) continue;
+        size_t skip = *name ? module_skip(a->name, name) : 0;
+        if (!skip && m->part && m->owns) skip = module_skip(a->name, m->stack->name);
+        if (*name && (!skip || strncmp(a->name + skip, "embed.", strlen("embed.")) == 0)) continue;
         m->arrays[m->count] = *a;
         m->arrays[m->count].name += skip;
         m->indices[m->count++] = i;
@@ -156,10 +206,31 @@ static enum qkv_status module_check_keys(const struct qkv_module *m, const char 
                     name, owner, qkv_stack_layer(m->stack->spec, m->layer)->attention.share, m->stack->name);
 }
 
+/* Sets the spec of an attention, and makes room for its call. */
+static enum qkv_status module_make_attention(struct qkv_module *m) {
+    const bool cross = m->kind == QKV_MODULE_CROSS_ATTENTION;
+    if (!cross && m->kind != QKV_MODULE_ATTENTION) return QKV_OK;
+    const struct qkv_spec *spec = &m->model->spec;
+    const struct qkv_layer_spec *layer = qkv_stack_layer(m->stack->spec, m->layer);
+    const int in = qkv_stack_width(spec, m->stack->spec);
+    m->attention =
+        (struct qkv_attention_module_spec){.in = in,
+                                           .kv_in = cross ? (int)qkv_module_key_width(m) : in,
+                                           .value_in = cross ? (int)qkv_module_value_width(m) : in,
+                                           .out = m->model->parts.out_width ? (int)m->model->parts.out_width : in,
+                                           .cross = cross,
+                                           .attention = cross ? layer->cross : layer->attention,
+                                           .context = qkv_stack_context(spec, m->stack->spec),
+                                           .dropout = spec->dropout};
+    m->calls = qkv_allocate(m->ctx, 2 * (size_t)m->stack->spec->layers, sizeof *m->calls);
+    return m->calls ? QKV_OK : QKV_MEMORY;
+}
+
 static enum qkv_status module_make(struct qkv_model *model, const char *name, bool owns, struct qkv_module **out) {
     struct qkv_module *m = qkv_allocate(model->ctx, 1, sizeof *m);
     if (!m) return QKV_MEMORY;
     m->ctx = model->ctx;
+    m->owners = 1;
     m->model = model;
     enum qkv_status status = qkv_model_begin_use(model, false);
     if (!status && !module_find(m, name))
@@ -168,15 +239,17 @@ static enum qkv_status module_make(struct qkv_model *model, const char *name, bo
                           "\"%s.layers.0.attn\"",
                           name, model->decoder.spec ? "decoder" : "encoder");
     if (!status) status = module_check_keys(m, name);
+    m->owns = owns;
+    if (!status) status = module_make_attention(m);
     if (!status) status = module_list_parameters(m, name);
     m->part = NULL; /* it pointed into the caller's text */
     if (!status)
         status = qkv_arena_create(m->ctx, &m->graph_arena, qkv_graph_bytes(&model->spec), "records of a module");
     if (status) {
+        m->owns = false; /* the caller frees the model */
         qkv_module_free(m);
         return status;
     }
-    m->owns = owns;
     *out = m;
     return QKV_OK;
 }
@@ -243,7 +316,7 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
         if (status) return status;
     }
     *(*encoder ? &s->decoder : &s->encoder) = (struct qkv_stack_spec){0};
-    return QKV_OK;
+    return qkv_spec_check(ctx, s);
 }
 
 /* Checks the widths of memory and values where they are not that of x. */
@@ -264,6 +337,19 @@ void qkv_module_options_init(struct qkv_module_options *options, size_t size) {
     qkv_options_init(options, size, &usual, sizeof usual);
 }
 
+/* Makes a module of the part that the model of `spec` has, with new weights. */
+static enum qkv_status module_start(struct qkv_context *ctx, const struct qkv_spec *spec,
+                                    const struct qkv_model_parts *parts, const char *name, uint64_t seed,
+                                    struct qkv_module **out) {
+    struct qkv_model *model;
+    enum qkv_status status = qkv_model_allocate_parts(ctx, spec, parts, &model);
+    if (status) return status;
+    status = qkv_weights_start(&model->weights, seed);
+    if (!status) status = module_make(model, name, true, out);
+    if (status) qkv_model_free(model);
+    return status;
+}
+
 enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec *spec,
                                   const struct qkv_module_options *options, struct qkv_module **out) {
     QKV_CALL_OUT(ctx, out);
@@ -277,7 +363,6 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
     if ((int)kind < 0 || kind >= QKV_MODULE_COUNT)
         return qkv_fail(ctx, QKV_ARGUMENT, "module: the kind is %d; it must be one of enum qkv_module_kind", (int)kind);
     const struct module_parts *parts = &module_parts[kind];
-    struct qkv_model *model;
     bool encoder = false;
     char name[32] = "";
     status = module_check_widths(ctx, options);
@@ -288,38 +373,77 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
     if (kind != QKV_MODULE_MODEL) {
         status = module_reduce(ctx, kind, reduced, &encoder);
         snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
+    } else {
+        status = qkv_spec_check(ctx, reduced);
     }
     /* with an encoder in the spec, which is not made, memories have the width of its output */
     const size_t memory = parts->memory && spec->encoder.layers ? (size_t)qkv_stack_width(spec, &spec->encoder) : 0;
-    const struct qkv_model_parts some = {parts->roles, parts->memory, options->key_width ? options->key_width : memory,
-                                         options->value_width ? options->value_width : memory};
-    if (!status) status = qkv_model_allocate_parts(ctx, reduced, &some, &model);
+    const struct qkv_model_parts some = {.roles = parts->roles,
+                                         .given_memory = parts->memory,
+                                         .key_width = options->key_width ? options->key_width : memory,
+                                         .value_width = options->value_width ? options->value_width : memory};
+    if (!status) status = module_start(ctx, reduced, &some, name, options->seed, out);
     free(reduced);
+    return status;
+}
+
+enum qkv_status qkv_module_create_attention(struct qkv_context *ctx, const struct qkv_attention_module_spec *spec,
+                                            uint64_t seed, struct qkv_module **out) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, out);
+    *out = NULL;
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, spec);
+    struct qkv_attention_module_spec whole = *spec;
+    enum qkv_status status = qkv_attention_module_complete(ctx, &whole);
     if (status) return status;
-    status = qkv_weights_start(&model->weights, options->seed);
-    if (!status) status = module_make(model, name, true, out);
-    if (status) qkv_model_free(model);
+    struct qkv_spec *model = qkv_allocate(ctx, 1, sizeof *model);
+    if (!model) return QKV_MEMORY;
+    qkv_attention_module_model(&whole, model);
+    const struct module_parts *parts = &module_parts[whole.cross ? QKV_MODULE_CROSS_ATTENTION : QKV_MODULE_ATTENTION];
+    const struct qkv_model_parts some = {.roles = parts->roles,
+                                         .given_memory = parts->memory,
+                                         .key_width = (size_t)whole.kv_in,
+                                         .value_width = (size_t)whole.value_in,
+                                         .out_width = (size_t)whole.out,
+                                         .starts_by_columns = true};
+    char name[32];
+    snprintf(name, sizeof name, "%s%s", whole.cross ? "decoder" : "encoder", parts->name);
+    status = module_start(ctx, model, &some, name, seed, out);
+    free(model);
     return status;
 }
 
 void qkv_module_free(struct qkv_module *m) {
-    if (!m) return;
+    if (!m || --m->owners > 0) return; /* its caches hold it */
     qkv_arena_free(&m->arena);
     qkv_arena_free(&m->graph_arena);
     if (m->trains) qkv_model_end_use(m->model, true);
     qkv_model_end_use(m->model, false);
     if (m->owns) qkv_model_free(m->model);
+    free(m->calls);
     free(m->arrays);
     free(m->indices);
     free(m);
 }
 
-/* ---- parameters ------------------------------------------------------------ */
+void qkv_module_drop_call(struct qkv_module *m) {
+    if (m->calls) memset(m->calls, 0, 2 * (size_t)m->stack->spec->layers * sizeof *m->calls);
+}
+
+/* ---- what a module is -------------------------------------------------------------------------------------------- */
 
 enum qkv_module_kind qkv_module_kind(const struct qkv_module *m) {
     if (!m) return (enum qkv_module_kind)0;
     return m->kind;
 }
+
+const struct qkv_attention_module_spec *qkv_module_attention_spec(const struct qkv_module *m) {
+    if (!m) return NULL;
+    return m->calls ? &m->attention : NULL;
+}
+
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 size_t qkv_module_parameters(const struct qkv_module *m) {
     if (!m) return 0;

@@ -180,6 +180,7 @@ static void params_stack(struct qkv_model *m, struct qkv_stack *s, const struct 
                        .value_width = m->parts.value_width ? m->parts.value_width : memory,
                        .weights = &m->weights,
                        .sizes = params_sizes(&m->spec, spec, vocab)};
+    if (m->parts.out_width) p.sizes.O = m->parts.out_width;
     p.place = (struct qkv_weight_place){.stack = name, .layer = -1, .sizes = &p.sizes, .branches = params_branches(s)};
     params_keys(s);
     params_embed(&p, s, shared);
@@ -215,7 +216,8 @@ static void params_count_tables(struct qkv_model *m) {
 enum qkv_status qkv_model_build_weights(struct qkv_model *m) {
     const struct qkv_spec *spec = &m->spec;
     const bool both = qkv_spec_topology(spec) == QKV_ENCODER_DECODER;
-    m->weights = (struct qkv_weights){.ctx = m->ctx, .arena = &m->arena, .init = &m->spec.init};
+    m->weights = (struct qkv_weights){
+        .ctx = m->ctx, .arena = &m->arena, .init = m->parts.starts_by_columns ? NULL : &m->spec.init};
     if (spec->decoder.layers > 0) params_stack(m, &m->decoder, &spec->decoder, "decoder", (size_t)spec->vocab, NULL);
     if (spec->encoder.layers > 0)
         params_stack(m, &m->encoder, &spec->encoder, "encoder", (size_t)(both ? spec->source_vocab : spec->vocab),

@@ -172,6 +172,9 @@ enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec
 /* The same, with the names of keys in the version of `written`. */
 enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
                                        bool vocab_known);
+/* The same for the keys of one object, at its place in `written`. */
+enum qkv_status qkv_spec_check_object(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
+                                      const struct qkv_key *keys, const struct qkv_place *place);
 /* The norms that each sublayer has. */
 enum qkv_block_norms qkv_placement_norms(enum qkv_placement placement);
 /* ---- layers that share keys and values (spec_share.c) ---- */

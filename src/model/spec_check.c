@@ -468,6 +468,12 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     return status ? status : check_about(&c, check_prefix(&c), "prefix");
 }
 
+enum qkv_status qkv_spec_check_object(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
+                                      const struct qkv_key *keys, const struct qkv_place *place) {
+    const struct checker c = {.ctx = ctx, .written = written, .name = name, .vocab_known = true};
+    return check_object(&c, keys, place);
+}
+
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
                                   bool vocab_known) {
     struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
