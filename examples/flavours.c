@@ -24,28 +24,27 @@ static _Noreturn void fail(const struct qkv_context *ctx) {
     exit(1);
 }
 
-static void append(struct qkv_context *ctx, struct qkv_attention_layer *layer, struct qkv_attention_cache *cache,
-                   const float *x, size_t rows, float *y) {
-    struct qkv_attention_input in = qkv_attention_input_defaults();
-    in.B = 1, in.T = rows, in.x = x, in.cache = cache;
-    if (qkv_attention_layer_forward(layer, &in, y)) fail(ctx);
+static void append(struct qkv_context *ctx, struct qkv_module *module, struct qkv_module_cache *cache, float *x,
+                   size_t rows, float *y) {
+    struct qkv_module_input in = qkv_module_input_defaults();
+    in.x = (struct qkv_vectors){x, 1, rows, WIDTH}, in.cache = cache;
+    if (qkv_module_forward(module, &in, (struct qkv_vectors){y, 1, rows, WIDTH})) fail(ctx);
 }
 
 /* Microseconds for one more token when the cache holds `positions`. */
-static double token_time(struct qkv_context *ctx, struct qkv_attention_layer *layer, const float *x, float *y,
-                         size_t positions) {
-    struct qkv_attention_cache *cache;
+static double token_time(struct qkv_context *ctx, struct qkv_module *module, float *x, float *y, size_t positions) {
+    struct qkv_module_cache *cache;
     double fastest = 1e9;
-    if (qkv_attention_cache_create(layer, 1, positions + 1, &cache)) fail(ctx);
-    append(ctx, layer, cache, x, positions, y);
+    if (qkv_module_cache_create(module, 1, positions + 1, 0, &cache)) fail(ctx);
+    append(ctx, module, cache, x, positions, y);
     for (int i = 0; i < TOKENS; i++) {
         double start = seconds_now();
-        append(ctx, layer, cache, x, 1, y);
+        append(ctx, module, cache, x, 1, y);
         double seconds = seconds_now() - start;
         if (seconds < fastest) fastest = seconds;
-        qkv_attention_cache_truncate(cache, positions);
+        qkv_module_cache_truncate(cache, positions);
     }
-    qkv_attention_cache_free(cache);
+    qkv_module_cache_free(cache);
     return 1e6 * fastest;
 }
 
@@ -69,22 +68,22 @@ int main(int argc, char **argv) {
     printf("width %d, %d heads of queries, %zu positions in the cache, fp32\n", WIDTH, HEADS, positions);
     printf("      kv heads  parameters     cache  a token\n");
     for (size_t i = 0; i < 3; i++) {
-        struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
-        struct qkv_attention_layer *layer;
+        struct qkv_attention_module_spec spec = qkv_attention_module_spec_defaults();
+        struct qkv_module *module;
         size_t parameters = 0;
         spec.in = WIDTH, spec.attention.causal = true;
         spec.attention.heads = HEADS, spec.attention.kv_heads = flavours[i].kv_heads; /* the only number that differs */
-        if (qkv_attention_layer_create(ctx, &spec, 1, &layer)) fail(ctx);
-        for (size_t p = 0; p < qkv_attention_layer_parameters(layer); p++)
-            parameters += qkv_array_elements(qkv_attention_layer_parameter(layer, p));
+        if (qkv_module_create_attention(ctx, &spec, 1, &module)) fail(ctx);
+        for (size_t p = 0; p < qkv_module_parameters(module); p++)
+            parameters += qkv_array_elements(qkv_module_parameter(module, p));
         const size_t cache = positions * 2 * (size_t)flavours[i].kv_heads * HEAD * sizeof(float);
         printf("%-4s  %8d  %10zu  %4.1f MiB  %4.0f us\n", flavours[i].name, flavours[i].kv_heads, parameters,
-               (double)cache / (1 << 20), token_time(ctx, layer, x, y, positions));
+               (double)cache / (1 << 20), token_time(ctx, module, x, y, positions));
         if (parameters != expected[i]) {
             fprintf(stderr, "%s should have %zu parameters\n", flavours[i].name, expected[i]);
             return 1;
         }
-        qkv_attention_layer_free(layer);
+        qkv_module_free(module);
     }
     qkv_context_free(ctx);
     free(x), free(y);

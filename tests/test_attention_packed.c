@@ -302,15 +302,15 @@ static void cumulative_lengths_that_cannot_be_are_refused(void **state) {
     float out[4];
     assert_status(ctx, qkv_attention_weights(ctx, &good, QKV_ATTENTION_SCORES, 3, 0, 0, 1, out), QKV_SHAPE);
     assert_status(ctx, qkv_attention_weights(ctx, &good, QKV_ATTENTION_SCORES, 2, 0, 1, 1, out), QKV_SHAPE);
-    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
-    struct qkv_attention_input input = qkv_attention_input_defaults();
-    struct qkv_attention_layer *layer;
+    struct qkv_attention_module_spec spec = qkv_attention_module_spec_defaults();
+    struct qkv_module_input input = qkv_module_input_defaults();
+    struct qkv_module *module;
     spec.in = 4, spec.attention.heads = 1;
-    assert_ok(ctx, qkv_attention_layer_create(ctx, &spec, 1, &layer));
-    input.B = 1, input.T = 6, input.x = x, input.mask.cu_q = input.mask.cu_k = cu_q;
-    assert_status(ctx, qkv_attention_layer_forward(layer, &input, x + 256), QKV_ARGUMENT);
+    assert_ok(ctx, qkv_module_create_attention(ctx, &spec, 1, &module));
+    input.x = (struct qkv_vectors){x, 1, 6, 4}, input.self.mask.cu_q = input.self.mask.cu_k = cu_q;
+    assert_status(ctx, qkv_module_forward(module, &input, (struct qkv_vectors){x + 256, 1, 6, 4}), QKV_ARGUMENT);
     assert_message(ctx, "packed sequences go to attention on plain buffers");
-    qkv_attention_layer_free(layer);
+    qkv_module_free(module);
     qkv_context_free(ctx);
 }
 

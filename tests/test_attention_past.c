@@ -309,15 +309,15 @@ static void pages_and_pasts_that_cannot_be_are_refused(void **state) {
     struct qkv_attention_call empty = good;
     empty.past_k.T = empty.past_v.T = 0, empty.mask.pasts = none;
     assert_ok(ctx, qkv_attention_forward(ctx, &empty));
-    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
-    struct qkv_attention_input input = qkv_attention_input_defaults();
-    struct qkv_attention_layer *layer;
+    struct qkv_attention_module_spec spec = qkv_attention_module_spec_defaults();
+    struct qkv_module_input input = qkv_module_input_defaults();
+    struct qkv_module *module;
     spec.in = 4, spec.attention.heads = 1;
-    assert_ok(ctx, qkv_attention_layer_create(ctx, &spec, 1, &layer));
-    input.B = 2, input.T = 6, input.x = x, input.mask.pasts = lengths;
-    assert_status(ctx, qkv_attention_layer_forward(layer, &input, x + 256), QKV_ARGUMENT);
+    assert_ok(ctx, qkv_module_create_attention(ctx, &spec, 1, &module));
+    input.x = (struct qkv_vectors){x, 2, 6, 4}, input.self.mask.pasts = lengths;
+    assert_status(ctx, qkv_module_forward(module, &input, (struct qkv_vectors){x + 256, 2, 6, 4}), QKV_ARGUMENT);
     assert_message(ctx, "pasts is given, but here no keys lie in a past of their own");
-    qkv_attention_layer_free(layer);
+    qkv_module_free(module);
     qkv_context_free(ctx);
 }
 

@@ -82,21 +82,21 @@ static void attention_begun_with_the_defaults_is_plain_attention(void **state) {
     qkv_context_free(ctx);
 }
 
-static void a_layer_and_a_module_run_with_the_defaults(void **state) {
+static void modules_run_with_the_defaults(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_attention_layer_spec spec = qkv_attention_layer_spec_defaults();
-    struct qkv_attention_input input = qkv_attention_input_defaults();
-    struct qkv_attention_layer *layer;
+    struct qkv_attention_module_spec spec = qkv_attention_module_spec_defaults();
+    struct qkv_module_input input = qkv_module_input_defaults();
+    struct qkv_module *attention;
     float x[24], y[24], z[24], dx[24];
     for (size_t e = 0; e < 24; e++) x[e] = (float)(e % 7);
     spec.in = 8, spec.attention.heads = 2;
-    assert_ok(ctx, qkv_attention_layer_create(ctx, &spec, 1, &layer));
-    assert_int_equal(qkv_attention_layer_spec(layer)->out, 8);
-    input.B = 1, input.T = 3, input.x = x;
-    assert_ok(ctx, qkv_attention_layer_forward(layer, &input, y));
+    assert_ok(ctx, qkv_module_create_attention(ctx, &spec, 1, &attention));
+    assert_int_equal(qkv_module_attention_spec(attention)->out, 8);
+    input.x = (struct qkv_vectors){x, 1, 3, 8};
+    assert_ok(ctx, qkv_module_forward(attention, &input, (struct qkv_vectors){y, 1, 3, 8}));
     assert_true(isfinite(y[0]) && y[0] != 0);
-    qkv_attention_layer_free(layer);
+    qkv_module_free(attention);
 
     struct qkv_spec model = fixture_spec(ctx, NULL);
     struct qkv_module *norm;
@@ -294,7 +294,7 @@ int main(void) {
         cmocka_unit_test(an_optimizer_of_the_defaults_is_that_of_a_run),
         cmocka_unit_test(a_model_runs_with_the_defaults),
         cmocka_unit_test(attention_begun_with_the_defaults_is_plain_attention),
-        cmocka_unit_test(a_layer_and_a_module_run_with_the_defaults),
+        cmocka_unit_test(modules_run_with_the_defaults),
         cmocka_unit_test(settings_and_shapes_of_the_defaults_are_none),
         cmocka_unit_test(a_session_and_a_decoder_of_the_defaults_have_the_same_scores),
         cmocka_unit_test(a_communicator_of_the_defaults_is_one_rank),

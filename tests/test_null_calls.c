@@ -35,8 +35,7 @@ static struct {
     struct qkv_tensors *tensors;
     struct qkv_output *output;
     struct qkv_family_tensors *family_tensors;
-    struct qkv_attention_layer *attention_layer;
-    struct qkv_attention_cache *attention_cache;
+    struct qkv_module_cache *module_cache;
     struct qkv_example *example;
     struct qkv_opening *opening;
 } given;
@@ -126,11 +125,9 @@ static void make_objects(void) {
     assert_ok(given.context, qkv_tensors_write(given.context, given_folder("examples"), &ids, 1, NULL, 0));
     assert_ok(given.context, qkv_example_read(given.model, given_folder("examples"), 0, &given.example));
     assert_ok(given.context, qkv_output_begin(given.context, given_folder("output"), NULL, &given.output));
-    made_attention_layer_spec.in = 8;
-    made_attention_layer_spec.attention.heads = 2;
-    assert_ok(given.context,
-              qkv_attention_layer_create(given.context, &made_attention_layer_spec, 1, &given.attention_layer));
-    assert_ok(given.context, qkv_attention_cache_create(given.attention_layer, 1, 4, &given.attention_cache));
+    made_attention_module_spec.in = 8;
+    made_attention_module_spec.attention.heads = 2;
+    assert_ok(given.context, qkv_module_cache_create(given.module, 1, 4, 0, &given.module_cache));
     made_attention_call.q = made_attention_call.k = qkv_view_bhtd(given_room[0], QKV_F32, 1, 1, 1, 4);
     made_attention_call.v = qkv_view_bhtd(given_room[0], QKV_F32, 1, 1, 1, 4);
     made_attention_call.y = qkv_view_bhtd(given_room[1], QKV_F32, 1, 1, 1, 4);

@@ -1,9 +1,9 @@
-/* Scalings of rotations outside passes: modules, the attention layer alone, and the spec: refusals, and how a
+/* Scalings of rotations outside passes: modules, attention modules alone, and the spec: refusals, and how a
  * scaling is written. */
 /* labels: numeric quick */
 #include "scaling_fixture.h"
 
-/* ---- modules and the attention layer ---------------------------------------------------------------------------- */
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
 
 static void modules_go_by_the_same_lengths(void **state) {
     (void)state;
@@ -35,37 +35,37 @@ static void modules_go_by_the_same_lengths(void **state) {
     }
 }
 
-static void the_attention_layer_has_scalings_too(void **state) {
+static void an_attention_module_has_scalings_too(void **state) {
     (void)state;
     enum { T = 14, C = 8 };
     struct qkv_random r = test_random(10);
     float x[T * C], whole[T * C], decided[T * C], step[C];
     test_fill(&r, x, T * C, 1);
     for (int kind = 0; kind < QKV_SCALING_COUNT; kind++) {
-        struct qkv_attention_layer_spec spec = {.in = C, .context = 20, .attention = {.heads = 1, .causal = true}};
+        struct qkv_attention_module_spec spec = {.in = C, .context = 20, .attention = {.heads = 1, .causal = true}};
         spec.attention.position = random_rotation(&r, (enum qkv_scaling_kind)kind);
         spec.attention.position.scaling.original_context = P;
-        struct qkv_attention_layer *l;
-        struct qkv_attention_cache *cache;
-        assert_ok(ctx, qkv_attention_layer_create(ctx, &spec, 3, &l));
-        struct qkv_attention_input in = {.B = 1, .T = T, .x = x};
-        assert_ok(ctx, qkv_attention_layer_forward(l, &in, whole));
+        struct qkv_module *m;
+        struct qkv_module_cache *cache;
+        assert_ok(ctx, qkv_module_create_attention(ctx, &spec, 3, &m));
+        struct qkv_module_input in = {.x = {x, 1, T, C}};
+        assert_ok(ctx, qkv_module_forward(m, &in, (struct qkv_vectors){whole, 1, T, C}));
         in.length = 20;
-        assert_ok(ctx, qkv_attention_layer_forward(l, &in, decided));
+        assert_ok(ctx, qkv_module_forward(m, &in, (struct qkv_vectors){decided, 1, T, C}));
         assert_int_equal(memcmp(whole, decided, sizeof whole) != 0, kind == QKV_SCALING_DYNAMIC);
-        assert_ok(ctx, qkv_attention_cache_create(l, 1, 20, &cache)); /* decided for its capacity */
+        assert_ok(ctx, qkv_module_cache_create(m, 1, 20, 0, &cache)); /* decided for its capacity */
         for (size_t t = 0; t < T; t++) {
-            const struct qkv_attention_input one = {.B = 1, .T = 1, .x = x + t * C, .cache = cache};
-            assert_ok(ctx, qkv_attention_layer_forward(l, &one, step));
+            const struct qkv_module_input one = {.x = {x + t * C, 1, 1, C}, .cache = cache};
+            assert_ok(ctx, qkv_module_forward(m, &one, (struct qkv_vectors){step, 1, 1, C}));
             assert_memory_equal(step, decided + t * C, sizeof step);
         }
         in.length = 21;
-        if (kind == QKV_SCALING_DYNAMIC)
-            assert_fails(ctx, qkv_attention_layer_forward(l, &in, whole), QKV_ARGUMENT, "length is 21");
-        qkv_attention_cache_free(cache);
-        qkv_attention_layer_free(l);
+        assert_fails(ctx, qkv_module_forward(m, &in, (struct qkv_vectors){whole, 1, T, C}), QKV_ARGUMENT,
+                     "length for rotations is 21");
+        qkv_module_cache_free(cache);
+        qkv_module_free(m);
         spec.attention.position.scaling.factor = 0.5;
-        assert_fails(ctx, qkv_attention_layer_create(ctx, &spec, 3, &l), QKV_SPEC, "position.scaling.factor is 0.5");
+        assert_fails(ctx, qkv_module_create_attention(ctx, &spec, 3, &m), QKV_SPEC, "position.scaling.factor is 0.5");
     }
 }
 
@@ -165,7 +165,7 @@ static void scalings_are_written_read_and_part_of_the_digest(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_go_by_the_same_lengths),
-        cmocka_unit_test(the_attention_layer_has_scalings_too),
+        cmocka_unit_test(an_attention_module_has_scalings_too),
         cmocka_unit_test(what_cannot_be_is_refused_by_key_and_value),
         cmocka_unit_test(scalings_are_written_read_and_part_of_the_digest),
     };

@@ -172,7 +172,6 @@ static void parts_that_do_not_run_alone_are_refused(void **state) {
     const struct qkv_spec spec = parse(NULL, 0);
     struct qkv_model *m = make(&spec);
     struct qkv_module *module;
-    struct qkv_attention_layer *layer;
     assert_fails(ctx, qkv_module_of_model(m, "decoder.layers.3", &module), QKV_ARGUMENT,
                  "\"decoder.layers.3\" reads the keys and values of layer 2");
     assert_fails(ctx, qkv_module_of_model(m, "decoder.layers.6.attn", &module), QKV_ARGUMENT,
@@ -181,9 +180,9 @@ static void parts_that_do_not_run_alone_are_refused(void **state) {
     qkv_module_free(module);
     assert_ok(ctx, qkv_module_of_model(m, "decoder", &module));
     qkv_module_free(module);
-    struct qkv_attention_layer_spec single = {.in = 8, .attention = {.heads = 2, .share = 1}};
-    assert_fails(ctx, qkv_attention_layer_create(ctx, &single, 1, &layer), QKV_SPEC,
-                 "attention.share is 1, but a single layer has no layers before it");
+    struct qkv_attention_module_spec single = {.in = 8, .attention = {.heads = 2, .share = 1}};
+    assert_fails(ctx, qkv_module_create_attention(ctx, &single, 1, &module), QKV_SPEC,
+                 "attention.share is 1, but there are no layers before it");
     qkv_model_free(m);
 }
 

@@ -3,11 +3,11 @@
  *
  *     y = softmax(softcap(scale·q·kᵀ) + ALiBi + bias, over the keys that the masks allow) · v
  *
- * The calls qkv_attention_* compute this on plain buffers, forward and backward; the calls qkv_attention_layer_* add
- * the projections. No call allocates a T×T matrix: memory besides inputs and outputs grows with T. docs/attention.md
- * has the formulas, pictures of the masks, and a table of the conventions of other libraries. This example runs causal
- * self attention forward and backward: 2 sequences of 128 positions, 8 query heads on 2 key/value heads, 64 channels a
- * head.
+ * The calls qkv_attention_* compute this on plain buffers, forward and backward; qkv_module_create_attention
+ * (qkv/modules.h) adds the projections. No call allocates a T×T matrix: memory besides inputs and outputs grows with T.
+ * docs/attention.md has the formulas, pictures of the masks, and a table of the conventions of other libraries. This
+ * example runs causal self attention forward and backward: 2 sequences of 128 positions, 8 query heads on 2 key/value
+ * heads, 64 channels a head.
  *
  *     struct qkv_attention_call call = qkv_attention_call_defaults();
  *     call.q = qkv_view_bhtd(q, QKV_F32, 2, 8, 128, 64), call.y = qkv_view_bhtd(y, QKV_F32, 2, 8, 128, 64);
@@ -245,105 +245,6 @@ QKV_API enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count
 /* Writes the ALiBi slopes of H heads, slopes (H): 2^(−8(h+1)/H) if H is a power of two; other H as in Press et al.
  * (2022). Any thread. */
 QKV_API void qkv_alibi_slopes(size_t H, float *slopes);
-
-/* ---- the layer ------------------------------------------------------------------------------------------------------
- * Attention with its projections: q = x·Wqᵀ + bq; k and v are projected from x (self attention) or from a memory (cross
- * attention). Then, each only if the spec has it: qk_norm normalizes q and k, clip clamps q, k and v, a rotary position
- * rotates q and k. y = attention(q, k, v)·Woᵀ + bo. All widths are free: a layer from 1024 to 2048 channels with 8
- * heads of 64 query channels and 111 value channels is {.in = 1024, .out = 2048, .attention = {.heads = 8,
- * .head_dim = 64, .value_dim = 111}}. */
-struct qkv_attention_layer;
-
-struct qkv_attention_layer_spec {
-    int in;     /* width of x */
-    int kv_in;  /* cross: width of the memory; 0: in */
-    int out;    /* width of y; 0: in */
-    bool cross; /* keys and values come from a memory */
-    /* heads must be given. kv_heads 0: heads; head_dim 0: in / heads; value_dim 0: head_dim; qk_norm.norm.eps 0: 1e-5.
-     * qk_norm.norm with weight false has no learned scale. A latent is refused. */
-    struct qkv_attention_spec attention;
-    int context;    /* largest number of positions; position kinds need it; without one, 0: no limit */
-    double dropout; /* dropout of the attention weights, unless attention.dropout has its own value */
-};
-/* Self attention without a limit of positions and without dropout. The caller sets `in` and attention.heads; all other
- * widths follow from them. */
-QKV_API struct qkv_attention_layer_spec qkv_attention_layer_spec_defaults(void);
-/* Makes a layer with new weights: normal with standard deviation 1/sqrt(columns), biases zero. An impossible spec is
- * QKV_SPEC, with a sentence that names the field. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
-QKV_API enum qkv_status qkv_attention_layer_create(struct qkv_context *ctx, const struct qkv_attention_layer_spec *spec,
-                                                   uint64_t seed, struct qkv_attention_layer **out);
-/* Frees a layer. NULL is allowed. */
-QKV_API void qkv_attention_layer_free(struct qkv_attention_layer *layer);
-/* The spec with all defaults filled in. Owned by the layer. */
-QKV_API const struct qkv_attention_layer_spec *qkv_attention_layer_spec(const struct qkv_attention_layer *layer);
-/* The parameters of the layer: their number, the name and shape of the i-th, its writable weights, and its gradient,
- * which has the same shape and starts at zero. NULL past the last. All arrays belong to the layer. The names are
- * "q.weight" (H·D,in), "k.weight" (Hkv·D,kv_in), "v.weight" (Hkv·Dv,kv_in), "o.weight" (out,H·Dv), "q.bias" …; with a
- * qk_norm "q_norm.weight" … of shape (D), (H,D) or (H·D), by what the norm is over; with sinks "sinks.weight" (1,H);
- * with learned positions "buckets.weight" (buckets,H), "relative.weight" (2·max_distance + 1,H) or "slopes.weight"
- * (1,H). */
-QKV_API size_t qkv_attention_layer_parameters(const struct qkv_attention_layer *layer);
-QKV_API const struct qkv_array *qkv_attention_layer_parameter(const struct qkv_attention_layer *layer, size_t i);
-QKV_API float *qkv_attention_layer_weights(struct qkv_attention_layer *layer, size_t i);
-QKV_API float *qkv_attention_layer_gradient(struct qkv_attention_layer *layer, size_t i);
-QKV_API void qkv_attention_layer_clear_gradients(struct qkv_attention_layer *layer);
-
-/* A cache for decoding step by step: the projected and rotated keys and values of B rows, up to `capacity` positions
- * each. Self attention appends the keys and values of every forward call; cross attention stores those of the latest
- * memory. A cache may be freed after its layer. Fails with QKV_ARGUMENT, QKV_MEMORY. */
-struct qkv_attention_cache;
-QKV_API enum qkv_status qkv_attention_cache_create(struct qkv_attention_layer *layer, size_t B, size_t capacity,
-                                                   struct qkv_attention_cache **out);
-/* Frees a cache. NULL is allowed. */
-QKV_API void qkv_attention_cache_free(struct qkv_attention_cache *cache);
-/* Positions that the cache holds. */
-QKV_API size_t qkv_attention_cache_length(const struct qkv_attention_cache *cache);
-/* Forgets all positions at and past `length`. */
-QKV_API void qkv_attention_cache_truncate(struct qkv_attention_cache *cache, size_t length);
-
-struct qkv_attention_input {
-    size_t B, T;
-    const float *x; /* (B,T,in) */
-    size_t memory_T;
-    /* cross: (B,memory_T,kv_in); NULL: the cache supplies the keys and values of an earlier memory */
-    const float *memory;
-    struct qkv_attention_cache *cache; /* NULL: none. A call with a cache has no backward */
-    /* A query attends to the keys that both this mask and the spec's causal and window allow. B, Tq and Tk may stay 0.
-     * In self attention, offset stays 0 and offsets NULL: the queries come after the positions in the cache. Rows of x
-     * (self) or memory (cross) before starts, and at or past lengths, are padding and may hold anything: a padding row
-     * that is not finite is read as zeros. */
-    struct qkv_mask mask;
-    const uint8_t *dense; /* dense and bias: as in struct qkv_attention_call */
-    struct qkv_pair_shape dense_shape;
-    const float *bias;
-    struct qkv_pair_shape bias_shape;
-    /* gradient of the bias, in its shape and strides; backward adds to it; NULL: not wanted. It needs train. */
-    float *dbias;
-    /* Experimental: the sequence length that the rotation uses where position.scaling depends on one (kinds dynamic and
-     * longrope), at most the context. It must be the same in all calls with one cache. 0: each row's own number of
-     * positions (mask.lengths, or T); with a cache, the capacity of the cache. */
-    size_t length;
-    bool train;    /* saves the numbers that backward needs and turns dropout on */
-    uint64_t seed; /* determines the dropout mask */
-};
-/* An input of no rows, without a cache, without a mask of its own, without train. */
-QKV_API struct qkv_attention_input qkv_attention_input_defaults(void);
-/* Computes y (B,T,out). Empty batches are allowed, and so is a memory without positions: y is then the bias of the
- * output projection. The layer owns the working memory, which grows to the size of the largest call. Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_attention_layer_forward(struct qkv_attention_layer *layer,
-                                                    const struct qkv_attention_input *input, float *y);
-/* Runs backward, once after each forward call with train: adds to the parameters' gradients, and writes dx (B,T,in) and
- * dmemory (B,memory_T,kv_in), each of which may be NULL. The buffers of the forward call's input must still exist.
- * Fails with QKV_ARGUMENT, QKV_MEMORY. */
-QKV_API enum qkv_status qkv_attention_layer_backward(struct qkv_attention_layer *layer, const float *dy, float *dx,
-                                                     float *dmemory);
-/* Writes a stage of the latest forward call, as qkv_attention_weights does: out (rows,keys), where the keys are those
- * of the cache followed by the new ones. The cache, dense mask and bias of that call must still exist. Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
-QKV_API enum qkv_status qkv_attention_layer_weights_of(struct qkv_attention_layer *layer,
-                                                       enum qkv_attention_stage stage, size_t b, size_t h, size_t first,
-                                                       size_t rows, float *out);
 
 #ifdef __cplusplus
 }

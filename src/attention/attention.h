@@ -187,8 +187,6 @@ const char *qkv_attention_rotated_key(const struct qkv_attention_spec *spec);
 double qkv_attention_scale(const struct qkv_attention_spec *spec);
 /* The heads of what the cache of an attention stores. */
 struct qkv_page_heads qkv_cache_heads(const struct qkv_attention_spec *spec);
-/* The reason why a single attention layer cannot have such a spec; NULL: it can. */
-const char *qkv_attention_not_single(const struct qkv_attention_spec *spec);
 /* Checks the keys of the form of an attention in a model of width C, whose keys are called `where`…; else QKV_SPEC,
  * about `name`. */
 enum qkv_status qkv_attention_form_check(struct qkv_context *ctx, const char *name, const char *where,

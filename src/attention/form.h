@@ -35,7 +35,6 @@ struct qkv_attention_form {
     bool (*fits)(const struct qkv_attention_spec *spec);
     /* Checks the keys that this form gives a meaning, else QKV_SPEC; NULL: there are none. */
     enum qkv_status (*check)(const struct qkv_form_keys *keys, const struct qkv_attention_spec *spec);
-    const char *not_single;  /* the reason why a single attention layer is not of this form; NULL: it can be */
     const char *rotated_key; /* the key of the channels of a head that a position may rotate, and their number */
     int (*rotated)(const struct qkv_attention_spec *spec);
     double (*scale)(const struct qkv_attention_spec *spec); /* the factor of scores where the spec has none */

@@ -232,17 +232,14 @@ static struct qkv_tensor *latent_values(const struct qkv_attention_args *f, stru
     return qkv_op_head_linear(f->tape, y, &f->parameters->form[LATENT_V_B].weight, f->attend->H, 0, true);
 }
 
-const struct qkv_attention_form qkv_attention_form_latent = {
-    .name = "latent",
-    .fits = latent_fits,
-    .check = latent_check,
-    .not_single = "attention.latent.given is true, but a layer's cache has keys and values; a model has latents, and a "
-                  "module of its attention",
-    .rotated_key = "latent.rope_dim",
-    .rotated = latent_rotated,
-    .scale = latent_scale,
-    .cached = latent_cached,
-    .differ = latent_differ,
-    .weights = latent_weights,
-    .project = latent_project,
-    .values = latent_values};
+const struct qkv_attention_form qkv_attention_form_latent = {.name = "latent",
+                                                             .fits = latent_fits,
+                                                             .check = latent_check,
+                                                             .rotated_key = "latent.rope_dim",
+                                                             .rotated = latent_rotated,
+                                                             .scale = latent_scale,
+                                                             .cached = latent_cached,
+                                                             .differ = latent_differ,
+                                                             .weights = latent_weights,
+                                                             .project = latent_project,
+                                                             .values = latent_values};

@@ -22,10 +22,6 @@ enum qkv_status qkv_attention_form_check(struct qkv_context *ctx, const char *na
     return form->check ? form->check(&keys, spec) : QKV_OK;
 }
 
-const char *qkv_attention_not_single(const struct qkv_attention_spec *spec) {
-    return qkv_attention_form_of(spec)->not_single;
-}
-
 int qkv_attention_rotated(const struct qkv_attention_spec *spec) {
     return qkv_attention_form_of(spec)->rotated(spec);
 }

@@ -6,9 +6,9 @@
  *         x = x + feed_forward(norm(x))
  *     scores = norm(x)·Wᵀ                                  (N, V)
  *
- * Training, evaluation, decoding with a cache, modules and attention layers run these functions. forward_args.c makes
- * their context, qkv_attention_sublayer (sublayer.c) is the attention, and a pass with targets computes scores inside
- * its loss (pass_output.c). A form says how sublayers, their norms and the residual stream are combined: pre-norm
+ * Training, evaluation, decoding with a cache, and modules run these functions. forward_args.c makes their context,
+ * qkv_attention_sublayer (sublayer.c) is the attention, and a pass with targets computes scores inside its loss
+ * (pass_output.c). A form says how sublayers, their norms and the residual stream are combined: pre-norm
  * x + f(norm(x)) (GPT-2), post-norm norm(x + f(x)), …; each is a file block_NAME.c and a line in QKV_PLACEMENT_LIST.
  * Each layer is of a kind (struct qkv_layer_spec), which says what its sublayers are. */
 #include "model/model.h"

@@ -38,18 +38,18 @@ static bool role_of_expert(enum qkv_role role) {
     return role == QKV_ROLE_EXPERT_GATE || role == QKV_ROLE_EXPERT_UP || role == QKV_ROLE_EXPERT_DOWN;
 }
 
-/* "decoder.layers.3.attn.q.weight"; of a single layer "q.weight"; of an expert
- * "decoder.layers.3.ffn.experts.5.up.weight". */
+/* "decoder.layers.3.attn.q.weight"; of an expert "decoder.layers.3.ffn.experts.5.up.weight". */
 static char *role_name(struct qkv_context *ctx, const struct qkv_weight_place *place, enum qkv_role role, bool bias) {
     char layer[32] = "", text[128], expert[32];
-    const char *name = roles_of_weights[role].name, *dot = strrchr(name, '.');
+    const char *name = roles_of_weights[role].name;
     if (role_of_expert(role)) {
+        const char *dot = strrchr(name, '.');
         snprintf(expert, sizeof expert, "%.*s.%d%s", (int)(dot - name), name, place->expert, dot);
         name = expert;
     }
     if (place->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", place->layer);
-    snprintf(text, sizeof text, "%s%s%s%s.%s", place->stack ? place->stack : "", place->stack ? "." : "", layer,
-             place->single && dot ? dot + 1 : name, bias ? "bias" : "weight");
+    snprintf(text, sizeof text, "%s%s%s%s.%s", place->stack ? place->stack : "", place->stack ? "." : "", layer, name,
+             bias ? "bias" : "weight");
     return qkv_copy_string(ctx, text);
 }
 

@@ -1,4 +1,4 @@
-/* weights: the weights of a model, or of a single layer, as one list. Everything about weights iterates it: the
+/* weights: the weights of a model, or of a part of one, as one list. Everything about weights iterates it: the
  * builder, initialisation, optimizers, checkpoints, files and plans of memory.
  *
  * QKV_ROLE_LIST lists the kinds of weights. A place says where a role occurs (stack, layer, sizes by letter). The
@@ -115,10 +115,9 @@ struct qkv_weight_start {
 };
 /* Where roles occur, while a list is built. */
 struct qkv_weight_place {
-    const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model, or of a single layer */
+    const char *stack;                  /* "encoder", "decoder"; NULL: of the whole model */
     int layer;                          /* from 0; −1: of no layer */
     int expert;                         /* of the roles of experts: the number of the expert, from 0 */
-    bool single;                        /* a single layer: names are the last part of the role's, "q.weight" */
     const struct qkv_dimensions *sizes; /* of its roles */
     size_t branches;                    /* residual branches of the stack */
     unsigned times;                     /* the maximum number of uses of its operands in a pass; 0: one */

@@ -1,52 +1,57 @@
-/* attention_layer_formula.h: an attention layer and all its gradients by definition, in double precision:
+/* attention_module_formula.h: an attention module and all its gradients by definition, in double precision:
  * projections, norms of queries and keys, clipping and rotation around attention_formula.h. The library provides
  * only names, shapes and numbers of the parameters. */
-#ifndef QKV_ATTENTION_LAYER_FORMULA_H
-#define QKV_ATTENTION_LAYER_FORMULA_H
+#ifndef QKV_ATTENTION_MODULE_FORMULA_H
+#define QKV_ATTENTION_MODULE_FORMULA_H
 
 #include "attention_formula.h"
 
-struct layer_formula {
-    const struct qkv_attention_layer_spec *spec;
-    struct qkv_attention_layer *layer;
+struct module_formula {
+    const struct qkv_attention_module_spec *spec;
+    struct qkv_module *module;
     struct formula f;             /* its masks, attention_bias and keep are filled in between start and run */
     const float *x, *memory, *dy; /* memory is x in self attention */
     double *y, *dx, *dmemory;     /* out; dmemory is dx in self attention */
     double *gradients[12];        /* out: by parameter */
 };
 
-static inline size_t layer_find(struct qkv_attention_layer *layer, const char *name) {
-    for (size_t i = 0; i < qkv_attention_layer_parameters(layer); i++)
-        if (!strcmp(qkv_attention_layer_parameter(layer, i)->name, name)) return i;
+static inline size_t module_find(struct qkv_module *module, const char *name) {
+    for (size_t i = 0; i < qkv_module_parameters(module); i++)
+        if (!strcmp(qkv_module_parameter(module, i)->name, name)) return i;
     return SIZE_MAX;
 }
 
+/* The numbers of a parameter. */
+static inline const float *module_numbers(const struct qkv_module *module, size_t i) {
+    return qkv_module_parameter(module, i)->data;
+}
+
 /* A projection: its parameter's index (or SIZE_MAX), of "q.weight" for part "q" and what "weight". */
-static inline size_t layer_part(struct qkv_attention_layer *layer, char part, const char *what) {
+static inline size_t module_part(struct qkv_module *module, char part, const char *what) {
     char name[16];
     snprintf(name, sizeof name, "%c.%s", part, what);
-    return layer_find(layer, name);
+    return module_find(module, name);
 }
 
 /* Number c of a projected row; x is one row. */
-static inline double layer_project(struct qkv_attention_layer *layer, char part, const float *x, size_t in, size_t c) {
-    size_t weight = layer_part(layer, part, "weight"), bias = layer_part(layer, part, "bias");
-    const float *w = qkv_attention_layer_weights(layer, weight) + c * in;
-    double sum = bias == SIZE_MAX ? 0 : (double)qkv_attention_layer_weights(layer, bias)[c];
+static inline double module_project(struct qkv_module *module, char part, const float *x, size_t in, size_t c) {
+    size_t weight = module_part(module, part, "weight"), bias = module_part(module, part, "bias");
+    const float *w = module_numbers(module, weight) + c * in;
+    double sum = bias == SIZE_MAX ? 0 : (double)module_numbers(module, bias)[c];
     for (size_t k = 0; k < in; k++) sum += (double)w[k] * (double)x[k];
     return sum;
 }
 
 /* Clamped to ±limit; 0: not at all. */
-static inline double layer_clip(double x, double limit) {
+static inline double module_clip(double x, double limit) {
     return limit > 0 && fabs(x) > limit ? (x < 0 ? -limit : limit) : x;
 }
 
 /* The gradients of one number of a projected row, from g. */
-static inline void layer_project_back(struct layer_formula *l, char part, const double *x, size_t in, size_t c,
-                                      double g, double *dx) {
-    size_t weight = layer_part(l->layer, part, "weight"), bias = layer_part(l->layer, part, "bias");
-    const float *w = qkv_attention_layer_weights(l->layer, weight) + c * in;
+static inline void module_project_back(struct module_formula *l, char part, const double *x, size_t in, size_t c,
+                                       double g, double *dx) {
+    size_t weight = module_part(l->module, part, "weight"), bias = module_part(l->module, part, "bias");
+    const float *w = module_numbers(l->module, weight) + c * in;
     if (bias != SIZE_MAX) l->gradients[bias][c] += g;
     for (size_t k = 0; k < in; k++) {
         l->gradients[weight][c * in + k] += g * x[k];
@@ -55,11 +60,11 @@ static inline void layer_project_back(struct layer_formula *l, char part, const 
 }
 
 /* (B,T,heads,D) element in the formula's (B,heads,T,D). */
-static inline size_t layer_place(size_t b, size_t t, size_t h, size_t d, size_t T, size_t H, size_t D) {
+static inline size_t module_place(size_t b, size_t t, size_t h, size_t d, size_t T, size_t H, size_t D) {
     return ((b * H + h) * T + t) * D + d;
 }
 
-static inline void layer_rotate(const struct qkv_attention_layer_spec *s, double *head, size_t t, double sign) {
+static inline void module_rotate(const struct qkv_attention_module_spec *s, double *head, size_t t, double sign) {
     size_t pairs = (size_t)(s->attention.head_dim * s->attention.position.fraction / 2);
     for (size_t p = 0; s->attention.position.kind == QKV_POSITION_ROPE && p < pairs; p++) {
         bool half = s->attention.position.pairing == QKV_PAIRING_HALF;
@@ -71,8 +76,8 @@ static inline void layer_rotate(const struct qkv_attention_layer_spec *s, double
     }
 }
 
-static inline void layer_formula_start(struct layer_formula *l, size_t B, size_t Tq, size_t Tk) {
-    const struct qkv_attention_layer_spec *s = l->spec;
+static inline void module_formula_start(struct module_formula *l, size_t B, size_t Tq, size_t Tk) {
+    const struct qkv_attention_module_spec *s = l->spec;
     const struct qkv_attention_spec *a = &s->attention;
     l->f = (struct formula){.B = B,
                             .Tq = Tq,
@@ -87,11 +92,11 @@ static inline void layer_formula_start(struct layer_formula *l, size_t B, size_t
     l->y = formula_doubles(B * Tq * (size_t)s->out);
     l->dx = formula_doubles(B * Tq * (size_t)s->in);
     l->dmemory = s->cross ? formula_doubles(B * Tk * (size_t)s->kv_in) : l->dx;
-    for (size_t i = 0; i < qkv_attention_layer_parameters(l->layer); i++)
-        l->gradients[i] = formula_doubles(qkv_array_elements(qkv_attention_layer_parameter(l->layer, i)));
+    for (size_t i = 0; i < qkv_module_parameters(l->module); i++)
+        l->gradients[i] = formula_doubles(qkv_array_elements(qkv_module_parameter(l->module, i)));
 }
 
-static inline void layer_formula_free(struct layer_formula *l) {
+static inline void module_formula_free(struct module_formula *l) {
     if (l->dmemory != l->dx) free(l->dmemory);
     free(l->dx);
     free(l->y);
@@ -101,7 +106,7 @@ static inline void layer_formula_free(struct layer_formula *l) {
 
 /* A row of heads after the projection, changed in place: normalised (xhat and rstd of each number are stored) and
  * clipped. `weights` (may be NULL): weight and bias of the norm of part q or k. */
-struct layer_row {
+struct module_row {
     double *x, *xhat, *rstd, *normed;
     const float *w, *b;
     double *dw, *db;
@@ -109,47 +114,48 @@ struct layer_row {
     bool own;        /* each head has its own numbers of w */
 };
 
-static inline bool layer_is_normed(const struct layer_formula *l, char part) {
+static inline bool module_is_normed(const struct module_formula *l, char part) {
     return part != 'v' && l->spec->attention.qk_norm.norm.given;
 }
 
 /* A parameter of the norm of a part; its gradient too. NULL without one. */
-static inline const float *layer_norm_parameter(struct layer_formula *l, char part, const char *what, double **d) {
+static inline const float *module_norm_parameter(struct module_formula *l, char part, const char *what, double **d) {
     char name[24];
     snprintf(name, sizeof name, "%c_norm.%s", part, what);
-    const size_t i = layer_find(l->layer, name);
+    const size_t i = module_find(l->module, name);
     if (i != SIZE_MAX) *d = l->gradients[i];
-    return i == SIZE_MAX ? NULL : qkv_attention_layer_weights(l->layer, i);
+    return i == SIZE_MAX ? NULL : module_numbers(l->module, i);
 }
 
-static inline struct layer_row layer_row_start(struct layer_formula *l, char part, size_t H, size_t D) {
+static inline struct module_row module_row_start(struct module_formula *l, char part, size_t H, size_t D) {
     const struct qkv_qk_norm_spec *norm = &l->spec->attention.qk_norm;
-    struct layer_row row = {
+    struct module_row row = {
         .D = norm->over == QKV_NORM_OVER_WIDTH ? H * D : D, .width = H * D, .own = norm->over != QKV_NORM_OVER_HEAD};
     double **const all[] = {&row.x, &row.xhat, &row.rstd, &row.normed};
     for (size_t i = 0; i < 4; i++) *all[i] = formula_doubles(H * D);
-    if (!layer_is_normed(l, part)) return row;
-    row.w = layer_norm_parameter(l, part, "weight", &row.dw);
-    row.b = layer_norm_parameter(l, part, "bias", &row.db);
+    if (!module_is_normed(l, part)) return row;
+    row.w = module_norm_parameter(l, part, "weight", &row.dw);
+    row.b = module_norm_parameter(l, part, "bias", &row.db);
     return row;
 }
 
-static inline void layer_row_free(struct layer_row *row) {
+static inline void module_row_free(struct module_row *row) {
     double *const all[] = {row->x, row->xhat, row->rstd, row->normed};
     for (size_t i = 0; i < 4; i++) free(all[i]);
 }
 
 /* The factor of number i of a row. */
-static inline double layer_row_factor(const struct layer_formula *l, const struct layer_row *row, size_t i) {
+static inline double module_row_factor(const struct module_formula *l, const struct module_row *row, size_t i) {
     const double one = l->spec->attention.qk_norm.norm.kind == QKV_NORM_RMSNORM_PLUS_ONE ? 1 : 0;
     return row->w ? one + (double)row->w[row->own ? i : i % row->D] : 1;
 }
 
 /* Projects and norms a row: into normed. */
-static inline void layer_row_run(struct layer_formula *l, char part, const float *x, size_t in, struct layer_row *row) {
+static inline void module_row_run(struct module_formula *l, char part, const float *x, size_t in,
+                                  struct module_row *row) {
     const struct qkv_norm_spec *norm = &l->spec->attention.qk_norm.norm;
-    for (size_t i = 0; i < row->width; i++) row->x[i] = row->normed[i] = layer_project(l->layer, part, x, in, i);
-    for (size_t first = 0; layer_is_normed(l, part) && first < row->width; first += row->D) {
+    for (size_t i = 0; i < row->width; i++) row->x[i] = row->normed[i] = module_project(l->module, part, x, in, i);
+    for (size_t first = 0; module_is_normed(l, part) && first < row->width; first += row->D) {
         double mean = 0, squares = 0;
         for (size_t i = first; i < first + row->D; i++) mean += row->x[i] / (double)row->D;
         if (norm->kind != QKV_NORM_LAYERNORM) mean = 0;
@@ -159,20 +165,20 @@ static inline void layer_row_run(struct layer_formula *l, char part, const float
             row->rstd[i] = 1 / sqrt(squares + norm->eps);
             row->xhat[i] = (row->x[i] - mean) * row->rstd[i];
             row->normed[i] =
-                row->xhat[i] * layer_row_factor(l, row, i) + (row->b ? (double)row->b[row->own ? i : i % row->D] : 0);
+                row->xhat[i] * module_row_factor(l, row, i) + (row->b ? (double)row->b[row->own ? i : i % row->D] : 0);
         }
     }
 }
 
 /* Turns g, the gradient of the normed row, into that of the projected one. */
-static inline void layer_row_back(struct layer_formula *l, char part, struct layer_row *row, double *g) {
-    for (size_t first = 0; layer_is_normed(l, part) && first < row->width; first += row->D) {
+static inline void module_row_back(struct module_formula *l, char part, struct module_row *row, double *g) {
+    for (size_t first = 0; module_is_normed(l, part) && first < row->width; first += row->D) {
         double mean = 0, along = 0;
         for (size_t i = first; i < first + row->D; i++) {
             const size_t at = row->own ? i : i % row->D;
             if (row->dw) row->dw[at] += g[i] * row->xhat[i];
             if (row->db) row->db[at] += g[i];
-            g[i] *= layer_row_factor(l, row, i);
+            g[i] *= module_row_factor(l, row, i);
             mean += g[i] / (double)row->D;
             along += g[i] * row->xhat[i] / (double)row->D;
         }
@@ -181,79 +187,77 @@ static inline void layer_row_back(struct layer_formula *l, char part, struct lay
     }
 }
 
-/* All heads of one projection: normalised, clipped and rotated as the layer asks. */
-static inline void layer_heads(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
-                               size_t D, double *out) {
-    struct layer_row row = layer_row_start(l, part, H, D);
+/* All heads of one projection: normalised, clipped and rotated as the module asks. */
+static inline void module_heads(struct module_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
+                                size_t D, double *out) {
+    struct module_row row = module_row_start(l, part, H, D);
     for (size_t n = 0; n < l->f.B * T; n++) {
-        layer_row_run(l, part, x + n * in, in, &row);
+        module_row_run(l, part, x + n * in, in, &row);
         for (size_t h = 0; h < H; h++) {
-            double *head = out + layer_place(n / T, n % T, h, 0, T, H, D);
-            for (size_t d = 0; d < D; d++) head[d] = layer_clip(row.normed[h * D + d], l->spec->attention.clip);
-            if (part != 'v') layer_rotate(l->spec, head, n % T, 1);
+            double *head = out + module_place(n / T, n % T, h, 0, T, H, D);
+            for (size_t d = 0; d < D; d++) head[d] = module_clip(row.normed[h * D + d], l->spec->attention.clip);
+            if (part != 'v') module_rotate(l->spec, head, n % T, 1);
         }
     }
-    layer_row_free(&row);
+    module_row_free(&row);
 }
 
-static inline void layer_heads_back(struct layer_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
-                                    size_t D, double *dheads, double *dx) {
-    struct layer_row heads = layer_row_start(l, part, H, D);
+static inline void module_heads_back(struct module_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
+                                     size_t D, double *dheads, double *dx) {
+    struct module_row heads = module_row_start(l, part, H, D);
     double *row = formula_doubles(in), *g = formula_doubles(H * D);
     for (size_t n = 0; n < l->f.B * T; n++) {
         for (size_t k = 0; k < in; k++) row[k] = (double)x[n * in + k];
-        layer_row_run(l, part, x + n * in, in, &heads);
+        module_row_run(l, part, x + n * in, in, &heads);
         for (size_t h = 0; h < H; h++) {
-            double *head = dheads + layer_place(n / T, n % T, h, 0, T, H, D);
-            if (part != 'v') layer_rotate(l->spec, head, n % T, -1);
+            double *head = dheads + module_place(n / T, n % T, h, 0, T, H, D);
+            if (part != 'v') module_rotate(l->spec, head, n % T, -1);
             for (size_t d = 0; d < D; d++) {
                 const double y = heads.normed[h * D + d];
-                g[h * D + d] = layer_clip(y, l->spec->attention.clip) != y ? 0 : head[d];
+                g[h * D + d] = module_clip(y, l->spec->attention.clip) != y ? 0 : head[d];
             }
         }
-        layer_row_back(l, part, &heads, g);
-        for (size_t i = 0; i < H * D; i++) layer_project_back(l, part, row, in, i, g[i], dx + n * in);
+        module_row_back(l, part, &heads, g);
+        for (size_t i = 0; i < H * D; i++) module_project_back(l, part, row, in, i, g[i], dx + n * in);
     }
-    layer_row_free(&heads);
+    module_row_free(&heads);
     free(row);
     free(g);
 }
 
 /* The output projection of the heads (B,H,T,Dv), or with `back` the gradient of all it depends on. */
-static inline void layer_output(struct layer_formula *l, bool back) {
+static inline void module_output(struct module_formula *l, bool back) {
     struct formula *f = &l->f;
     size_t in = f->H * f->Dv, out = (size_t)l->spec->out;
-    size_t weight = layer_find(l->layer, "o.weight"), bias = layer_find(l->layer, "o.bias");
-    const float *w = qkv_attention_layer_weights(l->layer, weight);
+    size_t weight = module_find(l->module, "o.weight"), bias = module_find(l->module, "o.bias");
+    const float *w = module_numbers(l->module, weight);
     for (size_t n = 0; n < f->B * f->Tq; n++)
         for (size_t c = 0; c < out; c++) {
             double g = (double)l->dy[n * out + c], sum = 0;
             for (size_t k = 0; k < in; k++) {
-                size_t at = layer_place(n / f->Tq, n % f->Tq, k / f->Dv, k % f->Dv, f->Tq, f->H, f->Dv);
+                size_t at = module_place(n / f->Tq, n % f->Tq, k / f->Dv, k % f->Dv, f->Tq, f->H, f->Dv);
                 sum += (double)w[c * in + k] * f->y[at];
                 if (back) l->gradients[weight][c * in + k] += g * f->y[at];
                 if (!back) f->dy[at] += g * (double)w[c * in + k];
             }
             if (back && bias != SIZE_MAX) l->gradients[bias][c] += g;
-            if (back)
-                l->y[n * out + c] =
-                    sum + (bias == SIZE_MAX ? 0 : (double)qkv_attention_layer_weights(l->layer, bias)[c]);
+            if (back) l->y[n * out + c] = sum + (bias == SIZE_MAX ? 0 : (double)module_numbers(l->module, bias)[c]);
         }
 }
 
-static inline void layer_formula_run(struct layer_formula *l) {
-    const struct qkv_attention_layer_spec *s = l->spec;
+static inline void module_formula_run(struct module_formula *l) {
+    const struct qkv_attention_module_spec *s = l->spec;
     struct formula *f = &l->f;
     size_t in = (size_t)s->in, kv_in = (size_t)s->kv_in;
-    layer_heads(l, 'q', l->x, in, f->Tq, f->H, f->D, f->q);
-    layer_heads(l, 'k', l->memory, kv_in, f->Tk, f->Hkv, f->D, f->k);
-    layer_heads(l, 'v', l->memory, kv_in, f->Tk, f->Hkv, f->Dv, f->v);
-    layer_output(l, false); /* dy of the heads; their y is still 0 */
+    module_heads(l, 'q', l->x, in, f->Tq, f->H, f->D, f->q);
+    module_heads(l, 'k', l->memory, kv_in, f->Tk, f->Hkv, f->D, f->k);
+    module_heads(l, 'v', l->memory, kv_in, f->Tk, f->Hkv, f->Dv, f->v);
+    module_output(l, false); /* dy of the heads; their y is still 0 */
     formula_run(f);
-    layer_output(l, true);
-    layer_heads_back(l, 'q', l->x, in, f->Tq, f->H, f->D, f->dq, l->dx);
-    layer_heads_back(l, 'k', l->memory, kv_in, f->Tk, f->Hkv, f->D, f->dk, l->dmemory);
-    layer_heads_back(l, 'v', l->memory, kv_in, f->Tk, f->Hkv, f->Dv, f->dv, l->dmemory);
+    module_output(l, true);
+    module_heads_back(l, 'q', l->x, in, f->Tq, f->H, f->D, f->dq, l->dx);
+    module_heads_back(l, 'k', l->memory, kv_in, f->Tk, f->Hkv, f->D, f->dk, l->dmemory);
+    module_heads_back(l, 'v', l->memory, kv_in, f->Tk, f->Hkv, f->Dv, f->dv, l->dmemory);
 }
 
 #endif

@@ -1,16 +1,17 @@
-/* attention_layer_case.h: an attention layer of random widths and kinds, and its buffers. */
-#ifndef QKV_ATTENTION_LAYER_CASE_H
-#define QKV_ATTENTION_LAYER_CASE_H
+/* attention_module_case.h: an attention module of random widths and kinds, and its buffers. */
+#ifndef QKV_ATTENTION_MODULE_CASE_H
+#define QKV_ATTENTION_MODULE_CASE_H
 
 #include "test.h"
 
 struct sample {
     struct qkv_context *ctx;
     struct qkv_random random;
-    struct qkv_attention_layer *layer;
-    const struct qkv_attention_layer_spec *spec;
-    struct qkv_attention_input in;
-    size_t Tk;
+    struct qkv_module *module;
+    const struct qkv_attention_module_spec *spec;
+    struct qkv_module_input in;
+    struct qkv_module_mask *mask; /* of `in` */
+    size_t B, T, Tk;
     float *x, *memory, *y, *dy, *dx, *dmemory, *bias, *dbias;
     uint8_t *dense;
     int32_t lengths[4], prefix[4], *documents;
@@ -24,10 +25,10 @@ static inline bool coin(struct qkv_random *r) {
     return qkv_random_below(r, 2);
 }
 
-static inline struct qkv_attention_layer_spec random_spec(struct qkv_random *r, bool cross) {
+static inline struct qkv_attention_module_spec random_spec(struct qkv_random *r, bool cross) {
     static const int heads[][2] = {{1, 1}, {3, 3}, {4, 2}, {4, 1}};
     const int *h = heads[qkv_random_below(r, 4)];
-    struct qkv_attention_layer_spec s = {.in = whole(r, 1, 20), .out = whole(r, 0, 20), .cross = cross};
+    struct qkv_attention_module_spec s = {.in = whole(r, 1, 20), .out = whole(r, 0, 20), .cross = cross};
     s.attention = (struct qkv_attention_spec){.heads = h[0],
                                               .kv_heads = h[1],
                                               .head_dim = 2 * whole(r, 1, 5),
@@ -66,35 +67,70 @@ static inline float *floats(struct sample *s, size_t n) {
     return x;
 }
 
-static inline void make(struct sample *s, const struct qkv_attention_layer_spec *spec, size_t B, size_t T,
+static inline size_t elements(const struct qkv_module *m, size_t i) {
+    return qkv_array_elements(qkv_module_parameter(m, i));
+}
+
+static inline float *gradient_of(struct qkv_module *m, size_t i) {
+    return qkv_module_gradient(m, i);
+}
+
+/* The mask of the attention of an input. */
+static inline struct qkv_module_mask *mask_of(const struct sample *s, struct qkv_module_input *in) {
+    return s->spec->cross ? &in->cross : &in->self;
+}
+
+static inline void make(struct sample *s, const struct qkv_attention_module_spec *spec, size_t B, size_t T,
                         size_t memory_T) {
-    assert_ok(s->ctx, qkv_attention_layer_create(s->ctx, spec, qkv_random_bits(&s->random), &s->layer));
-    s->spec = qkv_attention_layer_spec(s->layer);
-    for (size_t i = 0; i < qkv_attention_layer_parameters(s->layer); i++) {
-        size_t n = qkv_array_elements(qkv_attention_layer_parameter(s->layer, i));
-        if (qkv_attention_layer_parameter(s->layer, i)->rank == 1)
-            test_fill(&s->random, qkv_attention_layer_weights(s->layer, i), n, 1);
-    }
+    assert_ok(s->ctx, qkv_module_create_attention(s->ctx, spec, qkv_random_bits(&s->random), &s->module));
+    s->spec = qkv_module_attention_spec(s->module);
+    for (size_t i = 0; i < qkv_module_parameters(s->module); i++)
+        if (qkv_module_parameter(s->module, i)->rank == 1)
+            test_fill(&s->random, qkv_module_weights_mutable(s->module, i), elements(s->module, i), 1);
     size_t in = (size_t)s->spec->in, kv_in = (size_t)s->spec->kv_in, out = (size_t)s->spec->out;
-    s->Tk = spec->cross ? memory_T : T;
+    s->B = B, s->T = T, s->Tk = spec->cross ? memory_T : T;
     s->x = floats(s, B * T * in);
     s->memory = floats(s, B * memory_T * kv_in);
     s->y = floats(s, B * T * out);
     s->dy = floats(s, B * T * out);
     s->dx = floats(s, B * T * in);
     s->dmemory = floats(s, B * memory_T * kv_in);
-    s->in = (struct qkv_attention_input){.B = B, .T = T, .x = s->x};
-    if (spec->cross) {
-        s->in.memory = s->memory;
-        s->in.memory_T = memory_T;
-    }
+    s->in = qkv_module_input_defaults();
+    s->in.x = (struct qkv_vectors){s->x, B, T, in};
+    if (spec->cross) s->in.memory = (struct qkv_vectors){s->memory, B, memory_T, kv_in};
+    s->mask = mask_of(s, &s->in);
+}
+
+/* Numbers of the output of an input. */
+static inline size_t outputs(const struct sample *s) {
+    return s->B * s->T * (size_t)s->spec->out;
+}
+
+static inline enum qkv_status forward(struct sample *s, const struct qkv_module_input *in, float *y) {
+    return qkv_module_forward(s->module, in, (struct qkv_vectors){y, in->x.B, in->x.T, (size_t)s->spec->out});
+}
+
+/* Backward of `in`; dx and dmemory may be NULL. */
+static inline enum qkv_status backward(struct sample *s, const struct qkv_module_input *in, float *dy, float *dx,
+                                       float *dmemory) {
+    struct qkv_module_gradients g = {.x = in->x, .memory = in->memory};
+    g.x.data = dx;
+    g.memory.data = dmemory;
+    return qkv_module_backward(s->module, (struct qkv_vectors){dy, in->x.B, in->x.T, (size_t)s->spec->out}, &g);
+}
+
+/* A step of training with the sample's own input. */
+static inline void train(struct sample *s) {
+    s->in.train = true;
+    assert_ok(s->ctx, forward(s, &s->in, s->y));
+    assert_ok(s->ctx, backward(s, &s->in, s->dy, s->dx, s->spec->cross ? s->dmemory : NULL));
 }
 
 static inline void start(struct sample *s, uint64_t stream, bool cross, int threads) {
     memset(s, 0, sizeof *s);
     s->random = test_random(stream);
     assert_int_equal(qkv_context_create(&s->ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads)), QKV_OK);
-    struct qkv_attention_layer_spec spec = random_spec(&s->random, cross);
+    struct qkv_attention_module_spec spec = random_spec(&s->random, cross);
     make(s, &spec, test_between(&s->random, 1, 3), test_between(&s->random, 1, 11), test_between(&s->random, 1, 11));
 }
 
@@ -103,7 +139,7 @@ static inline void finish(struct sample *s) {
     for (size_t i = 0; i < TEST_COUNT(each); i++) free(each[i]);
     free(s->dense);
     free(s->documents);
-    qkv_attention_layer_free(s->layer);
+    qkv_module_free(s->module);
     qkv_context_free(s->ctx);
 }
 

@@ -1,6 +1,6 @@
-/* A layer with the weights of a golden model's first attention has the attention weights of that model: out.weights
- * of the golden cases, computed by another program in float64. The input of the attention, the normalised embedding,
- * is computed here. */
+/* An attention module with the weights of a golden model's first attention has the attention weights of that model:
+ * out.weights of the golden cases, computed by another program in float64. The input of the attention, the normalised
+ * embedding, is computed here. */
 /* labels: quick */
 #include "test.h"
 #include "weights.h"
@@ -69,24 +69,21 @@ static float *make_input(struct golden *g, const struct qkv_norm_spec *norm) {
     return x;
 }
 
-static struct qkv_attention_layer *make_layer(struct golden *g, const struct qkv_attention_spec *attention) {
-    struct qkv_attention_layer *layer;
-    struct qkv_attention_layer_spec spec = {.in = (int)g->C, .attention = *attention, .context = g->spec->context};
-    assert_ok(g->ctx, qkv_attention_layer_create(g->ctx, &spec, 0, &layer));
-    for (size_t i = 0; i < qkv_attention_layer_parameters(layer); i++) {
-        const struct qkv_array *p = qkv_attention_layer_parameter(layer, i);
+static struct qkv_module *make_module(struct golden *g, const struct qkv_attention_spec *attention) {
+    struct qkv_module *module;
+    struct qkv_attention_module_spec spec = {.in = (int)g->C, .attention = *attention, .context = g->spec->context};
+    assert_ok(g->ctx, qkv_module_create_attention(g->ctx, &spec, 0, &module));
+    for (size_t i = 0; i < qkv_module_parameters(module); i++) {
+        const struct qkv_array *p = qkv_module_parameter(module, i);
+        const bool of_stack = strncmp(p->name, "position.", strlen("position.")) == 0; /* of all layers together */
         char name[64];
         size_t elements = 0;
-        snprintf(name, sizeof name, "layers.0.attn.%s", p->name);
+        snprintf(name, sizeof name, "%s%s", of_stack ? "" : "layers.0.attn.", p->name);
         const float *from = weights(g, name, &elements);
-        if (!from) { /* of the stack's layers together */
-            snprintf(name, sizeof name, "position.%s", p->name);
-            from = weights(g, name, &elements);
-        }
         if (!from || elements != qkv_array_elements(p)) fail_msg("no %s.%s of %zu bytes", g->stack, name, p->bytes);
-        memcpy(qkv_attention_layer_weights(layer, i), from, p->bytes);
+        memcpy(qkv_module_weights_mutable(module, i), from, p->bytes);
     }
-    return layer;
+    return module;
 }
 
 static void read_ints(struct golden *g, bool source) {
@@ -106,25 +103,23 @@ static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, cons
     snprintf(g->stack, sizeof g->stack, "%s", name);
     snprintf(path, sizeof path, "out.weights.%s.layers.0.attn", name);
     const struct qkv_array *expected = qkv_tensors_find(g->file, path);
-    if (!stack->layers || qkv_stack_layer(stack, 0)->attention.latent.given) return; /* a layer has no latents */
+    if (!stack->layers || !expected) return;
     const struct qkv_embed_spec *embed = &stack->embed; /* only tokens and positions are computed here */
     if (embed->norm.given || embed->types || embed->width || embed->position.layout) return;
     g->C = (size_t)qkv_stack_width(g->spec, stack);
-    if (!stack->layers || !expected || !weights(g, "embed.token.weight", NULL)) return;
+    if (!weights(g, "embed.token.weight", NULL)) return;
     read_ints(g, source);
-    struct qkv_attention_layer *layer = make_layer(g, &qkv_stack_layer(stack, 0)->attention);
+    struct qkv_module *module = make_module(g, &qkv_stack_layer(stack, 0)->attention);
     float *x = make_input(g, &qkv_stack_layer(stack, 0)->norm), *y = malloc(g->B * g->T * g->C * sizeof(float));
-    struct qkv_attention_input in = {.B = g->B,
-                                     .T = g->T,
-                                     .x = x,
-                                     .mask.lengths = g->lengths,
-                                     .length = g->T}; /* as the reference decides rotations */
-    assert_ok(g->ctx, qkv_attention_layer_forward(layer, &in, y));
+    struct qkv_module_input in = {.x = {x, g->B, g->T, g->C},
+                                  .self.mask.lengths = g->lengths,
+                                  .length = g->T}; /* as the reference decides rotations */
+    assert_ok(g->ctx, qkv_module_forward(module, &in, (struct qkv_vectors){y, g->B, g->T, g->C}));
     size_t H = (size_t)qkv_stack_layer(stack, 0)->attention.heads, head = g->T * g->T;
     float *got = malloc(g->B * H * head * sizeof(float)), *golden = malloc(g->B * H * head * sizeof(float));
     for (size_t n = 0; n < g->B * H; n++)
         assert_ok(g->ctx,
-                  qkv_attention_layer_weights_of(layer, QKV_ATTENTION_WEIGHTS, n / H, n % H, 0, g->T, got + n * head));
+                  qkv_module_attention_weights(module, QKV_ATTENTION_WEIGHTS, n / H, n % H, 0, g->T, got + n * head));
     assert_int_equal(qkv_array_elements(expected), g->B * H * head);
     qkv_array_floats(expected, golden);
     assert_floats_close(got, golden, g->B * H * head, 1e-5);
@@ -133,7 +128,7 @@ static void run_stack(struct golden *g, const struct qkv_stack_spec *stack, cons
     for (size_t i = 0; i < TEST_COUNT(each); i++) free(each[i]);
     free(g->ints);
     free(g->lengths);
-    qkv_attention_layer_free(layer);
+    qkv_module_free(module);
 }
 
 static void run_case(const char *folder, const char *isa) {
