@@ -3,6 +3,7 @@
 #define QKV_ATTENTION_MODULE_CASE_H
 
 #include "test.h"
+#include "weights.h"
 
 struct sample {
     struct qkv_context *ctx;
@@ -72,7 +73,7 @@ static inline size_t elements(const struct qkv_module *m, size_t i) {
 }
 
 static inline float *gradient_of(struct qkv_module *m, size_t i) {
-    return qkv_module_gradient(m, i);
+    return test_module_gradient(m, i);
 }
 
 /* The mask of the attention of an input. */
@@ -86,7 +87,7 @@ static inline void make(struct sample *s, const struct qkv_attention_module_spec
     s->spec = qkv_module_attention_spec(s->module);
     for (size_t i = 0; i < qkv_module_parameters(s->module); i++)
         if (qkv_module_parameter(s->module, i)->rank == 1)
-            test_fill(&s->random, qkv_module_weights_mutable(s->module, i), elements(s->module, i), 1);
+            test_fill(&s->random, test_module_weights(s->module, i), elements(s->module, i), 1);
     size_t in = (size_t)s->spec->in, kv_in = (size_t)s->spec->kv_in, out = (size_t)s->spec->out;
     s->B = B, s->T = T, s->Tk = spec->cross ? memory_T : T;
     s->x = floats(s, B * T * in);

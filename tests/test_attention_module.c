@@ -2,6 +2,7 @@
  * gradient, the attention weights; dropout, and new weights. */
 #include "attention_module_case.h"
 #include "attention_module_formula.h"
+#include "weights.h"
 
 /* One or every, at random: dimensions of arrays over pairs. */
 static struct qkv_pair_shape random_shape(struct sample *s, size_t *count) {
@@ -298,7 +299,7 @@ static void test_start(void **state) {
     assert_int_equal(module_find(module[0], "o.bias"), SIZE_MAX);
     assert_true(module_numbers(module[0], module_find(module[0], "v.bias"))[399] == 0);
     assert_null(qkv_module_parameter(module[0], 7));
-    assert_null(qkv_module_weights_mutable(module[0], 7));
+    assert_null(test_module_weights(module[0], 7));
     assert_null(gradient_of(module[0], 7));
     for (int i = 0; i < 3; i++) qkv_module_free(module[i]);
     qkv_context_free(ctx);

@@ -81,7 +81,7 @@ static struct qkv_module *make_module(struct golden *g, const struct qkv_attenti
         snprintf(name, sizeof name, "%s%s", of_stack ? "" : "layers.0.attn.", p->name);
         const float *from = weights(g, name, &elements);
         if (!from || elements != qkv_array_elements(p)) fail_msg("no %s.%s of %zu bytes", g->stack, name, p->bytes);
-        memcpy(qkv_module_weights_mutable(module, i), from, p->bytes);
+        memcpy(test_module_weights(module, i), from, p->bytes);
     }
     return module;
 }

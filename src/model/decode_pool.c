@@ -23,10 +23,10 @@ enum qkv_status qkv_stack_pool_create(struct qkv_context *ctx, const struct qkv_
 
 enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page_pool **out) {
     struct qkv_stack_pool choice = {.stack = &m->decoder,
-                                          .end = (size_t)m->spec.decoder.layers,
-                                          .cross = cross,
-                                          .types = m->cache_types,
-                                          .what = cross ? "the keys and values of sources" : "the KV cache"};
+                                    .end = (size_t)m->spec.decoder.layers,
+                                    .cross = cross,
+                                    .types = m->cache_types,
+                                    .what = cross ? "the keys and values of sources" : "the KV cache"};
     choice.types.precision = m->precision;
     return qkv_stack_pool_create(m->ctx, &choice, out);
 }
