@@ -343,7 +343,7 @@ static void test_check_by_hand(void **state) {
     REFUSE(s.decoder.layers = -1, "decoder.layers is -1;");
     REFUSE(s.decoder.kinds[0].attention.kv_heads = -6, "decoder.attention.kv_heads is -6;");
     REFUSE(s.decoder.kinds[0].norm.eps = NAN, "decoder.norm.eps is nan;");
-    REFUSE(s.decoder.embed.scale = INFINITY, "embed_scale is inf;");
+    REFUSE(s.decoder.embed.scale = INFINITY, "embed.scale is inf;");
     REFUSE(s.dropout = NAN, "dropout is nan;");
     REFUSE(s.decoder.kinds[0].attention.scale = -1, "decoder.attention.scale is -1;");
     REFUSE(s.decoder.kinds[0].attention.position.kind = (enum qkv_position_kind)99,

@@ -191,7 +191,7 @@ bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *
                             struct qkv_family_settings *settings, size_t *count) {
     struct near n = {.ours = ours, .room = room, .settings = settings};
     for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {
-        if (key->flags & (QKV_KEY_COMMON | QKV_KEY_START | QKV_KEY_VERSION_1)) continue;
+        if (key->flags & (QKV_KEY_COMMON | QKV_KEY_START)) continue;
         if (!strcmp(key->name, "encoder") || !strcmp(key->name, "decoder")) continue;
         json_t *a = qkv_family_of_spec(ours, key->name, 0), *b = qkv_family_of_spec(theirs, key->name, 0);
         if (a || b) compare(&n, key->name, a, b);

@@ -71,7 +71,6 @@ json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int ki
     struct qkv_written_spec *written = calloc(1, sizeof *written); /* too large for a stack */
     if (!written) return NULL;
     written->spec = *spec;
-    written->version = 2;
     struct qkv_stack_spec *stacks[] = {&written->spec.encoder, &written->spec.decoder};
     for (size_t i = 0; i < 2; i++) /* paths read the first kind: puts the wanted kind there */
         if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];

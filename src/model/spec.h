@@ -10,7 +10,7 @@
 
 enum qkv_key_type {
     QKV_KEY_CONSTANT, /* "format": always the same JSON text */
-    QKV_KEY_VERSION,  /* int: the version, which determines the keys */
+    QKV_KEY_VERSION,  /* "version": 1 or 2 in a file; spec_version1.c converts 1 to 2 before keys are read */
     QKV_KEY_WHOLE,    /* int */
     QKV_KEY_REAL,     /* double that is used as a float */
     QKV_KEY_FLAG,     /* bool */
@@ -35,8 +35,6 @@ enum {
     QKV_KEY_SOFTCAP = 512, /* attention divides by it: qkv_softcap_valid */
     /* newer than version 1: printed, and part of the digest, only where it is not `neutral` */
     QKV_KEY_LATER = 1024,
-    QKV_KEY_VERSION_1 = 2048, /* only in files of version 1; settings may use keys of both versions */
-    QKV_KEY_VERSION_2 = 4096,
     /* an object of initialisation: in no digest, printed where it is not neutral */
     QKV_KEY_START = 8192,
     /* an object that may be null, its default: its struct begins with `bool given`; where that is false, nothing of it
@@ -52,18 +50,16 @@ enum {
 
 enum { QKV_KEY_PATH = 160 };
 
-/* A spec as it is written, with fields for what version 1 says in one place and version 2 per kind of layer. `spec` is
- * the first field, so offsets of keys count from either struct. */
+/* A spec as it is written. `spec` is the first field, so offsets of keys count from either struct. */
 struct qkv_written_spec {
     struct qkv_spec spec;
-    int version;                       /* the version whose keys apply */
-    bool reading;                      /* keys of both versions apply: settings may use either */
-    bool pair;                         /* reading: there are two stacks */
-    bool position_given;               /* reading: `position`, or its default, applies to the whole model */
-    struct qkv_position_spec position; /* version 1: of the embedding, or of all attentions */
-    bool embed_scale_given;            /* the same for `embed_scale` */
-    double embed_scale;
+    bool reading;                /* the spec is being read from JSON */
+    bool pair;                   /* reading: there are two stacks */
     struct qkv_embed_spec embed; /* common to the stacks: that of the decoder, or of an encoder alone */
+    /* The keys of version 1 (spec_version1.c): one position of the embedding or of all attentions, and one scale. */
+    struct qkv_position_spec position;
+    double embed_scale;
+    bool first; /* writing: version 1 can express the spec */
 };
 _Static_assert(offsetof(struct qkv_written_spec, spec) == 0, "offsets count from both");
 
@@ -87,7 +83,7 @@ const char *qkv_head_text(enum qkv_head_kind kind);
 /* Whether a kind of position belongs to attention; else it is added to the embedding. */
 bool qkv_position_in_attention(enum qkv_position_kind kind);
 bool qkv_position_in_embedding(enum qkv_position_kind kind);
-/* Writes the spec in version 1 where that can express it, else in version 2 (spec_written.c). */
+/* Fills in what is common to the stacks (spec_written.c). */
 void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *written);
 /* The canonical form of a spec: kinds that mean the same are one kind, kinds are named by numbers in the order of their
  * first layers, and a single kind has no name. `work` is scratch: specs are too large for the stack. */
@@ -115,12 +111,11 @@ struct qkv_key {
     const char *text;                          /* REAL: the range in words; CONSTANT: the JSON text */
     const struct qkv_spec_choice *choices;     /* CHOICE: in the order of the enum; text NULL: the end, "": none */
     const struct qkv_key *keys;                /* OBJECT: ends with a name that is NULL */
-    double neutral;                            /* QKV_KEY_LATER: the value that means the same as version 1 */
+    double neutral;                            /* QKV_KEY_LATER: the value that means that the key is left out */
     double value;                              /* the default, */
     double (*rule)(const struct qkv_place *);  /* or a function that computes it */
     bool (*applies)(const struct qkv_place *); /* whether the key has a meaning here; NULL: always */
     const char *owner;                         /* where it has a meaning, for messages */
-    const char *instead;                       /* VERSION_1: the key of version 2, for messages */
     /* texts for qkv_spec_describe (spec_help.c); a test describes every key */
     const char *help;     /* what the key does; what an object describes */
     const char *standard; /* the default in words, where `value` does not give it; every rule needs it */
@@ -132,6 +127,15 @@ struct qkv_key {
 };
 
 extern const struct qkv_key qkv_spec_keys[];
+
+/* ---- version 1 (spec_version1.c) ---- */
+/* The keys that only version 1 has: position and embed_scale. Settings may use them with any spec. */
+extern const struct qkv_key qkv_version1_keys[];
+/* Whether version 1 can express a spec. Such a spec is printed in version 1, and its digest is that of version 1, so
+ * that config.json and the digests of older models stay valid. Sets written->position, embed_scale and first. */
+void qkv_version1_express(struct qkv_written_spec *written);
+/* Whether version 1 has no such key. */
+bool qkv_version1_lacks(const struct qkv_key *key);
 
 struct qkv_place qkv_spec_place(struct qkv_written_spec *written);
 /* The place of an object's own keys. */
@@ -145,9 +149,6 @@ bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place);
  * are. */
 bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place);
 void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool given);
-/* Sets an optional object that is not written: to the common scaling, for a rotation where that is common; else to
- * null. */
-void qkv_key_inherit(const struct qkv_key *key, const struct qkv_place *place);
 /* The field of a LIST. */
 const struct qkv_number_list *qkv_key_list(const struct qkv_key *key, const struct qkv_place *place);
 /* The field of a WHOLE, REAL, FLAG or CHOICE key as a number; of a LIST the number of its entries. */
@@ -169,7 +170,7 @@ void qkv_spec_fail_key(struct qkv_context *ctx, const char *path);
 /* Implements qkv_spec_check. `name` begins messages. vocab_known: a missing vocabulary is an error. */
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
                                   bool vocab_known);
-/* The same, with the names of keys in the version of `written`. */
+/* The same of a spec that qkv_spec_write wrote. */
 enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
                                        bool vocab_known);
 /* The same for the keys of one object, at its place in `written`. */

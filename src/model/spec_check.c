@@ -168,8 +168,8 @@ static enum qkv_status check_keys(const struct checker *c, const struct qkv_key 
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         if (key->type == QKV_KEY_PATTERN) status = check_pattern(c, place);
-        if (status || key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_PATTERN || !qkv_key_applies(key, place) ||
-            !qkv_key_given(key, place))
+        if (status || key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || key->type == QKV_KEY_PATTERN ||
+            !qkv_key_applies(key, place) || !qkv_key_given(key, place))
             continue;
         struct qkv_place in = qkv_key_enter(place, key);
         if (key->type == QKV_KEY_KINDS)
@@ -195,7 +195,6 @@ static enum qkv_status check_width(const struct checker *c, const struct qkv_pla
 static enum qkv_status check_attention(const struct checker *c, const struct qkv_place *place) {
     const struct qkv_attention_spec *a = place->object;
     const struct qkv_position_spec *position = &a->position;
-    const char *where = c->written->version == 1 ? "" : place->path;
     char divisors[32];
     if (a->heads % a->kv_heads) {
         near_divisors(a->heads, a->kv_heads, divisors, sizeof divisors);
@@ -219,7 +218,7 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
             place->path);
     enum qkv_status status = check_width(c, place, "head_dim", a->head_dim);
     if (!status) status = check_width(c, place, "value_dim", a->value_dim);
-    if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, where, a);
+    if (!status && !place->like) status = qkv_distance_check(c->ctx, c->name, place->path, a);
     bool rotated = position->kind == QKV_POSITION_ROPE && !place->like;
     if (!status)
         status = qkv_attention_form_check(c->ctx, c->name, place->path, a, place->like != NULL,
@@ -227,7 +226,7 @@ static enum qkv_status check_attention(const struct checker *c, const struct qkv
     if (status || !rotated) return status;
     char head[QKV_KEY_PATH + 32];
     snprintf(head, sizeof head, "%s%s", place->path, qkv_attention_rotated_key(a));
-    return qkv_rotation_check(c->ctx, c->name, where, position, head, qkv_attention_rotated(a));
+    return qkv_rotation_check(c->ctx, c->name, place->path, position, head, qkv_attention_rotated(a));
 }
 
 static enum qkv_status check_norm(const struct checker *c, const struct qkv_place *place) {

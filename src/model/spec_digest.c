@@ -65,7 +65,9 @@ static enum qkv_status digest_lines(struct qkv_context *ctx, struct qkv_buffer *
                                     const struct qkv_place *place) {
     enum qkv_status status = QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
-        if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || !qkv_key_applies(key, place)) continue;
+        if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || !qkv_key_applies(key, place) ||
+            (place->written->first && qkv_version1_lacks(key)))
+            continue;
         const bool given = qkv_key_given(key, place);
         if (key->flags & QKV_KEY_START || !(place->common ? qkv_key_differs(key, place) : given)) continue;
         struct qkv_place in = qkv_key_enter(place, key);
@@ -96,10 +98,12 @@ enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_k
     if (!status) {
         qkv_spec_canonical(spec, written, canonical);
         qkv_spec_write(canonical, written);
+        qkv_version1_express(written);
         struct qkv_place place = qkv_spec_place(written);
         status = digest_lines(ctx, &text, keys, &place);
+        if (!status && written->first) status = digest_lines(ctx, &text, qkv_version1_keys, &place);
     }
-    if (!status) status = qkv_hash_lines(ctx, written->version == 1 ? "qkv spec 1" : "qkv spec 2", text.data, digest);
+    if (!status) status = qkv_hash_lines(ctx, written->first ? "qkv spec 1" : "qkv spec 2", text.data, digest);
     qkv_buffer_free(&text);
     free(canonical);
     free(written);

@@ -10,19 +10,14 @@ static bool stack_has_position(const struct qkv_stack_spec *s) {
     return false;
 }
 
-/* Learned, as in version 1, where nothing else gives a position. */
+/* Learned where nothing else gives a position. */
 static double rule_embed_position(const struct qkv_place *p) {
-    const struct qkv_written_spec *w = p->written;
-    if (w->position_given) return qkv_position_in_attention(w->position.kind) ? QKV_POSITION_NONE : w->position.kind;
-    bool other = stack_has_position(&p->spec->encoder) || stack_has_position(&p->spec->decoder);
+    const bool other = stack_has_position(&p->spec->encoder) || stack_has_position(&p->spec->decoder);
     return other ? QKV_POSITION_NONE : QKV_POSITION_LEARNED;
 }
 
 static double rule_embed_scale(const struct qkv_place *p) {
-    const struct qkv_written_spec *w = p->written;
-    const int C = qkv_stack_width(p->spec, p->stack);
-    if (w->embed_scale_given) return w->embed_scale;
-    return qkv_scale_beside(w->version == 1 ? w->position.kind : p->embed->position.kind, C);
+    return qkv_scale_beside(p->embed->position.kind, qkv_stack_width(p->spec, p->stack));
 }
 
 static bool is_sinusoidal(const struct qkv_place *p) {

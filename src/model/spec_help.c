@@ -117,7 +117,10 @@ static void help_enter(struct help_search *s, const char *name, size_t n) {
 
 /* Finds the key at a path. False if there is none. */
 static bool help_find(struct help_search *s, const char *path) {
-    *s = (struct help_search){.target = path, .keys = qkv_spec_keys};
+    const size_t top = strcspn(path, ".");
+    const struct qkv_key *first = qkv_version1_keys;
+    while (first->name && (strlen(first->name) != top || strncmp(first->name, path, top))) first++;
+    *s = (struct help_search){.target = path, .keys = first->name ? qkv_version1_keys : qkv_spec_keys};
     if (strlen(path) >= sizeof s->path - 1) return false;
     while (s->keys) {
         size_t n = strcspn(path, ".");
@@ -143,6 +146,7 @@ static bool help_find(struct help_search *s, const char *path) {
 static const char *help_part_of(const struct qkv_key *keys) {
     struct help_search s;
     if (keys == qkv_layer_keys) keys = qkv_stack_keys;
+    if (keys == qkv_version1_keys) keys = qkv_spec_keys;
     for (size_t i = 0; i < PARTS; i++) {
         const char *path = parts[i].part.path;
         const struct qkv_key *own = parts[i].keys ? parts[i].keys : help_find(&s, path) ? s.key->keys : NULL;
@@ -195,7 +199,6 @@ static void help_example(const struct qkv_key *key, char *text, size_t size) {
 
 /* "a stack that reads tokens, or a head of kind lm," ends with a comma for the sentence that it stands in. */
 static const char *help_owner(const struct qkv_key *key) {
-    if (key->flags & QKV_KEY_VERSION_1) return "a file of version 1; as a setting it works with both versions";
     return key->type == QKV_KEY_WHOLE && !strcmp(key->name, "vocab") ? NULL : key->owner;
 }
 
@@ -275,7 +278,12 @@ bool qkv_spec_describe_at(size_t i, struct qkv_spec_key *out) {
         char path[QKV_SPEC_KEY_PATH];
         const char *part = parts[p].part.path;
         const struct qkv_key *key = parts[p].keys ? parts[p].keys : help_find(&s, part) ? s.key->keys : NULL;
-        for (; key && key->name; key++) {
+        for (bool more = true; key && (key->name || more); key++) {
+            if (!key->name) { /* after the keys at the top, those of version 1 */
+                more = false;
+                if (*part) break;
+                key = qkv_version1_keys;
+            }
             if (i-- > 0) continue;
             snprintf(path, sizeof path, "%s%s%s", part, *part ? "." : "", key->name);
             return qkv_spec_describe(path, out);

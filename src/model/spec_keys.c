@@ -36,10 +36,6 @@ static double rule_source_vocab(const struct qkv_place *p) {
     return p->spec->vocab;
 }
 
-static double rule_written_scale(const struct qkv_place *p) {
-    return qkv_scale_beside(p->written->position.kind, p->spec->d_model);
-}
-
 /* ---- where keys mean something ---------------------------------------------------------------------------------- */
 
 static bool has_kinds(const struct qkv_place *p) {
@@ -124,7 +120,6 @@ const struct qkv_key qkv_stack_keys[] = {
                   "ALBERT has 1. 0 means that each layer has its own weights."),
     {.name = "pattern",
      .type = QKV_KEY_PATTERN,
-     .flags = QKV_KEY_VERSION_2,
      .applies = has_kinds,
      .standard = "none; with kinds it must be given",
      .example = "[\"local\",\"global\"]",
@@ -134,7 +129,6 @@ const struct qkv_key qkv_stack_keys[] = {
     LAYER_KEYS(qkv_stack_spec, kinds[0]., qkv_place_has_one_kind),
     {.name = "kinds",
      .type = QKV_KEY_KINDS,
-     .flags = QKV_KEY_VERSION_2,
      .keys = qkv_layer_keys,
      .applies = has_kinds,
      .standard = "one kind, without a name",
@@ -143,9 +137,8 @@ const struct qkv_key qkv_stack_keys[] = {
      .help =
          "Kinds of layers by their names. A kind has the keys of a layer: attention, cross, norm, ffn, residual_scale, "
          "cross_only and residual_dropout. Keys that a kind leaves out have the values of the stack."},
-    OBJECT(qkv_stack_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2 | QKV_KEY_COMMON,
-           .standard = "the values of embed", .example = "{\"scale\":8}",
-           .help = "The keys of embed that differ in this stack."),
+    OBJECT(qkv_stack_spec, embed, qkv_embed_keys, .flags = QKV_KEY_COMMON, .standard = "the values of embed",
+           .example = "{\"scale\":8}", .help = "The keys of embed that differ in this stack."),
     END,
 };
 
@@ -256,7 +249,6 @@ const struct qkv_key qkv_spec_keys[] = {
      .help = "Marks the file as a spec of qkv. A config.json without this key belongs to a published model."},
     {.name = "version",
      .type = QKV_KEY_VERSION,
-     .offset = offsetof(struct qkv_written_spec, version),
      .low = 1,
      .high = 2,
      .text = "1 or 2",
@@ -271,14 +263,6 @@ const struct qkv_key qkv_spec_keys[] = {
           .help = "The width of the model: the number of channels of the residual stream."),
     WHOLE(qkv_spec, context, 1, 1 << 24, .flags = QKV_KEY_REQUIRED, .example = "256",
           .help = "The largest number of positions of a sequence."),
-    OBJECT(qkv_written_spec, position, qkv_position_keys, .flags = QKV_KEY_VERSION_1, .example = "{\"kind\":\"rope\"}",
-           .instead = "embed.position or the attention's position",
-           .help = "The position of the whole model. A file of version 2 has embed.position and the position of each "
-                   "attention instead; as a setting, position changes all of them."),
-    REAL(qkv_written_spec, embed_scale, -FLT_MAX, FLT_MAX, "a number other than 0",
-         .flags = QKV_KEY_NOT_ZERO | QKV_KEY_VERSION_1, .rule = rule_written_scale, .instead = "embed.scale",
-         .standard = "sqrt(d_model) with sinusoidal positions, else 1", .example = "8",
-         .help = "Multiplies the token embedding. A file of version 2 has embed.scale instead."),
     REAL(qkv_spec, dropout, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH, .example = "0.1",
          .help = "The dropout of the embedding, of the attention weights and of the output of each sublayer. The keys "
                  "embed.dropout, attention.dropout and residual_dropout change one of the three."),
@@ -297,8 +281,8 @@ const struct qkv_key qkv_spec_keys[] = {
     OBJECT(qkv_spec, decoder, qkv_stack_keys, .flags = QKV_KEY_NULL, .applies = has_decoder,
            .example = "{\"layers\":2,\"attention\":{\"heads\":4}}",
            .help = "The decoder. Beside an encoder it has cross attention. A spec has an encoder, a decoder or both."),
-    OBJECT(qkv_written_spec, embed, qkv_embed_keys, .flags = QKV_KEY_VERSION_2 | QKV_KEY_COMMON,
-           .example = "{\"types\":2}", .help = "The embedding of all stacks. A stack overrides it by its own embed."),
+    OBJECT(qkv_written_spec, embed, qkv_embed_keys, .flags = QKV_KEY_COMMON, .example = "{\"types\":2}",
+           .help = "The embedding of all stacks. A stack overrides it by its own embed."),
     OBJECT(qkv_spec, init, init_keys, .flags = QKV_KEY_START, .example = "{\"kind\":\"xavier\"}",
            .help = "The distribution of new weights."),
     WHOLE(qkv_spec, source_vocab, 1, VOCAB, .flags = QKV_KEY_LATE, .rule = rule_source_vocab, .applies = has_sources,
@@ -321,10 +305,11 @@ const struct qkv_key qkv_spec_keys[] = {
 };
 
 const char *qkv_spec_key_at(size_t i) {
-    const struct qkv_key *key = qkv_spec_keys;
-    for (; key->name; key++) {
-        if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || key->type == QKV_KEY_OBJECT) continue;
-        if (i-- == 0) break;
-    }
-    return key->name;
+    const struct qkv_key *const tables[] = {qkv_spec_keys, qkv_version1_keys};
+    for (size_t t = 0; t < 2; t++)
+        for (const struct qkv_key *key = tables[t]; key->name; key++) {
+            if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION || key->type == QKV_KEY_OBJECT) continue;
+            if (i-- == 0) return key->name;
+        }
+    return NULL;
 }

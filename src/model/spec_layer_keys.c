@@ -179,8 +179,8 @@ const struct qkv_key qkv_attention_keys[] = {
          .help = "Whether each head has a learned logit that only adds to the denominator of the softmax (gpt-oss)."),
     REAL(qkv_attention_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",
          .help = "The dropout of the attention weights."),
-    OBJECT(qkv_attention_spec, position, qkv_attention_position_keys, .flags = QKV_KEY_VERSION_2,
-           .applies = in_self_attention, .owner = "self attention", .example = "{\"kind\":\"rope\"}",
+    OBJECT(qkv_attention_spec, position, qkv_attention_position_keys, .applies = in_self_attention,
+           .owner = "self attention", .example = "{\"kind\":\"rope\"}",
            .help = "The position that this attention itself has."),
     END,
 };

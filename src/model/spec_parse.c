@@ -1,15 +1,12 @@
-/* Reads a spec from JSON: settings are put into the tree first, then every key is read by its line in the table, in the
- * table's order, so that the keys that a default depends on are read before it. */
+/* Reads the keys of a spec from JSON: every key by its line in the table, in the table's order, so that the keys that a
+ * default depends on are read before it. */
 #include "model/spec_reader.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_BYTES = 1 << 20, NAME_BYTES = QKV_SPEC_NAME };
-
-static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                 const struct qkv_place *place, const json_t *tree);
+enum { NAME_BYTES = QKV_SPEC_NAME };
 
 /* A key that does not apply in this spec. A file may have its default, or any value of a key with QKV_KEY_IDLE. A
  * setting of it is an error whatever the value, unless it resets the file's value to the default. */
@@ -65,20 +62,6 @@ static enum qkv_status read_scalar(const struct qkv_spec_reader *r, const struct
     return status;
 }
 
-/* Fails if a file has a key of the other version; settings may use both. */
-static enum qkv_status check_version(const struct qkv_spec_reader *r, const struct qkv_key *key,
-                                     const struct qkv_place *place) {
-    int version = place->written->version;
-    char path[QKV_SPEC_PATH];
-    qkv_spec_reader_path(r, place, key->name, path);
-    bool other = key->flags & (version == 1 ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1);
-    if (!other || !qkv_spec_reader_at(r->file, path)) return QKV_OK;
-    if (version == 1)
-        return qkv_spec_reader_fail(r, path, "%s is a key of version 2, but version is 1; write \"version\": 2", path);
-    return qkv_spec_reader_fail(r, path, "%s is a key of version 1, but version is 2, which has %s instead", path,
-                                key->instead);
-}
-
 /* An object that does not apply is an error, except in settings for several specs. */
 static enum qkv_status read_idle_object(const struct qkv_spec_reader *r, const struct qkv_key *key,
                                         const struct qkv_place *place) {
@@ -127,13 +110,12 @@ static enum qkv_status read_optional(const struct qkv_spec_reader *r, const stru
     if (given && settings_of_others(r, key, place, value)) return read_optional(r, key, place, NULL);
     if (value && !given && !json_is_null(value)) return qkv_spec_reader_fail_value(r, key, place, value);
     qkv_key_give(key, place, false);
-    if (!value && qkv_key_applies(key, place)) qkv_key_inherit(key, place);
     if (given && !qkv_key_applies(key, place)) return read_idle_object(r, key, place);
     if (value && qkv_key_applies(key, place)) note_shared(r, key, place);
     if (!value && place->like && qkv_key_applies(key, place)) take_over(key, place);
     if (!given) return QKV_OK;
     qkv_key_give(key, place, true);
-    return read_keys(r, key->keys, &in, value);
+    return qkv_spec_reader_keys(r, key->keys, &in, value);
 }
 
 static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct qkv_key *key,
@@ -144,7 +126,7 @@ static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct
     if (!value || json_is_null(value)) {
         if (stack || (place->layer && !qkv_key_applies(key, place))) return QKV_OK;
         if (value && !(key->flags & QKV_KEY_NULL)) return qkv_spec_reader_fail_value(r, key, place, value);
-        return read_keys(r, key->keys, &in, NULL);
+        return qkv_spec_reader_keys(r, key->keys, &in, NULL);
     }
     if (!json_is_object(value)) return qkv_spec_reader_fail_value(r, key, place, value);
     if (place->layer && !qkv_key_applies(key, place)) {
@@ -152,7 +134,7 @@ static enum qkv_status read_object(const struct qkv_spec_reader *r, const struct
         qkv_spec_reader_path(r, place, key->name, path);
         return qkv_spec_reader_fail(r, path, "%s is given, but only %s has one; leave it out", path, key->owner);
     }
-    return read_keys(r, key->keys, &in, value);
+    return qkv_spec_reader_keys(r, key->keys, &in, value);
 }
 
 /* Reads each kind as one object, and notes whether settings of common keys had an effect. */
@@ -164,7 +146,7 @@ static enum qkv_status read_kinds(const struct qkv_spec_reader *r, const struct 
     for (size_t i = 0; i < (size_t)s->kind_count && !status; i++) {
         struct qkv_place in = qkv_kind_enter(place, kinds, i);
         json_t *kind = qkv_spec_reader_kind(kinds, stack, s->kinds[i].name);
-        status = kind ? read_keys(r, kinds->keys, &in, kind) : qkv_fail_memory(r->ctx, 64, "a spec");
+        status = kind ? qkv_spec_reader_keys(r, kinds->keys, &in, kind) : qkv_fail_memory(r->ctx, 64, "a spec");
         json_decref(kind);
     }
     return status ? status : qkv_spec_reader_check_shared(r, kinds->keys, place);
@@ -270,7 +252,7 @@ static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct
         const json_t *own = json_object_get(json_object_get(tree, stack->name), part->name);
         if (own && !json_is_object(own)) return qkv_spec_reader_fail_value(r, part, &in, own);
         json_t *whole = qkv_spec_reader_over(common, own);
-        status = whole ? read_keys(r, part->keys, &at, whole) : qkv_fail_memory(r->ctx, 64, "a spec");
+        status = whole ? qkv_spec_reader_keys(r, part->keys, &at, whole) : qkv_fail_memory(r->ctx, 64, "a spec");
         json_decref(whole);
         own = json_object_get(json_object_get(r->file, stack->name), part->name);
         stacks[count++] = (struct reader_of_common){at, own, stack->name};
@@ -279,19 +261,16 @@ static enum qkv_status read_common(const struct qkv_spec_reader *r, const struct
     return !status && count == 2 ? check_common(r, key) : status;
 }
 
-static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
-                                 const struct qkv_place *place, const json_t *tree) {
+enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                     const struct qkv_place *place, const json_t *tree) {
     enum qkv_status status = tree ? qkv_spec_reader_check_names(r, keys, place, tree) : QKV_OK;
     for (const struct qkv_key *key = keys; key->name && !status; key++) {
         const json_t *value = tree ? json_object_get(tree, key->name) : NULL;
         bool shared =
             key->flags & QKV_KEY_OF_LAYER && place->object == (void *)place->stack && place->stack->kinds[0].name[0];
-        status = check_version(r, key, place);
-        for (const struct qkv_key *later = key; key->type == QKV_KEY_PATTERN && later->name && !status; later++)
-            status = check_version(r, later, place);
-        if (status || shared) continue; /* keys that are common to kinds are read with each kind */
+        if (shared) continue; /* keys that are common to kinds are read with each kind */
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
-            status = qkv_spec_reader_constant(r, key, place, value);
+            status = qkv_spec_reader_constant(r, key, value);
         else if (key->flags & QKV_KEY_COMMON) /* an object inside a stack is read with the common one */
             status = place->stack ? QKV_OK : read_common(r, key, place, tree);
         else if (key->type == QKV_KEY_OBJECT)
@@ -304,112 +283,4 @@ static enum qkv_status read_keys(const struct qkv_spec_reader *r, const struct q
             status = read_scalar(r, key, place, value);
     }
     return status;
-}
-
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
-
-static enum qkv_status load_tree(const struct qkv_spec_reader *r, const char *json, size_t size, json_t **root) {
-    const struct qkv_json_text text = {.name = r->name, .data = json, .size = size, .max_size = FILE_BYTES};
-    enum qkv_status status = qkv_json_load(r->ctx, &text, root);
-    if (status) return status;
-    if (!json_is_object(*root))
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s is not a spec: it must be a JSON object, {\"format\": \"qkv\", ...}",
-                        r->name);
-    return QKV_OK;
-}
-
-/* Drops a vocabulary that no stack or head needs, which is known after all keys are read. */
-static enum qkv_status drop_vocabulary(const struct qkv_spec_reader *r, struct qkv_spec *spec) {
-    const size_t setting = qkv_spec_reader_setting(r, "vocab");
-    if (qkv_spec_has_tokens(spec)) return QKV_OK;
-    if (setting < r->setting_count && r->idle) r->idle[setting] = true;
-    if (setting < r->setting_count && !r->idle)
-        return qkv_spec_reader_fail(
-            r, "vocab", "vocab is %d, but the model neither reads nor writes tokens; leave it out", spec->vocab);
-    spec->vocab = spec->source_vocab = 0;
-    return QKV_OK;
-}
-
-/* Kinds without self attention have no position, even if the common keys have one. */
-static void drop_positions(struct qkv_stack_spec *decoder) {
-    const struct qkv_position_spec none = {
-        .kind = QKV_POSITION_NONE, .theta = 10000, .fraction = 1, .max = 8, .buckets = 32, .max_distance = 128};
-    for (int i = 0; i < decoder->kind_count; i++)
-        if (decoder->kinds[i].cross_only) decoder->kinds[i].attention.position = none;
-}
-
-enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
-                                   size_t size, const struct qkv_settings *settings) {
-    struct qkv_spec_reader r = {.ctx = ctx,
-                                .name = name ? name : "spec",
-                                .settings = settings->items,
-                                .setting_count = settings->count,
-                                .idle = settings->idle};
-    struct qkv_written_spec *written = qkv_allocate(ctx, 2, sizeof *written), *canonical = written + 1;
-    json_t *root = NULL;
-    memset(spec, 0, sizeof *spec);
-    if (!written) return QKV_MEMORY;
-    written->reading = true;
-    for (size_t i = 0; r.idle && i < r.setting_count; i++) r.idle[i] = false;
-    enum qkv_status status = load_tree(&r, json, size, &root);
-    json_t *file = !status && r.setting_count ? json_deep_copy(root) : NULL;
-    if (!status && r.setting_count && !file) status = qkv_fail_memory(ctx, size, "a spec");
-    r.shared = !status ? qkv_allocate(ctx, r.setting_count + 1, sizeof *r.shared) : NULL;
-    if (!status && !r.shared) status = QKV_MEMORY;
-    r.file = file ? file : root;
-    r.tree = root;
-    if (!status) status = qkv_spec_reader_settings(&r, root);
-    struct qkv_place place = qkv_spec_place(written);
-    written->position_given =
-        json_object_get(root, "position") || json_integer_value(json_object_get(root, "version")) != 2;
-    written->pair =
-        json_is_object(json_object_get(root, "encoder")) && json_is_object(json_object_get(root, "decoder"));
-    written->embed_scale_given = json_object_get(root, "embed_scale");
-    if (!status) status = read_keys(&r, qkv_spec_keys, &place, root);
-    if (!status) status = drop_vocabulary(&r, &written->spec);
-    if (!status) drop_positions(&written->spec.decoder);
-    json_decref(root);
-    json_decref(file);
-    free(r.shared);
-    qkv_spec_write(&written->spec, canonical);
-    if (written->version == 2) canonical->version = 2;
-    if (!status) status = qkv_spec_check_written(ctx, canonical, r.name, false);
-    if (!status) *spec = written->spec;
-    free(written);
-    return status;
-}
-
-enum qkv_status qkv_spec_parse(struct qkv_context *ctx, struct qkv_spec *spec, const char *name, const char *json,
-                               size_t size, const char *const *settings, size_t setting_count) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, ctx);
-    QKV_NEED(ctx, spec);
-    QKV_NEED(ctx, name);
-    QKV_NEED_ALL(ctx, size, json);
-    QKV_NEED_ALL(ctx, setting_count, settings);
-    return qkv_spec_parse_all(ctx, spec, name, json, size,
-                              &(struct qkv_settings){.items = settings, .count = setting_count});
-}
-
-enum qkv_status qkv_spec_read_all(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
-                                  const struct qkv_settings *settings) {
-    struct qkv_map map;
-    memset(spec, 0, sizeof *spec);
-    enum qkv_status status = qkv_read_file(ctx, path, &map);
-    if (!status && map.size > FILE_BYTES)
-        status = qkv_fail(ctx, QKV_FORMAT, "%s is not a spec: it has %zu bytes, a config.json has at most %d", path,
-                          map.size, FILE_BYTES);
-    if (!status) status = qkv_spec_parse_all(ctx, spec, path, (const char *)map.data, map.size, settings);
-    qkv_unmap_file(&map);
-    return status;
-}
-
-enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, const char *path,
-                              const char *const *settings, size_t setting_count) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, ctx);
-    QKV_NEED(ctx, spec);
-    QKV_NEED(ctx, path);
-    QKV_NEED_ALL(ctx, setting_count, settings);
-    return qkv_spec_read_all(ctx, spec, path, &(struct qkv_settings){.items = settings, .count = setting_count});
 }

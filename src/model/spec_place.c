@@ -72,9 +72,6 @@ static bool place_says_its_own(const struct qkv_place *place, const struct qkv_k
 }
 
 bool qkv_key_applies(const struct qkv_key *key, const struct qkv_place *place) {
-    const struct qkv_written_spec *w = place->written;
-    unsigned other = w->version == 1 ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1;
-    if (key->flags & other && !w->reading) return false;
     if (key->flags & QKV_KEY_COMMON && place->stack) return place_says_its_own(place, key);
     return !key->applies || key->applies(place);
 }
@@ -90,13 +87,6 @@ bool qkv_key_differs(const struct qkv_key *key, const struct qkv_place *place) {
     const double x = qkv_key_get(key, place);
     if (there) return x != qkv_key_get(key, &other);
     return !(key->flags & QKV_KEY_LATER) || x != key->neutral;
-}
-
-void qkv_key_inherit(const struct qkv_key *key, const struct qkv_place *place) {
-    const struct qkv_position_spec *whole = &place->written->position, *here = place->object;
-    if (key->keys != qkv_scaling_keys || here == whole || whole->kind != QKV_POSITION_ROPE) return;
-    struct qkv_scaling_spec *scaling = qkv_key_enter(place, key).object;
-    *scaling = whole->scaling;
 }
 
 const struct qkv_number_list *qkv_key_list(const struct qkv_key *key, const struct qkv_place *place) {

@@ -1,5 +1,5 @@
-/* The keys of a position: of an attention, and of version 1, which has one position for the whole model. One entry for
- * each key, as in spec_keys.c. */
+/* The keys of a position: of an attention, and of the whole model in the words of version 1 (spec_version1.c). One
+ * entry for each key, as in spec_keys.c. */
 #include "model/spec_tables.h"
 
 CHOICES(positions, QKV_POSITION_LIST);
@@ -11,61 +11,6 @@ static const struct qkv_spec_choice attention_positions[] = {
 CHOICES(alibi_forms, QKV_ALIBI_LIST);
 CHOICES(pairings, QKV_PAIRING_LIST);
 CHOICES(scalings, QKV_SCALING_LIST);
-
-/* ---- defaults that depend on something ----------------------------------------------------------------------- */
-
-static double rule_attention_position(const struct qkv_place *p) {
-    return qkv_position_in_attention(p->written->position.kind) ? p->written->position.kind : QKV_POSITION_NONE;
-}
-
-static double rule_theta(const struct qkv_place *p) {
-    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.theta : 10000;
-}
-
-static double rule_pairing(const struct qkv_place *p) {
-    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.pairing : QKV_PAIRING_HALF;
-}
-
-static double rule_fraction(const struct qkv_place *p) {
-    return p->written->position.kind == QKV_POSITION_ROPE ? p->written->position.fraction : 1;
-}
-
-/* Of a position of the same kind that is said for the whole model. */
-static const struct qkv_position_spec *rule_written(const struct qkv_place *p) {
-    const struct qkv_position_spec *own = p->object, *whole = &p->written->position;
-    return own->kind == whole->kind ? whole : NULL;
-}
-
-static double rule_form(const struct qkv_place *p) {
-    const struct qkv_position_spec *whole = rule_written(p);
-    return whole ? whole->form : QKV_ALIBI_PRESS;
-}
-
-static double rule_max(const struct qkv_place *p) {
-    const struct qkv_position_spec *whole = rule_written(p);
-    return whole && whole->form == QKV_ALIBI_MPT ? whole->max : 8;
-}
-
-static double rule_learn(const struct qkv_place *p) {
-    const struct qkv_position_spec *whole = rule_written(p);
-    return whole && whole->learn;
-}
-
-static double rule_buckets(const struct qkv_place *p) {
-    const struct qkv_position_spec *whole = rule_written(p);
-    return whole && whole->kind == QKV_POSITION_BUCKETS ? whole->buckets : 32;
-}
-
-static double rule_max_distance(const struct qkv_place *p) {
-    const struct qkv_position_spec *whole = rule_written(p);
-    const bool has = whole && (whole->kind == QKV_POSITION_BUCKETS || whole->kind == QKV_POSITION_RELATIVE);
-    return has ? whole->max_distance : 128;
-}
-
-/* Of the whole model, where that is said in one place, as in version 1. */
-static double rule_position(const struct qkv_place *p) {
-    return p->written->version == 1 ? QKV_POSITION_LEARNED : QKV_POSITION_NONE;
-}
 
 /* ---- where keys mean something ---------------------------------------------------------------------------------- */
 
@@ -165,19 +110,19 @@ const struct qkv_key qkv_scaling_keys[] = {
 };
 #undef ABOVE_0
 
-/* The two tables differ in the defaults: a rotation's own theta, or that of the whole model. */
-#define ROTATION_KEYS(theta_rule, pairing_rule, fraction_rule)                                                         \
+/* The keys beside `kind`. */
+#define ROTATION_KEYS                                                                                                  \
     REAL(qkv_position_spec, theta, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE,   \
-         .value = 10000, .rule = theta_rule, .standard = "10000", .applies = in_rope, .owner = "position.kind rope",   \
-         .needs = "kind=rope", .example = "500000",                                                                    \
+         .value = 10000, .standard = "10000", .applies = in_rope, .owner = "position.kind rope", .needs = "kind=rope", \
+         .example = "500000",                                                                                          \
          .help = "The base of the wavelengths of RoPE: from one position to the next, pair j of the d rotated "        \
                  "channels turns by the angle theta^(-2j/d). Llama 3 has 500000."),                                    \
         CHOICE(qkv_position_spec, pairing, pairings, .flags = QKV_KEY_IDLE, .value = QKV_PAIRING_HALF,                 \
-               .rule = pairing_rule, .standard = "half", .applies = in_rope, .owner = "position.kind rope",            \
-               .needs = "kind=rope", .help = "Which two channels of a head RoPE rotates together."),                   \
+               .standard = "half", .applies = in_rope, .owner = "position.kind rope", .needs = "kind=rope",            \
+               .help = "Which two channels of a head RoPE rotates together."),                                         \
         REAL(qkv_position_spec, fraction, 0, 1, "a number greater than 0 and at most 1",                               \
-             .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .rule = fraction_rule, .standard = "1",            \
-             .applies = in_rope, .owner = "position.kind rope", .needs = "kind=rope", .example = "0.5",                \
+             .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, .value = 1, .standard = "1", .applies = in_rope,               \
+             .owner = "position.kind rope", .needs = "kind=rope", .example = "0.5",                                    \
              .help = "The share of a head's channels that RoPE rotates; they are the first ones. GPT-NeoX has 0.25."), \
         OBJECT(qkv_position_spec, scaling, qkv_scaling_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_IDLE,                 \
                .applies = in_rope, .owner = "position.kind rope", .needs = "kind=rope",                                \
@@ -185,42 +130,37 @@ const struct qkv_key qkv_scaling_keys[] = {
                .help = "Extends RoPE to more positions than the model was trained with.")
 
 /* The same of biases by distance. */
-#define DISTANCE_KEYS(form_rule, max_rule, learn_rule, buckets_rule, max_distance_rule)                                \
+#define DISTANCE_KEYS                                                                                                  \
     CHOICE(qkv_position_spec, form, alibi_forms, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = QKV_ALIBI_PRESS,    \
-           .value = QKV_ALIBI_PRESS, .rule = form_rule, .standard = "press", .applies = in_alibi,                      \
-           .owner = "position.kind alibi", .needs = "kind=alibi", .help = "The slopes of the heads of ALiBi."),        \
+           .value = QKV_ALIBI_PRESS, .standard = "press", .applies = in_alibi, .owner = "position.kind alibi",         \
+           .needs = "kind=alibi", .help = "The slopes of the heads of ALiBi."),                                        \
         REAL(qkv_position_spec, max, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW | QKV_KEY_IDLE, \
-             .value = 8, .rule = max_rule, .standard = "8", .applies = in_mpt, .needs = "kind=alibi form=mpt",         \
-             .example = "6", .owner = "position.kind alibi of form mpt",                                               \
-             .help = "The slopes of MPT end at 2^(-max)."),                                                            \
-        FLAG(qkv_position_spec, learn, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = false, .rule = learn_rule,    \
-             .standard = "false", .example = "true", .applies = in_alibi, .owner = "position.kind alibi",              \
-             .needs = "kind=alibi",                                                                                    \
+             .value = 8, .standard = "8", .applies = in_mpt, .needs = "kind=alibi form=mpt", .example = "6",           \
+             .owner = "position.kind alibi of form mpt", .help = "The slopes of MPT end at 2^(-max)."),                \
+        FLAG(qkv_position_spec, learn, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = false, .standard = "false",   \
+             .example = "true", .applies = in_alibi, .owner = "position.kind alibi", .needs = "kind=alibi",            \
              .help = "Whether the slopes are weights that are trained. All layers of a stack share them."),            \
-        WHOLE(qkv_position_spec, buckets, 2, DIMENSION, .flags = QKV_KEY_IDLE, .value = 32, .rule = buckets_rule,      \
-              .standard = "32", .applies = in_buckets, .owner = "position.kind buckets", .needs = "kind=buckets",      \
-              .example = "64",                                                                                         \
+        WHOLE(qkv_position_spec, buckets, 2, DIMENSION, .flags = QKV_KEY_IDLE, .value = 32, .standard = "32",          \
+              .applies = in_buckets, .owner = "position.kind buckets", .needs = "kind=buckets", .example = "64",       \
               .help = "The number of buckets of distances, each with a learned bias for each head (T5). Without a "    \
                       "causal mask, half of the buckets are for keys after the query."),                               \
-        WHOLE(qkv_position_spec, max_distance, 1, DIMENSION, .flags = QKV_KEY_IDLE, .value = 128,                      \
-              .rule = max_distance_rule, .standard = "128", .applies = in_far,                                         \
-              .owner = "position.kind buckets or relative", .needs = "kind=relative", .example = "64",                 \
-              .help = "All distances from this one on share one bias.")
+        WHOLE(qkv_position_spec, max_distance, 1, DIMENSION, .flags = QKV_KEY_IDLE, .value = 128, .standard = "128",   \
+              .applies = in_far, .owner = "position.kind buckets or relative", .needs = "kind=relative",               \
+              .example = "64", .help = "All distances from this one on share one bias.")
 
 const struct qkv_key qkv_position_keys[] = {
-    CHOICE(qkv_position_spec, kind, positions, .rule = rule_position, .standard = "learned", .example = "\"rope\"",
+    CHOICE(qkv_position_spec, kind, positions, .value = QKV_POSITION_LEARNED, .example = "\"rope\"",
            .help = "The kind of position of the whole model: of the embedding, or of all attentions."),
-    ROTATION_KEYS(NULL, NULL, NULL),
-    DISTANCE_KEYS(NULL, NULL, NULL, NULL, NULL),
+    ROTATION_KEYS,
+    DISTANCE_KEYS,
     END,
 };
 
 const struct qkv_key qkv_attention_position_keys[] = {
-    CHOICE(qkv_position_spec, kind, attention_positions, .rule = rule_attention_position, .standard = "none",
-           .example = "\"rope\"",
+    CHOICE(qkv_position_spec, kind, attention_positions, .value = QKV_POSITION_NONE, .example = "\"rope\"",
            .help =
                "The position that attention itself has. If an attention has one, the embedding has none by default."),
-    ROTATION_KEYS(rule_theta, rule_pairing, rule_fraction),
-    DISTANCE_KEYS(rule_form, rule_max, rule_learn, rule_buckets, rule_max_distance),
+    ROTATION_KEYS,
+    DISTANCE_KEYS,
     END,
 };

@@ -1,4 +1,5 @@
-/* Writes a spec as JSON: every key that applies, in the table's order; in version 1 where that can express the spec. */
+/* Writes a spec as JSON: every key that applies, in the table's order; in version 1 where that can express the spec, so
+ * that config.json stays as it is. */
 #include "model/spec.h"
 
 #include <stdlib.h>
@@ -33,10 +34,12 @@ static void write_list(struct qkv_json *json, const struct qkv_number_list *list
 }
 
 static void write_value(struct qkv_json *json, const struct qkv_key *key, const struct qkv_place *place) {
-    bool field = key->type != QKV_KEY_CONSTANT && key->type != QKV_KEY_PATTERN;
+    bool field = key->type != QKV_KEY_CONSTANT && key->type != QKV_KEY_VERSION && key->type != QKV_KEY_PATTERN;
     double x = field ? qkv_key_get(key, place) : 0;
     if (key->type == QKV_KEY_CONSTANT)
         qkv_json_raw(json, key->text);
+    else if (key->type == QKV_KEY_VERSION)
+        qkv_json_raw(json, place->written->first ? "1" : "2");
     else if (key->type == QKV_KEY_PATTERN)
         write_pattern(json, place->stack);
     else if (key->type == QKV_KEY_LIST)
@@ -97,10 +100,9 @@ static void write_kinds(struct qkv_json *json, const struct qkv_key *kinds, cons
     qkv_json_end(json, '}');
 }
 
-static void write_object(struct qkv_json *json, const struct qkv_key *keys, const struct qkv_place *place, int depth) {
-    qkv_json_begin(json, '{');
+static void write_keys(struct qkv_json *json, const struct qkv_key *keys, const struct qkv_place *place, int depth) {
     for (const struct qkv_key *key = keys; key->name; key++) {
-        if (!spec_print_shown(key, place)) continue;
+        if (!spec_print_shown(key, place) || (place->written->first && qkv_version1_lacks(key))) continue;
         struct qkv_place in = qkv_key_enter(place, key);
         qkv_json_line(json, 4 * (depth + 1));
         qkv_json_key(json, key->name);
@@ -112,7 +114,14 @@ static void write_object(struct qkv_json *json, const struct qkv_key *keys, cons
             qkv_json_text(json, NULL);
         else
             write_object(json, key->keys, &in, depth + 1);
+        const bool context = keys == qkv_spec_keys && key->offset == offsetof(struct qkv_spec, context);
+        if (context && place->written->first) write_keys(json, qkv_version1_keys, place, depth);
     }
+}
+
+static void write_object(struct qkv_json *json, const struct qkv_key *keys, const struct qkv_place *place, int depth) {
+    qkv_json_begin(json, '{');
+    write_keys(json, keys, place, depth);
     qkv_json_line(json, 4 * depth);
     qkv_json_end(json, '}');
 }
@@ -129,6 +138,7 @@ enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *s
     struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
     if (!written) return QKV_MEMORY;
     qkv_spec_write(spec, written);
+    qkv_version1_express(written);
     struct qkv_place place = qkv_spec_place(written);
     write_object(&out, qkv_spec_keys, &place, 0);
     free(written);

@@ -93,12 +93,11 @@ enum qkv_status qkv_spec_reader_fail_value(const struct qkv_spec_reader *r, cons
 
 /* ---- unknown keys ---------------------------------------------------------------------------------------------- */
 
-/* A key to search for. If `object` is true, its value has keys of its own, so only objects are meant. Keys of the other
- * version are left out by `others`: QKV_KEY_VERSION_1 or QKV_KEY_VERSION_2. */
+/* A key to search for. If `object` is true, its value has keys of its own, so only objects are meant. If `first` is
+ * true, the words are those of version 1. */
 struct meant {
     const char *name;
-    bool object;
-    unsigned others;
+    bool object, first;
 };
 
 /* The path of a key of exactly this name anywhere in the table, the last one found. */
@@ -107,7 +106,7 @@ static bool find_elsewhere(const struct qkv_key *keys, const struct meant *m, co
     bool found = false;
     for (const struct qkv_key *key = keys; key->name; key++) {
         char inner[QKV_KEY_PATH];
-        if (key->flags & m->others) continue;
+        if (m->first && qkv_version1_lacks(key)) continue;
         const bool suits = !strcmp(key->name, m->name) && (!m->object || key->type == QKV_KEY_OBJECT);
         if (suits && (found = true)) snprintf(path, QKV_KEY_PATH, "%.60s%s", prefix, m->name);
         if (key->type != QKV_KEY_OBJECT || !strcmp(key->name, "cross")) continue;
@@ -123,19 +122,21 @@ static bool find_meant(const struct qkv_spec_reader *r, const char *path, const 
                        char found[QKV_KEY_PATH]) {
     const bool set = qkv_spec_reader_setting(r, path) < r->setting_count;
     const bool second = json_integer_value(json_object_get(r->file, "version")) == 2;
-    const struct meant m = {.name = name,
-                            .object = json_is_object(value),
-                            .others = set || !second ? QKV_KEY_VERSION_2 : QKV_KEY_VERSION_1};
+    const struct meant m = {.name = name, .object = json_is_object(value), .first = set || !second};
     const struct qkv_key *decoder = qkv_spec_keys;
     while (strcmp(decoder->name, "decoder")) decoder++;
-    return find_elsewhere(decoder->keys, &m, "decoder.", found) || find_elsewhere(qkv_spec_keys, &m, "", found);
+    return find_elsewhere(decoder->keys, &m, "decoder.", found) ||
+           (m.first && find_elsewhere(qkv_version1_keys, &m, "", found)) ||
+           find_elsewhere(qkv_spec_keys, &m, "", found);
 }
 
 static enum qkv_status fail_unknown(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                     const struct qkv_place *place, const char *name, const json_t *value) {
     char known[KNOWN_BYTES] = "", meant[2 * QKV_KEY_PATH] = "", path[QKV_SPEC_PATH], shown[NAME_BYTES];
     size_t used = 0, best = NAME_BYTES;
-    for (const struct qkv_key *key = keys; key->name && used < sizeof known; key++) {
+    for (const struct qkv_key *key = keys; used < sizeof known; key++) {
+        if (!key->name && keys == qkv_spec_keys) key = keys = qkv_version1_keys;
+        if (!key->name) break;
         int n = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", key->name);
         used += n > 0 ? (size_t)n : 0;
         size_t distance = qkv_name_distance(name, key->name);
@@ -249,16 +250,12 @@ bool qkv_spec_reader_path(const struct qkv_spec_reader *r, const struct qkv_plac
 
 /* format and version say that the rest means what is written here. */
 enum qkv_status qkv_spec_reader_constant(const struct qkv_spec_reader *r, const struct qkv_key *key,
-                                         const struct qkv_place *place, const json_t *value) {
+                                         const json_t *value) {
     char text[NAME_BYTES] = "missing";
     double x;
     bool version = key->type == QKV_KEY_VERSION;
     if (value) qkv_spec_reader_show(r, key->name, value, text);
-    if (version && value && qkv_spec_reader_convert(key, value, &x)) {
-        qkv_key_set(key, place, x);
-        return QKV_OK;
-    }
-    if (!version && !strcmp(text, key->text)) return QKV_OK;
+    if (version ? value && qkv_spec_reader_convert(key, value, &x) : !strcmp(text, key->text)) return QKV_OK;
     return qkv_spec_reader_fail(r, key->name, "%s is %s; a spec that this program reads has \"%s\": %s", key->name,
                                 text, key->name, key->text);
 }

@@ -1,6 +1,8 @@
-/* Reading a spec from JSON, for the files that do it: spec_reader.c <- spec_settings.c <- spec_kinds.c <- spec_parse.c.
+/* Reading a spec from JSON, for the files that do it: spec_reader.c <- spec_settings.c <- spec_kinds.c <- spec_parse.c
+ * <- spec_version1.c <- spec_read.c.
  *
- * The settings are put into the tree first, then every key is read by its line in the table. */
+ * The settings are put into the tree first. What the tree says in the words of version 1 is converted to those of
+ * version 2. Then every key is read by its line in the table, which knows version 2 only. */
 #ifndef QKV_SPEC_READER_H
 #define QKV_SPEC_READER_H
 
@@ -14,10 +16,11 @@ struct qkv_spec_reader {
     const char *name; /* of what the settings change, for messages; NULL: of nothing yet */
     const char *const *settings;
     size_t setting_count;
-    bool *idle;         /* [setting_count]: which settings have no effect; NULL: that is a failure */
-    bool *shared;       /* [setting_count]: which have an effect as what kinds have in common */
-    const json_t *file; /* the tree as it was before the settings, */
-    const json_t *tree; /* and with them */
+    bool *idle;                 /* [setting_count]: which settings have no effect; NULL: that is a failure */
+    bool *shared;               /* [setting_count]: which have an effect as what kinds have in common */
+    const json_t *file;         /* the tree as it was before the settings, */
+    const json_t *tree;         /* and with them */
+    bool position, embed_scale; /* the tree had these words of version 1 */
 };
 
 /* ---- spec_reader.c ---- */
@@ -38,7 +41,7 @@ enum qkv_status qkv_spec_reader_check_names(const struct qkv_spec_reader *r, con
 /* The value as a number; false when it is of another type or out of range. */
 bool qkv_spec_reader_convert(const struct qkv_key *key, const json_t *value, double *x);
 enum qkv_status qkv_spec_reader_constant(const struct qkv_spec_reader *r, const struct qkv_key *key,
-                                         const struct qkv_place *place, const json_t *value);
+                                         const json_t *value);
 /* Copies a text, cut between characters where it is long. */
 void qkv_spec_reader_cut(char out[QKV_SPEC_NAME], const char *text);
 /* The setting that a key or a part of its path was set by: its number, or setting_count. */
@@ -67,13 +70,30 @@ enum qkv_status qkv_spec_reader_check_shared(const struct qkv_spec_reader *r, co
 
 /* ---- spec_settings.c ---- */
 
-/* Puts the settings into a tree. One that a later one replaces has no effect. Those in the words of version 1 take the
- * place of what a file of version 2 says of the same in its own. */
+/* Puts the settings into a tree. One that a later one replaces has no effect. */
 enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root);
 /* Whether a setting is of the key at `path`, or of an object that holds it. (spec_reader.c) */
 bool qkv_setting_covers(const char *setting, const char *path);
 /* The names, types and ranges of what a tree sets, whatever the spec. */
 enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, const struct qkv_key *keys,
                                              const struct qkv_place *place, const json_t *tree);
+
+/* ---- spec_parse.c ---- */
+
+/* Reads the keys of a table from an object; NULL: all have their defaults. */
+enum qkv_status qkv_spec_reader_keys(const struct qkv_spec_reader *r, const struct qkv_key *keys,
+                                     const struct qkv_place *place, const json_t *tree);
+
+/* ---- spec_version1.c ---- */
+
+/* Before settings: removes from a tree of version 2 what settings in the words of version 1 replace. */
+void qkv_version1_make_room(const struct qkv_spec_reader *r, json_t *root);
+/* Takes the keys of version 1 out of a tree: an object to be freed, NULL without memory. */
+json_t *qkv_version1_take(json_t *root);
+/* Converts a tree with its settings to version 2. What version 1 says is checked under its own names. Fails if the file
+ * has keys of the other version. */
+enum qkv_status qkv_version1_read(struct qkv_spec_reader *r, const struct qkv_place *place, json_t *root);
+/* Names the keys in the message of a failure as the file has them, if it is of version 1. */
+void qkv_version1_rename(const struct qkv_spec_reader *r);
 
 #endif

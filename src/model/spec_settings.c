@@ -59,32 +59,9 @@ static enum qkv_status apply_setting(const struct qkv_spec_reader *r, json_t *ro
     return status;
 }
 
-static void drop_attention_positions(json_t *stack) {
-    const char *name;
-    json_t *kind, *kinds = json_object_get(stack, "kinds");
-    json_object_del(json_object_get(stack, "attention"), "position");
-    json_object_foreach(kinds, name, kind) json_object_del(json_object_get(kind, "attention"), "position");
-}
-
-/* Removes keys of version 2 that a setting of version 1 (position.kind, embed_scale) replaces in the whole model. */
-static void make_room(const struct qkv_spec_reader *r, json_t *root) {
-    json_t *embed = json_object_get(root, "embed");
-    json_t *stacks[] = {json_object_get(root, "encoder"), json_object_get(root, "decoder")};
-    const bool scale = qkv_spec_reader_setting(r, "embed_scale") < r->setting_count;
-    const bool position = qkv_spec_reader_setting(r, "position.kind") < r->setting_count;
-    if (scale) json_object_del(embed, "scale");
-    if (position) json_object_del(embed, "position");
-    for (size_t i = 0; i < 2; i++) {
-        json_t *own = json_object_get(stacks[i], "embed");
-        if (scale) json_object_del(own, "scale");
-        if (position) json_object_del(own, "position");
-        if (position) drop_attention_positions(stacks[i]);
-    }
-}
-
 enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root) {
     enum qkv_status status = QKV_OK;
-    if (json_integer_value(json_object_get(root, "version")) == 2) make_room(r, root);
+    qkv_version1_make_room(r, root);
     for (size_t i = 0; i < r->setting_count && !status; i++) {
         size_t later = r->setting_count - 1;
         while (later > i && !qkv_setting_covers(r->settings[later], r->settings[i])) later--;
@@ -147,7 +124,7 @@ enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, co
         struct qkv_place in = qkv_key_enter(place, key);
         if (!value) continue;
         if (key->type == QKV_KEY_CONSTANT || key->type == QKV_KEY_VERSION)
-            status = qkv_spec_reader_constant(r, key, place, value);
+            status = qkv_spec_reader_constant(r, key, value);
         else if (key->type == QKV_KEY_KINDS)
             status = settings_check_kinds(r, key, place, value);
         else if (key->type == QKV_KEY_PATTERN)
@@ -175,7 +152,11 @@ enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *con
     nothing->reading = true;
     struct qkv_place place = qkv_spec_place(nothing);
     enum qkv_status status = qkv_spec_reader_settings(&r, root);
+    json_t *first = status ? NULL : qkv_version1_take(root);
+    if (!status && !first) status = qkv_fail_memory(ctx, sizeof *nothing, "settings");
+    if (!status) status = qkv_spec_reader_check_values(&r, qkv_version1_keys, &place, first);
     if (!status) status = qkv_spec_reader_check_values(&r, qkv_spec_keys, &place, root);
+    json_decref(first);
     json_decref(root);
     free(nothing);
     return status;

@@ -49,7 +49,7 @@
 #define END                                                                                                            \
     { .name = NULL }
 
-/* The keys of a position of version 1, which is that of all; of the embedding; of the parts of a layer. */
+/* The keys of a position of the whole model, which version 1 has; of the embedding; of the parts of a layer. */
 extern const struct qkv_key qkv_position_keys[], qkv_embed_keys[], qkv_attention_keys[], qkv_norm_keys[],
     qkv_ffn_keys[], qkv_experts_keys[], qkv_layer_keys[], qkv_stack_keys[], qkv_scaling_keys[],
     qkv_attention_position_keys[];

@@ -1,71 +1,14 @@
-/* How a spec is written: in version 1 where that can express it, so that old files and digests stay valid, else in
- * version 2. Also the canonical form of kinds of layers: specs that mean the same have the same canonical form. */
+/* What stacks have in common when a spec is written, and the canonical form of kinds of layers: specs that mean the
+ * same have the same canonical form. */
 #include "attention/attention.h"
 #include "model/spec.h"
 
 #include <string.h>
 
-/* ---- versions ---------------------------------------------------------------------------------------------------- */
-
-/* Whether an object has a value that is newer than version 1. */
-static bool says_later(const struct qkv_key *keys, const struct qkv_place *place) {
-    bool later = false;
-    for (const struct qkv_key *key = keys; key->name && !later; key++) {
-        if (!qkv_key_applies(key, place)) continue;
-        const struct qkv_place in = qkv_key_enter(place, key);
-        if (key->flags & QKV_KEY_OPTIONAL)
-            later = qkv_key_given(key, place);
-        else if (key->type == QKV_KEY_OBJECT)
-            later = says_later(key->keys, &in);
-        else
-            later = key->flags & QKV_KEY_LATER && qkv_key_get(key, place) != key->neutral;
-    }
-    return later;
-}
-
-/* Whether both stacks have one embedding with a position and a scale, as version 1 has it. */
-static bool has_plain_embedding(struct qkv_written_spec *w) {
-    const struct qkv_place place = qkv_spec_place(w);
-    bool plain = true;
-    for (const struct qkv_key *key = qkv_spec_keys; key->name && plain; key++) {
-        const struct qkv_place in = qkv_key_enter(&place, key);
-        if (key->flags & QKV_KEY_COMMON)
-            plain = !says_later(key->keys, &in);
-        else if (in.stack && in.stack->layers) /* inside a stack, its own keys */
-            for (const struct qkv_key *part = key->keys; part->name && plain; part++)
-                plain = !(part->flags & QKV_KEY_COMMON && qkv_key_applies(part, &in));
-    }
-    return plain;
-}
-
-/* Whether there is one kind of layer, without a name, and one position, of the embedding or of all attentions, as in
- * version 1. */
-static bool written_as_version_1(struct qkv_written_spec *w, const struct qkv_position_spec *attention) {
-    const struct qkv_stack_spec *stacks[] = {&w->spec.encoder, &w->spec.decoder};
-    for (size_t i = 0; i < 2; i++) {
-        const struct qkv_layer_spec *kind = &stacks[i]->kinds[0];
-        if (stacks[i]->layers == 0) continue;
-        if (stacks[i]->kind_count != 1 || kind->name[0] || !qkv_position_same(&kind->attention.position, attention))
-            return false;
-    }
-    if (!has_plain_embedding(w)) return false;
-    enum qkv_position_kind embed = w->embed.position.kind;
-    if (embed == QKV_POSITION_NONE) return !qkv_position_in_embedding(attention->kind);
-    return attention->kind == QKV_POSITION_NONE && !qkv_position_in_attention(embed);
-}
-
 void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *w) {
-    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
-    const struct qkv_position_spec *attention = &stack->kinds[0].attention.position;
     memset(w, 0, sizeof *w);
     w->spec = *spec;
-    w->version = 2;
-    w->position = *attention;
-    w->embed = stack->embed;
-    if (!written_as_version_1(w, attention)) return;
-    w->version = 1;
-    w->embed_scale = stack->embed.scale;
-    if (attention->kind == QKV_POSITION_NONE) w->position.kind = stack->embed.position.kind;
+    w->embed = (spec->decoder.layers ? &spec->decoder : &spec->encoder)->embed;
 }
 
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
@@ -147,7 +90,6 @@ static void canonical_rates(struct qkv_spec *spec) {
 void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_written_spec *w, struct qkv_spec *canonical) {
     memset(w, 0, sizeof *w);
     w->spec = *spec;
-    w->version = 2;
     struct qkv_place place = qkv_spec_place(w);
     canonical_rates(&w->spec);
     *canonical = w->spec;
