@@ -90,16 +90,17 @@ static void fresh_settle(struct qkv_spec *spec, const struct qkv_tokenizer *toke
 }
 
 int cli_fresh_create(const struct cli_fresh *fresh, struct qkv_context *ctx, struct qkv_model **model) {
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_tokenizer *tokenizer = NULL;
     int code = cli_spec_read(ctx, fresh->preset, fresh->spec, &fresh->set, &spec);
     if (!code) code = fresh_tokenizer(ctx, fresh, &spec, &tokenizer);
-    if (code) return code;
-    fresh_settle(&spec, tokenizer);
-    if (qkv_model_create(ctx, &spec, (uint64_t)fresh->seed, model)) {
+    if (!code) fresh_settle(&spec, tokenizer);
+    if (!code && qkv_model_create(ctx, &spec, (uint64_t)fresh->seed, model)) {
         qkv_tokenizer_free(tokenizer);
-        return cli_broken(ctx);
+        code = cli_broken(ctx);
     }
+    qkv_spec_free(&spec);
+    if (code) return code;
     return tokenizer && qkv_model_set_tokenizer(*model, tokenizer) ? cli_broken(ctx) : CLI_DONE;
 }
 

@@ -405,37 +405,32 @@ static int info_batch(struct qkv_context *ctx, const struct arguments *a, struct
     return CLI_DONE;
 }
 
-static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *model) {
-    struct subject s = {.preset = a->preset};
-    int code = info_look(ctx, a, model, &s);
-    if (!code) code = info_batch(ctx, a, &s);
-    if (!code) code = cli_set_precision(&a->common, ctx, model);
-    if (code) return code;
+static int info_show(struct qkv_context *ctx, const struct arguments *a, const char *model, struct subject *s) {
+    int code = CLI_DONE;
     if (qkv_context_precision(ctx) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(&a->common) ? model : NULL);
-    info_threads(&a->common, ctx, &s);
-    s.precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
-    if (a->context > s.spec.context) {
+    info_threads(&a->common, ctx, s);
+    s->precision = qkv_context_precision(ctx) == QKV_FP32 ? "fp32" : "bf16";
+    if (a->context > s->spec.context) {
         cli_say("--context %lld is more than the %d positions of %s; --set context=%lld plans a model with that many",
-                (long long)a->context, s.spec.context, s.name, (long long)a->context);
+                (long long)a->context, s->spec.context, s->name, (long long)a->context);
         return a->preset ? CLI_USAGE : CLI_FAILED;
     }
-    s.context = a->context > 0 ? (size_t)a->context : (size_t)s.spec.context;
-    s.prefix = (size_t)a->prefix, s.continuations = (size_t)a->continuations;
-    if (s.prefix > s.context) {
-        cli_say("--prefix %zu is more than a context of %zu positions (--context)", s.prefix, s.context);
+    s->context = a->context > 0 ? (size_t)a->context : (size_t)s->spec.context;
+    s->prefix = (size_t)a->prefix, s->continuations = (size_t)a->continuations;
+    if (s->prefix > s->context) {
+        cli_say("--prefix %zu is more than a context of %zu positions (--context)", s->prefix, s->context);
         return CLI_USAGE;
     }
-    if (info_plan(ctx, a, model, &s) || qkv_model_costs(s.plan, s.batch, s.context, &s.costs) ||
-        qkv_model_use_costs(s.plan, &s.uses))
+    if (info_plan(ctx, a, model, s) || qkv_model_costs(s->plan, s->batch, s->context, &s->costs) ||
+        qkv_model_use_costs(s->plan, &s->uses))
         code = cli_broken(ctx);
-    if (!code) info_own(ctx, model, &s);
-    if (!code && s.continuations && !s.costs.pages) {
-        cli_say("--continuations: %s has no decoder, so it continues no prefix", s.name);
+    if (!code) info_own(ctx, model, s);
+    if (!code && s->continuations && !s->costs.pages) {
+        cli_say("--continuations: %s has no decoder, so it continues no prefix", s->name);
         code = CLI_USAGE;
     }
-    if (!code) code = info_ranks(ctx, a, &s);
-    if (!code) code = a->json ? print_json(&s, ctx) : print_text(&s, ctx);
-    qkv_model_free(s.plan);
+    if (!code) code = info_ranks(ctx, a, s);
+    if (!code) code = a->json ? print_json(s, ctx) : print_text(s, ctx);
     return code;
 }
 
@@ -444,8 +439,15 @@ static int info_run(const void *values, const char *const *words, size_t count) 
     struct qkv_context *ctx = NULL;
     if (count + (a->preset != NULL) + (a->spec != NULL) != 1)
         return cli_usage("info: name one model: a model folder, --preset NAME or --spec FILE");
+    const char *model = count ? words[0] : NULL;
+    struct subject s = {.preset = a->preset};
     int code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = info_show(ctx, a, count ? words[0] : NULL);
+    if (!code) code = info_look(ctx, a, model, &s);
+    if (!code) code = info_batch(ctx, a, &s);
+    if (!code) code = cli_set_precision(&a->common, ctx, model);
+    if (!code) code = info_show(ctx, a, model, &s);
+    qkv_model_free(s.plan);
+    qkv_spec_free(&s.spec);
     qkv_context_free(ctx);
     return code;
 }

@@ -136,7 +136,7 @@ static int read_options(struct qkv_context *ctx, const struct cli_train_argument
 int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a, struct cli_task *task,
                     struct qkv_trainer **trainer) {
     struct qkv_train_options options;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     const struct qkv_spec *given = NULL;
     char *texts = NULL; /* of the options in a file */
     int code = read_options(ctx, a, &options, &spec, &texts);
@@ -144,6 +144,7 @@ int cli_train_start(struct qkv_context *ctx, const struct cli_train_arguments *a
     enum qkv_status status = QKV_OK;
     if (!code) status = qkv_trainer_create(ctx, given, &options, a->out, cli_task_progress, task, trainer);
     qkv_free(texts);
+    qkv_spec_free(&spec);
     if (code) return code;
     cli_progress_clear(task->progress);
     if (status == QKV_STOPPED) {

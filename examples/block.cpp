@@ -15,6 +15,9 @@ namespace {
 struct free_context {
     void operator()(qkv_context *ctx) const { qkv_context_free(ctx); }
 };
+struct free_spec {
+    void operator()(qkv_spec *spec) const { qkv_spec_free(spec); }
+};
 struct free_module {
     void operator()(qkv_module *module) const { qkv_module_free(module); }
 };
@@ -37,10 +40,11 @@ int main() {
     qkv_module_options options = qkv_module_defaults();
     options.kind = QKV_MODULE_ENCODER_BLOCK;
     options.seed = 7;
-    const auto spec = std::make_unique<qkv_spec>();
-    if (status || qkv_spec_parse(ctx.get(), spec.get(), "block", text, sizeof text - 1, nullptr, 0) ||
-        qkv_module_create(ctx.get(), spec.get(), &options, &new_block))
+    qkv_spec new_spec{};
+    if (status || qkv_spec_parse(ctx.get(), &new_spec, "block", text, sizeof text - 1, nullptr, 0))
         return fail(ctx.get());
+    const std::unique_ptr<qkv_spec, free_spec> spec(&new_spec); // frees the kinds of layers, which the spec owns
+    if (qkv_module_create(ctx.get(), spec.get(), &options, &new_block)) return fail(ctx.get());
     const std::unique_ptr<qkv_module, free_module> block(new_block);
 
     std::vector<float> x(B * T * C), y(B * T * C);

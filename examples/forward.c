@@ -45,7 +45,7 @@ int main(void) {
     struct qkv_model *model = NULL;
     struct qkv_pass *pass = NULL;
     struct qkv_array attention;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
 
     enum qkv_status status = qkv_context_create(&ctx, NULL);
     if (!status) status = qkv_spec_parse(ctx, &spec, "the spec", spec_text, strlen(spec_text), NULL, 0);
@@ -61,6 +61,7 @@ int main(void) {
     if (status) fprintf(stderr, "forward: %s\n", qkv_message(ctx));
     qkv_pass_free(pass);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return status ? 1 : 0;
 }

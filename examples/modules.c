@@ -53,7 +53,7 @@ int main(void) {
     int32_t lengths[B];
     struct qkv_context *ctx;
     struct qkv_module *block;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     if (qkv_context_create(&ctx, NULL)) fail(ctx);
     if (qkv_spec_parse(ctx, &spec, "the example", spec_text, strlen(spec_text), NULL, 0) ||
         qkv_module_create(ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = QKV_MODULE_ENCODER_BLOCK, .seed = 1),
@@ -84,6 +84,7 @@ int main(void) {
         }
     }
     qkv_module_free(block);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return 0;
 }

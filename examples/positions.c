@@ -46,7 +46,7 @@ struct form {
 static void read_ids(struct qkv_context *ctx, const struct form *form, const char *kind, const int32_t *ids, float *y) {
     char text[300], position[40];
     const char *const settings[] = {position};
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_module *model;
     struct qkv_module_input in = qkv_module_input_defaults();
     int size = snprintf(text, sizeof text,
@@ -61,6 +61,7 @@ static void read_ids(struct qkv_context *ctx, const struct form *form, const cha
     in.x = (struct qkv_vectors){NULL, 1, T, 0}, in.ids = ids;
     if (qkv_module_forward(model, &in, (struct qkv_vectors){y, 1, T, C})) fail(ctx);
     qkv_module_free(model);
+    qkv_spec_free(&spec);
 }
 
 /* The largest difference between a word's two vectors, over the words that are now at `first` and later. */

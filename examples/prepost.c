@@ -41,7 +41,7 @@ static void randn(float *x, size_t count) {
 
 static struct qkv_module *make(struct qkv_context *ctx, enum qkv_module_kind kind, const char *placement, int layers) {
     char text[400];
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_module *module;
     int size = snprintf(text, sizeof text,
                         "{\"format\": \"qkv\", \"version\": 2, \"d_model\": 512, \"context\": 10,"
@@ -53,6 +53,7 @@ static struct qkv_module *make(struct qkv_context *ctx, enum qkv_module_kind kin
     if (qkv_spec_parse(ctx, &spec, "the example", text, (size_t)size, NULL, 0) ||
         qkv_module_create(ctx, &spec, &QKV_OPTIONS(qkv_module_options, .kind = kind, .seed = 1), &module))
         fail(ctx);
+    qkv_spec_free(&spec);
     return module;
 }
 

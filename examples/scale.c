@@ -62,7 +62,7 @@ static enum qkv_status weight_bytes(struct qkv_context *ctx, const struct qkv_sp
 int main(int argc, char **argv) {
     static const double networks[] = {1, 10, 100};
     struct qkv_context *ctx = NULL;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_costs costs;
     const char *precision = argc > 8 ? argv[8] : "fp32";
     const bool bf16 = !strcmp(precision, "bf16");
@@ -81,6 +81,7 @@ int main(int argc, char **argv) {
     if (qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = bf16 ? QKV_MIXED_BF16 : QKV_FP32)) ||
         qkv_spec_preset(ctx, &spec, argv[1], NULL, 0)) {
         fprintf(stderr, "%s\n", ctx ? qkv_message(ctx) : "out of memory");
+        qkv_spec_free(&spec);
         qkv_context_free(ctx);
         return 1;
     }
@@ -88,6 +89,7 @@ int main(int argc, char **argv) {
     if (!spec.source_vocab) spec.source_vocab = spec.vocab;
     if (qkv_measure_costs(ctx, &spec, 1, (size_t)context, &costs) || weight_bytes(ctx, &spec, &moved)) {
         fprintf(stderr, "%s\n", qkv_message(ctx));
+        qkv_spec_free(&spec);
         qkv_context_free(ctx);
         return 1;
     }
@@ -106,6 +108,7 @@ int main(int argc, char **argv) {
         }
     }
     printf("\n");
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return 0;
 }

@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
     const int steps = argc > 1 ? atoi(argv[1]) : STEPS;
     struct qkv_context *ctx;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     if (argc > 2 || steps < 1) {
         fprintf(stderr, "usage: sorting [STEPS], at least one\n");
         return 2;
@@ -140,6 +140,7 @@ int main(int argc, char **argv) {
     train(ctx, model, steps);
     const int right = test(ctx, model);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return steps >= STEPS && right * 100 < 95 * TESTS;
 }

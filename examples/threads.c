@@ -99,7 +99,7 @@ static enum qkv_status run_steps(struct worker *w, struct qkv_trainer *trainer) 
 static enum qkv_status train(struct qkv_context *ctx, struct worker *w) {
     struct qkv_train_options options;
     struct qkv_trainer *trainer = NULL;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     enum qkv_status status = qkv_spec_preset(ctx, &spec, "nano-gpt", NULL, 0);
     if (!status) status = qkv_train_defaults(ctx, "nano-gpt", &options);
     if (!status) status = qkv_train_set(ctx, &options, "data", w->text);
@@ -111,6 +111,7 @@ static enum qkv_status train(struct qkv_context *ctx, struct worker *w) {
     w->batch = (size_t)options.batch;
     w->context = (size_t)spec.context;
     qkv_trainer_free(trainer);
+    qkv_spec_free(&spec);
     return status;
 }
 
@@ -153,7 +154,7 @@ static double run_all(struct worker *workers, int ranks) {
  * sent, and small messages go to rank 0 and back. */
 static double foresee(double fast, const struct worker *w, int ranks) {
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_model *model = NULL;
     struct qkv_train_options options;
     struct qkv_rank_plan plan = {0};
@@ -166,6 +167,7 @@ static double foresee(double fast, const struct worker *w, int ranks) {
     if (!status) status = qkv_model_plan(ctx, &spec, &model);
     if (!status) status = qkv_rank_plan(model, &options, w->batch, w->context, ranks, 0, &plan);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     if (status) {
         fprintf(stderr, "cannot plan: %s\n", qkv_status_text(status));

@@ -79,7 +79,7 @@ static bool fill(struct qkv_context *ctx, struct qkv_model *model, const char *s
 int main(void) {
     struct qkv_context *ctx;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     if (qkv_context_create(&ctx, NULL)) fail(ctx);
     if (qkv_spec_parse(ctx, &spec, "the example", spec_text, strlen(spec_text), NULL, 0) ||
         qkv_model_create(ctx, &spec, 1, &model))
@@ -90,6 +90,7 @@ int main(void) {
     right = fill(ctx, model, "the bird sat on the <mask>", "tree") && right;
     right = fill(ctx, model, "the bird <mask> on the tree", "sat") && right;
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return !right;
 }

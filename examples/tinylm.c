@@ -77,7 +77,7 @@ static bool generate(struct qkv_context *ctx, struct qkv_model *model, const cha
 int main(void) {
     struct qkv_context *ctx;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     size_t parameters = 0;
     if (qkv_context_create(&ctx, NULL)) fail(ctx);
     if (qkv_spec_parse(ctx, &spec, "the example", spec_text, strlen(spec_text), NULL, 0) ||
@@ -91,6 +91,7 @@ int main(void) {
     ends = generate(ctx, model, "the dog") && ends;
     ends = generate(ctx, model, "the bird") && ends;
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return !(parameters == PARAMETERS && loss < 0.25 && ends);
 }

@@ -78,7 +78,7 @@ static bool translate(struct qkv_context *ctx, struct qkv_model *model, const ch
 int main(void) {
     struct qkv_context *ctx;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     size_t parameters = 0;
     if (qkv_context_create(&ctx, NULL)) fail(ctx);
     if (qkv_spec_parse(ctx, &spec, "the example", spec_text, strlen(spec_text), NULL, 0) ||
@@ -91,6 +91,7 @@ int main(void) {
     bool right = true;
     for (size_t i = 0; i < ROWS; i++) right = translate(ctx, model, pairs[i][0], pairs[i][1]) && right;
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return !(parameters == PARAMETERS && right);
 }

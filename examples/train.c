@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
     struct qkv_model *model = NULL;
     struct qkv_pass *pass = NULL;
     struct qkv_optimizer *optimizer = NULL;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     const struct qkv_pass_options options = {
         .size = sizeof options, .B = B, .T = T, .train = true, .dropout = true, .logits = true};
     const struct qkv_optimizer_options adamw = {.size = sizeof adamw,
@@ -95,6 +95,7 @@ int main(int argc, char **argv) {
     qkv_optimizer_free(optimizer);
     qkv_pass_free(pass);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return status ? 1 : 0;
 }

@@ -15,7 +15,7 @@ static const char class_json[] = START "\"head\":{\"kind\":\"classify\",\"pool\"
                                        "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";
 
 static struct qkv_spec spec_of(const char *json, const char *setting) {
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, strlen(json), &setting, setting ? 1 : 0));
     return spec;
 }
@@ -64,7 +64,7 @@ static struct qkv_train_options options_of(bool labels, const char *name, size_t
 }
 
 static inline struct qkv_trainer *begin(bool labels, const char *folder, const struct qkv_train_options *o) {
-    struct qkv_spec spec = spec_of(labels ? class_json : pair_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(labels ? class_json : pair_json, NULL);
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, o, folder, NULL, NULL, &trainer));
     return trainer;

@@ -288,9 +288,11 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
 /* Dropout everywhere that a spec can have it, inside feed-forwards by another share. */
 static inline void drop_everywhere(struct qkv_spec *spec, double p) {
     spec->dropout = p;
-    for (int k = 0; k < QKV_KINDS_MAX; k++)
-        spec->encoder.kinds[k].residual_dropout = spec->decoder.kinds[k].attention.dropout = p / 3,
-        spec->encoder.kinds[k].ffn.dropout = spec->encoder.kinds[k].ffn.experts.given ? 0 : p / 2,
+    for (int k = 0; k < spec->encoder.kind_count; k++)
+        spec->encoder.kinds[k].residual_dropout = p / 3,
+        spec->encoder.kinds[k].ffn.dropout = spec->encoder.kinds[k].ffn.experts.given ? 0 : p / 2;
+    for (int k = 0; k < spec->decoder.kind_count; k++)
+        spec->decoder.kinds[k].attention.dropout = p / 3,
         spec->decoder.kinds[k].ffn.dropout = spec->decoder.kinds[k].ffn.experts.given ? 0 : p / 2;
 }
 
@@ -328,7 +330,7 @@ static inline void start(struct sample *s, uint64_t stream, enum topology topolo
     memset(s, 0, sizeof *s);
     s->random = test_random(stream);
     assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     random_spec(s->ctx, &s->random, topology, &spec);
     if (qkv_model_create(s->ctx, &spec, qkv_random_bits(&s->random), &s->model)) {
         fail_msg("%s", qkv_message(s->ctx));

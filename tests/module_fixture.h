@@ -26,7 +26,7 @@ static int teardown(void **state) {
 
 static struct qkv_spec spec_of(const char *more) {
     char json[1024];
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     snprintf(json, sizeof json,
              "{\"format\":\"qkv\",\"version\":1,\"vocab\":%d,\"d_model\":%d,\"context\":9,\"tie\":\"none\","
              "\"position\":{\"kind\":\"rope\"},%s}",

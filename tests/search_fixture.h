@@ -16,7 +16,7 @@
 /* A model from JSON and settings, its weights larger than at the start, so that everything matters. */
 static inline struct qkv_model *fixture_model(struct qkv_context *ctx, const char *json, const char *const *settings,
                                               size_t count, uint64_t seed, double deviation) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *m;
     struct qkv_random r = qkv_random_start(seed, 77);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, strlen(json), settings, count));

@@ -6,8 +6,10 @@
 
 #include "model/spec.h"
 
+/* `spec` is all zeros or a spec, which is freed. */
 static inline enum qkv_status parse(struct qkv_spec *spec, const char *json, const char *const *settings,
                                     size_t count) {
+    qkv_spec_free(spec);
     return qkv_spec_parse(ctx, spec, "my.json", json, strlen(json), settings, count);
 }
 
@@ -85,7 +87,7 @@ static inline bool same_embedding(const struct qkv_embed_spec *a, const struct q
 
 static inline bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {
     bool same = a->layers == b->layers && a->d_model == b->d_model && a->share == b->share &&
-                a->kind_count == b->kind_count && !memcmp(a->kind_of, b->kind_of, sizeof a->kind_of);
+                a->kind_count == b->kind_count && (!a->layers || !memcmp(a->kind_of, b->kind_of, (size_t)a->layers));
     same = same && same_embedding(&a->embed, &b->embed);
     for (int i = 0; same && i < a->kind_count; i++) same = same_layer(&a->kinds[i], &b->kinds[i]);
     return same;

@@ -25,6 +25,16 @@
 #include "type/type.h"
 #include "sanitizers.h"
 
+/* A spec that is freed where its scope ends; it begins as zeros: OWNED_SPEC struct qkv_spec spec = {0}; */
+#define OWNED_SPEC __attribute__((cleanup(qkv_spec_free)))
+
+/* A copy of a model's spec, to be freed. */
+static inline struct qkv_spec test_model_spec(const struct qkv_model *model) {
+    struct qkv_spec spec;
+    assert_int_equal(qkv_spec_copy(qkv_model_context(model), qkv_model_spec(model), &spec), QKV_OK);
+    return spec;
+}
+
 #define TEST_KIND(name, text, help) +1
 enum { TEST_KINDS = 0 QKV_TOKENIZER_LIST(TEST_KIND) }; /* of tokenizers */
 #undef TEST_KIND

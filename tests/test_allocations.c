@@ -116,7 +116,7 @@ static void expect_none(enum feed feed, int threads, int64_t accumulate, bool ch
     struct qkv_train_options o = options_of(ctx, feed);
     struct qkv_train_report report;
     struct qkv_trainer *t;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     o.accumulate = accumulate;
     o.checkpoint_activations = checkpoint;
     o.precision = checkpoint ? "bf16" : "fp32";
@@ -178,7 +178,7 @@ static struct qkv_model *generating_model(struct qkv_context *ctx) {
     const struct qkv_tokenizer_options bytes = {.size = sizeof bytes, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
     assert_ok(ctx, qkv_tokenizer_train(ctx, &bytes, NULL, 0, &tokenizer));

@@ -158,7 +158,7 @@ static struct trained train(const char *preset, const char *setting, const struc
                             enum qkv_precision precision, int threads) {
     const struct qkv_context_options options = {.size = sizeof options, .threads = threads, .precision = precision};
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *m;
     struct qkv_optimizer *optimizer;
     struct qkv_pass *pass;

@@ -159,7 +159,7 @@ static void shared_layers_are_layers_with_copied_weights(void **state) {
     for (uint64_t stream = 0; stream < 36; stream++) {
         struct sample s;
         start(&s, 900 + stream, (enum topology)(stream % 3), NULL);
-        struct qkv_spec apart = *qkv_model_spec(s.model);
+        OWNED_SPEC struct qkv_spec apart = test_model_spec(s.model);
         struct qkv_model *shared = s.model, *copies;
         const bool shares = apart.encoder.share || apart.decoder.share;
         found += shares;
@@ -200,7 +200,7 @@ static void weights_count_once_and_work_for_every_layer(void **state) {
         "\"attention\":{\"heads\":2}}}";
     static const char *const share[] = {"decoder.share=2"}, *const layers[] = {"decoder.layers=2"};
     struct qkv_context *ctx;
-    struct qkv_spec apart, shared, two;
+    OWNED_SPEC struct qkv_spec apart = {0}, shared = {0}, two = {0};
     struct qkv_costs all, some, few;
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_ok(ctx, qkv_spec_parse(ctx, &apart, "six", json, strlen(json), NULL, 0));
@@ -255,9 +255,10 @@ static void what_cannot_be_is_refused_by_key_and_value(void **state) {
         {"residual_scale=3", "did you mean decoder.residual_scale?"},
     };
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        qkv_spec_free(&spec);
         const enum qkv_status status =
             qkv_spec_parse(ctx, &spec, "kinds", KINDS, strlen(KINDS), (const char *const[]){cases[i].setting}, 1);
         if (!cases[i].message) {
@@ -268,6 +269,7 @@ static void what_cannot_be_is_refused_by_key_and_value(void **state) {
         if (!strstr(qkv_message(ctx), cases[i].message)) fail_msg("%s: %s", cases[i].setting, qkv_message(ctx));
     }
     const char *const both[] = {"decoder.norm.attention=false", "decoder.norm.placement=parallel"};
+    qkv_spec_free(&spec);
     assert_int_equal(qkv_spec_parse(ctx, &spec, "kinds", KINDS, strlen(KINDS), both, 2), QKV_SPEC);
     assert_non_null(strstr(qkv_message(ctx), "norm.attention is false"));
     qkv_context_free(ctx);

@@ -23,7 +23,7 @@ struct world {
 
 /* In place of the model: one of that context, whose windows are wider where it is long. */
 static void world_stretch(struct world *w, int context) {
-    struct qkv_spec spec = *qkv_model_spec(w->s.model);
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(w->s.model);
     struct qkv_model *model;
     spec.context = context;
     for (int k = 0; k < spec.decoder.kind_count; k++) {

@@ -178,7 +178,7 @@ static void test_grid(void **state) {
         struct qkv_context_options in = {
             .size = sizeof in, .threads = 1 + (int)(i % 2), .precision = i % 5 ? QKV_FP32 : QKV_MIXED_BF16};
         start(&s, 9000 + i, (enum topology)(i % 3), &in);
-        struct qkv_spec spec = *qkv_model_spec(s.model);
+        OWNED_SPEC struct qkv_spec spec = test_model_spec(s.model);
         if (i % 4) drop_everywhere(&spec, 0.25);
         assert_ok(s.ctx, qkv_model_create(s.ctx, &spec, 5, &model));
         double kept_loss[2], loss[2];
@@ -206,12 +206,12 @@ static void test_memory(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     qkv_context_set_precision(ctx, QKV_FP32);
     for (int layers = 6; layers <= 12; layers += 6) {
-        struct qkv_spec spec = fixture_spec(ctx, deep);
+        OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, deep);
         struct qkv_model *model;
         struct qkv_pass *pass[2];
         struct qkv_costs costs;
         spec.vocab = 50;
-        spec.decoder.layers = layers;
+        assert_ok(ctx, qkv_stack_resize(ctx, &spec.decoder, layers, 1));
         assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
         for (int i = 0; i < 2; i++)
             assert_ok(ctx,

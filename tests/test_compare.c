@@ -99,19 +99,29 @@ static void what_is_no_axis_is_refused(void **state) {
     qkv_context_free(ctx);
 }
 
+/* The specs of the variants of a test, which are freed at its end. */
+static struct qkv_spec varied[64];
+static size_t varied_count;
+
+static void varied_free(void) {
+    while (varied_count) qkv_spec_free(&varied[--varied_count]);
+}
+
 /* The spec that a value of an axis makes of a preset. */
 static struct qkv_spec vary(struct qkv_context *ctx, const char *preset, const char *text) {
     struct qkv_axis axis;
     struct qkv_texts settings = {0}, training = {0};
-    struct qkv_spec base, spec;
+    OWNED_SPEC struct qkv_spec base = {0};
+    struct qkv_spec *spec = &varied[varied_count++];
+    assert_true(varied_count <= TEST_COUNT(varied));
     assert_ok(ctx, qkv_spec_preset(ctx, &base, preset, NULL, 0));
     assert_ok(ctx, qkv_axis_parse(ctx, text, &axis));
     assert_ok(ctx, qkv_axis_apply(ctx, &axis, axis.values.items[0], &base, &settings, &training));
     assert_int_equal(training.count, 0);
-    assert_ok(ctx, qkv_spec_preset(ctx, &spec, preset, (const char *const *)settings.items, settings.count));
+    assert_ok(ctx, qkv_spec_preset(ctx, spec, preset, (const char *const *)settings.items, settings.count));
     qkv_texts_free(&settings);
     qkv_axis_free(&axis);
-    return spec;
+    return *spec;
 }
 
 static void values_change_the_spec(void **state) {
@@ -134,23 +144,23 @@ static void values_change_the_spec(void **state) {
     assert_int_equal(vary(ctx, "nano-gpt", "share=0").decoder.kind_count, 1);
     assert_int_equal(vary(ctx, "nano-gpt", "position=alibi").decoder.kinds[0].attention.position.kind,
                      QKV_POSITION_ALIBI);
-    struct qkv_spec rope = vary(ctx, "nano-gpt", "position=rope:0.5");
+    const struct qkv_spec rope = vary(ctx, "nano-gpt", "position=rope:0.5");
     assert_int_equal(rope.decoder.kinds[0].attention.position.kind, QKV_POSITION_ROPE);
     assert_true(rope.decoder.kinds[0].attention.position.fraction == 0.5);
     assert_int_equal(vary(ctx, "nano-gpt", "position=rope:interleaved").decoder.kinds[0].attention.position.pairing,
                      QKV_PAIRING_INTERLEAVED);
-    struct qkv_spec post = vary(ctx, "nano-gpt", "norm=post");
+    const struct qkv_spec post = vary(ctx, "nano-gpt", "norm=post");
     assert_int_equal(post.decoder.kinds[0].norm.placement, QKV_PLACEMENT_POST);
     assert_int_equal(post.decoder.kinds[0].norm.kind, QKV_NORM_LAYERNORM);
     assert_false(post.decoder.kinds[0].norm.final);
-    struct qkv_spec rms = vary(ctx, "gpt2-small", "norm=pre-rms");
+    const struct qkv_spec rms = vary(ctx, "gpt2-small", "norm=pre-rms");
     assert_int_equal(rms.decoder.kinds[0].norm.kind, QKV_NORM_RMSNORM);
     assert_true(rms.decoder.kinds[0].norm.final);
     assert_int_equal(vary(ctx, "llama-style", "norm=post-layer").decoder.kinds[0].norm.kind, QKV_NORM_LAYERNORM);
-    struct qkv_spec side = vary(ctx, "nano-gpt", "norm=parallel_two-rms");
+    const struct qkv_spec side = vary(ctx, "nano-gpt", "norm=parallel_two-rms");
     assert_int_equal(side.decoder.kinds[0].norm.placement, QKV_PLACEMENT_PARALLEL_TWO);
     assert_true(side.decoder.kinds[0].norm.kind == QKV_NORM_RMSNORM && side.decoder.kinds[0].norm.final);
-    struct qkv_spec gated = vary(ctx, "nano-gpt", "ffn=swiglu"); /* 512 · 2/3, to a multiple of 8 */
+    const struct qkv_spec gated = vary(ctx, "nano-gpt", "ffn=swiglu"); /* 512 · 2/3, to a multiple of 8 */
     assert_int_equal(gated.decoder.kinds[0].ffn.kind, QKV_FFN_SWIGLU);
     assert_int_equal(gated.decoder.kinds[0].ffn.d_ff, 344);
     assert_int_equal(vary(ctx, "nano-gpt", "ffn=relu").decoder.kinds[0].ffn.d_ff, 512);
@@ -168,6 +178,7 @@ static void values_change_the_spec(void **state) {
     assert_int_equal(vary(ctx, "moe-tiny", "ffn=gelu").decoder.kinds[0].ffn.d_ff, 3 * 168);
     assert_int_equal(vary(ctx, "moe-tiny", "ffn=moe:4:1").decoder.kinds[0].ffn.d_ff, 2 * 168);
     assert_int_equal(vary(ctx, "nano-gpt", "decoder.layers=3").decoder.layers, 3);
+    varied_free();
     qkv_context_free(ctx);
 }
 
@@ -175,7 +186,7 @@ static void values_change_the_training(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_axis axis;
     struct qkv_texts settings = {0}, training = {0};
-    struct qkv_spec base;
+    OWNED_SPEC struct qkv_spec base = {0};
     (void)state;
     assert_ok(ctx, qkv_spec_preset(ctx, &base, "nano-gpt", NULL, 0));
     assert_ok(ctx, qkv_axis_parse(ctx, "warmup=0,100", &axis));

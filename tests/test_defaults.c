@@ -98,7 +98,7 @@ static void modules_run_with_the_defaults(void **state) {
     assert_true(isfinite(y[0]) && y[0] != 0);
     qkv_module_free(attention);
 
-    struct qkv_spec model = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec model = fixture_spec(ctx, NULL);
     struct qkv_module *norm;
     struct qkv_module_input in = qkv_module_input_defaults();
     struct qkv_module_gradients gradients = qkv_module_gradients_defaults();
@@ -122,7 +122,7 @@ static void settings_and_shapes_of_the_defaults_are_none(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     const struct qkv_settings settings = qkv_settings_defaults();
     const struct qkv_pass_shape shape = qkv_pass_shape_defaults();
-    struct qkv_spec spec, same;
+    OWNED_SPEC struct qkv_spec spec = {0}, same = {0};
     assert_ok(ctx, qkv_spec_vary(ctx, &spec, "nano-gpt", NULL, &settings));
     assert_ok(ctx, qkv_spec_preset(ctx, &same, "nano-gpt", NULL, 0));
     assert_int_equal(spec.d_model, same.d_model);
@@ -140,7 +140,7 @@ static bool count_text(void *user, const char *text, size_t size) {
 static void a_model_runs_with_the_defaults(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     const struct qkv_tokenizer_options bytes = {.size = sizeof bytes, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
@@ -180,7 +180,7 @@ static void a_model_runs_with_the_defaults(void **state) {
 static void a_session_and_a_decoder_of_the_defaults_have_the_same_scores(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     const struct qkv_session_options options = qkv_session_defaults();
     const struct qkv_decoder_options one = qkv_decoder_defaults();
     struct qkv_decoder_input input = qkv_decoder_input_defaults();
@@ -230,7 +230,7 @@ static void a_communicator_of_the_defaults_is_one_rank(void **state) {
 static void a_rate_of_all_weights_multiplies_that_of_the_step(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     const struct qkv_optimizer_options plain = {.size = sizeof plain, .kind = QKV_OPTIMIZER_SGD};
     const int32_t ids[4] = {1, 2, 3, 4}, targets[4] = {2, 3, 4, 5};
     struct qkv_model *models[2];
@@ -264,7 +264,7 @@ static void a_run_resumed_with_the_defaults_goes_on_as_it_was(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     const struct qkv_train_options options = fixture_options(ctx);
-    const struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     const struct qkv_resume_options resume = qkv_resume_defaults();
     const char *folder = fixture_run("run");
     struct qkv_trainer *trainer;

@@ -10,7 +10,7 @@ static const char short_spec[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":40
 
 static void digest_of(const char *json, char digest[QKV_DIGEST_TEXT]) {
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, strlen(json), NULL, 0));
     assert_ok(ctx, qkv_spec_digest(ctx, &spec, digest));
     qkv_context_free(ctx);
@@ -88,7 +88,7 @@ static void order_spelling_and_omitted_defaults_change_no_digest(void **state) {
 static void a_later_key_enters_only_where_it_is_not_as_in_version_1(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_key keys[64] = {{0}};
     size_t count = 0;
     uint64_t first = 0, same = 0, other = 0;
@@ -127,7 +127,7 @@ static void edit(const char *folder, const char *file, const char *from, const c
 }
 
 static void save_model(struct qkv_context *ctx, const char *folder) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", short_spec, strlen(short_spec), NULL, 0));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));

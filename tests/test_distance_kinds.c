@@ -12,7 +12,7 @@ static void start_kinds(struct sample *s, uint64_t stream, const char *first, co
     memset(s, 0, sizeof *s);
     s->random = test_random(stream);
     const bool encoder = qkv_random_below(&s->random, 2);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     char json[1200];
     snprintf(
         json, sizeof json,

@@ -174,7 +174,7 @@ static void checkpoints_and_threads_change_no_bit(void **state) {
         double loss, expected;
         size_t n;
         packed_start(&p, 300 + i, &usual);
-        struct qkv_spec spec = *qkv_model_spec(p.s.model);
+        OWNED_SPEC struct qkv_spec spec = test_model_spec(p.s.model);
         struct qkv_model *model;
         drop_everywhere(&spec, 0.2);
         assert_int_equal(qkv_model_create(p.s.ctx, &spec, 5, &model), QKV_OK);
@@ -251,7 +251,7 @@ static void models_with_sources_and_classifiers_take_no_documents(void **state) 
     qkv_pass_free(pass);
     finish(&p.s);
     packed_start(&p, 603, &usual);
-    struct qkv_spec spec = *qkv_model_spec(p.s.model);
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(p.s.model);
     struct qkv_model *model;
     spec.head.kind = QKV_HEAD_CLASSIFY, spec.head.classes = 3, spec.tie = QKV_TIE_NONE;
     assert_int_equal(qkv_model_create(p.s.ctx, &spec, 5, &model), QKV_OK);

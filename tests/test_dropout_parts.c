@@ -22,7 +22,7 @@ static struct qkv_context *fixture_context(void) {
 
 static struct qkv_spec spec_with(const char *embed, const char *attention, const char *layer, double whole) {
     char json[700];
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     const int size = snprintf(json, sizeof json,
                               "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 40, \"d_model\": %d, \"context\": %d,"
                               " \"dropout\": %g, \"embed\": {%s},"
@@ -113,8 +113,8 @@ static void sum_of(double sum[N], const float *a, const float *b) {
 static void an_embedding_has_a_dropout_of_its_own(void **state) {
     (void)state;
     for (int whole = 0; whole < 2; whole++) {
-        const struct qkv_spec spec = whole ? spec_with("", ", \"dropout\": 0", ", \"residual_dropout\": 0", 0.3)
-                                           : spec_with("\"dropout\": 0.3", "", "", 0);
+        OWNED_SPEC struct qkv_spec spec = whole ? spec_with("", ", \"dropout\": 0", ", \"residual_dropout\": 0", 0.3)
+                                                : spec_with("\"dropout\": 0.3", "", "", 0);
         static struct looked l;
         double kept[N];
         run(&spec, 3, &l);
@@ -128,8 +128,8 @@ static void an_embedding_has_a_dropout_of_its_own(void **state) {
 static void attention_weights_have_a_dropout_of_their_own(void **state) {
     (void)state;
     for (int whole = 0; whole < 2; whole++) {
-        const struct qkv_spec spec = whole ? spec_with("\"dropout\": 0", "", ", \"residual_dropout\": 0", 0.4)
-                                           : spec_with("", ", \"dropout\": 0.4", "", 0);
+        OWNED_SPEC struct qkv_spec spec = whole ? spec_with("\"dropout\": 0", "", ", \"residual_dropout\": 0", 0.4)
+                                                : spec_with("", ", \"dropout\": 0.4", "", 0);
         static struct looked l;
         double all[N];
         run(&spec, 4, &l);
@@ -143,8 +143,8 @@ static void attention_weights_have_a_dropout_of_their_own(void **state) {
 static void sublayers_have_a_dropout_of_their_own(void **state) {
     (void)state;
     for (int whole = 0; whole < 2; whole++) {
-        const struct qkv_spec spec = whole ? spec_with("\"dropout\": 0", ", \"dropout\": 0", "", 0.25)
-                                           : spec_with("", "", ", \"residual_dropout\": 0.25", 0);
+        OWNED_SPEC struct qkv_spec spec = whole ? spec_with("\"dropout\": 0", ", \"dropout\": 0", "", 0.25)
+                                                : spec_with("", "", ", \"residual_dropout\": 0.25", 0);
         static struct looked l;
         size_t attention = 0, ffn = 0;
         run(&spec, 5, &l);
@@ -167,23 +167,24 @@ static void what_is_said_twice_is_said_once(void **state) {
     (void)state;
     static struct looked a, b;
     char digests[2][QKV_DIGEST_TEXT];
-    const struct qkv_spec once = spec_with("", "", "", 0.2);
-    const struct qkv_spec twice =
+    OWNED_SPEC struct qkv_spec once = spec_with("", "", "", 0.2);
+    OWNED_SPEC struct qkv_spec twice =
         spec_with("\"dropout\": 0.2", ", \"dropout\": 0.2", ", \"residual_dropout\": 0.2", 0.2);
     run(&once, 6, &a), run(&twice, 6, &b);
     assert_memory_equal(&a, &b, sizeof a);
     assert_ok(ctx, qkv_spec_digest(ctx, &once, digests[0]));
     assert_ok(ctx, qkv_spec_digest(ctx, &twice, digests[1]));
     assert_string_equal(digests[0], digests[1]);
-    const struct qkv_spec none = spec_with("\"dropout\": 0", ", \"dropout\": 0", ", \"residual_dropout\": 0", 0.2);
+    OWNED_SPEC struct qkv_spec none = spec_with("\"dropout\": 0", ", \"dropout\": 0", ", \"residual_dropout\": 0", 0.2);
     assert_false(qkv_spec_drops(&none));
 }
 
 /* 0 and null are not the same, and both come back. */
 static void rates_are_printed_as_they_are_read(void **state) {
     (void)state;
-    struct qkv_spec back;
-    const struct qkv_spec spec = spec_with("\"dropout\": 0", ", \"dropout\": 0.5", ", \"residual_dropout\": null", 0.1);
+    OWNED_SPEC struct qkv_spec back = {0};
+    OWNED_SPEC struct qkv_spec spec =
+        spec_with("\"dropout\": 0", ", \"dropout\": 0.5", ", \"residual_dropout\": null", 0.1);
     assert_true(spec.decoder.embed.dropout < 0);
     assert_true(spec.decoder.kinds[0].attention.dropout == 0.5);
     assert_true(spec.decoder.kinds[0].residual_dropout == 0);
@@ -195,9 +196,11 @@ static void rates_are_printed_as_they_are_read(void **state) {
     assert_true(back.decoder.embed.dropout < 0 && back.decoder.kinds[0].attention.dropout == 0.5);
     free(text);
     const char *const wrong[] = {"decoder.attention.dropout=1", "decoder.residual_dropout=-0.1", "embed.dropout=-1"};
+    qkv_spec_free(&back);
     for (size_t i = 0; i < TEST_COUNT(wrong); i++)
         assert_status(ctx, qkv_spec_preset(ctx, &back, "nano-gpt", &wrong[i], 1), QKV_SPEC);
     const char *const right[] = {"decoder.attention.dropout=0.1", "decoder.residual_dropout=0", "embed.dropout=null"};
+    qkv_spec_free(&back);
     assert_ok(ctx, qkv_spec_preset(ctx, &back, "nano-gpt", right, 3));
     assert_true(back.decoder.kinds[0].residual_dropout < 0);
 }

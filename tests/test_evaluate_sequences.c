@@ -41,7 +41,7 @@ static struct qkv_tokenizer *make_tokenizer(enum qkv_tokenizer_kind kind, size_t
 
 static struct qkv_model *make_model(const char *rest, struct qkv_tokenizer *tokenizer) {
     char json[2048];
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     int n =
         snprintf(json, sizeof json,

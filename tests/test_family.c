@@ -330,7 +330,7 @@ static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_othe
     (void)state;
     struct qkv_context *ctx;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     static const char *const settings[] = {"vocab=16",
                                            "d_model=16",
                                            "context=8",
@@ -482,7 +482,7 @@ static void sinusoids_are_a_tensor_where_a_family_has_one(void **state) {
     const char *golden = TEST_SOURCE_DIR "/tests/golden/hf/whisper_long";
     struct qkv_context *ctx;
     struct qkv_model *read, *made, *again;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     char there[600];
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     load_or_fail(ctx, golden, &read);

@@ -355,7 +355,7 @@ static void files_that_are_missing_or_others_are_refused(void **state) {
     expect_refused(folder, QKV_FILE, "is a pickle, which can run any code");
     expect_refused(folder, QKV_FILE, "GPT2LMHeadModel.from_pretrained(DIR).save_pretrained(NEW)");
     struct qkv_context *ctx; /* its shape alone, too: that is no model to look at */
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_folder_spec(ctx, folder, NULL, 0, &spec), QKV_FILE);
     assert_non_null(strstr(qkv_message(ctx), "is a pickle"));

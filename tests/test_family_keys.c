@@ -10,7 +10,7 @@
 
 static enum qkv_status keys_read(struct qkv_context *ctx, const json_t *config, char digest[QKV_DIGEST_TEXT]) {
     struct qkv_family_config read;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     const enum qkv_status status = qkv_family_read(ctx, "config.json", config, NULL, NULL, &read, &spec);
     if (status) return status;
     qkv_family_config_free(&read);

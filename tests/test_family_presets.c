@@ -10,7 +10,7 @@ enum { SETTINGS = 24 };
 
 /* Settings that a preset needs and that training takes from its data. */
 static size_t data_settings(struct qkv_context *ctx, const char *name, const char **settings) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     size_t n = 0;
     assert_int_equal(qkv_spec_preset(ctx, &spec, name, NULL, 0), QKV_OK);
     const bool tokens = spec.decoder.layers || spec.encoder.embed.input.kind == QKV_INPUT_TOKENS;
@@ -35,7 +35,7 @@ static size_t sentence_settings(char *sentence, const char **settings, size_t n)
 
 static const char *family_of(struct qkv_context *ctx, const char *name, const char *const *settings, size_t n) {
     struct qkv_family_config config = {0};
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     if (qkv_spec_preset(ctx, &spec, name, settings, n)) fail_msg("%s: %s", name, qkv_message(ctx));
     if (qkv_family_write(ctx, NULL, NULL, &spec, &config)) return NULL;
     const char *type = config.family->type;
@@ -115,7 +115,7 @@ static void obstacles_are_told_without_what_zeros_can_say(void **state) {
     struct qkv_context *ctx;
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     struct qkv_family_config config = {0};
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_spec_preset(ctx, &spec, "nano-gpt", settings, TEST_COUNT(settings)), QKV_OK);
     assert_int_equal(qkv_family_write(ctx, "gpt2", NULL, &spec, &config), QKV_SPEC);
     assert_non_null(strstr(qkv_message(ctx), "decoder.attention.window is 3 (setting decoder.attention.window=0)"));

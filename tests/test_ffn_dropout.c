@@ -29,7 +29,7 @@ static struct sublayer sublayer_of(enum qkv_ffn_kind kind, double dropout) {
         json, sizeof json,
         "\"decoder\":{\"layers\":1,\"attention\":{\"heads\":3},\"ffn\":{\"kind\":\"%s\",\"d_ff\":%d,\"dropout\":%g}}",
         kinds[kind], C, dropout);
-    struct qkv_spec spec = spec_of(json);
+    OWNED_SPEC struct qkv_spec spec = spec_of(json);
     struct sublayer s = {.m = create(QKV_MODULE_FFN, &spec), .kind = kind};
     for (size_t i = 0; i < qkv_module_parameters(s.m); i++) {
         const char *name = qkv_module_parameter(s.m, i)->name;
@@ -215,7 +215,7 @@ static void the_key_is_written_where_it_says_something(void **state) {
     static const char json[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":9,\"d_model\":8,\"context\":4,"
                                "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2}}}";
     static const char *const zero[] = {"decoder.ffn.dropout=0"}, *const some[] = {"decoder.ffn.dropout=0.1"};
-    struct qkv_spec plain, none, drops, back;
+    OWNED_SPEC struct qkv_spec plain = {0}, none = {0}, drops = {0}, back = {0};
     char *text[3];
     assert_ok(ctx, qkv_spec_parse(ctx, &plain, "test", json, strlen(json), NULL, 0));
     assert_ok(ctx, qkv_spec_parse(ctx, &none, "test", json, strlen(json), zero, 1));
@@ -229,6 +229,7 @@ static void the_key_is_written_where_it_says_something(void **state) {
     assert_true(back.decoder.kinds[0].ffn.dropout == 0.1 && back.dropout == 0);
     for (int i = 0; i < 3; i++) qkv_free(text[i]);
     static const char *const wrong[] = {"decoder.ffn.dropout=1"};
+    qkv_spec_free(&back);
     assert_status(ctx, qkv_spec_parse(ctx, &back, "test", json, strlen(json), wrong, 1), QKV_SPEC);
     assert_non_null(strstr(qkv_message(ctx), "dropout is 1; it must be a number from 0 to less than 1"));
 }

@@ -292,7 +292,7 @@ static void decoding_from_bf16_takes_the_memory_of_the_plan(void **state) {
         "\"decoder\": {\"layers\": 4, \"attention\": {\"heads\": 8}}}";
     struct qkv_context *ctx;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_costs costs;
     const char *folder = test_path("large");
     assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = 1)), QKV_OK);

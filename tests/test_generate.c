@@ -13,7 +13,7 @@ static struct qkv_model *make_model(const char *const *settings, size_t count) {
     static const char json[] =
         "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 256, \"d_model\": 16, \"context\": 12, "
         "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 2}}}";
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *m;
     struct qkv_random r = qkv_random_start(11, 0);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, settings, count));

@@ -14,7 +14,7 @@ static const char json[] =
     "\"d_ff\": 200}}}";
 
 static struct qkv_model *model_of(struct qkv_context *ctx, const char *const *settings, size_t count, uint64_t seed) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "init", json, strlen(json), settings, count));
     assert_ok(ctx, qkv_model_create(ctx, &spec, seed, &model));
@@ -143,7 +143,7 @@ static void the_start_is_printed_where_it_is_said_and_in_no_digest(void **state)
     (void)state;
     static const char *const settings[] = {"init.kind=torch", "init.std=0.5"};
     struct qkv_context *ctx;
-    struct qkv_spec plain, spec, back;
+    OWNED_SPEC struct qkv_spec plain = {0}, spec = {0}, back = {0};
     char *text, digest[2][QKV_DIGEST_TEXT];
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_ok(ctx, qkv_spec_parse(ctx, &plain, "init", json, strlen(json), NULL, 0));
@@ -174,9 +174,10 @@ static void impossible_starts_are_refused_by_name(void **state) {
                  {{"init.mean=1"}, 1, "init.mean"},
                  {{"init.kind=xavier", "init.std=0.1"}, 2, "init.std"}};
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        qkv_spec_free(&spec);
         assert_status(ctx, qkv_spec_parse(ctx, &spec, "init", json, strlen(json), cases[i].settings, cases[i].count),
                       QKV_SPEC);
         assert_non_null(strstr(qkv_message(ctx), cases[i].sentence));

@@ -60,7 +60,7 @@ static void fill_targets(struct input_sample *in) {
 static void start_input(struct input_sample *in, uint64_t stream, const struct qkv_context_options *options) {
     memset(in, 0, sizeof *in);
     struct sample *s = &in->s;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     in->topology = (enum topology)(stream % 3), in->kind = (enum qkv_input_kind)(1 + stream / 3 % 3);
     s->random = test_random(stream);
     assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);

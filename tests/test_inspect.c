@@ -29,7 +29,7 @@ static struct qkv_model *make_model_of(struct qkv_context *ctx, int version, con
         .size = sizeof options, .kind = QKV_TOKENIZER_BYTES, .specials = specials, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     char json[1200];
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "", 0, &tokenizer));
     snprintf(json, sizeof json, HEAD "%s}", version, qkv_tokenizer_vocab(tokenizer), stacks);

@@ -33,7 +33,7 @@ static void families_are_listed_once(void **state) {
 static void examples_of_a_file_are_counted(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     int32_t ids[3][4] = {{1, 2, 3, 4}, {2, 3, 4, 5}, {7, 6, 5, 4}};
     const struct qkv_array array = {
         .name = "in.ids", .dtype = QKV_I32, .rank = 2, .shape = {3, 4}, .data = ids, .bytes = sizeof ids};
@@ -58,7 +58,7 @@ static void examples_of_a_file_are_counted(void **state) {
 static void a_dense_mask_of_the_defaults_hides_nothing(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     const int32_t ids[4] = {1, 2, 3, 4};
     const uint8_t open[16] = {1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1};
     struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids};
@@ -88,7 +88,7 @@ static void paths_and_uses_of_the_defaults_ask_for_nothing(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     const struct qkv_path paths[2] = {qkv_path_defaults(), qkv_path_defaults()};
     const struct qkv_use_options use = qkv_use_defaults();
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_model *model;
     assert_ok(ctx, qkv_paths_check(ctx, paths, 2));
     assert_int_equal(use.use, QKV_USE_EMBED);

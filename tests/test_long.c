@@ -20,7 +20,7 @@ static struct qkv_model *long_model(const char *json) {
     const struct qkv_tokenizer_options o = {
         .size = sizeof o, .kind = QKV_TOKENIZER_BYTES, .specials = names, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     struct qkv_random random = test_random(31);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, strlen(json), NULL, 0));

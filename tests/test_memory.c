@@ -108,7 +108,7 @@ static void a_run_that_needs_more_is_refused_before_its_folder_is_made(void **st
     struct qkv_memory_files files;
     struct qkv_context *ctx = limited(&files, 20 * MIB, false);
     struct qkv_train_options options = fixture_options(ctx);
-    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
     struct qkv_trainer *trainer;
     options.batch = 64;
     options.accumulate = 1;
@@ -145,7 +145,7 @@ static void only_ways_that_there_is_memory_for_are_named(void **state) {
     struct qkv_memory_files files;
     struct qkv_context *ctx = limited(&files, 20 * MIB, false);
     struct qkv_train_options options = fixture_options(ctx);
-    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
     struct qkv_trainer *trainer = NULL;
     bool recomputing = false;
     options.batch = 64;
@@ -171,7 +171,7 @@ static void a_refused_run_starts_when_memory_is_ignored_or_enough(void **state) 
         struct qkv_memory_files files;
         struct qkv_context *ctx = limited(&files, ignore ? 1 * MIB : 3000 * MIB, ignore);
         struct qkv_train_options options = fixture_options(ctx);
-        struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
+        OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", NULL});
         struct qkv_trainer *trainer;
         options.batch = 8;
         assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, fixture_run("taken"), NULL, NULL, &trainer));
@@ -193,7 +193,7 @@ static void a_run_on_lines_is_refused_by_their_shapes(void **state) {
     }
     test_write_file(test_path("lines.tsv"), lines, (size_t)(at - lines));
     struct qkv_train_options options = fixture_options(ctx);
-    struct qkv_spec spec =
+    OWNED_SPEC struct qkv_spec spec =
         fixture_spec(ctx, (const char *const[]){"d_model=256", "context=128", "head.kind=classify", "tie=none", NULL});
     struct qkv_trainer *trainer;
     options.data = NULL;
@@ -215,7 +215,7 @@ static void a_model_that_needs_more_is_not_loaded(void **state) {
     (void)state;
     struct qkv_memory_files files;
     struct qkv_context *ctx = limited(&files, 1000 * MIB, false);
-    struct qkv_spec spec = large_spec(ctx);
+    OWNED_SPEC struct qkv_spec spec = large_spec(ctx);
     struct qkv_model *model;
     const char *folder = fixture_run("large");
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
@@ -240,7 +240,7 @@ static void passes_and_sessions_are_compared_with_what_is_left(void **state) {
     (void)state;
     struct qkv_memory_files files;
     struct qkv_context *ctx = limited(&files, 1000 * MIB, false);
-    struct qkv_spec spec = large_spec(ctx);
+    OWNED_SPEC struct qkv_spec spec = large_spec(ctx);
     struct qkv_model *model;
     struct qkv_pass *pass;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
@@ -304,7 +304,7 @@ static void save_peak_model(const char *folder) {
     pid_t child = fork();
     if (child == 0) {
         struct qkv_context *ctx = fixture_context(1);
-        struct qkv_spec spec =
+        OWNED_SPEC struct qkv_spec spec =
             fixture_spec(ctx, (const char *const[]){"d_model=512", "context=64", "vocab=8192", "decoder.layers=4",
                                                     "decoder.ffn.d_ff=2048", "decoder.attention.heads=8", NULL});
         struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
@@ -369,7 +369,7 @@ static void a_run_on_examples_is_planned_by_their_sizes(void **state) {
         "{\"format\":\"qkv\",\"version\":2,\"vocab\":8,\"d_model\":64,\"context\":1024,\"encoder\":"
         "{\"layers\":2,\"attention\":{\"heads\":4}},\"decoder\":{\"layers\":2,\"attention\":{\"heads\":4}}}";
     struct qkv_train_options options = fixture_options(ctx);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "pairs", json, strlen(json), NULL, 0));
     options.data = NULL;

@@ -5,7 +5,7 @@
 
 /* Fails on purpose, so that there is a sentence. */
 static void provoke(struct qkv_context *ctx) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_spec_preset(ctx, &spec, "no-such-preset", NULL, 0), QKV_ARGUMENT);
     assert_string_not_equal(qkv_message(ctx), "");
 }
@@ -25,7 +25,7 @@ static bool write_nothing(void *user, const char *text, size_t size) {
 static void a_success_leaves_no_sentence(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=300", NULL});
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=300", NULL});
     struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_train_options training;
     struct qkv_tokenizer *tokenizer;
@@ -62,7 +62,7 @@ static void a_run_leaves_no_sentence(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_train_options options = fixture_options(ctx);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_report report;
     struct qkv_trainer *trainer;
     struct qkv_run *run;
@@ -94,7 +94,7 @@ static enum qkv_status call_within(struct qkv_context *ctx, const struct qkv_spe
 static void calls_within_a_call_keep_its_sentence(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=300", NULL});
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=300", NULL});
     assert_int_equal(call_within(ctx, &spec), QKV_OK);
     assert_message(ctx, "no-such-preset");
     assert_int_equal(ctx->calls, 0);

@@ -22,7 +22,7 @@ static const char stack[] = "{\"layers\": 2, \"attention\": " ATTENTION ", \"nor
 
 static void make_model(struct sample *s, bool encoder, bool decoder, size_t context, const char *position) {
     char json[1024];
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     snprintf(json, sizeof json,
              "{\"format\": \"qkv\", \"version\": 1, \"vocab\": %d, \"d_model\": 12, \"context\": %zu, "
              "\"position\": {\"kind\": \"%s\"}, \"encoder\": %s, \"decoder\": %s}",

@@ -99,9 +99,9 @@ static void check_slope(enum qkv_module_kind kind, const struct qkv_spec *spec, 
  * decoder alone. */
 static void gradients_are_slopes(void **state) {
     (void)state;
-    struct qkv_spec pair = spec_of(both_stacks),
-                    alone = spec_of("\"decoder\":{\"layers\":1,\"attention\":{\"heads\":3},"
-                                    "\"ffn\":{\"kind\":\"gelu\"}}");
+    OWNED_SPEC struct qkv_spec pair = spec_of(both_stacks),
+                               alone = spec_of("\"decoder\":{\"layers\":1,\"attention\":{\"heads\":3},"
+                                               "\"ffn\":{\"kind\":\"gelu\"}}");
     for (int drops = 0; drops < 2; drops++) {
         pair.dropout = alone.dropout = drops ? 0.2 : 0;
         pair.encoder.kinds[0].ffn.dropout = alone.decoder.kinds[0].ffn.dropout = drops ? 0.3 : 0;
@@ -126,7 +126,7 @@ static void run(struct qkv_module *m, const struct qkv_module_input *in, struct 
 /* Every mask gives what the same mask written out as a dense one does. */
 static void every_mask_is_its_dense_one(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of("\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}}");
+    OWNED_SPEC struct qkv_spec spec = spec_of("\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}}");
     struct qkv_module *m = create(QKV_MODULE_ENCODER_BLOCK, &spec);
     struct qkv_random r = test_random(901);
     static const int32_t lengths[B] = {4, T}, starts[B] = {2, 0}, prefix[B] = {3, 0},
@@ -164,7 +164,7 @@ static void every_mask_is_its_dense_one(void **state) {
  * not change it. */
 static void padding_on_the_left_moves_a_row(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_module *m = create(QKV_MODULE_ENCODER_STACK, &spec);
     struct qkv_random r = test_random(902);
     const int32_t starts[1] = {2};
@@ -192,7 +192,7 @@ static const float *weights_called(struct qkv_model *model, const char *name, co
 /* Vectors that are the scaled embeddings of ids give the same bits; their gradients add up to that of the embedding. */
 static void vectors_take_the_place_of_ids(void **state) {
     (void)state;
-    struct qkv_spec spec =
+    OWNED_SPEC struct qkv_spec spec =
         spec_of("\"embed_scale\":2.5,\"encoder\":null,\"decoder\":{\"layers\":2,\"attention\":{\"heads\":3}}");
     struct qkv_model *model;
     struct qkv_module *m;
@@ -227,7 +227,7 @@ static void vectors_take_the_place_of_ids(void **state) {
 /* Blocks one after the other and the last norm are the stack; norm, sublayer and sum are the block. */
 static void parts_make_the_whole(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_model *model;
     struct qkv_random r = test_random(904);
     assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &model));
@@ -279,7 +279,7 @@ static void a_cross_block_is_its_parts(void **state) {
                                "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":3},\"cross_only\":true}";
     static const char *const steps[] = {"decoder.layers.1.cross_norm", "decoder.layers.1.cross",
                                         "decoder.layers.1.ffn_norm", "decoder.layers.1.ffn"};
-    struct qkv_spec spec = spec_of(pair);
+    OWNED_SPEC struct qkv_spec spec = spec_of(pair);
     struct qkv_model *model;
     struct qkv_module *m;
     struct qkv_random r = test_random(905);
@@ -312,7 +312,7 @@ static void a_cross_block_is_its_parts(void **state) {
 /* A module by itself has the weights that it computes with, under the names of its part. */
 static void a_module_has_its_own_weights_only(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     static const char *const names[QKV_MODULE_MODEL][20] = {
         [QKV_MODULE_ATTENTION] = {"q.weight", "k.weight", "v.weight", "q.bias", "k.bias", "v.bias", "o.weight",
                                   "o.bias"},

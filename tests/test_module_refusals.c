@@ -7,7 +7,7 @@
 /* No rows, or rows of no positions: nothing is computed and nothing changes; gradients of what was read are 0. */
 static void empty_batches_give_empty_results(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     for (int kind = 0; kind <= QKV_MODULE_MODEL; kind++) {
         struct qkv_module *m = create((enum qkv_module_kind)kind, &spec);
         const bool model = kind == QKV_MODULE_MODEL;
@@ -44,7 +44,7 @@ static void empty_batches_give_empty_results(void **state) {
 
 static void shapes_that_do_not_agree_are_both_named(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_module *m = create(QKV_MODULE_DECODER_BLOCK, &spec);
     static float x[B * T * C], y[B * T * C];
     const int32_t numbers_of[B * T] = {0};
@@ -95,8 +95,8 @@ static void shapes_that_do_not_agree_are_both_named(void **state) {
 
 static void what_cannot_be_a_module_is_refused(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks),
-                    encoder = spec_of("\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}}");
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks),
+                               encoder = spec_of("\"encoder\":{\"layers\":1,\"attention\":{\"heads\":3}}");
     struct qkv_model *model, *plan;
     struct qkv_module *m;
     assert_status(ctx,

@@ -97,7 +97,7 @@ static void load_parameters(struct qkv_module *m, const struct qkv_tensors *file
 static void torch_case(struct qkv_context *ctx, const char *path, const struct tolerance *t) {
     struct qkv_tensors *file;
     struct qkv_module *m;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
     const char *json = qkv_tensors_metadata(file, "spec");
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, path, json, strlen(json), NULL, 0));

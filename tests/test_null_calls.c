@@ -93,6 +93,7 @@ static void make_objects(void) {
                                                 &QKV_OPTIONS(qkv_decoder_options, .encoded = given.encoded, .rows = 1,
                                                              .capacity = 4, .chunk = 1),
                                                 &given.decoder));
+    qkv_spec_free(&made_spec);
     made_spec = fixture_spec(given.context, NULL);
     made_spec.vocab = made_spec.source_vocab = 256;
     made_stack_spec = made_spec.decoder;

@@ -18,7 +18,7 @@ static struct qkv_context *begin(void) {
 }
 
 static const char *make_folder(struct qkv_context *ctx, const char *name, const char *format) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     const char *folder = test_path(name);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "small", small, strlen(small), NULL, 0));

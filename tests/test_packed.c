@@ -40,7 +40,7 @@ static void start_kind(struct sample *s, uint64_t i, bool drops) {
     const enum topology topology = (enum topology)(i % 3);
     start(s, 2000 + i, topology, &options);
     s->ctx->threads = 1 + (int)(i % 4 ? i % 4 - 1 : 0);
-    struct qkv_spec spec = *qkv_model_spec(s->model);
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(s->model);
     struct qkv_model *model;
     if (topology == ENCODER && i / 3 % 3) {
         spec.tie = QKV_TIE_NONE;

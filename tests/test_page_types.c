@@ -24,7 +24,7 @@ static const char both[] =
 
 static struct qkv_model *make_latent(void) {
     static const char *const settings[] = {"context=300", "vocab=23"};
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *m;
     assert_ok(ctx, qkv_spec_preset(ctx, &spec, "mla-tiny", settings, TEST_COUNT(settings)));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &m));

@@ -44,7 +44,7 @@ static void a_lower_triangle_is_causal_attention(void **state) {
     for (uint64_t i = 0; tried < 30; i++) {
         struct sample s;
         start(&s, i, DECODER, &exact);
-        struct qkv_spec spec = *qkv_model_spec(s.model);
+        OWNED_SPEC struct qkv_spec spec = test_model_spec(s.model);
         bool causal = !has_buckets(&spec.decoder);
         for (int k = 0; k < spec.decoder.kind_count; k++) {
             causal = causal && spec.decoder.kinds[k].attention.causal;

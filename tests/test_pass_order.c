@@ -142,7 +142,7 @@ static void chunks_of_the_head_change_no_bit(void **state) {
         const struct qkv_context_options options = {.size = sizeof options,
                                                     .precision = i % 2 ? QKV_MIXED_BF16 : QKV_FP32};
         struct sample s = {.random = test_random(1300 + i)};
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         char text[600];
         snprintf(text, sizeof text, spec_text, i / 2 ? "none" : "head");
         assert_int_equal(qkv_context_create(&s.ctx, &options), QKV_OK);

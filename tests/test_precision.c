@@ -279,7 +279,7 @@ static struct routed_model routed_model(enum qkv_precision precision, const char
                                         float factor) {
     const struct qkv_context_options options = {.size = sizeof options, .precision = precision};
     struct routed_model r;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_context_create(&r.ctx, &options), QKV_OK);
     assert_ok(r.ctx, qkv_spec_parse(r.ctx, &spec, "spec", json, strlen(json), NULL, 0));
     assert_ok(r.ctx, qkv_model_create(r.ctx, &spec, 1, &r.model));
@@ -376,7 +376,7 @@ static void routed_rows_depend_on_no_other(void **state) {
 enum { MEMORY_B = 8, MEMORY_T = 128, MEMORY_C = 64, MEMORY_F = 4 * MEMORY_C };
 static size_t pass_bytes(enum qkv_precision precision, int layers) {
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     struct qkv_pass *pass;
     char json[300];

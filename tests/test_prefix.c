@@ -34,7 +34,7 @@ static struct qkv_pass *prefix_pass(struct sample *s, struct qkv_model *model, s
 
 /* The same weights, and no kind of layer is causal. */
 static struct qkv_model *both_directions(struct sample *s) {
-    struct qkv_spec spec = *qkv_model_spec(s->model);
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(s->model);
     for (int i = 0; i < spec.decoder.kind_count; i++) spec.decoder.kinds[i].attention.causal = false;
     return model_like(s, &spec);
 }
@@ -154,7 +154,7 @@ static void gradients_are_slopes_of_the_loss(void **state) {
 
 /* A model whose spec has a prefix, with the weights of the sample's. */
 static struct qkv_model *prompted_model(struct sample *s) {
-    struct qkv_spec spec = *qkv_model_spec(s->model);
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(s->model);
     struct qkv_model *model;
     spec.prefix = true;
     assert_int_equal(qkv_model_create(s->ctx, &spec, 1, &model), QKV_OK);
@@ -212,7 +212,7 @@ static void long_prompts_of_several_rows_are_not_cut(void **state) {
     const size_t counts[ROWS] = {200, 700, 300};
     int32_t ids[LONG * 2], prefix = 700;
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     struct qkv_decoder *decoder;
     struct qkv_pass *pass;
@@ -250,7 +250,7 @@ static void the_spec_says_that_prompts_are_prefixes(void **state) {
     struct prefixed p;
     char *plain, *prompted;
     prefixed_start(&p, 800, &usual);
-    struct qkv_spec spec = *qkv_model_spec(p.s.model), again;
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(p.s.model), again = {0};
     assert_int_equal(qkv_spec_print(p.s.ctx, &spec, &plain), QKV_OK);
     spec.prefix = true;
     assert_int_equal(qkv_spec_print(p.s.ctx, &spec, &prompted), QKV_OK);
@@ -258,6 +258,7 @@ static void the_spec_says_that_prompts_are_prefixes(void **state) {
     assert_non_null(strstr(prompted, "\"prefix\": true"));
     assert_int_equal(qkv_spec_parse(p.s.ctx, &again, "again", prompted, strlen(prompted), NULL, 0), QKV_OK);
     assert_true(again.prefix);
+    qkv_spec_free(&spec);
     assert_int_equal(qkv_spec_preset(p.s.ctx, &spec, "nano-gpt", NULL, 0), QKV_OK); /* needs causal nowhere else */
     spec.vocab = VOCAB, spec.prefix = true, spec.decoder.kinds[0].attention.causal = false;
     assert_int_equal(qkv_spec_check(p.s.ctx, &spec), QKV_SPEC);

@@ -83,7 +83,7 @@ static void a_row_does_not_see_how_long_others_are(void **state) {
         struct sample s;
         size_t n;
         start(&s, 200 + i, (enum topology)(i % 3), &exact);
-        struct qkv_spec spec = *qkv_model_spec(s.model);
+        OWNED_SPEC struct qkv_spec spec = test_model_spec(s.model);
         struct qkv_model *model;
         drop_everywhere(&spec, 0.3);
         assert_int_equal(qkv_model_create(s.ctx, &spec, 5, &model), QKV_OK);
@@ -110,7 +110,7 @@ static void checkpoints_change_no_bit(void **state) {
         struct sample s;
         size_t n;
         start(&s, 300 + i, (enum topology)(i % 3), NULL);
-        struct qkv_spec spec = *qkv_model_spec(s.model);
+        OWNED_SPEC struct qkv_spec spec = test_model_spec(s.model);
         struct qkv_model *model;
         drop_everywhere(&spec, 0.2);
         assert_int_equal(qkv_model_create(s.ctx, &spec, 5, &model), QKV_OK);

@@ -7,7 +7,7 @@
 
 static struct qkv_model *make_model(struct qkv_context *ctx, const char *stacks, int vocab) {
     struct qkv_model *model;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_tokenizer *tokenizer;
     static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
     struct qkv_tokenizer_options options = {
@@ -256,7 +256,7 @@ static void pages_of_long_texts_hold_the_largest_and_the_sum_of_others(void **st
 /* 12 layers of 12 heads on 500 tokens. */
 static void a_page_of_144_heads_on_500_tokens_is_below_6_mb(void **state) {
     struct qkv_context *ctx = make_context();
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *model;
     struct qkv_attention_view *look;
     static const char json[] = "{\"format\":\"qkv\",\"version\":1,\"vocab\":258,\"d_model\":24,\"context\":500,"

@@ -78,7 +78,7 @@ static void a_run_that_cannot_begin_leaves_no_state(void **state) {
     (void)state;
     const char *folder = fixture_run("unbegun");
     struct qkv_train_options o = fixture_options(ctx);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_trainer *trainer;
     spec.vocab = 7; /* of another tokenizer */
     assert_ok(ctx, qkv_make_folder(ctx, folder));
@@ -192,7 +192,7 @@ static void training_refuses_a_folder_that_another_machine_trains_in(void **stat
     (void)state;
     const char *folder = fixture_run("shared");
     struct qkv_train_options o = fixture_options(ctx);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o), *second;
     fixture_steps(ctx, trainer, 3);
     qkv_trainer_free(trainer);

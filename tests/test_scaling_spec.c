@@ -77,6 +77,7 @@ static const char rope_spec[] =
     "{\"heads\": 2}}}";
 
 static enum qkv_status read_scaling(struct qkv_spec *spec, const char *scaling) {
+    qkv_spec_free(spec);
     char setting[400];
     const char *settings[] = {setting};
     snprintf(setting, sizeof setting, "position.scaling=%s", scaling);
@@ -115,7 +116,7 @@ static void what_cannot_be_is_refused_by_key_and_value(void **state) {
          "position.scaling.original_context is 1; it must be a whole number of at least 2"},
         {"3", "position.scaling is 3; it must be an object"},
     };
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         assert_status(ctx, read_scaling(&spec, bad[i].scaling), QKV_SPEC);
         if (!strstr(qkv_message(ctx), bad[i].sentence)) fail_msg("%s: %s", bad[i].scaling, qkv_message(ctx));
@@ -124,6 +125,7 @@ static void what_cannot_be_is_refused_by_key_and_value(void **state) {
     assert_fails(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, one_pair, 2), QKV_SPEC,
                  "needs at least 4 rotated channels, but there are 2");
     const char *no_rope[] = {"position.kind=alibi", "position.scaling.kind=linear", "position.scaling.factor=2"};
+    qkv_spec_free(&spec);
     assert_fails(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, no_rope, 3), QKV_SPEC,
                  "position.scaling is given, but only position.kind rope has one");
 }
@@ -132,7 +134,7 @@ static void what_cannot_be_is_refused_by_key_and_value(void **state) {
 static void scalings_are_written_read_and_part_of_the_digest(void **state) {
     (void)state;
     char digests[QKV_SCALING_COUNT + 1][QKV_DIGEST_TEXT], again[QKV_DIGEST_TEXT];
-    struct qkv_spec spec, back;
+    OWNED_SPEC struct qkv_spec spec = {0}, back = {0};
     char *json;
     for (size_t kind = 0; kind <= QKV_SCALING_COUNT; kind++) {
         assert_ok(ctx, read_scaling(&spec, kind < QKV_SCALING_COUNT ? scalings[kind] : "null"));
@@ -140,6 +142,7 @@ static void scalings_are_written_read_and_part_of_the_digest(void **state) {
         assert_ok(ctx, qkv_spec_digest(ctx, &spec, digests[kind]));
         assert_ok(ctx, qkv_spec_print(ctx, &spec, &json));
         assert_int_equal(strstr(json, "\"scaling\": {") != NULL, kind < QKV_SCALING_COUNT);
+        qkv_spec_free(&back);
         assert_ok(ctx, qkv_spec_parse(ctx, &back, "printed", json, strlen(json), NULL, 0));
         assert_ok(ctx, qkv_spec_digest(ctx, &back, again));
         assert_string_equal(digests[kind], again);
@@ -147,6 +150,7 @@ static void scalings_are_written_read_and_part_of_the_digest(void **state) {
         qkv_free(json);
     }
     char plain[QKV_DIGEST_TEXT];
+    qkv_spec_free(&spec);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, NULL, 0));
     assert_ok(ctx, qkv_spec_digest(ctx, &spec, plain));
     assert_string_equal(plain, digests[QKV_SCALING_COUNT]);
@@ -157,6 +161,7 @@ static void scalings_are_written_read_and_part_of_the_digest(void **state) {
     /* a scaling of one attention alone */
     const char *own[] = {"decoder.attention.position.scaling.kind=yarn", "decoder.attention.position.scaling.factor=4",
                          "decoder.attention.position.scaling.original_context=16"};
+    qkv_spec_free(&spec);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "spec", rope_spec, sizeof rope_spec - 1, own, 3));
     assert_int_equal(spec.decoder.kinds[0].attention.position.scaling.kind, QKV_SCALING_YARN);
     assert_true(spec.decoder.kinds[0].attention.position.scaling.beta_fast == 32);

@@ -148,7 +148,7 @@ static void the_model_may_be_in_a_folder_that_the_modules_name(void **state) {
     }
     expect_vectors(folder, "mean", false, true);
     struct qkv_context *ctx;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_folder_spec(ctx, folder, NULL, 0, &spec), QKV_OK);
     assert_int_equal(qkv_spec_width(&spec), 16);

@@ -24,7 +24,7 @@ static const char json[] =
     "\"high\": {\"attention\": {\"share\": 1}}, \"back\": {\"attention\": {\"window\": 3, \"share\": 4}}}}}";
 
 static struct qkv_spec parse(const char *const *settings, size_t count) {
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "test", json, strlen(json), settings, count));
     return spec;
 }
@@ -44,7 +44,7 @@ static struct qkv_model *make(const struct qkv_spec *spec) {
 static void a_layer_reads_the_last_owner_that_its_share_reaches(void **state) {
     (void)state;
     static const size_t owners[] = {0, 1, 2, 2, 1, 2, 0}, ends[] = {7, 5, 6, 4, 5, 6, 7};
-    const struct qkv_spec spec = parse(NULL, 0);
+    OWNED_SPEC struct qkv_spec spec = parse(NULL, 0);
     struct qkv_model *m = make(&spec);
     for (size_t i = 0; i < TEST_COUNT(owners); i++) {
         assert_int_equal(qkv_stack_keys_of(&spec.decoder, i), owners[i]);
@@ -72,7 +72,7 @@ static void a_cache_has_pages_of_owners_only(void **state) {
     };
     const char *const apart[] = {latent[0], latent[1], none[0], none[1], none[2]};
     for (size_t i = 0; i < 2; i++) {
-        const struct qkv_spec shared = parse(latent, i ? 2 : 0), whole = parse(i ? apart : none, i ? 5 : 3);
+        OWNED_SPEC struct qkv_spec shared = parse(latent, i ? 2 : 0), whole = parse(i ? apart : none, i ? 5 : 3);
         struct qkv_model *a = make(&shared), *b = make(&whole);
         size_t bytes[2];
         assert_int_equal(page_bytes(a) * 7, page_bytes(b) * 3);
@@ -121,7 +121,7 @@ static void checkpoints_and_passes_without_recording_have_the_same_bits(void **s
     struct qkv_random r = test_random(9);
     for (size_t i = 0; i < B * T; i++) ids[i] = (int32_t)qkv_random_below(&r, V);
     for (size_t i = 0; i < TEST_COUNT(forms); i++) {
-        const struct qkv_spec spec = parse(forms[i], 3);
+        OWNED_SPEC struct qkv_spec spec = parse(forms[i], 3);
         struct qkv_model *m = make(&spec);
         const size_t n = count_of(m);
         float *plain = malloc(n * sizeof *plain), *again = malloc(n * sizeof *again);
@@ -158,7 +158,7 @@ static void a_share_that_reaches_no_layer_is_refused(void **state) {
                  {"decoder.kinds.low.attention.share=-1", "decoder.kinds.low.attention.share is -1",
                   "it must be a whole number from 0 to"}};
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         const enum qkv_status status = qkv_spec_parse(ctx, &spec, "test", json, strlen(json), &cases[i].setting, 1);
         assert_int_equal(status, QKV_SPEC);
         if (!strstr(qkv_message(ctx), cases[i].first) || !strstr(qkv_message(ctx), cases[i].second))
@@ -169,7 +169,7 @@ static void a_share_that_reaches_no_layer_is_refused(void **state) {
 
 static void parts_that_do_not_run_alone_are_refused(void **state) {
     (void)state;
-    const struct qkv_spec spec = parse(NULL, 0);
+    OWNED_SPEC struct qkv_spec spec = parse(NULL, 0);
     struct qkv_model *m = make(&spec);
     struct qkv_module *module;
     assert_fails(ctx, qkv_module_of_model(m, "decoder.layers.3", &module), QKV_ARGUMENT,

@@ -16,7 +16,7 @@
 
 static void test_defaults(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, GPT, NULL, 0));
     assert_int_equal(s.vocab, 100);
     assert_int_equal(s.source_vocab, 100);
@@ -66,7 +66,7 @@ static void defaults_depend_on_the_position_and_the_gate(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * TEST_COUNT(cases); i++) {
         const char *const *settings = cases[i / 2].settings;
-        struct qkv_spec s, back;
+        OWNED_SPEC struct qkv_spec s = {0}, back = {0};
         char *json;
         assert_ok(ctx, qkv_spec_parse(ctx, &s, "a", texts[i % 2], strlen(texts[i % 2]), settings,
                                       settings[2]   ? 3
@@ -84,14 +84,14 @@ static void defaults_depend_on_the_position_and_the_gate(void **state) {
         "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 9, \"d_model\": 64, \"context\": 16,"
         " \"embed\": {\"position\": {\"kind\": \"sinusoidal\"}},"
         " \"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}";
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &s, "c", in_embed, strlen(in_embed), NULL, 0));
     assert_true(s.decoder.embed.scale == 8);
 }
 
 static void test_cross_attention(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, SEQ2SEQ, NULL, 0));
     assert_int_equal(s.source_vocab, 80);
     assert_true(!s.encoder.kinds[0].attention.causal && s.encoder.kinds[0].attention.window == 5);
@@ -100,11 +100,14 @@ static void test_cross_attention(void **state) {
     assert_true(c->heads == 4 && c->kv_heads == 2 && c->head_dim == 6 && c->value_dim == 6);
     assert_true(!c->causal && c->window == 0 && c->softcap == 3.5 && c->bias == QKV_BIAS_QKV);
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross.softcap=0", "decoder.cross.kv_heads=1")));
+    c = &s.decoder.kinds[0].cross;
     assert_true(c->heads == 4 && c->kv_heads == 1 && c->head_dim == 6 && c->softcap == 0);
     /* with another number of heads, what is derived from it is derived again */
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross.heads=8")));
+    c = &s.decoder.kinds[0].cross;
     assert_true(c->heads == 8 && c->kv_heads == 8 && c->head_dim == 4 && c->value_dim == 4 && c->softcap == 3.5);
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("decoder.cross=null")));
+    c = &s.decoder.kinds[0].cross;
     assert_true(c->heads == 4 && c->head_dim == 6);
     assert_ok(ctx, parse(&s, SEQ2SEQ, SETTINGS("encoder=null", "source_vocab=100")));
     assert_true(s.encoder.layers == 0 && s.decoder.kinds[0].cross.heads == 0);
@@ -122,9 +125,10 @@ static void what_is_not_said_follows_the_attention_and_the_spec(void **state) {
         "\"decoder\":{\"d_model\":16,\"layers\":1,\"attention\":{\"heads\":4,\"kv_heads\":2,\"head_dim\":12,"
         "\"value_dim\":6,\"softcap\":30,\"scale\":0.5,\"bias\":\"qkv\",\"sinks\":true,\"clip\":3,\"window\":4,"
         "\"qk_norm\":{\"kind\":\"rmsnorm\",\"eps\":1e-3},\"position\":{\"kind\":\"rope\"}},\"ffn\":{\"d_ff\":8}}}";
-    static struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (int heads = 4; heads >= 2; heads -= 2) {
         const char *const fewer[] = {"decoder.cross.heads=2"};
+        qkv_spec_free(&s);
         assert_ok(ctx, qkv_spec_parse(ctx, &s, "stacks", json, sizeof json - 1, fewer, heads == 2));
         const struct qkv_attention_spec *c = &s.decoder.kinds[0].cross;
         assert_true(c->softcap == 30 && c->scale == 0.5 && c->bias == QKV_BIAS_QKV && c->sinks && c->clip == 3);
@@ -140,7 +144,7 @@ static void what_is_not_said_follows_the_attention_and_the_spec(void **state) {
 
 static void test_settings(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, GPT, SETTINGS("decoder.attention.heads=4")));
     assert_int_equal(s.decoder.kinds[0].attention.head_dim, 96);
     assert_int_equal(s.decoder.kinds[0].attention.kv_heads, 4);
@@ -165,7 +169,7 @@ static void test_settings(void **state) {
 
 static void test_printed_text(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     char *json;
     assert_ok(ctx, parse(&s, GPT, SETTINGS("position.kind=rope", "decoder.norm.eps=1e-6", "dropout=0.1")));
     assert_ok(ctx, qkv_spec_print(ctx, &s, &json));

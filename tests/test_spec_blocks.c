@@ -10,7 +10,7 @@ struct misfit {
 };
 
 static enum qkv_status read_all(const char *json, const char *const *settings, size_t count) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     return qkv_spec_parse(ctx, &spec, "my.json", json, strlen(json), settings, count);
 }
 

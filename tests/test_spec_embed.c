@@ -26,6 +26,7 @@ static int teardown(void **state) {
 #define ALONE(embed, own)             HEAD embed "\"decoder\": {" STACK own "}}"
 
 static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char *const *settings, size_t count) {
+    qkv_spec_free(spec);
     return qkv_spec_parse(ctx, spec, "my.json", json, strlen(json), settings, count);
 }
 
@@ -36,7 +37,7 @@ static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char
 
 static void a_stack_has_its_own_embedding_over_what_both_have(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s,
                          BOTH("\"embed\": {\"position\": {\"kind\": \"sinusoidal\"}, \"scale\": 2}, ",
                               ", \"embed\": {\"scale\": 3}", ", \"embed\": {\"position\": {\"kind\": \"learned\"}}"),
@@ -59,7 +60,7 @@ static void settings_reach_one_embedding_or_both(void **state) {
     static const char plain[] = BOTH("", "", ""), own[] = BOTH("", ", \"embed\": {\"scale\": 3}", "");
     static const char old[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 40, \"d_model\": 32, \"context\": 64, "
                               "\"encoder\": {" STACK "}, \"decoder\": {" STACK "}}";
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, plain, SETTINGS("embed.scale=7")));
     assert_true(s.encoder.embed.scale == 7 && s.decoder.embed.scale == 7);
     assert_ok(ctx, parse(&s, old, SETTINGS("encoder.embed.position.kind=sinusoidal", "embed_scale=4")));
@@ -75,7 +76,7 @@ static void settings_reach_one_embedding_or_both(void **state) {
 
 static void embeddings_have_types_norms_and_widths(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(
         ctx,
         parse(&s,
@@ -113,7 +114,7 @@ static void what_a_stack_has_of_its_own_is_printed_there(void **state) {
         BOTH("\"embed\": {\"scale\": 5}, ", "", ", \"embed\": {\"position\": {\"kind\": \"none\"}}"),
     };
     for (size_t i = 0; i < TEST_COUNT(specs); i++) {
-        struct qkv_spec s, back;
+        OWNED_SPEC struct qkv_spec s = {0}, back = {0};
         char *json, *again, first[QKV_DIGEST_TEXT], second[QKV_DIGEST_TEXT];
         assert_ok(ctx, parse(&s, specs[i], NULL, 0));
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
@@ -137,7 +138,7 @@ static void digests_are_of_what_is_meant_and_not_of_where_it_stands(void **state
         BOTH("\"embed\": {\"scale\": 2}, ", "", ", \"embed\": {\"scale\": 2}"),
     };
     char first[QKV_DIGEST_TEXT], digest[QKV_DIGEST_TEXT];
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (size_t i = 0; i < TEST_COUNT(same); i++) {
         assert_ok(ctx, parse(&s, same[i], NULL, 0));
         assert_ok(ctx, qkv_spec_digest(ctx, &s, i ? digest : first));
@@ -200,7 +201,7 @@ static void what_is_wrong_with_an_embedding_is_named(void **state) {
         {all, "encoder.d_model=16", "tie is all, but tokens are 16 wide in the encoder and 32 in the decoder"},
         {each, "embed.scale=4", "setting \"embed.scale=4\" has no effect, as each stack has its own"},
     };
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
         assert_status(ctx, parse(&s, refusals[i].json, SETTINGS(refusals[i].setting)), QKV_SPEC);
         assert_message(ctx, refusals[i].sentence);
@@ -211,6 +212,7 @@ static void what_is_wrong_with_an_embedding_is_named(void **state) {
     assert_message(ctx, "encoder.embed.scale is inf;");
     bool idle[1];
     struct qkv_settings settings = {.items = (const char *const[]){"embed.scale=4"}, .count = 1, .idle = idle};
+    qkv_spec_free(&s);
     assert_ok(ctx, qkv_spec_parse_all(ctx, &s, "my.json", each, sizeof each - 1, &settings));
     assert_true(idle[0]);
 }

@@ -33,7 +33,7 @@ static const char plain[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 65
 
 /* That spec with settings, as text; NULL if they are refused. The caller frees it. */
 static char *print_with(const struct settings *s) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     char *json;
     if (parse(&spec, plain, s->items, s->count)) return NULL;
     assert_ok(ctx, qkv_spec_print(ctx, &spec, &json));
@@ -147,7 +147,7 @@ static void examples_are_accepted_in_a_file(void **state) {
     struct qkv_spec_key key;
     for (size_t i = 0; qkv_spec_describe_at(i, &key); i++) {
         const bool first = !strncmp(key.path, "position", 8) || !strcmp(key.path, "embed_scale");
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         json_t *root = qkv_json_value(plain), *more = qkv_json_value(key.json);
         assert_int_equal(json_object_update_recursive(root, more), 0);
         if (first) json_object_set_new(root, "version", json_integer(1));
@@ -204,25 +204,32 @@ static void the_nearest_value_and_key_are_named(void **state) {
     (void)state;
     static const char file[] = "{\"format\": \"qkv\", \"version\": 2, \"d_model\": 128, \"context\": 64, \"theta\": 1, "
                                "\"decoder\": {\"layers\": 4, \"attention\": {\"heads\": 4}}}";
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_status(ctx, qkv_spec_preset(ctx, &spec, "nano-gpt", SETTINGS("decoder.ffn.kind=swiglue")), QKV_SPEC);
     assert_message(ctx, "; did you mean swiglu?");
     assert_string_equal(qkv_message_key(ctx), "decoder.ffn.kind");
+    qkv_spec_free(&spec);
     assert_status(ctx, qkv_spec_preset(ctx, &spec, "nano-gpt", SETTINGS("decoder.ffn.kind=xyzzy")), QKV_SPEC);
     assert_null(strstr(qkv_message(ctx), "did you mean"));
+    qkv_spec_free(&spec);
     assert_status(ctx, qkv_spec_preset(ctx, &spec, "nano-gpt", SETTINGS("decoder.attention.windw=4")), QKV_SPEC);
     assert_message(ctx, "did you mean window?");
     assert_string_equal(qkv_message_key(ctx), "decoder.attention");
+    qkv_spec_free(&spec);
     assert_status(ctx, qkv_spec_preset(ctx, &spec, "nano-gpt", SETTINGS("nothing=4")), QKV_SPEC);
     assert_string_equal(qkv_message_key(ctx), "");
     /* in the words of the file's version */
+    qkv_spec_free(&spec);
     assert_status(ctx, qkv_spec_parse(ctx, &spec, "my.json", file, strlen(file), NULL, 0), QKV_SPEC);
     assert_message(ctx, "unknown key theta; did you mean decoder.attention.position.theta?");
     /* what keys say about each other */
+    qkv_spec_free(&spec);
     assert_status(ctx, qkv_spec_preset(ctx, &spec, "nano-gpt", SETTINGS("decoder.attention.kv_heads=3")), QKV_SPEC);
     assert_string_equal(qkv_message_key(ctx), "decoder.attention");
+    qkv_spec_free(&spec);
     assert_ok(ctx, qkv_spec_preset(ctx, &spec, "nano-gpt", NULL, 0));
     assert_null(qkv_message_key(ctx));
+    qkv_spec_free(&spec);
     assert_status(ctx, qkv_spec_preset(ctx, &spec, "no-preset", NULL, 0), QKV_ARGUMENT);
     assert_null(qkv_message_key(ctx));
 }

@@ -37,6 +37,7 @@ static int teardown(void **state) {
     "\"rope\"}, \"decoder\": {\"layers\": 4, \"attention\": {\"heads\": 4}}}"
 
 static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char *const *settings, size_t count) {
+    qkv_spec_free(spec);
     return qkv_spec_parse(ctx, spec, "my.json", json, strlen(json), settings, count);
 }
 
@@ -47,7 +48,7 @@ static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char
 
 static void a_pattern_is_repeated_over_the_layers(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, MIXED, NULL, 0));
     assert_int_equal(s.decoder.kind_count, 2);
     for (size_t i = 0; i < 6; i++)
@@ -60,7 +61,7 @@ static void a_pattern_is_repeated_over_the_layers(void **state) {
 
 static void a_kind_has_what_stands_beside_the_kinds_but_for_its_own(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, MIXED, NULL, 0));
     const struct qkv_layer_spec *local = &s.decoder.kinds[0], *global = &s.decoder.kinds[1];
     assert_true(local->attention.heads == 4 && local->attention.kv_heads == 4 && local->attention.window == 8);
@@ -74,7 +75,7 @@ static void a_kind_has_what_stands_beside_the_kinds_but_for_its_own(void **state
 
 static void positions_are_learned_where_no_attention_has_one(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, "{" HEAD "\"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}", NULL, 0));
     assert_int_equal(s.decoder.embed.position.kind, QKV_POSITION_LEARNED);
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("embed.position.kind=learned")));
@@ -84,7 +85,7 @@ static void positions_are_learned_where_no_attention_has_one(void **state) {
 
 static void settings_reach_a_kind_and_all_kinds(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("decoder.kinds.local.attention.window=4", "decoder.ffn.d_ff=64")));
     assert_int_equal(s.decoder.kinds[0].attention.window, 4);
     assert_true(s.decoder.kinds[0].ffn.d_ff == 64 && s.decoder.kinds[1].ffn.d_ff == 48);
@@ -96,7 +97,7 @@ static void settings_reach_a_kind_and_all_kinds(void **state) {
 
 static void settings_make_kinds_of_a_spec_of_version_1(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, OLD,
                          SETTINGS("decoder.kinds.a.attention.window=4", "decoder.kinds.b.attention.position.kind=none",
                                   "decoder.pattern=[\"a\", \"b\"]", "position.theta=9")));
@@ -107,7 +108,7 @@ static void settings_make_kinds_of_a_spec_of_version_1(void **state) {
 /* Options of version 1 say of the whole model what version 2 says in several places. */
 static void settings_of_version_1_change_specs_of_version_2(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, MIXED, SETTINGS("position.kind=alibi", "embed_scale=3")));
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(qkv_stack_layer(&s.decoder, i)->attention.position.kind, QKV_POSITION_ALIBI);
@@ -182,7 +183,7 @@ static void what_is_wrong_with_kinds_is_named(void **state) {
         {"version=1", "is a key of version 2, but version is 1; write \"version\": 2"},
         {"version=3", "version is 3; a spec that this program reads has \"version\": 1 or 2"},
     };
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
         if (parse(&s, MIXED, &refusals[i].setting, 1) == QKV_OK) fail_msg("%s was accepted", refusals[i].setting);
         assert_message(ctx, refusals[i].sentence);
@@ -219,7 +220,7 @@ static void files_have_the_keys_of_their_version(void **state) {
          ", \"kinds\": {\"a\": {}, \"a\": {}}, \"pattern\": [\"a\"]}}",
          "\"a\""},
     };
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
         if (parse(&s, refusals[i].json, NULL, 0) == QKV_OK) fail_msg("accepted: %s", refusals[i].json);
         assert_message(ctx, refusals[i].sentence);
@@ -228,7 +229,7 @@ static void files_have_the_keys_of_their_version(void **state) {
 
 static void a_setting_that_no_kind_uses_is_refused(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     const char *both[] = {"decoder.kinds.global.attention.window=3", "decoder.attention.window=4"};
     assert_status(ctx, parse(&s, MIXED, both, 2), QKV_SPEC);
     assert_message(ctx,
@@ -245,6 +246,7 @@ static void a_setting_that_no_kind_uses_is_refused(void **state) {
     int file = mkstemp(path);
     assert_true(file >= 0 && write(file, MIXED, strlen(MIXED)) == (ssize_t)strlen(MIXED) && !close(file));
     struct qkv_settings settings = {.items = both, .count = 2, .idle = idle};
+    qkv_spec_free(&s);
     assert_ok(ctx, qkv_spec_vary(ctx, &s, NULL, path, &settings));
     assert_true(!idle[0] && idle[1]);
     unlink(path);
@@ -257,7 +259,7 @@ static void settings_reach_only_the_kinds_that_have_the_object(void **state) {
     const char *json = "{" HEAD "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4}, \"ffn\": {\"d_ff\": 8}, "
                        "\"kinds\": {\"dense\": {}, \"mixed\": {\"ffn\": {\"experts\": {\"count\": 8, \"groups\": 4, "
                        "\"top_k\": 2, \"top_groups\": 2}}}}, \"pattern\": [\"dense\", \"mixed\"]}}";
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, json, SETTINGS("decoder.ffn.experts.z_loss=0.5")));
     assert_false(s.decoder.kinds[0].ffn.experts.given);
     assert_true(s.decoder.kinds[1].ffn.experts.given && s.decoder.kinds[1].ffn.experts.z_loss == 0.5);
@@ -363,7 +365,7 @@ static void golden_folders_written_as_version_2_are_the_same_models(void **state
     assert_int_equal(glob(TEST_SOURCE_DIR "/tests/golden/*/config.json", 0, NULL, &found), 0);
     size_t old = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        struct qkv_spec one, two;
+        OWNED_SPEC struct qkv_spec one = {0}, two = {0};
         char first[QKV_DIGEST_TEXT], second[QKV_DIGEST_TEXT], *json;
         assert_ok(ctx, qkv_spec_read(ctx, &one, found.gl_pathv[i], NULL, 0));
         json_t *root = json_load_file(found.gl_pathv[i], 0, NULL);
@@ -386,7 +388,7 @@ static void golden_folders_written_as_version_2_are_the_same_models(void **state
 /* ---- digests ---------------------------------------------------------------------------------------------------- */
 
 static void digest_of(const char *json, const char *const *settings, size_t count, char digest[QKV_DIGEST_TEXT]) {
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, parse(&s, json, settings, count));
     assert_ok(ctx, qkv_spec_digest(ctx, &s, digest));
 }

@@ -13,6 +13,7 @@
     "\"kv_heads\": 2, \"head_dim\": 6, \"softcap\": 3.5, \"window\": 7, \"bias\": \"qkv\"}}}"
 
 static enum qkv_status parse(struct qkv_spec *spec, const char *json, const char *const *settings, size_t count) {
+    qkv_spec_free(spec);
     return qkv_spec_parse(ctx, spec, "my.json", json, strlen(json), settings, count);
 }
 
@@ -26,7 +27,7 @@ struct refusal {
 };
 
 static void refuse_all(const char *json, const struct refusal *refusals, size_t count) {
-    struct qkv_spec s, zero;
+    OWNED_SPEC struct qkv_spec s = {0}, zero = {0};
     memset(&zero, 0, sizeof zero);
     for (size_t i = 0; i < count; i++) {
         enum qkv_status status = parse(&s, json, &refusals[i].setting, 1);
@@ -182,7 +183,7 @@ static void settings_without_effect_are_refused(void **state) {
         {"head.pool=first", "head.pool is \"first\", but only a head of kind classify has one"},
         {"source_vocab=100", "source_vocab is 100, but only an encoder beside a decoder has one"},
     };
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     refuse_all(GPT, refusals, TEST_COUNT(refusals));
     assert_ok(ctx, parse(&s, GPT, SETTINGS("position.kind=rope", "position.theta=500")));
     assert_true(s.decoder.kinds[0].attention.position.theta == 500);
@@ -197,7 +198,7 @@ static void settings_without_effect_are_refused(void **state) {
 
 static void a_setting_that_a_later_one_replaces_is_refused(void **state) {
     (void)state;
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_status(ctx, parse(&s, GPT, SETTINGS("decoder.layers=3", "tie=none", "decoder.layers=4")), QKV_ARGUMENT);
     assert_message(ctx, "setting \"decoder.layers=3\" has no effect, as \"decoder.layers=4\" comes after it");
     assert_status(ctx, parse(&s, GPT, SETTINGS("position.theta=3", "position={\"kind\": \"rope\"}")), QKV_ARGUMENT);
@@ -233,15 +234,19 @@ static void settings_that_specs_share_are_told_where_they_do_nothing(void **stat
     bool idle[3] = {true, true, true};
     const char *const settings[] = {"position.theta=500", "decoder.layers=2", "decoder.layers=3"};
     struct qkv_settings shared = {settings, 3, idle};
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     assert_ok(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared));
     assert_true(idle[0] && idle[1] && !idle[2] && s.decoder.layers == 3);
+    qkv_spec_free(&s);
     assert_ok(ctx, qkv_spec_vary(ctx, &s, "llama-style", NULL, &shared));
     assert_true(!idle[0] && idle[1] && !idle[2] && s.decoder.kinds[0].attention.position.theta == 500);
     shared.idle = NULL;
+    qkv_spec_free(&s);
     assert_status(ctx, qkv_spec_vary(ctx, &s, "nano-gpt", NULL, &shared), QKV_ARGUMENT);
+    qkv_spec_free(&s);
     assert_status(ctx, qkv_spec_vary(ctx, &s, "mini-gpt", NULL, &shared), QKV_ARGUMENT);
     assert_message(ctx, "\"mini-gpt\" is not a preset; presets are nano-gpt");
+    qkv_spec_free(&s);
     assert_status(ctx, qkv_spec_vary(ctx, &s, NULL, test_path("none.json"), &shared), QKV_FILE);
 }
 
@@ -266,7 +271,7 @@ static void test_unknown_keys(void **state) {
         {"d_model.x=4", "cannot set \"d_model.x=4\": d_model is not an object"},
         {"decoder.layers.x=4", "layers is not an object"},
     };
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
         if (parse(&s, GPT, &refusals[i].setting, 1) == QKV_OK) fail_msg("%s was accepted", refusals[i].setting);
         assert_message(ctx, refusals[i].sentence);
@@ -305,22 +310,26 @@ static void test_bad_files(void **state) {
         {"{" HEAD "\"d_model\": 3, \"context\": 4}", "neither an encoder nor a decoder", QKV_SPEC},
         {"{" HEAD "\"d_model\": 3, \"d_model\": 4}", "duplicate object key", QKV_FORMAT},
     };
-    struct qkv_spec s;
+    OWNED_SPEC struct qkv_spec s = {0};
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         assert_status(ctx, parse(&s, cases[i].json, NULL, 0), cases[i].status);
         assert_message(ctx, cases[i].sentence);
     }
+    qkv_spec_free(&s);
     assert_status(ctx, qkv_spec_read(ctx, &s, test_path("none.json"), NULL, 0), QKV_FILE);
     assert_message(ctx, "none.json");
     char *big = malloc(3 << 20);
     memset(big, ' ', 3 << 20);
     test_write_file(test_path("big.json"), big, 3 << 20);
     free(big);
+    qkv_spec_free(&s);
     assert_status(ctx, qkv_spec_read(ctx, &s, test_path("big.json"), NULL, 0), QKV_FORMAT);
     assert_message(ctx, "big.json is not a spec: it has 3145728 bytes");
     test_write_file(test_path("empty.json"), "", 0);
+    qkv_spec_free(&s);
     assert_status(ctx, qkv_spec_read(ctx, &s, test_path("empty.json"), NULL, 0), QKV_FORMAT);
     test_write_file(test_path("good.json"), GPT, strlen(GPT));
+    qkv_spec_free(&s);
     assert_ok(ctx, qkv_spec_read(ctx, &s, test_path("good.json"), SETTINGS("decoder.layers=5")));
     assert_int_equal(s.decoder.layers, 5);
 }
@@ -328,13 +337,16 @@ static void test_bad_files(void **state) {
 /* Structs that no file could make. */
 static void test_check_by_hand(void **state) {
     (void)state;
-    struct qkv_spec good, s;
+    OWNED_SPEC struct qkv_spec good = {0}, s = {0};
     char *json;
     assert_ok(ctx, parse(&good, GPT, NULL, 0));
     assert_ok(ctx, qkv_spec_check(ctx, &good));
 #define REFUSE(change, sentence)                                                                                       \
     do {                                                                                                               \
-        s = good;                                                                                                      \
+        qkv_spec_free(&s);                                                                                             \
+        assert_ok(ctx, qkv_spec_copy(ctx, &good, &s));                                                                 \
+        assert_ok(ctx, qkv_stack_resize(ctx, &s.decoder, s.decoder.layers, 2)); /* room for another kind */            \
+        s.decoder.kind_count = 1;                                                                                      \
         change;                                                                                                        \
         assert_status(ctx, qkv_spec_check(ctx, &s), QKV_SPEC);                                                         \
         assert_message(ctx, sentence);                                                                                 \
@@ -366,11 +378,14 @@ static void test_check_by_hand(void **state) {
     REFUSE(s.head.kind = QKV_HEAD_NONE, "tie is head, but only a head of kind lm can use the embedding");
     REFUSE(s.encoder = s.decoder, "decoder.cross.heads is 0;");
 #undef REFUSE
-    s = good;
+    s.encoder = (struct qkv_stack_spec){0}; /* it has the lists of the decoder */
+    qkv_spec_free(&s);
+    assert_ok(ctx, qkv_spec_copy(ctx, &good, &s));
     s.decoder.kinds[0].ffn.kind = QKV_FFN_COUNT;
     assert_status(ctx, qkv_spec_print(ctx, &s, &json), QKV_SPEC);
     assert_null(json);
-    s = good;
+    qkv_spec_free(&s);
+    assert_ok(ctx, qkv_spec_copy(ctx, &good, &s));
     s.decoder.kinds[0].attention.position.theta = -1; /* without RoPE it means nothing */
     assert_ok(ctx, qkv_spec_check(ctx, &s));
 }
@@ -411,7 +426,7 @@ static void latents_are_refused_by_key_and_value(void **state) {
     static const struct refusal crossed[] = {
         {"decoder.cross.latent={}", "decoder.cross.latent is given, but only self attention has one; leave it out"}};
     refuse_all(SEQ2SEQ, crossed, TEST_COUNT(crossed));
-    struct qkv_spec by_hand;
+    OWNED_SPEC struct qkv_spec by_hand = {0};
     assert_ok(ctx, parse(&by_hand, SEQ2SEQ, NULL, 0));
     by_hand.decoder.kinds[0].cross.latent.given = true;
     assert_status(ctx, qkv_spec_check(ctx, &by_hand), QKV_SPEC);

@@ -162,9 +162,9 @@ static void share_positions(struct qkv_stack_spec *s) {
 
 /* One kind without a name, or up to eight with one, in the order of their first layers. */
 static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool causal, bool cross) {
-    s->layers = (int)test_between(r, 1, QKV_LAYERS_MAX);
-    int most = s->layers < QKV_KINDS_MAX ? s->layers : QKV_KINDS_MAX;
-    s->kind_count = qkv_random_below(r, 2) ? 1 : (int)test_between(r, 1, (size_t)most);
+    const int layers = (int)test_between(r, 1, QKV_LAYERS_MAX), most = layers < QKV_KINDS_MAX ? layers : QKV_KINDS_MAX;
+    const int kinds = qkv_random_below(r, 2) ? 1 : (int)test_between(r, 1, (size_t)most);
+    assert_ok(ctx, qkv_stack_resize(ctx, s, layers, kinds));
     bool named = s->kind_count > 1 || !qkv_random_below(r, 4);
     for (int i = 0; i < s->kind_count; i++) {
         random_layer(r, &s->kinds[i], causal, cross);
@@ -211,7 +211,7 @@ static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
 }
 
 static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
-    memset(s, 0, sizeof *s);
+    qkv_spec_free(s);
     uint64_t topology = qkv_random_below(r, 3);
     bool both = topology == 2;
     s->vocab = qkv_random_below(r, 8) ? (int)test_between(r, 1, 1 << 24) : 0;
@@ -259,7 +259,7 @@ static void test_round_trips(void **state) {
     struct qkv_random r = test_random(1);
     size_t versions[3] = {0};
     for (int i = 0; i < 5000; i++) {
-        struct qkv_spec s, back;
+        OWNED_SPEC struct qkv_spec s = {0}, back = {0};
         char *json, *again;
         random_spec(&r, &s);
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
@@ -278,7 +278,7 @@ static void test_round_trips(void **state) {
 
 /* An accepted spec must pass the check; a refused one must have a message. */
 static void read_damaged(const char *json, size_t size) {
-    struct qkv_spec s, back;
+    OWNED_SPEC struct qkv_spec s = {0}, back = {0};
     char *copy = malloc(size ? size : 1), *text; /* of exactly this size, for the sanitizer */
     memcpy(copy, json, size);
     enum qkv_status status = qkv_spec_parse(ctx, &s, "damaged", copy, size, NULL, 0);
@@ -297,7 +297,7 @@ static void test_damage(void **state) {
     (void)state;
     struct qkv_random r = test_random(2);
     for (int i = 0; i < 400; i++) {
-        struct qkv_spec s;
+        OWNED_SPEC struct qkv_spec s = {0};
         char *json;
         random_spec(&r, &s);
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));

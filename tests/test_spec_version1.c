@@ -74,7 +74,7 @@ static const struct {
 static void each_key_of_version_1_has_its_place_in_version_2(void **state) {
     (void)state;
     for (size_t i = 0; i < TEST_COUNT(same); i++) {
-        struct qkv_spec first, second;
+        OWNED_SPEC struct qkv_spec first = {0}, second = {0};
         char digests[2][QKV_DIGEST_TEXT], *texts[2];
         if (parse(&first, same[i].first, NULL, 0)) fail_msg("%s: %s", same[i].first, qkv_message(ctx));
         if (parse(&second, same[i].second, NULL, 0)) fail_msg("%s: %s", same[i].second, qkv_message(ctx));
@@ -116,7 +116,7 @@ static void a_changed_value_changes_the_spec(void **state) {
     };
     char digests[TEST_COUNT(other)][QKV_DIGEST_TEXT];
     for (size_t i = 0; i < TEST_COUNT(other); i++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         assert_ok(ctx, parse(&spec, other[i], NULL, 0));
         assert_ok(ctx, qkv_spec_digest(ctx, &spec, digests[i]));
         for (size_t k = 0; k < i; k++)
@@ -213,7 +213,7 @@ static const struct {
 static void what_is_wrong_is_named_as_the_file_has_it(void **state) {
     (void)state;
     for (size_t i = 0; i < TEST_COUNT(refusals); i++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         const enum qkv_status status = parse(&spec, refusals[i].json, NULL, 0);
         if (status != QKV_SPEC && status != QKV_FORMAT) fail_msg("%s: %d", refusals[i].json, (int)status);
         assert_message(ctx, refusals[i].sentence);
@@ -251,7 +251,7 @@ static void settings_in_the_words_of_version_1_work_with_both_versions(void **st
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++)
         for (size_t k = 0; k < TEST_COUNT(files); k++) {
-            struct qkv_spec set, expected;
+            OWNED_SPEC struct qkv_spec set = {0}, expected = {0};
             assert_ok(ctx, parse(&expected, cases[i].second, NULL, 0));
             if (parse(&set, files[k], cases[i].settings, cases[i].count))
                 fail_msg("%s over %s: %s", cases[i].settings[0], files[k], qkv_message(ctx));
@@ -272,7 +272,7 @@ static void a_setting_is_named_as_it_was_typed(void **state) {
         {{"embed_scale=2", "embed.scale=\"x\""}, "embed.scale is \"x\""},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         assert_status(ctx, parse(&spec, FIRST DECODER(""), cases[i].settings, 2), QKV_SPEC);
         assert_message(ctx, cases[i].sentence);
     }

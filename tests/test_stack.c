@@ -57,17 +57,20 @@ static enum qkv_status use_context(struct qkv_context *ctx) {
 }
 
 static enum qkv_status use_specs(struct qkv_context *ctx) {
-    static struct qkv_spec spec, again;
+    OWNED_SPEC struct qkv_spec spec = {0}, again = {0};
     static const char *const settings[] = {"d_model=64", "decoder.layers=3"};
     enum qkv_status status = QKV_OK;
     const char *name;
     for (size_t i = 0; qkv_preset_at(i, &name, NULL) && !status; i++) {
         char *json = NULL;
+        qkv_spec_free(&spec);
         status = qkv_spec_preset(ctx, &spec, name, NULL, 0);
         if (!status) status = qkv_spec_print(ctx, &spec, &json);
+        qkv_spec_free(&again);
         if (!status) status = qkv_spec_parse(ctx, &again, name, json, strlen(json), NULL, 0);
         qkv_free(json);
     }
+    qkv_spec_free(&spec);
     if (!status) status = qkv_spec_preset(ctx, &spec, "nano-gpt", settings, TEST_COUNT(settings));
     if (!status) status = qkv_spec_check_settings(ctx, settings, TEST_COUNT(settings));
     return status;
@@ -75,7 +78,7 @@ static enum qkv_status use_specs(struct qkv_context *ctx) {
 
 /* A file that is lists in lists, as deep as its reader lets them be and deeper; settings make it copy what it read. */
 static enum qkv_status use_hostile_json(struct qkv_context *ctx) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     static char json[5000];
     const char *setting = "d_model=64";
     for (size_t depth = 100; depth <= 2000; depth += 1900) {
@@ -83,20 +86,21 @@ static enum qkv_status use_hostile_json(struct qkv_context *ctx) {
         memset(at, '[', depth);
         memset(at + depth, ']', depth);
         memcpy(at + 2 * depth, "}", 2);
+        qkv_spec_free(&spec);
         if (!qkv_spec_parse(ctx, &spec, "deep", json, strlen(json), &setting, 1)) return QKV_ARGUMENT;
     }
     return QKV_OK;
 }
 
 static enum qkv_status use_plan(struct qkv_context *ctx) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_costs costs;
     enum qkv_status status = qkv_spec_preset(ctx, &spec, "gpt2-small", NULL, 0);
     return status ? status : qkv_measure_costs(ctx, &spec, 1, 64, &costs);
 }
 
 static enum qkv_status use_training(struct qkv_context *ctx) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_train_options options;
     struct qkv_train_report report;
     struct qkv_trainer *trainer = NULL;
@@ -156,7 +160,7 @@ static enum qkv_status use_published(struct qkv_context *ctx) {
 
 /* A preset that no family has the whole of is refused with what the nearest has otherwise; modules are parts of one. */
 static enum qkv_status use_families_and_modules(struct qkv_context *ctx) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_module *module = NULL;
     struct qkv_model *model = NULL;
     const struct qkv_module_options options = {.size = sizeof options, .kind = QKV_MODULE_CROSS_ATTENTION};
@@ -262,7 +266,7 @@ static bool take_nowhere(void *user, size_t line, size_t rank, const char *text,
 
 /* A run on lines, in a folder of its own. */
 static enum qkv_status train_lines(struct qkv_context *ctx, const char *preset, const char *file, const char *folder) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_train_options options;
     struct qkv_train_report report;
     struct qkv_trainer *trainer = NULL;
@@ -326,7 +330,7 @@ static enum qkv_status use_classes(struct qkv_context *ctx) {
 
 /* One of two ranks, with calls to the other; that one has a thread of its own. */
 static enum qkv_status use_ranks(struct qkv_context *ctx) {
-    static struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     static struct rank_group group;
     static struct rank ranks[2];
     pthread_t other;

@@ -249,7 +249,7 @@ static void a_text_to_learn_from_is_one_sequence(void **state) {
 }
 
 static struct qkv_model *model_of(struct qkv_context *ctx, const char *post) {
-    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=289", NULL});
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=289", NULL});
     struct qkv_model *model;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
     assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer_of(ctx, post)));
@@ -297,7 +297,7 @@ static void lines_need_a_template_that_ends_them(void **state) {
         "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,\"head\":{\"kind\":"
         "\"classify\",\"pool\":\"mean\"},\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";
     struct qkv_context *ctx = *state;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_train_options o;
     char lines[1024], tokenizer[1024];
     snprintf(lines, sizeof lines, "%s", test_path("lines.tsv"));

@@ -65,7 +65,7 @@ static enum qkv_status job_train(struct qkv_context *ctx, struct job *job) {
     struct qkv_train_options options;
     struct qkv_train_report report = {0};
     struct qkv_trainer *trainer = NULL;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     enum qkv_status status = qkv_spec_parse(ctx, &spec, job->name, job->json, strlen(job->json), NULL, 0);
     if (!status) status = qkv_train_defaults(ctx, NULL, &options);
     if (!status) status = qkv_train_set(ctx, &options, job->kind, job->data);
@@ -122,7 +122,7 @@ static enum qkv_status job_use(struct qkv_context *ctx, struct job *job) {
 
 /* A failure on purpose, so that every context has sentences of its own to keep apart. */
 static bool job_fails_alone(struct qkv_context *ctx, const struct job *job) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     char expected[64];
     snprintf(expected, sizeof expected, "no-preset-%s", job->name);
     return qkv_spec_preset(ctx, &spec, expected, NULL, 0) == QKV_ARGUMENT && strstr(qkv_message(ctx), expected);

@@ -281,7 +281,7 @@ static void roles_and_ends_of_both_tokenizers_are_kept_by_a_folder(void **state)
     struct qkv_tokenizer_options options = qkv_tokenizer_defaults();
     struct qkv_tokenizer *t[2], *again[2];
     struct qkv_model *model, *loaded;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     int32_t ends[QKV_TOKEN_ENDS];
     static const char *const settings[] = {"vocab=9", "source_vocab=9"};
     options.kind = QKV_TOKENIZER_WHITESPACE;

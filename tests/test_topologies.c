@@ -55,11 +55,10 @@ static const char *head_of(struct qkv_random *r, enum topology topology, int *cl
 
 /* A sample like the grid's, but with a head of any kind. */
 static void start_learning(struct sample *s, uint64_t stream, enum topology topology) {
-    struct qkv_spec spec;
     int classes;
     start(s, stream, topology, NULL);
     const char *head = head_of(&s->random, topology, &classes);
-    spec = *qkv_model_spec(s->model);
+    OWNED_SPEC struct qkv_spec spec = test_model_spec(s->model);
     if (!classes) return;
     spec.head.kind = QKV_HEAD_CLASSIFY;
     spec.head.classes = classes;

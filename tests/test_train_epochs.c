@@ -58,14 +58,14 @@ static const char *write_vectors(void) {
 }
 
 static struct qkv_spec parse(const char *json) {
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, strlen(json), NULL, 0));
     return spec;
 }
 
 static struct qkv_trainer *start(const char *json, const struct qkv_train_options *o, const char *folder) {
     struct qkv_trainer *trainer;
-    const struct qkv_spec spec = parse(json);
+    OWNED_SPEC struct qkv_spec spec = parse(json);
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, o, folder, NULL, NULL, &trainer));
     return trainer;
 }
@@ -179,7 +179,7 @@ static void parts_of_an_epoch_are_rounded_up_and_warmup_follows(void **state) {
     /* A chosen option is not adjusted. */
     struct qkv_train_options o = open_options(NULL);
     struct qkv_trainer *t;
-    const struct qkv_spec spec = parse(vectors_json);
+    OWNED_SPEC struct qkv_spec spec = parse(vectors_json);
     o.examples = write_vectors();
     o.epochs = 1;
     o.warmup = 6;
@@ -287,7 +287,7 @@ static void a_run_matches_epochs_of_as_many_or_fewer(void **state) {
     (void)state;
     const char *of_epochs = fixture_run("epochs"), *of_steps = fixture_run("steps");
     struct qkv_train_options o = text_options(0.5), steps = text_options(-1);
-    const struct qkv_spec spec = parse(text_json);
+    OWNED_SPEC struct qkv_spec spec = parse(text_json);
     steps.steps = 10;
     qkv_trainer_free(start(text_json, &o, of_epochs));
     qkv_trainer_free(start(text_json, &steps, of_steps));
@@ -312,7 +312,7 @@ static void a_run_matches_epochs_of_as_many_or_fewer(void **state) {
 
 static void every_rank_has_the_same_steps(void **state) {
     (void)state;
-    struct qkv_spec spec = parse(pair_json);
+    OWNED_SPEC struct qkv_spec spec = parse(pair_json);
     struct run run = {.spec = &spec, .options = open_options(NULL)};
     run.options.pairs = write_lines("pairs.tsv", false, true);
     run.options.epochs = 0.5;

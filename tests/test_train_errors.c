@@ -9,7 +9,7 @@
 static void refuse(const char *const *settings, const struct qkv_train_options *options, enum qkv_status status,
                    const char *message) {
     const char *folder = fixture_run("refused");
-    struct qkv_spec spec = fixture_spec(ctx, settings);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, settings);
     struct qkv_trainer *trainer;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, options, folder, NULL, NULL, &trainer), status);
     assert_null(trainer);
@@ -103,7 +103,7 @@ static void specs_that_cannot_learn_text_are_refused(void **state) {
     };
     struct qkv_train_options o = fixture_options(ctx);
     for (size_t i = 0; i < TEST_COUNT(bad); i++) refuse(bad[i].settings, &o, bad[i].status, bad[i].message);
-    struct qkv_spec spec = fixture_spec(ctx, NULL); /* filled in by hand, wrongly */
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL); /* filled in by hand, wrongly */
     struct qkv_trainer *trainer;
     spec.decoder.kinds[0].attention.heads = 0;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("refused"), NULL, NULL, &trainer), QKV_SPEC);
@@ -126,7 +126,7 @@ static void overrides_reach_the_spec(void **state) {
 static void folders_in_use_are_refused(void **state) {
     (void)state;
     const char *folder = fixture_run("used");
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = fixture_options(ctx);
     struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o), *second;
     assert_status(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &second), QKV_FILE);
@@ -155,7 +155,7 @@ static void folders_in_use_are_refused(void **state) {
 static void what_was_there_stays(void **state) {
     (void)state;
     const char *folder = fixture_run("there"), *text = test_path("short.txt");
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = fixture_options(ctx);
     struct qkv_trainer *trainer;
     test_write_file(text, "short text", 10);

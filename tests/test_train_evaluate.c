@@ -11,7 +11,7 @@
 static struct qkv_model *make_model(enum qkv_tokenizer_kind kind, const char *path, const char *const *settings) {
     struct qkv_tokenizer_options options = {.size = sizeof options, .kind = kind, .vocab = 280};
     struct qkv_tokenizer *tokenizer;
-    struct qkv_spec spec = fixture_spec(ctx, settings);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, settings);
     struct qkv_model *model;
     size_t size = 0;
     char *text = test_read_file(path, &size);
@@ -153,7 +153,7 @@ static void bytes_are_those_of_the_text(void **state) {
         } else {
             assert_ok(ctx, qkv_tokenizer_train(ctx, &options, cases[i].from, strlen(cases[i].from), &tokenizer));
         }
-        struct qkv_spec spec = fixture_spec(ctx, NULL);
+        OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
         spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(tokenizer);
         assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
         assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
@@ -176,7 +176,7 @@ static void the_end_between_files_has_no_bytes(void **state) {
     const struct qkv_tokenizer_options options = {
         .size = sizeof options, .kind = QKV_TOKENIZER_CHARS, .specials = specials, .special_count = 1};
     struct qkv_tokenizer *tokenizer;
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_model *model;
     struct qkv_evaluation one, two;
     fixture_text(path, 400, 8);
@@ -237,7 +237,7 @@ static void models_that_cannot_predict_text_are_refused(void **state) {
     const char *path = test_path("models.txt");
     fixture_text(path, 500, 8);
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
-        struct qkv_spec spec = fixture_spec(ctx, bad[i].settings);
+        OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, bad[i].settings);
         struct qkv_model *model;
         struct qkv_evaluation e;
         assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));

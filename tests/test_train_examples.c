@@ -6,7 +6,7 @@ enum { EXAMPLES = 48, SIDE = 6, CLASSES = 3, LONGEST = 7, WIDTH = 5 };
 
 static struct qkv_spec examples_spec(struct qkv_context *ctx, const char *input, const char *head) {
     char json[700];
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     snprintf(json, sizeof json,
              "{\"format\":\"qkv\",\"version\":2,\"d_model\":16,\"context\":16,\"embed\":{\"input\":%s},"
              "\"head\":{\"kind\":\"%s\"},\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2},\"ffn\":{\"d_ff\":24}}}",
@@ -96,7 +96,7 @@ static void every_kind_of_input_is_learnt(void **state) {
         char path[1024], folder[1024];
         struct qkv_labels_evaluation found;
         struct qkv_model *model;
-        const struct qkv_spec spec = examples_spec(ctx, inputs[i], files[i].each ? "classify_tokens" : "classify");
+        OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, inputs[i], files[i].each ? "classify_tokens" : "classify");
         snprintf(path, sizeof path, "%s", write_examples(ctx, "learn.safetensors", &files[i], 1 + i));
         struct qkv_train_options options = examples_options(ctx, path);
         options.steps = 150;
@@ -119,7 +119,7 @@ static void every_kind_of_input_is_learnt(void **state) {
 static void a_run_that_goes_on_or_is_cut_is_the_same_run(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    const struct qkv_spec spec = examples_spec(ctx, patches, "classify");
+    OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, patches, "classify");
     char path[1024], whole[1024], cut[1024], parts[1024];
     struct qkv_trainer *trainer;
     snprintf(path, sizeof path, "%s", write_examples(ctx, "resume.safetensors", &images, 11));
@@ -199,7 +199,7 @@ static void what_a_file_must_hold_is_said(void **state) {
     };
     struct qkv_context *ctx = fixture_context(1);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        const struct qkv_spec spec = examples_spec(ctx, cases[i].input, cases[i].head);
+        OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, cases[i].input, cases[i].head);
         const char *path = write_examples(ctx, "refused.safetensors", &cases[i].file, 20 + i);
         const struct qkv_train_options options = examples_options(ctx, path);
         struct qkv_trainer *trainer;
@@ -215,10 +215,11 @@ static void types_of_tokens_are_read(void **state) {
     (void)state;
     enum { T = 5 };
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = examples_spec(ctx, "{\"kind\":\"tokens\"}", "classify");
+    OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, "{\"kind\":\"tokens\"}", "classify");
     static const char *const settings[] = {"vocab=7", "encoder.embed.types=2", "head.classes=2"};
     char *json = NULL;
     assert_ok(ctx, qkv_spec_print(ctx, &spec, &json));
+    qkv_spec_free(&spec);
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "types", json, strlen(json), settings, 3));
     qkv_free(json);
     int32_t ids[EXAMPLES * T], types[EXAMPLES * T], targets[EXAMPLES];
@@ -263,7 +264,7 @@ static void weights_that_are_no_numbers_have_no_score(void **state) {
     static const char *const heads[] = {"classify", "classify_tokens"};
     struct qkv_context *ctx = fixture_context(1);
     for (size_t i = 0; i < TEST_COUNT(heads); i++) {
-        struct qkv_spec spec = examples_spec(ctx, frames, heads[i]);
+        OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, frames, heads[i]);
         const struct file all = {
             .input = "in.features", .shape = {10, WIDTH, 12}, .rank = 3, .each = i == 1, .T = i == 1 ? 6 : 0};
         struct qkv_labels_evaluation found;
@@ -289,7 +290,7 @@ static void weights_that_are_no_numbers_have_no_score(void **state) {
 static void classes_of_examples_are_those_that_are_evaluated(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = examples_spec(ctx, frames, "classify");
+    OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, frames, "classify");
     static const struct file all = {.input = "in.features", .shape = {70, WIDTH, 12}, .rank = 3};
     struct qkv_labels_evaluation found;
     struct qkv_model *model;
@@ -333,7 +334,7 @@ static bool shrink(void *user, const char *what, double done, double total) {
 static void a_file_that_shrinks_while_it_is_used_ends_in_a_sentence(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = examples_spec(ctx, frames, "classify");
+    OWNED_SPEC struct qkv_spec spec = examples_spec(ctx, frames, "classify");
     static const struct file all = {.input = "in.features", .shape = {200, WIDTH, 12}, .rank = 3};
     struct qkv_labels_evaluation found;
     struct qkv_train_report report;
@@ -363,7 +364,7 @@ enum { TARGETS = 5, FRAMES = 9, WORDS = 4 };
 
 static struct qkv_spec speech_spec(struct qkv_context *ctx, const char *input) {
     char json[700];
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     snprintf(
         json, sizeof json,
         "{\"format\":\"qkv\",\"version\":2,\"vocab\":%d,\"d_model\":16,\"context\":16,\"encoder\":{\"layers\":1,"
@@ -414,7 +415,7 @@ static void targets_of_sources_are_learnt(void **state) {
         char path[1024], folder[1024], parts[1024];
         struct qkv_labels_evaluation found;
         struct qkv_model *model;
-        const struct qkv_spec spec = speech_spec(ctx, tokens ? "{\"kind\":\"tokens\"}" : frames);
+        OWNED_SPEC struct qkv_spec spec = speech_spec(ctx, tokens ? "{\"kind\":\"tokens\"}" : frames);
         snprintf(path, sizeof path, "%s",
                  write_speech(ctx, "speech.safetensors", EXAMPLES, tokens, 60 + (uint64_t)tokens));
         struct qkv_train_options options = examples_options(ctx, path);
@@ -443,7 +444,7 @@ static void targets_of_sources_are_learnt(void **state) {
 static void each_target_has_a_source(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    const struct qkv_spec spec = speech_spec(ctx, frames);
+    OWNED_SPEC struct qkv_spec spec = speech_spec(ctx, frames);
     struct qkv_trainer *trainer;
     struct qkv_train_options options = examples_options(ctx, write_speech(ctx, "few.safetensors", 40, false, 70));
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &options, fixture_run("few"), NULL, NULL, &trainer), QKV_FORMAT);

@@ -82,7 +82,7 @@ static void a_router_without_numbers_is_named_with_its_step(void **state) {
     (void)state;
     static const char *const experts[] = {"decoder.ffn.experts={\"count\": 4}", NULL};
     static const char name[] = "decoder.layers.1.ffn.router.weight";
-    const struct qkv_spec spec = fixture_spec(ctx, experts);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, experts);
     const struct qkv_train_options o = fixture_options(ctx);
     struct qkv_trainer *trainer;
     struct qkv_train_report report;
@@ -109,7 +109,7 @@ static void limit_files(size_t bytes) {
 static void a_full_disk_loses_nothing(void **state) {
     (void)state;
     const char *folder = fixture_run("full");
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = fixture_options(ctx);
     struct qkv_train_report report;
     struct qkv_trainer *trainer = NULL;

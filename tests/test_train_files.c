@@ -130,7 +130,7 @@ static void a_folder_stands_for_its_files_in_order(void **state) {
     assert_null(qkv_trainer_note(t, 1));
     qkv_trainer_free(t);
     o.data = inner;
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("of-empty"), NULL, NULL, &t), QKV_FILE);
     assert_message(ctx, "texts/inner holds no files");
     rmdir(inner);
@@ -277,7 +277,7 @@ static void files_of_lines_are_read_one_after_the_other(void **state) {
     write_rows(first, 0, 20);
     write_rows(second, 20, 50);
     for (int pairs = 0; pairs < 2; pairs++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         struct qkv_train_options o = fixture_options_on(ctx, NULL);
         const char *small[] = {"d_model=16", "context=40"};
         assert_ok(ctx, qkv_spec_preset(ctx, &spec, pairs ? "g2p" : "text-classifier", small, 2));
@@ -324,7 +324,7 @@ static bool take_away(void *user, const char *what, double done, double total) {
 
 static void a_new_run_reads_its_texts_once(void **state) {
     (void)state;
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = options_of("chars", 3);
     struct qkv_trainer *t;
     struct qkv_train_file before, after;
@@ -348,7 +348,7 @@ static void a_new_run_reads_its_lines_once(void **state) {
     snprintf(first, sizeof first, "%s", test_path("first.tsv"));
     snprintf(second, sizeof second, "%s", test_path("second.tsv"));
     for (int pairs = 0; pairs < 2; pairs++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         struct qkv_train_options o = fixture_options_on(ctx, NULL);
         struct qkv_trainer *t;
         struct qkv_train_file file;

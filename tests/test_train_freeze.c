@@ -104,7 +104,7 @@ static void patterns_that_match_nothing_or_all_are_refused_before_a_folder_is_ma
         {"*", "freeze leaves none of the 36 weights to learn"}};
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qkv_train_options options = fixture_options(ctx);
-        struct qkv_spec spec = fixture_spec(ctx, NULL);
+        OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
         struct qkv_trainer *t;
         char folder[1024];
         snprintf(folder, sizeof folder, "%s", fixture_run("refused"));
@@ -229,7 +229,7 @@ static void rates_that_make_no_sense_are_refused(void **state) {
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qkv_train_options o = fixture_options(ctx);
-        struct qkv_spec spec = fixture_spec(ctx, NULL);
+        OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
         struct qkv_trainer *t;
         char folder[1024];
         snprintf(folder, sizeof folder, "%s", fixture_run("refused"));

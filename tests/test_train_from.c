@@ -60,7 +60,7 @@ static struct qkv_train_options options_of(enum kind kind) {
 static void make_model(const char *folder, enum kind kind) {
     static const char *const specs[] = {text_json, mlm_json, pair_json, tied_json, class_json};
     struct qkv_train_options o = options_of(kind);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_trainer *trainer;
     o.rate = 1e-2;
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", specs[kind], strlen(specs[kind]), NULL, 0));
@@ -178,7 +178,7 @@ static void a_model_may_have_other_dropouts(void **state) {
                                            "decoder.residual_dropout=0.4", "dropout=0.25"};
     const char *from = fixture_run("from"), *folder = fixture_run("tuned"), *plain = fixture_run("plain");
     struct qkv_train_options o = options_of(TEXT);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_trainer *trainer;
     make_model(from, TEXT);
     assert_ok(ctx, qkv_folder_spec(ctx, from, settings, TEST_COUNT(settings), &spec));
@@ -370,7 +370,7 @@ static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     char from[1024], again[1100];
     struct qkv_train_options o = options_of(TEXT);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_trainer *trainer;
     snprintf(from, sizeof from, "%s", fixture_run("from"));
     make_model(from, TEXT);

@@ -26,7 +26,7 @@ static const char *run_of(const char *name, size_t form, int threads, int64_t ac
     options.dropout = form == 1 || form == 4 ? 0 : 0.2;
     options.checkpoint_activations = form == 3 && accumulate > 1;
     const char *folder = fixture_run(name);
-    struct qkv_spec spec = fixture_spec(ctx, settings[form]);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, settings[form]);
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &trainer));
     fixture_steps(ctx, trainer, options.steps);
@@ -90,7 +90,7 @@ static const char *run_of_task(const char *name, enum task task, int threads, in
     static const char *const specs[TASKS] = {[PAIRS] = pairs, [LABELS] = labels, [MASKS] = masks};
     struct qkv_context *ctx = fixture_context(threads);
     struct qkv_train_options options = fixture_options(ctx);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     char path[1024];
     snprintf(path, sizeof path, "%s", test_path("task.txt"));
     write_task(path, task);

@@ -88,7 +88,7 @@ static void a_source_has_its_own_tokenizer(void **state) {
     assert_true(qkv_tokenizer_special(source, QKV_TOKEN_END) >= 0 &&
                 qkv_tokenizer_special(target, QKV_TOKEN_BEGIN) >= 0);
     qkv_model_free(model);
-    struct qkv_spec spec = spec_of(pair_json, "tie=all");
+    OWNED_SPEC struct qkv_spec spec = spec_of(pair_json, "tie=all");
     o.source_tokenizer = NULL;
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("shared"), NULL, NULL, &t));
     fixture_steps(ctx, t, 8);

@@ -11,7 +11,7 @@
 static void refuse(const char *json, const char *setting, const struct qkv_train_options *o, enum qkv_status status,
                    const char *message) {
     const char *folder = fixture_run("refused");
-    struct qkv_spec spec = spec_of(json, setting);
+    OWNED_SPEC struct qkv_spec spec = spec_of(json, setting);
     struct qkv_trainer *trainer;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, o, folder, NULL, NULL, &trainer), status);
     assert_null(trainer);

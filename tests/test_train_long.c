@@ -119,7 +119,7 @@ static void long_lines_of_text_are_cut_too(void **state) {
         }
         for (size_t i = 0; i < 2; i++) {
             struct qkv_train_options o = fixture_options(ctx);
-            struct qkv_spec spec = fixture_spec(ctx, NULL);
+            OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
             struct qkv_trainer *trainer;
             snprintf(paths[i], sizeof paths[i], "%s", test_path(i ? "cut.txt" : "long.txt"));
             snprintf(folders[i], sizeof folders[i], "%s", fixture_run(i ? "cut" : "long"));
@@ -185,7 +185,7 @@ static void long_is_refused_where_it_means_nothing(void **state) {
     assert_status(ctx, qkv_train_check(ctx, &t), QKV_ARGUMENT);
     assert_message(ctx, "long is given, but the windows of a text are all as long as the context");
     test_write_file(o.pairs, "abcdefghijklmnopqrst\tb\nab\tabcdefghijklmnopqrst\n", 47);
-    struct qkv_spec spec = spec_of(pair_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(pair_json, NULL);
     struct qkv_trainer *trainer;
     fixture_no_validation(&o);
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("none"), NULL, NULL, &trainer), QKV_ARGUMENT);

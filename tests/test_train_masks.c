@@ -11,7 +11,7 @@ static const char encoder_json[] = "{\"format\":\"qkv\",\"version\":1,\"d_model\
                                    "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2}}}";
 
 static struct qkv_spec spec_of(const char *json, const char *const *settings, size_t count) {
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, strlen(json), settings, count));
     return spec;
 }
@@ -59,7 +59,7 @@ static struct qkv_train_options mask_options(void) {
  * (ALiBi's distances are the same on both). Without its neighbours a word is one of ten: 2.3 nats. */
 static void masked_tokens_are_learnt(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(encoder_json, (const char *const[]){"position.kind=rope"}, 1);
+    OWNED_SPEC struct qkv_spec spec = spec_of(encoder_json, (const char *const[]){"position.kind=rope"}, 1);
     struct qkv_train_options o = mask_options();
     const char *folder = fixture_run("masked"), sentence[] = "one two three four five six seven eight nine ten\n";
     char path[1024], text[4000];
@@ -88,7 +88,7 @@ static void masked_tokens_are_learnt(void **state) {
 
 static void masked_runs_go_on_and_add_up(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(encoder_json, NULL, 0);
+    OWNED_SPEC struct qkv_spec spec = spec_of(encoder_json, NULL, 0);
     struct qkv_train_options o = mask_options();
     struct qkv_trainer *a, *b;
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("whole"), NULL, NULL, &a));
@@ -123,12 +123,14 @@ static void models_must_see_both_sides(void **state) {
     (void)state;
     struct qkv_train_options o = mask_options();
     struct qkv_trainer *t;
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("x"), NULL, NULL, &t), QKV_SPEC);
     assert_message(ctx, "decoder.attention.causal is true: a masked token could not be seen from both sides");
+    qkv_spec_free(&spec);
     spec = spec_of(encoder_json, (const char *const[]){"head.kind=none"}, 1);
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("x"), NULL, NULL, &t), QKV_SPEC);
     assert_message(ctx, "needs head.kind lm");
+    qkv_spec_free(&spec);
     spec = spec_of(encoder_json, NULL, 0);
     char text[1024];
     snprintf(text, sizeof text, "%s", test_path("plain.json"));
@@ -205,7 +207,7 @@ static void smoothing_is_its_definition_and_so_is_its_gradient(void **state) {
     (void)state;
     enum { B = 2, T = 5, V = 11 };
     qkv_context_set_precision(ctx, QKV_FP32);
-    struct qkv_spec spec = spec_of(encoder_json, (const char *const[]){"vocab=11"}, 1);
+    OWNED_SPEC struct qkv_spec spec = spec_of(encoder_json, (const char *const[]){"vocab=11"}, 1);
     struct qkv_random random = qkv_random_start(3, 3);
     struct qkv_model *m;
     struct qkv_pass *pass;
@@ -320,7 +322,7 @@ static void a_sample_of_the_grid_trains_in_every_topology(void **state) {
         o.rate = 1e-2;
         o.dropout = 0;
         o.eval_every = 0;
-        struct qkv_spec spec = spec_of(json, NULL, 0);
+        OWNED_SPEC struct qkv_spec spec = spec_of(json, NULL, 0);
         struct qkv_trainer *t;
         assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("grid"), NULL, NULL, &t));
         double first = fixture_steps(ctx, t, 1).loss, last = fixture_steps(ctx, t, 20).loss;

@@ -13,7 +13,7 @@ struct bench {
 static struct bench make_bench(int threads) {
     static const char *const settings[] = {"vocab=900", "decoder.layers=1", NULL};
     struct bench b = {.ctx = fixture_context(threads)};
-    struct qkv_spec spec = fixture_spec(b.ctx, settings);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(b.ctx, settings);
     struct qkv_pass_options options = {.size = sizeof options, .B = 1, .T = 2, .train = true};
     assert_ok(b.ctx, qkv_model_create(b.ctx, &spec, 5, &b.model));
     assert_ok(b.ctx, qkv_pass_create(b.model, &options, &b.pass));
@@ -259,7 +259,7 @@ static void a_model_without_gradients_is_refused(void **state) {
     (void)state;
     static const char *const settings[] = {"vocab=20", NULL};
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec = fixture_spec(ctx, settings);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, settings);
     struct qkv_optimizer_options options = options_of(QKV_OPTIMIZER_ADAMW);
     struct qkv_model *model;
     struct qkv_optimizer *optimizer;

@@ -221,7 +221,7 @@ static void defaults_give_way_to_what_was_chosen(void **state) {
     o = chosen("text-classifier", (const char *const[]){"labeled", "a", "valid_fraction", "0", NULL});
     assert_ok(ctx, qkv_train_settle(ctx, &o, NULL, &notes));
     assert_string_equal(o.metric, "loss");
-    struct qkv_spec tied;
+    OWNED_SPEC struct qkv_spec tied = {0};
     const char *const tie[] = {"tie=all"};
     assert_ok(ctx, qkv_spec_preset(ctx, &tied, "g2p", tie, 1));
     o = chosen("g2p", (const char *const[]){"pairs", "a", NULL});

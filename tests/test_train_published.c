@@ -32,7 +32,7 @@ static size_t published_each(const char *root, published_check *check) {
     for (struct dirent *entry; (entry = readdir(folders));) {
         char folder[600];
         struct qkv_context *ctx = fixture_context(1);
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         snprintf(folder, sizeof folder, "%s/%s", root, entry->d_name);
         if (entry->d_name[0] != '.' && fixture_has(folder, "case.safetensors") &&
             qkv_folder_spec(ctx, folder, NULL, 0, &spec) != QKV_FORMAT) { /* of a known family */
@@ -111,7 +111,7 @@ static void check_learns(const char *folder, const char *name) {
     snprintf(run, sizeof run, "%s", fixture_run("learns"));
     snprintf(out, sizeof out, "%s", fixture_run("exported"));
     const struct qkv_train_options o = published_options(ctx, folder, path, 2, TEST_COUNT(losses));
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_trainer *t;
     assert_ok(ctx, qkv_folder_spec(ctx, folder, NULL, 0, &spec));
     if (spec.head.kind == QKV_HEAD_NONE || (spec.head.kind != QKV_HEAD_LM && spec.head.classes == 1)) {
@@ -239,7 +239,7 @@ static void check_row(const char *name, const double *expected) {
     double losses[STEPS];
     if (!published_find(name, folder)) return;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_folder_spec(ctx, folder, NULL, 0, &spec));
     const bool text = spec.decoder.layers && !spec.encoder.layers;
     snprintf(path, sizeof path, "%s/case.safetensors", folder);

@@ -6,6 +6,7 @@
 
 static struct run make_run(struct qkv_context *ctx, struct qkv_spec *spec, const char *name) {
     struct run run = {.spec = spec, .options = fixture_options(ctx), .until = 4};
+    qkv_spec_free(spec);
     *spec = fixture_spec(ctx, NULL);
     run.folder = fixture_run(name);
     run.options.precision = "fp32";
@@ -31,7 +32,7 @@ static void other_seed(struct run *own, int rank) {
 }
 
 static void other_spec(struct run *own, int rank) {
-    static struct qkv_spec spec;
+    static struct qkv_spec spec; /* with the kinds of layers of the other one */
     if (rank != 1) return;
     spec = *own->spec;
     spec.d_model = 64;
@@ -75,7 +76,7 @@ static void other_folder(struct run *own, int rank) {
 static void ranks_that_differ_are_named(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, &spec, "differs");
     char path[1024];
     assert_ok(ctx, qkv_make_folder(ctx, test_path("elsewhere")));
@@ -116,6 +117,7 @@ static void from_none(struct run *own, int rank) {
     static struct qkv_spec spec;
     if (rank != 2) return;
     struct qkv_context *ctx = fixture_context(1);
+    qkv_spec_free(&spec);
     spec = fixture_spec(ctx, NULL);
     qkv_context_free(ctx);
     own->spec = &spec;
@@ -133,7 +135,7 @@ static void copy_file(const char *from, const char *to, const char *name, bool c
 static void ranks_that_begin_with_other_models_are_named(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, &spec, "from");
     char from[1024], other[1024];
     run.until = 1;
@@ -177,7 +179,7 @@ static void poison(struct qkv_trainer *trainer, int64_t step, int rank) {
 static void numbers_that_are_not_finite_on_one_rank_stop_all(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, &spec, "poisoned");
     make_run_of_one(&run, "poisoned");
     run.disturbs = poison;
@@ -203,8 +205,9 @@ static void moments_are_shared_out(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     static const char *const large[] = {"d_model=384", "decoder.attention.heads=6", "decoder.ffn.d_ff=1536", NULL};
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, &spec, "large");
+    qkv_spec_free(&spec);
     spec = fixture_spec(ctx, large);
     run.until = run.options.steps = 1;
     run.options.warmup = 0;
@@ -237,7 +240,7 @@ static double last_loss(const char *folder) {
 static void gradients_that_travel_as_bf16_give_equal_ranks_equal_bits(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, &spec, "fp32");
     expect_run(&run, 3);
     run.options.gradients = "bf16";
@@ -255,7 +258,7 @@ static void another_number_of_ranks_is_noted_where_gradients_travel_as_bf16(void
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     struct qkv_trainer *trainer;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, &spec, "moved");
     run.options.gradients = "bf16";
     run.until = 2;

@@ -72,7 +72,7 @@ static void expect_shared(struct run *run, const char *name) {
 
 static void pairs_are_shared(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(pair_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(pair_json, NULL);
     struct run run = {.spec = &spec, .options = options_of(false, "pairs.tsv", 2 * LINES)};
     expect_shared(&run, "pairs");
     run.options.source_tokenizer = "shared";
@@ -81,7 +81,7 @@ static void pairs_are_shared(void **state) {
 
 static void labelled_lines_are_shared(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(class_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(class_json, NULL);
     struct run run = {.spec = &spec, .options = options_of(true, "labels.tsv", 2 * LINES)};
     expect_shared(&run, "labels");
 }
@@ -89,7 +89,7 @@ static void labelled_lines_are_shared(void **state) {
 static void labelled_words_are_shared_by_whole_sentences(void **state) {
     (void)state;
     char path[1024];
-    struct qkv_spec spec = spec_of(words_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(words_json, NULL);
     struct run run = {.spec = &spec, .options = options_of(true, "words.tsv", 0)};
     snprintf(path, sizeof path, "%s", test_path("words.tsv"));
     write_words(path, true);
@@ -99,13 +99,14 @@ static void labelled_words_are_shared_by_whole_sentences(void **state) {
 static void lines_of_text_are_shared(void **state) {
     (void)state;
     char path[1024];
-    struct qkv_spec spec = spec_of(text_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(text_json, NULL);
     struct run run = {.spec = &spec, .options = options_of(true, "text.txt", 0)};
     snprintf(path, sizeof path, "%s", test_path("text.txt"));
     write_words(path, false);
     run.options.labeled = NULL, run.options.lines = path;
     expect_shared(&run, "text");
     static const char *const both_sides = "decoder.attention.causal=false";
+    qkv_spec_free(&spec);
     spec = spec_of(text_json, both_sides);
     run.options.task = "mlm", run.options.mask_each = true;
     run.options.precision = "fp32";
@@ -114,7 +115,7 @@ static void lines_of_text_are_shared(void **state) {
 
 static void a_bad_line_on_any_rank_is_the_sentence_of_one_rank(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(text_json, NULL);
+    OWNED_SPEC struct qkv_spec spec = spec_of(text_json, NULL);
     struct run run = {.spec = &spec, .options = options_of(true, "text.txt", 0), .until = 1};
     char path[1024], messages[4][1024];
     size_t size;

@@ -38,7 +38,7 @@ static struct qkv_spec form_spec(struct qkv_context *ctx, size_t form) {
             "{\"format\":\"qkv\",\"version\":2,\"d_model\":192,\"context\":16,\"decoder\":{\"layers\":2,\"attention\":"
             "{\"heads\":4,\"head_dim\":32,\"value_dim\":32,\"position\":{\"kind\":\"rope\"},\"latent\":{\"rank\":48,"
             "\"query_rank\":64,\"rope_dim\":16}},\"ffn\":{\"kind\":\"swiglu\",\"d_ff\":384}}}"};
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     if (form == PAIRS) {
         static const char *const wide[] = {
             "d_model=160",           "encoder.attention.heads=4", "decoder.attention.heads=4",
@@ -124,7 +124,7 @@ static void divided_matrices_keep_the_bits_of_one_rank(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     for (size_t form = 0; form < FORMS; form++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         struct run run = form_run(ctx, form, &spec);
         make_run_of_one(&run, "several");
         run.disturbs = look_at_weights;
@@ -143,7 +143,7 @@ static void another_number_of_ranks_goes_on(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     for (size_t form = 0; form < FORMS; form++) {
-        struct qkv_spec spec;
+        OWNED_SPEC struct qkv_spec spec = {0};
         struct run run = form_run(ctx, form, &spec);
         make_run_of_one(&run, "several");
         for (int64_t step = 1; step <= 3; step++) {
@@ -175,7 +175,7 @@ static void a_share_that_is_not_finite_is_not_saved(void **state) {
     (void)state;
     char message[1024];
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = form_run(ctx, 0, &spec);
     fixture_no_validation(&run.options);
     make_run_of_one(&run, "poisoned");
@@ -221,7 +221,7 @@ static void misuse(struct qkv_trainer *t, int64_t step, int rank) {
 static void divided_weights_are_not_taken_for_whole_ones(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = form_run(ctx, 0, &spec);
     make_run_of_one(&run, "misuse");
     run.disturbs = misuse;
@@ -235,7 +235,7 @@ static void a_run_that_lost_its_best_model_goes_on(void **state) {
     (void)state;
     char path[2048];
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = form_run(ctx, 0, &spec);
     for (int ranks = 1; ranks <= 3; ranks += 2) {
         run.folder = fixture_run(ranks == 1 ? "one" : "three");

@@ -189,7 +189,7 @@ static const char *case_text(const struct rank_case *c) {
 static struct qkv_spec case_spec(const struct rank_case *c) {
     const char *settings[3 * SETTINGS];
     char ids[32], width[32];
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     size_t n = 0;
     snprintf(width, sizeof width, "d_model=%zu", c->width);
     settings[n++] = width;
@@ -262,7 +262,7 @@ static void assert_near_one(const struct run *run) {
 /* Whether it has begun on one rank; then several have made the same of it. */
 static bool case_runs(const struct rank_case *c, int least, int most) {
     char message[1024];
-    struct qkv_spec spec = case_spec(c);
+    OWNED_SPEC struct qkv_spec spec = case_spec(c);
     struct run run = case_run(c, &spec);
     print_message("%s\n", case_text(c));
     run.folder = fixture_run("one");
@@ -376,7 +376,7 @@ static struct rank_case random_case(struct qkv_random *random, size_t number) {
     static const size_t vocabularies[] = {65, 65, 300, 1000, 1000, 4000, 50000};
     struct rank_case c = {.preset = number % TEST_COUNT(small)};
     struct choices settings = {random, c.settings, 0}, options = {random, c.options, 0};
-    struct qkv_spec spec = case_spec(&(struct rank_case){.preset = c.preset, .width = 32});
+    OWNED_SPEC struct qkv_spec spec = case_spec(&(struct rank_case){.preset = c.preset, .width = 32});
     const enum qkv_topology topology = qkv_spec_topology(&spec);
     do c.data = (enum data)qkv_random_below(random, DATA);
     while (!data_suits(c.data, c.preset, topology, spec.head.kind != QKV_HEAD_LM));

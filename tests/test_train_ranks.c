@@ -34,7 +34,7 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
     for (size_t form = 0; form < FORMS; form++) {
         for (int bf16 = 0; bf16 < 2; bf16++) {
             const int64_t groups = (int64_t[]){8, 5, 4, 4, 7}[form];
-            struct qkv_spec spec;
+            OWNED_SPEC struct qkv_spec spec = {0};
             struct run run = make_run(ctx, form, bf16, groups, &spec);
             make_run_of_one(&run, "several");
             for (int ranks = 2; ranks <= 4; ranks++) {
@@ -51,7 +51,7 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
 static void another_number_of_ranks_goes_on(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, 2, false, 4, &spec);
     make_run_of_one(&run, "several");
     for (int64_t step = 1; step <= 4; step++) {
@@ -132,7 +132,7 @@ static void memory_and_messages_are_as_planned(void **state) {
     for (size_t i = 0; i < 2 * FORMS; i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
             const size_t form = i % FORMS;
-            struct qkv_spec spec;
+            OWNED_SPEC struct qkv_spec spec = {0};
             struct run run = make_run(ctx, form, (form + (size_t)ranks) % 2, (int64_t[]){8, 5, 4, 4, 7}[form], &spec);
             memset(sent, 0, sizeof sent);
             if (i >= FORMS)
@@ -151,7 +151,7 @@ static void more_ranks_than_groups_are_refused(void **state) {
     (void)state;
     char message[1024];
     struct qkv_context *ctx = fixture_context(1);
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct run run = make_run(ctx, 0, false, 2, &spec);
     run.folder = fixture_run("few");
     assert_int_equal(run_ranks(&run, 3, message), QKV_ARGUMENT);

@@ -252,7 +252,7 @@ static void assert_refused(const struct qkv_train_options *o, const char *senten
 static void what_makes_no_sense_is_refused(void **state) {
     (void)state;
     struct qkv_train_options o = options_of(DOCUMENTS);
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_trainer *t;
     o.task = "mlm";
     assert_refused(&o, "documents is given, but only rows of a text whose next token is learnt have documents");

@@ -10,7 +10,7 @@
 static const char *const *run_settings; /* of the spec; NULL: none */
 
 static struct qkv_trainer *begin(struct qkv_context *in, const char *folder, const struct qkv_train_options *options) {
-    struct qkv_spec spec = fixture_spec(in, run_settings);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(in, run_settings);
     struct qkv_trainer *trainer;
     assert_ok(in, qkv_trainer_create(in, &spec, options, folder, NULL, NULL, &trainer));
     return trainer;
@@ -380,7 +380,7 @@ static bool stop(void *user, const char *what, double done, double total) {
 static void stopping_at_the_start_leaves_nothing(void **state) {
     (void)state;
     static const char *const work[] = {"training the tokenizer", "tokenizing"};
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_train_options o = fixture_options(ctx);
     for (size_t i = 0; i < 2; i++) {
         const char *folder = fixture_run("stopped");
@@ -395,7 +395,7 @@ static void stopping_at_the_start_leaves_nothing(void **state) {
 
 /* Stopped in an evaluation, saved, resumed: the evaluation is made up for, and no bit differs. */
 static void check_stopping(const char *whole, const char *parts) {
-    struct qkv_spec spec = fixture_spec(ctx, run_settings);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, run_settings);
     struct qkv_train_options o = fixture_options(ctx);
     struct stopper s = {"validating", 1};
     struct qkv_trainer *trainer = begin(ctx, whole, &o);

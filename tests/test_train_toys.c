@@ -23,7 +23,7 @@ static struct qkv_train_options toy_options(const char *preset) {
 }
 
 static struct qkv_trainer *toy_begin(const char *preset, const struct qkv_train_options *o, const char *run) {
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_trainer *t;
     assert_ok(ctx, qkv_spec_preset(ctx, &spec, preset, NULL, 0));
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, o, fixture_run(run), NULL, NULL, &t));
@@ -160,9 +160,10 @@ static void what_lines_cannot_be_is_refused(void **state) {
     (void)state;
     struct qkv_train_options o = toy_options("tiny-lm");
     struct qkv_trainer *t;
-    struct qkv_spec spec;
+    OWNED_SPEC struct qkv_spec spec = {0};
     assert_ok(ctx, qkv_spec_preset(ctx, &spec, "tiny-translator", NULL, 0));
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("x"), NULL, NULL, &t), QKV_SPEC);
+    qkv_spec_free(&spec);
     assert_ok(ctx, qkv_spec_preset(ctx, &spec, "tiny-lm", NULL, 0));
     o.mask_each = true;
     assert_status(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("x"), NULL, NULL, &t), QKV_ARGUMENT);

@@ -33,7 +33,7 @@ static const char of_32[] =
 
 static void begin(struct sample *s, uint64_t stream, const char *spec, const struct qkv_context_options *options) {
     char json[2000];
-    struct qkv_spec parsed;
+    OWNED_SPEC struct qkv_spec parsed = {0};
     memset(s, 0, sizeof *s);
     s->random = test_random(stream);
     assert_int_equal(qkv_context_create(&s->ctx, options), QKV_OK);

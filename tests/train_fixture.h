@@ -26,7 +26,7 @@ static inline struct qkv_spec fixture_spec(struct qkv_context *ctx, const char *
         "{\"format\":\"qkv\",\"version\":1,\"d_model\":32,\"context\":16,\"position\":{\"kind\":\"learned\"},"
         "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2},\"norm\":{\"kind\":\"layernorm\"},"
         "\"ffn\":{\"kind\":\"gelu\",\"d_ff\":64}}}";
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     size_t count = 0;
     while (settings && settings[count]) count++;
     assert_ok(ctx, qkv_spec_parse(ctx, &spec, "fixture", json, sizeof json - 1, settings, count));
@@ -135,7 +135,7 @@ static inline enum qkv_status fixture_tokens(struct qkv_context *ctx, const char
 /* A trainer of the small spec, which must come about. */
 static inline struct qkv_trainer *fixture_begin(struct qkv_context *ctx, const char *folder,
                                                 const struct qkv_train_options *options) {
-    struct qkv_spec spec = fixture_spec(ctx, NULL);
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, NULL);
     struct qkv_trainer *trainer;
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, options, folder, NULL, NULL, &trainer));
     return trainer;

@@ -249,12 +249,17 @@ struct qkv_scaling_spec {
  * thread. */
 QKV_API struct qkv_scaling_spec qkv_scaling_defaults(enum qkv_scaling_kind kind);
 
+/* A position that is added to the embedding. */
+struct qkv_embed_position_spec {
+    enum qkv_position_kind kind; /* none, sinusoidal or learned; default learned if no attention has one, else none */
+    enum qkv_sinusoid layout;    /* sinusoidal: default interleaved */
+    int offset;                  /* sinusoidal, learned: position t uses row t + offset of the table, default 0 */
+};
+/* A position inside attention. */
 struct qkv_position_spec {
     enum qkv_position_kind kind;
     double theta;             /* rope: the base of the wavelengths, default 10000 */
     enum qkv_pairing pairing; /* rope: default half */
-    enum qkv_sinusoid layout; /* sinusoidal: default interleaved */
-    int offset;               /* sinusoidal, learned: position t uses row t + offset of the table, default 0 */
     /* rope: the first 2·⌊head_dim·fraction/2⌋ channels of a head are rotated; with a latent, the first
      * 2·⌊rope_dim·fraction/2⌋ of the last rope_dim channels; default 1 */
     double fraction;
@@ -412,8 +417,7 @@ struct qkv_input_spec {
 /* The embedding: from ids to the first layer of a stack. */
 struct qkv_embed_spec {
     struct qkv_input_spec input;
-    /* kind is none, sinusoidal or learned; default learned if no attention has a position, else none */
-    struct qkv_position_spec position;
+    struct qkv_embed_position_spec position;
     /* multiplies the token embedding before a position is added; default √d_model with sinusoidal, else 1 */
     double scale;
     int types; /* number of token types (segments), each a learned vector that is added; default 0: none */
@@ -431,9 +435,11 @@ struct qkv_stack_spec {
     int share;
     /* width of this stack, if the spec has both; default 0: the spec's d_model (qkv_stack_width) */
     int d_model;
-    int kind_count; /* default 1 */
-    struct qkv_layer_spec kinds[QKV_KINDS_MAX];
-    uint8_t kind_of[QKV_LAYERS_MAX]; /* [layers]: the kind of each layer, default 0; every kind has a layer */
+    /* Kinds of layers, and the kind of each layer; every kind has a layer. Both lists are in one block, which
+     * qkv_stack_resize makes and qkv_spec_free frees; NULL if the spec has no such stack. */
+    int kind_count;               /* default 1 */
+    struct qkv_layer_spec *kinds; /* [kind_count] */
+    uint8_t *kind_of;             /* [layers], default 0 */
     /* In JSON the values that both stacks share are at the top, and a stack has only those that differ. */
     struct qkv_embed_spec embed;
 };
@@ -486,6 +492,18 @@ struct qkv_spec {
      * default false. */
     bool prefix;
 };
+
+/* The calls that fill a spec (qkv_spec_parse, _read, _preset, _vary, _copy) overwrite it and allocate its kinds of
+ * layers; the caller frees them with qkv_spec_free. After a failure the spec is all zeros. A copy by assignment shares
+ * the kinds with the original: only one of the two is freed, and a change of a kind changes both. */
+/* Frees the kinds of layers of a spec and sets it to zeros. A spec of zeros, and NULL, are allowed. Any thread. */
+QKV_API void qkv_spec_free(struct qkv_spec *spec);
+/* Copies a spec with its kinds of layers; *out is overwritten. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+QKV_API enum qkv_status qkv_spec_copy(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_spec *out);
+/* Gives a stack so many layers and kinds of layers. Kinds and layers that it had stay; new kinds are zeros, and new
+ * layers are of kind 0. A stack of zeros is allowed. Fails with QKV_ARGUMENT, QKV_MEMORY; the stack then stays. */
+QKV_API enum qkv_status qkv_stack_resize(struct qkv_context *ctx, struct qkv_stack_spec *stack, int layers,
+                                         int kind_count);
 
 /* The width of a stack: its own d_model, or the spec's. qkv_spec_width gives the width of the hidden states that the
  * head reads, or that are the output without a head: that of the decoder, or of the encoder if it is the only stack.

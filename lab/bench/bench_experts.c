@@ -81,6 +81,7 @@ static enum qkv_status bench_experts_make(struct qkv_context *ctx, const struct 
 static void bench_experts_free(struct side *s) {
     qkv_pass_free(s->pass);
     qkv_model_free(s->model);
+    qkv_spec_free(&s->spec);
 }
 
 enum qkv_status qkv_bench_experts(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
@@ -90,10 +91,14 @@ enum qkv_status qkv_bench_experts(struct qkv_bench *b, size_t i, struct qkv_benc
     row->flops = 3 * 2.0 * 3 * m->width * m->d_ff * m->top_k * row->tokens;
     enum qkv_status status = bench_experts_plan(b->ctx, m, false, &experts);
     if (!status) status = bench_experts_plan(b->ctx, m, true, &dense);
-    if (status || !qkv_bench_has_memory(row, experts.costs.train_bytes + dense.costs.train_bytes)) return status;
+    const bool fits = !status && qkv_bench_has_memory(row, experts.costs.train_bytes + dense.costs.train_bytes);
     const size_t n = (size_t)row->tokens;
-    int32_t *ids = qkv_allocate(b->ctx, n + 1, sizeof *ids);
-    if (!ids) return QKV_MEMORY;
+    int32_t *ids = fits ? qkv_allocate(b->ctx, n + 1, sizeof *ids) : NULL;
+    if (!ids) {
+        bench_experts_free(&experts);
+        bench_experts_free(&dense);
+        return fits ? QKV_MEMORY : status;
+    }
     struct qkv_random random = qkv_random_start(1, 0);
     for (size_t j = 0; j <= n; j++) ids[j] = (int32_t)qkv_random_below(&random, VOCAB);
     status = bench_experts_make(b->ctx, m, groupings[i % FORMS], ids, &experts);

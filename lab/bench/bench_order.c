@@ -109,23 +109,23 @@ static enum qkv_status order_measure(struct qkv_bench *b, const struct order_cas
 
 enum qkv_status qkv_bench_order(struct qkv_bench *b, size_t i, struct qkv_bench_row *row) {
     const struct order_case *c = &cases[i];
-    struct qkv_spec spec;
-    struct qkv_costs costs;
+    struct qkv_spec spec = {0};
+    struct qkv_costs costs = {0};
     enum qkv_status status = qkv_spec_preset(b->ctx, &spec, c->preset, NULL, 0);
     if (status) return status;
     spec.vocab = c->vocab;
     if (c->context) spec.context = c->context;
     const size_t tokens = c->rows * (size_t)spec.context;
     status = qkv_measure_costs(b->ctx, &spec, c->rows, (size_t)spec.context, &costs);
-    if (status) return status;
     row->tokens = (double)tokens;
     row->flops = costs.train_flops * row->tokens;
-    if (!qkv_bench_has_memory(row, 3 * costs.train_bytes)) return QKV_OK; /* two models, and unfinished sums */
-    int32_t *ids = qkv_allocate(b->ctx, tokens + 1, sizeof *ids);
-    if (!ids) return QKV_MEMORY;
+    int32_t *ids = NULL;
+    const bool fits = !status && qkv_bench_has_memory(row, 3 * costs.train_bytes); /* two models, and unfinished sums */
+    if (fits && !(ids = qkv_allocate(b->ctx, tokens + 1, sizeof *ids))) status = QKV_MEMORY;
     struct qkv_random random = qkv_random_start(1, 0);
-    for (size_t j = 0; j <= tokens; j++) ids[j] = (int32_t)qkv_random_below(&random, (uint64_t)spec.vocab);
-    status = order_measure(b, c, &spec, ids, row);
+    for (size_t j = 0; ids && j <= tokens; j++) ids[j] = (int32_t)qkv_random_below(&random, (uint64_t)spec.vocab);
+    if (ids) status = order_measure(b, c, &spec, ids, row);
     free(ids);
+    qkv_spec_free(&spec);
     return status;
 }

@@ -101,14 +101,16 @@ enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_b
     const bool one = i % FORMS != 0;
     struct qkv_model *model = NULL;
     struct work w = {0};
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_costs costs;
     enum qkv_status status = s->preset ? qkv_spec_preset(b->ctx, &spec, s->preset, NULL, 0)
                                        : qkv_spec_parse(b->ctx, &spec, s->name, s->text, strlen(s->text), NULL, 0);
     if (status == QKV_OK && s->vocab) spec.vocab = s->vocab;
     if (status == QKV_OK) status = qkv_measure_costs(b->ctx, &spec, 1, PROMPT, &costs);
-    if (status) return status;
-    if (!qkv_bench_has_memory(row, costs.run_bytes)) return QKV_OK;
+    if (status || !qkv_bench_has_memory(row, costs.run_bytes)) {
+        qkv_spec_free(&spec);
+        return status;
+    }
     status = generation_make(b, &spec, &model, &w);
     if (status == QKV_OK) {
         const struct qkv_bench_contestant us = {"qkv", one ? generation_token : generation_prompt, &w};
@@ -120,5 +122,6 @@ enum qkv_status qkv_bench_generation(struct qkv_bench *b, size_t i, struct qkv_b
     }
     qkv_session_free(w.session);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     return status;
 }

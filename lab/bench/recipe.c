@@ -14,7 +14,7 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
 
 static enum qkv_status recipe_train(struct qkv_bench *b, struct qkv_bench_row *row, const char *folder) {
     struct qkv_train_options options;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_costs costs;
     struct qkv_trainer *trainer = NULL;
     struct qkv_train_report report = {0};
@@ -46,6 +46,7 @@ static enum qkv_status recipe_train(struct qkv_bench *b, struct qkv_bench_row *r
         qkv_bench_rate(b, row);
     }
     qkv_trainer_free(trainer);
+    qkv_spec_free(&spec);
     return status;
 }
 

@@ -168,7 +168,7 @@ static enum qkv_status reduce_update(struct qkv_bench *b, struct qkv_bench_row *
                                                 .weight_decay = 0.1};
     struct qkv_optimizer *optimizer = NULL;
     struct qkv_model *model = NULL;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_costs costs;
     enum qkv_status status = qkv_spec_preset(b->ctx, &spec, preset, NULL, 0);
     if (status) return status;
@@ -183,6 +183,7 @@ static enum qkv_status reduce_update(struct qkv_bench *b, struct qkv_bench_row *
     if (!status) status = qkv_bench_measure(b, row, &us, 1);
     qkv_optimizer_free(optimizer);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     return status;
 }
 

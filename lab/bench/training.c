@@ -74,18 +74,24 @@ enum qkv_status qkv_bench_training(struct qkv_bench *b, size_t i, struct qkv_ben
     if (i == CASES) return qkv_bench_recipe(b, row);
     const struct step_case *c = &cases[i];
     struct work w = {0};
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_costs costs;
     enum qkv_status status = qkv_spec_preset(b->ctx, &spec, c->preset, NULL, 0);
     if (status) return status;
     if (c->vocab) spec.vocab = c->vocab;
     if (spec.encoder.layers && !spec.source_vocab) spec.source_vocab = spec.vocab;
     status = qkv_measure_costs(b->ctx, &spec, c->B, c->T, &costs);
-    if (status) return status;
+    if (status) {
+        qkv_spec_free(&spec);
+        return status;
+    }
     row->tokens = (double)(c->B * c->T);
     row->flops = costs.train_flops * row->tokens;
     row->memory = costs.train_bytes;
-    if (!qkv_bench_has_memory(row, costs.train_bytes)) return QKV_OK;
+    if (!qkv_bench_has_memory(row, costs.train_bytes)) {
+        qkv_spec_free(&spec);
+        return QKV_OK;
+    }
     status = training_make(b->ctx, &spec, c, &w);
     if (status == QKV_OK) {
         const struct qkv_bench_contestant us = {"qkv", one_step, &w};
@@ -95,6 +101,7 @@ enum qkv_status qkv_bench_training(struct qkv_bench *b, size_t i, struct qkv_ben
     qkv_optimizer_free(w.optimizer);
     qkv_pass_free(w.pass);
     qkv_model_free(w.model);
+    qkv_spec_free(&spec);
     free(w.ids);
     return status;
 }

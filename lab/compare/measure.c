@@ -229,6 +229,7 @@ static enum qkv_status measure_costs(struct subject *s, const struct qkv_train_o
 /* Reads the spec of the first run, whose vocabulary is that of its tokenizer. */
 static enum qkv_status measure_spec(struct work *w, struct subject *s) {
     char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[0]);
+    if (folder) qkv_spec_free(&s->variant->shown.spec);
     const enum qkv_status status =
         folder ? qkv_folder_spec(s->ctx, folder, NULL, 0, &s->variant->shown.spec) : QKV_MEMORY;
     free(folder);

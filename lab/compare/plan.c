@@ -87,7 +87,7 @@ enum { AXIS_SETTINGS = 4 * QKV_KINDS_MAX }; /* limit of the settings of one valu
 static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_compare_options *o,
                                   struct qkv_variant_state *v, bool *idle, size_t *ends) {
     struct qkv_texts settings = {0};
-    struct qkv_spec base;
+    struct qkv_spec base = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < o->setting_count && !status; i++)
         status = qkv_texts_add(c->ctx, &settings, "%s", o->settings[i]);
@@ -98,6 +98,7 @@ static enum qkv_status build_spec(struct qkv_comparison *c, const struct qkv_com
         status = qkv_axis_apply(c->ctx, &c->axes[a], value, &base, &settings, &v->training);
         ends[a] = settings.count;
     }
+    qkv_spec_free(&base);
     if (!status) status = read_spec(c, o, v->model, &settings, idle, &v->shown.spec);
     if (!status) status = check_kind(c->ctx, &v->shown.spec);
     if (!status) note_used(c, o->setting_count, ends, idle);
@@ -348,6 +349,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
         free(v->failure);
         free(v->failed_key);
         free(v->losses);
+        qkv_spec_free(&v->shown.spec);
         free(v->decode);
     }
     for (size_t a = 0; a < c->axis_count; a++) qkv_axis_free(&c->axes[a]);

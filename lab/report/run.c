@@ -185,7 +185,7 @@ static enum qkv_status read_options(struct qkv_run *run) {
 
 /* Counts the parameters of the model that config.json describes, without allocating them. */
 static void count_parameters(struct qkv_run *run) {
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_model *model = NULL;
     char *path = qkv_join_path(run->ctx, run->folder, QKV_CONFIG_FILE);
     if (path && run->spec && !qkv_spec_read(run->ctx, &spec, path, NULL, 0) && !qkv_model_plan(run->ctx, &spec, &model))
@@ -193,6 +193,7 @@ static void count_parameters(struct qkv_run *run) {
             run->parameters += qkv_array_elements(qkv_model_parameter(model, i));
     if (model) run->encoder_layers = (size_t)spec.encoder.layers;
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     free(path);
     qkv_forgive(run->ctx); /* a run can be reported without them */
 }

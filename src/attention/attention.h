@@ -76,7 +76,8 @@ struct qkv_distance_weights {
 struct qkv_position_fill {
     struct qkv_context *ctx;
     struct qkv_arena *arena;
-    const struct qkv_position_spec *position;
+    const struct qkv_embed_position_spec *embed; /* NULL: the position of an attention */
+    const struct qkv_position_spec *position;    /* of `attention` */
     const struct qkv_attention_spec *attention;
     size_t context, C; /* C: width of the embedding, 0 without one */
 };

@@ -41,6 +41,7 @@ static enum qkv_status origin_preset_vocab(struct qkv_data *d, const char *key, 
     if (!spec) return QKV_MEMORY;
     enum qkv_status status = qkv_spec_preset(d->ctx, spec, preset, NULL, 0);
     const int own = spec->vocab;
+    qkv_spec_free(spec);
     free(spec);
     if (status || own != *vocab) return status;
     status = qkv_texts_add(d->ctx, d->notes, "vocab is %d, as the tokenizer has it, in place of the %d of preset %s",

@@ -441,8 +441,8 @@ struct qkv_family_settings {
     struct qkv_family_setting list[QKV_FAMILY_SETTINGS];
 };
 /* Adds the settings that turn `ours` into `theirs`, and counts the differences. Returns false if settings cannot do
- * it. `room` is overwritten: a spec is too large for a stack. */
-bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs, struct qkv_spec *room,
+ * it. `room`, for a kind of layer of each stack, is overwritten. */
+bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs, struct qkv_layer_spec room[2],
                             struct qkv_family_settings *settings, size_t *count);
 /* The spec with the settings applied. Fails with QKV_SPEC or QKV_ARGUMENT where a setting is refused. */
 enum qkv_status qkv_family_apply(struct qkv_context *ctx, const struct qkv_spec *spec,

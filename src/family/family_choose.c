@@ -30,13 +30,20 @@ struct nearest {
     const struct qkv_family *family; /* NULL: none */
     const char *class;               /* to try it as; NULL: any */
     struct qkv_family_settings settings;
-    size_t obstacles;             /* settings that make a different model */
-    size_t distance;              /* how much those change */
-    struct qkv_spec whole, again; /* whole: with the settings; again: as its config.json is read back */
-    struct qkv_spec room;         /* for a third spec while the two are compared */
+    size_t obstacles;              /* settings that make a different model */
+    size_t distance;               /* how much those change */
+    struct qkv_spec whole, again;  /* whole: with the settings; again: as its config.json is read back */
+    struct qkv_layer_spec room[2]; /* for kinds of layers while the two are compared */
     json_t *config;
     char why[400]; /* why settings cannot do it */
 };
+
+static void nearest_free(struct nearest *n) {
+    qkv_spec_free(&n->whole);
+    qkv_spec_free(&n->again);
+    json_decref(n->config);
+    *n = (struct nearest){0};
+}
 
 /* Counts the differences between n->whole and what its config.json reads back as. Returns false if it cannot be read,
  * or settings cannot remove the differences. */
@@ -45,6 +52,7 @@ static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qk
     struct qkv_family_config config;
     json_decref(n->config);
     n->config = qkv_family_keys(ctx, n->family, n->class, &n->whole);
+    qkv_spec_free(&n->again);
     if (qkv_family_read(ctx, "config.json", n->config, NULL, NULL, &config, &n->again)) {
         snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
         qkv_forgive(ctx);
@@ -53,10 +61,11 @@ static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qk
     qkv_family_config_free(&config);
     spec_strip(&n->again);
     snprintf(n->why, sizeof n->why, "its layers differ in another way");
-    return qkv_family_differences(&n->whole, &n->again, &n->room, settings, count);
+    return qkv_family_differences(&n->whole, &n->again, n->room, settings, count);
 }
 
 static bool apply_settings(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
+    qkv_spec_free(&n->whole);
     const bool good = !qkv_family_apply(ctx, spec, &n->settings, &n->whole);
     if (!good) snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
     qkv_forgive(ctx);
@@ -104,7 +113,7 @@ static void drop_settings(struct qkv_context *ctx, const struct qkv_spec *spec, 
 static bool approach(struct qkv_context *ctx, const struct qkv_spec *spec, struct nearest *n) {
     enum { ROUNDS = 8 };
     size_t others = 0;
-    n->whole = *spec;
+    if (qkv_spec_copy(ctx, spec, &n->whole)) return false;
     for (int round = 0; round < ROUNDS; round++) {
         if (n->settings.count && !apply_settings(ctx, spec, n)) return false;
         if (!config_differs(ctx, n, &n->settings, &others)) return false;
@@ -153,10 +162,11 @@ static void choose(struct qkv_context *ctx, const char *type, const char *class,
             struct nearest *to = there ? best : failed;
             if (!there && failed->family) to = NULL;
             if (to && (!there || is_nearer(work, best))) {
-                json_decref(to->config);
+                nearest_free(to);
                 *to = *work;
+                *work = (struct nearest){0};
             } else {
-                json_decref(work->config);
+                nearest_free(work);
             }
         }
         if (best->family && !best->settings.count) return;
@@ -214,7 +224,10 @@ static enum qkv_status take_nearest(struct qkv_context *ctx, const struct neares
                                     struct qkv_family_config *config) {
     struct qkv_spec *whole = NULL;
     if (n->settings.count && !(whole = qkv_allocate(ctx, 1, sizeof *whole))) return QKV_MEMORY;
-    if (whole) *whole = n->whole;
+    if (whole && qkv_spec_copy(ctx, &n->whole, whole)) {
+        free(whole);
+        return QKV_MEMORY;
+    }
     *config = (struct qkv_family_config){.family = n->family, .keys = json_incref(n->config), .whole = whole};
     return QKV_OK;
 }
@@ -223,25 +236,23 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
                                  const struct qkv_spec *spec, struct qkv_family_config *config) {
     enum { WORK, BEST, FAILED, COUNT };
     struct nearest *n = qkv_allocate(ctx, COUNT, sizeof *n);
-    struct qkv_spec *stripped = qkv_allocate(ctx, 1, sizeof *stripped);
-    enum qkv_status status = n && stripped ? QKV_OK : QKV_MEMORY;
+    struct qkv_spec stripped = {0};
+    enum qkv_status status = n ? qkv_spec_copy(ctx, spec, &stripped) : QKV_MEMORY;
     if (!status) {
-        *stripped = *spec;
-        spec_strip(stripped);
-        if (class) choose(ctx, type, class, stripped, &n[WORK], &n[BEST], &n[FAILED]);
+        spec_strip(&stripped);
+        if (class) choose(ctx, type, class, &stripped, &n[WORK], &n[BEST], &n[FAILED]);
         bool found = n[BEST].family && !n[BEST].obstacles;
         if (!found) {
-            json_decref(n[BEST].config);
-            json_decref(n[FAILED].config);
-            n[BEST] = n[FAILED] = (struct nearest){0};
-            choose(ctx, type, NULL, stripped, &n[WORK], &n[BEST], &n[FAILED]);
+            nearest_free(&n[BEST]);
+            nearest_free(&n[FAILED]);
+            choose(ctx, type, NULL, &stripped, &n[WORK], &n[BEST], &n[FAILED]);
             found = n[BEST].family && !n[BEST].obstacles;
         }
         status = found ? take_nearest(ctx, &n[BEST], config) : fail_nearest(ctx, type, &n[BEST], &n[FAILED]);
-        json_decref(n[BEST].config);
-        json_decref(n[FAILED].config);
+        nearest_free(&n[BEST]);
+        nearest_free(&n[FAILED]);
     }
     free(n);
-    free(stripped);
+    qkv_spec_free(&stripped);
     return status;
 }

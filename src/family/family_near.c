@@ -9,7 +9,7 @@
 
 struct near {
     const struct qkv_spec *ours;
-    struct qkv_spec *room; /* for a third spec */
+    struct qkv_layer_spec *room; /* for a third spec */
     struct qkv_family_settings *settings;
     size_t added;
     bool full; /* there were more settings than the list holds */
@@ -124,19 +124,22 @@ static void compare(struct near *n, const char *path, const json_t *ours, const 
     if (!same_value(ours, theirs)) settings_add(n, path, ours, theirs, is_exact(path, ours, theirs));
 }
 
-/* The JSON of a stack; `alone` is overwritten. The scale of scores is written even where it is the default of the head's width; the final norm
- * is that of the last kind of layer. */
-static json_t *stack_tree(struct qkv_spec *alone, const struct qkv_spec *spec, const char *name,
+/* The JSON of a stack; `room`, for a kind of each stack, is overwritten. The scale of scores is written even where it
+ * is the default of the head's width; the final norm is that of the last kind of layer. */
+static json_t *stack_tree(struct qkv_layer_spec room[2], const struct qkv_spec *spec, const char *name,
                           const struct qkv_stack_spec *stack, int kind) {
-    *alone = *spec;
-    struct qkv_stack_spec *stacks[] = {&alone->encoder, &alone->decoder};
+    static const uint8_t first[QKV_LAYERS_MAX];
+    struct qkv_spec alone = *spec;
+    struct qkv_stack_spec *stacks[] = {&alone.encoder, &alone.decoder};
     for (size_t i = 0; i < 2; i++) {
-        if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
-        if (stacks[i]->kind_count > 1) stacks[i]->kind_count = 1;
-        stacks[i]->kinds[0].name[0] = 0;
-        memset(stacks[i]->kind_of, 0, sizeof stacks[i]->kind_of);
+        if (!stacks[i]->kinds) continue;
+        room[i] = stacks[i]->kinds[kind < stacks[i]->kind_count ? kind : 0];
+        room[i].name[0] = 0;
+        stacks[i]->kinds = &room[i];
+        stacks[i]->kind_count = 1;
+        stacks[i]->kind_of = (uint8_t *)(uintptr_t)first;
     }
-    json_t *tree = qkv_family_of_spec(alone, name, 0);
+    json_t *tree = qkv_family_of_spec(&alone, name, 0);
     json_t *attention = json_object_get(tree, "attention"), *scale = json_object_get(attention, "scale");
     const double width = json_number_value(json_object_get(attention, "head_dim"));
     if (scale && json_number_value(scale) == 0 && width > 0 && !json_is_object(json_object_get(attention, "latent")))
@@ -187,7 +190,7 @@ static bool compare_stack(struct near *n, const char *name, const struct qkv_sta
     return true;
 }
 
-bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs, struct qkv_spec *room,
+bool qkv_family_differences(const struct qkv_spec *ours, const struct qkv_spec *theirs, struct qkv_layer_spec room[2],
                             struct qkv_family_settings *settings, size_t *count) {
     struct near n = {.ours = ours, .room = room, .settings = settings};
     for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {

@@ -6,6 +6,7 @@
 
 void qkv_family_config_free(struct qkv_family_config *config) {
     json_decref(config->keys);
+    if (config->whole) qkv_spec_free(config->whole);
     free(config->whole);
     *config = (struct qkv_family_config){0};
 }
@@ -387,6 +388,7 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
         find_all_tensors(&r, has, user);
     }
     *config = (struct qkv_family_config){0};
+    *spec = (struct qkv_spec){0};
     if (!status) status = read_quantization(&r, config);
     if (!status) status = check_needs(&r, r.family->needs);
     if (!status) status = make_spec(&r, spec);
@@ -394,5 +396,6 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     config->family = r.family;
     config->keys = r.config;
     if (status) qkv_family_config_free(config);
+    if (status) qkv_spec_free(spec);
     return status;
 }

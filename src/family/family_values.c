@@ -68,15 +68,15 @@ static json_t *value_at(struct qkv_place place, const char *path) {
 }
 
 json_t *qkv_family_of_spec(const struct qkv_spec *spec, const char *path, int kind) {
-    struct qkv_written_spec *written = calloc(1, sizeof *written); /* too large for a stack */
-    if (!written) return NULL;
-    written->spec = *spec;
-    struct qkv_stack_spec *stacks[] = {&written->spec.encoder, &written->spec.decoder};
-    for (size_t i = 0; i < 2; i++) /* paths read the first kind: puts the wanted kind there */
-        if (kind < stacks[i]->kind_count) stacks[i]->kinds[0] = stacks[i]->kinds[kind];
-    json_t *value = value_at(qkv_spec_place(written), path);
-    free(written);
-    return value;
+    static const struct qkv_layer_spec no_kind;
+    struct qkv_written_spec written = {.spec = *spec};
+    struct qkv_stack_spec *stacks[] = {&written.spec.encoder, &written.spec.decoder};
+    for (size_t i = 0; i < 2; i++) /* paths read the first kind: the list begins with the wanted kind */
+        if (!stacks[i]->kinds)
+            stacks[i]->kinds = (struct qkv_layer_spec *)(uintptr_t)&no_kind;
+        else if (kind < stacks[i]->kind_count)
+            stacks[i]->kinds += kind;
+    return value_at(qkv_spec_place(&written), path);
 }
 
 /* ---- transforms: from config.json to a spec ---------------------------------------------------------------------- */

@@ -86,6 +86,7 @@ static enum qkv_status opening_choose(struct qkv_opening *o) {
 
 static enum qkv_status opening_plan(struct qkv_opening *o) {
     enum qkv_status status = qkv_model_list(o->ctx, o->spec, &o->model);
+    qkv_spec_free(o->spec);
     free(o->spec);
     o->spec = NULL;
     if (!status) status = opening_choose(o);
@@ -131,6 +132,7 @@ void qkv_opening_free(struct qkv_opening *o) {
     if (o->state) o->source->close(o);
     qkv_model_place_free(&o->place);
     qkv_file_list_free(&o->files);
+    qkv_spec_free(o->spec);
     free(o->spec);
     free(o->path);
     free(o);

@@ -77,6 +77,7 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
     struct qkv_published *published = NULL;
     struct qkv_model_place place;
     char *path = NULL, *json = NULL;
+    *spec = (struct qkv_spec){0};
     enum qkv_status status = qkv_model_place(ctx, folder, &place);
     if (status) return status;
     path = qkv_join_path(ctx, place.folder, QKV_CONFIG_FILE);
@@ -84,6 +85,7 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
     if (!status && !published) status = qkv_spec_read(ctx, spec, path, settings, setting_count);
     if (!status && published && setting_count) {
         status = qkv_spec_print(ctx, spec, &json);
+        qkv_spec_free(spec);
         if (!status) status = qkv_spec_parse(ctx, spec, path, json, strlen(json), settings, setting_count);
     }
     qkv_published_close(published);
@@ -182,6 +184,7 @@ static enum qkv_status digest_config(struct qkv_context *ctx, const char *folder
     }
     json_decref(root);
     free(path);
+    qkv_spec_free(spec);
     free(spec);
     return status;
 }

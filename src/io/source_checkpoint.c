@@ -27,6 +27,7 @@ static enum qkv_status checkpoint_check(struct qkv_opening *o) {
         if (!status) status = qkv_spec_digest(o->ctx, parsed, digest);
         saved = digest;
     }
+    qkv_spec_free(parsed);
     free(parsed);
     return status ? status : qkv_own_check_digest(o, saved);
 }

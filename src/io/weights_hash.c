@@ -29,6 +29,7 @@ enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint
     }
     status = qkv_file_find(ctx, place.weights, &found);
     if (!status && !found) status = qkv_published_open(ctx, place.folder, true, &published, spec);
+    qkv_spec_free(spec);
     free(spec);
     if (!status && !published) status = hash_add(ctx, place.weights, bytes, hash);
     for (size_t i = 0; published && i < published->count && !status; i++)

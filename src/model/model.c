@@ -55,10 +55,10 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
     m->sharing.first = m;
     atomic_init(&m->sharing.references, 1);
     m->precision = ctx->precision;
-    m->spec = *spec;
     m->planned = true;
     m->parts = *parts;
-    enum qkv_status status = qkv_model_build_weights(m);
+    enum qkv_status status = qkv_spec_copy(ctx, spec, &m->spec);
+    if (!status) status = qkv_model_build_weights(m);
     if (!status) status = model_measure(m);
     if (status) {
         qkv_model_free(m);
@@ -194,6 +194,7 @@ static void model_destroy(struct qkv_model *model) {
     free(model->origin.tokenizer);
     free(model->origin.warning);
     qkv_model_pooling_free(&model->pooling);
+    qkv_spec_free(&model->spec);
     free(model);
 }
 

@@ -281,7 +281,7 @@ static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
     stack->kinds[0].name[0] = 0;
     stack->kind_count = stack->layers = 1;
     stack->share = 0;
-    memset(stack->kind_of, 0, sizeof stack->kind_of);
+    stack->kind_of[0] = 0;
 }
 
 /* Reduces a spec to the module's stack; *encoder: which one. */
@@ -307,16 +307,15 @@ static enum qkv_status module_reduce(struct qkv_context *ctx, enum qkv_module_ki
         stack->kinds[i].attention.position.kind = QKV_POSITION_NONE; /* the module needs no tables */
     if (parts->memory) { /* checked like a decoder with an encoder, although none is made */
         module_complete_cross(stack);
-        struct qkv_spec *both = qkv_allocate(ctx, 1, sizeof *both);
-        if (!both) return QKV_MEMORY;
-        *both = *s;
-        both->encoder = both->decoder;
-        status = qkv_spec_check(ctx, both);
-        free(both);
+        struct qkv_spec both = *s;
+        both.encoder = both.decoder;
+        status = qkv_spec_check(ctx, &both);
         if (status) return status;
     }
-    *(*encoder ? &s->decoder : &s->encoder) = (struct qkv_stack_spec){0};
-    return qkv_spec_check(ctx, s);
+    struct qkv_stack_spec *other = *encoder ? &s->decoder : &s->encoder;
+    status = qkv_stack_resize(ctx, other, 0, 0);
+    *other = (struct qkv_stack_spec){0};
+    return status ? status : qkv_spec_check(ctx, s);
 }
 
 /* Checks the widths of memory and values where they are not that of x. */
@@ -367,14 +366,13 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
     char name[32] = "";
     status = module_check_widths(ctx, options);
     if (status) return status;
-    struct qkv_spec *reduced = qkv_allocate(ctx, 1, sizeof *reduced); /* too large for a stack */
-    if (!reduced) return QKV_MEMORY;
-    *reduced = *spec;
-    if (kind != QKV_MODULE_MODEL) {
-        status = module_reduce(ctx, kind, reduced, &encoder);
+    struct qkv_spec reduced;
+    status = qkv_spec_copy(ctx, spec, &reduced);
+    if (!status && kind != QKV_MODULE_MODEL) {
+        status = module_reduce(ctx, kind, &reduced, &encoder);
         snprintf(name, sizeof name, "%s%s", encoder ? "encoder" : "decoder", parts->name);
-    } else {
-        status = qkv_spec_check(ctx, reduced);
+    } else if (!status) {
+        status = qkv_spec_check(ctx, &reduced);
     }
     /* with an encoder in the spec, which is not made, memories have the width of its output */
     const size_t memory = parts->memory && spec->encoder.layers ? (size_t)qkv_stack_width(spec, &spec->encoder) : 0;
@@ -382,24 +380,23 @@ enum qkv_status qkv_module_create(struct qkv_context *ctx, const struct qkv_spec
                                          .given_memory = parts->memory,
                                          .key_width = options->key_width ? options->key_width : memory,
                                          .value_width = options->value_width ? options->value_width : memory};
-    if (!status) status = module_start(ctx, reduced, &some, name, options->seed, out);
-    free(reduced);
+    if (!status) status = module_start(ctx, &reduced, &some, name, options->seed, out);
+    qkv_spec_free(&reduced);
     return status;
 }
 
 enum qkv_status qkv_module_create_attention(struct qkv_context *ctx, const struct qkv_attention_module_spec *spec,
                                             uint64_t seed, struct qkv_module **out) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, out);
-    *out = NULL;
+    QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     struct qkv_attention_module_spec whole = *spec;
     enum qkv_status status = qkv_attention_module_complete(ctx, &whole);
     if (status) return status;
-    struct qkv_spec *model = qkv_allocate(ctx, 1, sizeof *model);
-    if (!model) return QKV_MEMORY;
-    qkv_attention_module_model(&whole, model);
+    struct qkv_spec model = {0};
+    status = qkv_stack_resize(ctx, whole.cross ? &model.decoder : &model.encoder, 1, 1);
+    if (status) return status;
+    qkv_attention_module_model(&whole, &model);
     const struct module_parts *parts = &module_parts[whole.cross ? QKV_MODULE_CROSS_ATTENTION : QKV_MODULE_ATTENTION];
     const struct qkv_model_parts some = {.roles = parts->roles,
                                          .given_memory = parts->memory,
@@ -409,8 +406,8 @@ enum qkv_status qkv_module_create_attention(struct qkv_context *ctx, const struc
                                          .starts_by_columns = true};
     char name[32];
     snprintf(name, sizeof name, "%s%s", whole.cross ? "decoder" : "encoder", parts->name);
-    status = module_start(ctx, model, &some, name, seed, out);
-    free(model);
+    status = module_start(ctx, &model, &some, name, seed, out);
+    qkv_spec_free(&model);
     return status;
 }
 

@@ -78,7 +78,8 @@ size_t qkv_module_value_width(const struct qkv_module *module);
 
 /* Fills in what the spec leaves out, and checks it. */
 enum qkv_status qkv_attention_module_complete(struct qkv_context *ctx, struct qkv_attention_module_spec *spec);
-/* Writes the spec of a model of one stack, whose only layer has that attention, to an empty `model`. */
+/* Writes the spec of a model of one stack, whose only layer has that attention, to a `model` that has only the lists
+ * of that stack. */
 void qkv_attention_module_model(const struct qkv_attention_module_spec *spec, struct qkv_spec *model);
 
 /* ---- checks of a call (module_check.c) --------------------------------------------------------------------------- */

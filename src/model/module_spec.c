@@ -78,7 +78,7 @@ void qkv_attention_module_model(const struct qkv_attention_module_spec *s, struc
 
 /* Completes and checks the attention, in the place of a self attention, and then what a cross attention cannot have. */
 static enum qkv_status module_spec_attention(struct qkv_context *ctx, struct qkv_attention_module_spec *s) {
-    struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
+    struct qkv_written_spec *written = qkv_written_allocate(ctx);
     if (!written) return QKV_MEMORY;
     qkv_attention_module_model(s, &written->spec);
     written->spec.prefix = true; /* a call may have prefixes: then causal queries see keys to their right */
@@ -91,7 +91,7 @@ static enum qkv_status module_spec_attention(struct qkv_context *ctx, struct qkv
     module_spec_defaults(qkv_attention_keys, &place);
     enum qkv_status status = qkv_spec_check_object(ctx, written, module_spec_name, qkv_attention_keys, &place);
     s->attention = place.layer->attention;
-    free(written);
+    qkv_written_free(written);
     if (status || !s->cross) return status;
     return qkv_attention_form_check(ctx, module_spec_name, "attention.", &s->attention, true, s->in);
 }

@@ -6,15 +6,16 @@
  * alibi) are in the attention room. */
 #include "model/model.h"
 
+/* Fills the tables of an attention, or of the embedding if `attention` is NULL. */
 static enum qkv_status position_fill(struct qkv_model *m, const struct qkv_stack_spec *spec,
-                                     const struct qkv_position_spec *position,
                                      const struct qkv_attention_spec *attention, struct qkv_position_tables *tables) {
 #define FILLER(name, text, help, file) [QKV_POSITION_##name] = qkv_position_##file,
     static qkv_position_filler *const fillers[] = {QKV_EMBED_POSITION_LIST(FILLER)};
-    const size_t kind = (size_t)position->kind;
+    const size_t kind = (size_t)spec->embed.position.kind;
     struct qkv_position_fill fill = {.ctx = m->ctx,
                                      .arena = &m->arena,
-                                     .position = position,
+                                     .embed = attention ? NULL : &spec->embed.position,
+                                     .position = attention ? &attention->position : NULL,
                                      .attention = attention,
                                      .context = (size_t)qkv_stack_context(&m->spec, spec),
                                      .C = (size_t)qkv_position_width(&m->spec, spec)};
@@ -34,15 +35,14 @@ static bool position_same(const struct qkv_attention_spec *a, const struct qkv_a
 
 enum qkv_status qkv_position_tables_make(struct qkv_model *m, struct qkv_stack *stack) {
     const struct qkv_layer_spec *kinds = stack->spec->kinds;
-    enum qkv_status status = position_fill(m, stack->spec, &stack->spec->embed.position, NULL, &stack->embed);
+    enum qkv_status status = position_fill(m, stack->spec, NULL, &stack->embed);
     for (int i = 0; i < stack->spec->kind_count && !status; i++) {
         int same = 0;
         while (same < i && !position_same(&kinds[same].attention, &kinds[i].attention)) same++;
         if (same < i)
             stack->tables[i] = stack->tables[same];
         else
-            status =
-                position_fill(m, stack->spec, &kinds[i].attention.position, &kinds[i].attention, &stack->tables[i]);
+            status = position_fill(m, stack->spec, &kinds[i].attention, &stack->tables[i]);
     }
     return status;
 }

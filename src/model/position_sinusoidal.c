@@ -42,8 +42,7 @@ enum qkv_status qkv_sinusoid_table(struct qkv_context *ctx, size_t count, size_t
 }
 
 enum qkv_status qkv_position_sinusoidal(const struct qkv_position_fill *fill, struct qkv_position_tables *tables) {
-    const struct sinusoidal s = {
-        .C = fill->C, .first = (size_t)fill->position->offset, .layout = fill->position->layout};
+    const struct sinusoidal s = {.C = fill->C, .first = (size_t)fill->embed->offset, .layout = fill->embed->layout};
     tables->embed =
         qkv_table_make(fill->ctx, fill->arena, fill->context, fill->C * sizeof *tables->embed, sinusoid_row, &s);
     return tables->embed ? QKV_OK : QKV_MEMORY;

@@ -83,11 +83,15 @@ const char *qkv_head_text(enum qkv_head_kind kind);
 /* Whether a kind of position belongs to attention; else it is added to the embedding. */
 bool qkv_position_in_attention(enum qkv_position_kind kind);
 bool qkv_position_in_embedding(enum qkv_position_kind kind);
-/* Fills in what is common to the stacks (spec_written.c). */
+/* A spec to be read, with room for every number of layers and kinds; NULL without memory (spec_copy.c). */
+struct qkv_written_spec *qkv_written_allocate(struct qkv_context *ctx);
+void qkv_written_free(struct qkv_written_spec *written);
+/* Makes the spec that is to be written, with what is common to the stacks (spec_written.c). It has the kinds of `spec`
+ * itself, which stay as they are. */
 void qkv_spec_write(const struct qkv_spec *spec, struct qkv_written_spec *written);
 /* The canonical form of a spec: kinds that mean the same are one kind, kinds are named by numbers in the order of their
- * first layers, and a single kind has no name. `work` is scratch: specs are too large for the stack. */
-void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_written_spec *work, struct qkv_spec *canonical);
+ * first layers, and a single kind has no name. The caller frees it (qkv_spec_free). */
+enum qkv_status qkv_spec_canonical(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_spec *canonical);
 
 /* The place of a key: the object that has it, and everything that defaults depend on. */
 struct qkv_place {
@@ -128,7 +132,7 @@ struct qkv_key {
 
 extern const struct qkv_key qkv_spec_keys[];
 
-/* ---- version 1 (spec_version1.c) ---- */
+/* ---- version 1 (spec_version1_keys.c, spec_version1.c) ---- */
 /* The keys that only version 1 has: position and embed_scale. Settings may use them with any spec. */
 extern const struct qkv_key qkv_version1_keys[];
 /* Whether version 1 can express a spec. Such a spec is printed in version 1, and its digest is that of version 1, so

@@ -364,7 +364,7 @@ static enum qkv_status check_tie(const struct checker *c) {
 
 static enum qkv_status check_embedding(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
     const struct qkv_spec *s = &c->written->spec;
-    const struct qkv_position_spec *p = &stack->embed.position;
+    const struct qkv_embed_position_spec *p = &stack->embed.position;
     const int C = qkv_position_width(s, stack), context = qkv_stack_context(s, stack), most = 1 << 24;
     const char *where = qkv_spec_topology(s) == QKV_ENCODER_DECODER ? name : "";
     if (stack->layers == 0) return QKV_OK;
@@ -451,6 +451,13 @@ static enum qkv_status check_prefix(const struct checker *c) {
                     c->name, text);
 }
 
+/* The lists of a stack that was filled in by hand are there. */
+static enum qkv_status check_lists(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
+    if (stack->layers == 0 || (stack->kinds && stack->kind_of)) return QKV_OK;
+    return qkv_fail(c->ctx, QKV_SPEC, "%s: %s.%s is NULL, but there are layers; qkv_stack_resize makes the list",
+                    c->name, name, stack->kinds ? "kind_of" : "kinds");
+}
+
 enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_written_spec *written, const char *name,
                                        bool vocab_known) {
     struct checker c = {.ctx = ctx, .written = written, .name = name, .vocab_known = vocab_known};
@@ -458,7 +465,9 @@ enum qkv_status qkv_spec_check_written(struct qkv_context *ctx, struct qkv_writt
     const struct qkv_spec *spec = &written->spec;
     if (spec->encoder.layers == 0 && spec->decoder.layers == 0)
         return qkv_fail(ctx, QKV_SPEC, "%s: it has neither an encoder nor a decoder; give at least one", name);
-    enum qkv_status status = check_keys(&c, qkv_spec_keys, &place);
+    enum qkv_status status = check_lists(&c, &spec->encoder, "encoder");
+    if (!status) status = check_lists(&c, &spec->decoder, "decoder");
+    if (!status) status = check_keys(&c, qkv_spec_keys, &place);
     if (!status) status = check_about(&c, check_head(&c, qkv_spec_topology(spec) == QKV_ENCODER_DECODER), "head");
     if (!status) status = check_about(&c, check_tie(&c), "tie");
     if (!status) status = check_about(&c, check_embedding(&c, &spec->encoder, "encoder."), "embed");
@@ -475,12 +484,9 @@ enum qkv_status qkv_spec_check_object(struct qkv_context *ctx, struct qkv_writte
 
 enum qkv_status qkv_spec_check_as(struct qkv_context *ctx, const struct qkv_spec *spec, const char *name,
                                   bool vocab_known) {
-    struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
-    if (!written) return QKV_MEMORY;
-    qkv_spec_write(spec, written);
-    enum qkv_status status = qkv_spec_check_written(ctx, written, name, vocab_known);
-    free(written);
-    return status;
+    struct qkv_written_spec written;
+    qkv_spec_write(spec, &written);
+    return qkv_spec_check_written(ctx, &written, name, vocab_known);
 }
 
 enum qkv_status qkv_spec_check(struct qkv_context *ctx, const struct qkv_spec *spec) {

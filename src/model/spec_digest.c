@@ -92,21 +92,19 @@ enum qkv_status qkv_spec_digest_keys(struct qkv_context *ctx, const struct qkv_k
     struct qkv_buffer text = {0};
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);
     if (status) return status;
-    struct qkv_spec *canonical = qkv_allocate(ctx, 1, sizeof *canonical);
-    struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
-    status = canonical && written ? QKV_OK : QKV_MEMORY;
+    struct qkv_spec canonical;
+    struct qkv_written_spec written = {0};
+    status = qkv_spec_canonical(ctx, spec, &canonical);
     if (!status) {
-        qkv_spec_canonical(spec, written, canonical);
-        qkv_spec_write(canonical, written);
-        qkv_version1_express(written);
-        struct qkv_place place = qkv_spec_place(written);
+        qkv_spec_write(&canonical, &written);
+        qkv_version1_express(&written);
+        struct qkv_place place = qkv_spec_place(&written);
         status = digest_lines(ctx, &text, keys, &place);
-        if (!status && written->first) status = digest_lines(ctx, &text, qkv_version1_keys, &place);
+        if (!status && written.first) status = digest_lines(ctx, &text, qkv_version1_keys, &place);
     }
-    if (!status) status = qkv_hash_lines(ctx, written->first ? "qkv spec 1" : "qkv spec 2", text.data, digest);
+    if (!status) status = qkv_hash_lines(ctx, written.first ? "qkv spec 1" : "qkv spec 2", text.data, digest);
     qkv_buffer_free(&text);
-    free(canonical);
-    free(written);
+    qkv_spec_free(&canonical);
     return status;
 }
 

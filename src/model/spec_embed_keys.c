@@ -120,13 +120,13 @@ static bool has_another_input(const struct qkv_place *p) {
 }
 
 static const struct qkv_key embed_position_keys[] = {
-    CHOICE(qkv_position_spec, kind, embed_positions, .rule = rule_embed_position,
+    CHOICE(qkv_embed_position_spec, kind, embed_positions, .rule = rule_embed_position,
            .standard = "none if an attention has a position, else learned", .example = "\"sinusoidal\"",
            .help = "The position that is added to the token embedding."),
-    CHOICE(qkv_position_spec, layout, sinusoids, .flags = QKV_KEY_LATER, .neutral = QKV_SINUSOID_INTERLEAVED,
+    CHOICE(qkv_embed_position_spec, layout, sinusoids, .flags = QKV_KEY_LATER, .neutral = QKV_SINUSOID_INTERLEAVED,
            .applies = is_sinusoidal, .owner = "a position of kind sinusoidal", .needs = "kind=sinusoidal",
            .help = "Which channels are sines and which cosines; t is the position, C the number of channels."),
-    WHOLE(qkv_position_spec, offset, 0, DIMENSION, .flags = QKV_KEY_LATER, .applies = adds_a_position,
+    WHOLE(qkv_embed_position_spec, offset, 0, DIMENSION, .flags = QKV_KEY_LATER, .applies = adds_a_position,
           .owner = "a position of kind sinusoidal or learned", .needs = "kind=learned", .example = "2",
           .help = "Position t uses row t + offset of the table. A learned table has offset more rows than positions. "
                   "OPT and RoBERTa have 2."),

@@ -126,7 +126,7 @@ const struct qkv_key qkv_stack_keys[] = {
      .needs = "kinds=" TWO_KINDS,
      .help = "The kind of each layer: a list of names of kinds. A list that is shorter than layers must divide it and "
              "is repeated."},
-    LAYER_KEYS(qkv_stack_spec, kinds[0]., qkv_place_has_one_kind),
+    LAYER_KEYS(qkv_place_has_one_kind),
     {.name = "kinds",
      .type = QKV_KEY_KINDS,
      .keys = qkv_layer_keys,

@@ -225,4 +225,4 @@ const struct qkv_key qkv_ffn_keys[] = {
     END,
 };
 
-const struct qkv_key qkv_layer_keys[] = {LAYER_KEYS(qkv_layer_spec, , NULL), END};
+const struct qkv_key qkv_layer_keys[] = {LAYER_KEYS(NULL), END};

@@ -13,6 +13,12 @@ static struct qkv_stack_spec *place_last_stack(const struct qkv_place *place) {
     return place->spec->decoder.layers ? &place->spec->decoder : &place->spec->encoder;
 }
 
+/* The field of a key. The keys of a layer beside the other keys of a stack are those of the first kind. */
+static void *place_field(const struct qkv_key *key, const struct qkv_place *place) {
+    const bool first = key->flags & QKV_KEY_OF_LAYER && place->object == (void *)place->stack;
+    return (char *)(first ? (void *)place->layer : place->object) + key->offset;
+}
+
 /* The same place in the object that is common to the stacks. */
 static struct qkv_place place_common(const struct qkv_place *place) {
     struct qkv_place common = *place;
@@ -25,13 +31,13 @@ static struct qkv_place place_common(const struct qkv_place *place) {
 
 struct qkv_place qkv_key_enter(const struct qkv_place *place, const struct qkv_key *key) {
     struct qkv_place in = *place;
-    in.object = (char *)place->object + key->offset;
+    in.object = place_field(key, place);
     if (place->common) {
         const struct qkv_place common = place_common(place);
         in.common = qkv_key_given(key, &common) ? (const char *)place->common + key->offset : NULL;
     }
     if (key->keys == qkv_stack_keys) in.stack = in.object;
-    if (key->keys == qkv_stack_keys) in.layer = &in.stack->kinds[0];
+    if (key->keys == qkv_stack_keys) in.layer = in.stack->kinds;
     if (key->flags & QKV_KEY_COMMON) { /* at the top, the last stack's */
         in.object = place->stack ? (void *)&place->stack->embed : (void *)&place->written->embed;
         in.common = place->stack ? &place->written->embed : NULL;
@@ -55,12 +61,12 @@ struct qkv_place qkv_kind_enter(const struct qkv_place *place, const struct qkv_
 
 bool qkv_key_given(const struct qkv_key *key, const struct qkv_place *place) {
     bool given = true;
-    if (key->flags & QKV_KEY_OPTIONAL) memcpy(&given, (const char *)place->object + key->offset, sizeof given);
+    if (key->flags & QKV_KEY_OPTIONAL) memcpy(&given, place_field(key, place), sizeof given);
     return given;
 }
 
 void qkv_key_give(const struct qkv_key *key, const struct qkv_place *place, bool given) {
-    memcpy((char *)place->object + key->offset, &given, sizeof given);
+    memcpy(place_field(key, place), &given, sizeof given);
 }
 
 /* Whether a stack overrides any key of the common object. */
@@ -90,11 +96,11 @@ bool qkv_key_differs(const struct qkv_key *key, const struct qkv_place *place) {
 }
 
 const struct qkv_number_list *qkv_key_list(const struct qkv_key *key, const struct qkv_place *place) {
-    return (const struct qkv_number_list *)(const void *)((const char *)place->object + key->offset);
+    return place_field(key, place);
 }
 
 double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {
-    const char *field = (const char *)place->object + key->offset;
+    const void *field = place_field(key, place);
     int whole;
     double real;
     bool flag;
@@ -112,7 +118,7 @@ double qkv_key_get(const struct qkv_key *key, const struct qkv_place *place) {
 }
 
 void qkv_key_set(const struct qkv_key *key, const struct qkv_place *place, double value) {
-    char *field = (char *)place->object + key->offset;
+    void *field = place_field(key, place);
     int whole = key->type == QKV_KEY_REAL ? 0 : (int)value;
     bool flag = value != 0;
     switch (key->type) {

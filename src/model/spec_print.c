@@ -135,13 +135,11 @@ enum qkv_status qkv_spec_print(struct qkv_context *ctx, const struct qkv_spec *s
     *json = NULL;
     enum qkv_status status = qkv_spec_check_as(ctx, spec, "spec", false);
     if (status) return status;
-    struct qkv_written_spec *written = qkv_allocate(ctx, 1, sizeof *written);
-    if (!written) return QKV_MEMORY;
-    qkv_spec_write(spec, written);
-    qkv_version1_express(written);
-    struct qkv_place place = qkv_spec_place(written);
+    struct qkv_written_spec written;
+    qkv_spec_write(spec, &written);
+    qkv_version1_express(&written);
+    struct qkv_place place = qkv_spec_place(&written);
     write_object(&out, qkv_spec_keys, &place, 0);
-    free(written);
     qkv_json_line(&out, 0);
     qkv_json_flush(&out);
     if (out.status)

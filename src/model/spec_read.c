@@ -44,7 +44,7 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
                                 .settings = settings->items,
                                 .setting_count = settings->count,
                                 .idle = settings->idle};
-    struct qkv_written_spec *written = qkv_allocate(ctx, 2, sizeof *written), *canonical = written + 1;
+    struct qkv_written_spec *written = qkv_written_allocate(ctx), complete;
     json_t *root = NULL;
     memset(spec, 0, sizeof *spec);
     if (!written) return QKV_MEMORY;
@@ -57,6 +57,7 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     if (!status && !r.shared) status = QKV_MEMORY;
     r.file = file;
     r.tree = root;
+    if (!status) qkv_version1_make_room(&r, root);
     if (!status) status = qkv_spec_reader_settings(&r, root);
     struct qkv_place place = qkv_spec_place(written);
     written->pair =
@@ -68,11 +69,11 @@ enum qkv_status qkv_spec_parse_all(struct qkv_context *ctx, struct qkv_spec *spe
     json_decref(root);
     json_decref(file);
     free(r.shared);
-    qkv_spec_write(&written->spec, canonical);
-    if (!status) status = qkv_spec_check_written(ctx, canonical, r.name, false);
+    qkv_spec_write(&written->spec, &complete);
+    if (!status) status = qkv_spec_check_written(ctx, &complete, r.name, false);
     if (status == QKV_SPEC) qkv_version1_rename(&r);
-    if (!status) *spec = written->spec;
-    free(written);
+    if (!status) status = qkv_spec_copy(ctx, &written->spec, spec);
+    qkv_written_free(written);
     return status;
 }
 
@@ -109,4 +110,28 @@ enum qkv_status qkv_spec_read(struct qkv_context *ctx, struct qkv_spec *spec, co
     QKV_NEED(ctx, path);
     QKV_NEED_ALL(ctx, setting_count, settings);
     return qkv_spec_read_all(ctx, spec, path, &(struct qkv_settings){.items = settings, .count = setting_count});
+}
+
+enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings, size_t setting_count) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED_ALL(ctx, setting_count, settings);
+    struct qkv_spec_reader r = {.ctx = ctx, .settings = settings, .setting_count = setting_count};
+    struct qkv_written_spec *nothing = qkv_written_allocate(ctx);
+    json_t *root = nothing ? json_object() : NULL;
+    if (!root) {
+        qkv_written_free(nothing);
+        return qkv_fail_memory(ctx, sizeof *nothing, "settings");
+    }
+    nothing->reading = true;
+    struct qkv_place place = qkv_spec_place(nothing);
+    enum qkv_status status = qkv_spec_reader_settings(&r, root);
+    json_t *first = status ? NULL : qkv_version1_take(root);
+    if (!status && !first) status = qkv_fail_memory(ctx, sizeof *nothing, "settings");
+    if (!status) status = qkv_spec_reader_check_values(&r, qkv_version1_keys, &place, first);
+    if (!status) status = qkv_spec_reader_check_values(&r, qkv_spec_keys, &place, root);
+    json_decref(first);
+    json_decref(root);
+    qkv_written_free(nothing);
+    return status;
 }

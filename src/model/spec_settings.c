@@ -61,7 +61,6 @@ static enum qkv_status apply_setting(const struct qkv_spec_reader *r, json_t *ro
 
 enum qkv_status qkv_spec_reader_settings(const struct qkv_spec_reader *r, json_t *root) {
     enum qkv_status status = QKV_OK;
-    qkv_version1_make_room(r, root);
     for (size_t i = 0; i < r->setting_count && !status; i++) {
         size_t later = r->setting_count - 1;
         while (later > i && !qkv_setting_covers(r->settings[later], r->settings[i])) later--;
@@ -135,29 +134,5 @@ enum qkv_status qkv_spec_reader_check_values(const struct qkv_spec_reader *r, co
                                              : !qkv_spec_reader_convert(key, value, &x))
             status = qkv_spec_reader_fail_value(r, key, place, value);
     }
-    return status;
-}
-
-enum qkv_status qkv_spec_check_settings(struct qkv_context *ctx, const char *const *settings, size_t setting_count) {
-    QKV_CALL(ctx);
-    QKV_NEED(ctx, ctx);
-    QKV_NEED_ALL(ctx, setting_count, settings);
-    struct qkv_spec_reader r = {.ctx = ctx, .settings = settings, .setting_count = setting_count};
-    struct qkv_written_spec *nothing = qkv_allocate(ctx, 1, sizeof *nothing);
-    json_t *root = nothing ? json_object() : NULL;
-    if (!root) {
-        free(nothing);
-        return qkv_fail_memory(ctx, sizeof *nothing, "settings");
-    }
-    nothing->reading = true;
-    struct qkv_place place = qkv_spec_place(nothing);
-    enum qkv_status status = qkv_spec_reader_settings(&r, root);
-    json_t *first = status ? NULL : qkv_version1_take(root);
-    if (!status && !first) status = qkv_fail_memory(ctx, sizeof *nothing, "settings");
-    if (!status) status = qkv_spec_reader_check_values(&r, qkv_version1_keys, &place, first);
-    if (!status) status = qkv_spec_reader_check_values(&r, qkv_spec_keys, &place, root);
-    json_decref(first);
-    json_decref(root);
-    free(nothing);
     return status;
 }

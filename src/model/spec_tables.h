@@ -78,38 +78,28 @@ bool qkv_place_beside_an_encoder(const struct qkv_place *place);
  * 2017). */
 double qkv_scale_beside(enum qkv_position_kind position, int d_model);
 
-/* The parts of a layer, in a struct at `field` of struct `type`. */
-#define PART(type_, name_, field_, keys_, ...)                                                                         \
-    { .name = #name_, .type = QKV_KEY_OBJECT, .offset = offsetof(struct type_, field_), .keys = keys_, __VA_ARGS__ }
-#define PART_REAL(type_, name_, field_, low_, high_, text_, ...)                                                       \
-    {                                                                                                                  \
-        .name = #name_, .type = QKV_KEY_REAL, .offset = offsetof(struct type_, field_), .low = low_, .high = high_,    \
-        .text = text_, __VA_ARGS__                                                                                     \
-    }
-#define PART_FLAG(type_, name_, field_, ...)                                                                           \
-    { .name = #name_, .type = QKV_KEY_FLAG, .offset = offsetof(struct type_, field_), __VA_ARGS__ }
+/* The keys of a layer. In the table of a stack, they are those of its first kind (QKV_KEY_OF_LAYER). */
 #define PAIR  "/encoder.layers=2 /encoder.attention.heads=4"
 #define CROSS .applies = qkv_place_beside_an_encoder, .owner = "a decoder beside an encoder", .needs = PAIR
-#define LAYER_KEYS(type, at, where)                                                                                    \
-    PART(type, attention, at attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,               \
-         .example = "{\"heads\":8}", .help = "Self attention."),                                                       \
-        PART(type, cross, at cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL, CROSS,               \
-             .standard = "the values of attention, without its mask, position, latent and share",                      \
-             .example = "{\"heads\":2}",                                                                               \
-             .help = "Cross attention: the attention of a decoder to the states of the encoder. A key that is left "   \
-                     "out has the value that it has in attention."),                                                   \
-        PART(type, norm, at norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                          \
-             .example = "{\"kind\":\"rmsnorm\"}", .help = "The norms of a layer."),                                    \
-        PART(type, ffn, at ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                             \
-             .example = "{\"kind\":\"swiglu\"}", .help = "The feed-forward of a layer."),                              \
-        PART_REAL(type, residual_scale, at residual_scale, -FLT_MAX, FLT_MAX, "a number other than 0",                 \
-                  .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER | QKV_KEY_NOT_ZERO, .neutral = 1, .value = 1,              \
-                  .applies = where, .example = "0.22",                                                                 \
-                  .help = "Multiplies what each sublayer adds to the residual stream (Granite)."),                     \
-        PART_FLAG(type, cross_only, at cross_only, .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER, .neutral = false, CROSS, \
-                  .help = "Whether the layers have cross attention and a feed-forward, but no self attention."),       \
-        PART_REAL(type, residual_dropout, at residual_dropout, 0, 1, RATE_TEXT, .example = "0.1",                      \
-                  .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where, .standard = "null",                        \
-                  .help = "The dropout of the output of each sublayer.")
+#define LAYER_KEYS(where)                                                                                              \
+    OBJECT(qkv_layer_spec, attention, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                 \
+           .example = "{\"heads\":8}", .help = "Self attention."),                                                     \
+        OBJECT(qkv_layer_spec, cross, qkv_attention_keys, .flags = QKV_KEY_OF_LAYER | QKV_KEY_NULL, CROSS,             \
+               .standard = "the values of attention, without its mask, position, latent and share",                    \
+               .example = "{\"heads\":2}",                                                                             \
+               .help = "Cross attention: the attention of a decoder to the states of the encoder. A key that is left " \
+                       "out has the value that it has in attention."),                                                 \
+        OBJECT(qkv_layer_spec, norm, qkv_norm_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                       \
+               .example = "{\"kind\":\"rmsnorm\"}", .help = "The norms of a layer."),                                  \
+        OBJECT(qkv_layer_spec, ffn, qkv_ffn_keys, .flags = QKV_KEY_OF_LAYER, .applies = where,                         \
+               .example = "{\"kind\":\"swiglu\"}", .help = "The feed-forward of a layer."),                            \
+        REAL(qkv_layer_spec, residual_scale, -FLT_MAX, FLT_MAX, "a number other than 0",                               \
+             .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER | QKV_KEY_NOT_ZERO, .neutral = 1, .value = 1, .applies = where, \
+             .example = "0.22", .help = "Multiplies what each sublayer adds to the residual stream (Granite)."),       \
+        FLAG(qkv_layer_spec, cross_only, .flags = QKV_KEY_OF_LAYER | QKV_KEY_LATER, .neutral = false, CROSS,           \
+             .help = "Whether the layers have cross attention and a feed-forward, but no self attention."),            \
+        REAL(qkv_layer_spec, residual_dropout, 0, 1, RATE_TEXT, .example = "0.1",                                      \
+             .flags = QKV_KEY_OF_LAYER | RATE_FLAGS, .applies = where, .standard = "null",                             \
+             .help = "The dropout of the output of each sublayer.")
 
 #endif

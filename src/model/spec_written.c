@@ -87,22 +87,25 @@ static void canonical_rates(struct qkv_spec *spec) {
     }
 }
 
-void qkv_spec_canonical(const struct qkv_spec *spec, struct qkv_written_spec *w, struct qkv_spec *canonical) {
-    memset(w, 0, sizeof *w);
-    w->spec = *spec;
-    struct qkv_place place = qkv_spec_place(w);
-    canonical_rates(&w->spec);
-    *canonical = w->spec;
+enum qkv_status qkv_spec_canonical(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_spec *canonical) {
+    struct qkv_written_spec work = {0}; /* with the rates of the canonical form, but all kinds of the spec */
+    enum qkv_status status = qkv_spec_copy(ctx, spec, &work.spec);
+    canonical_rates(&work.spec);
+    *canonical = (struct qkv_spec){0};
+    if (!status) status = qkv_spec_copy(ctx, &work.spec, canonical);
     const int C = qkv_spec_width(spec), source = qkv_stack_width(spec, &spec->encoder);
     canonical->d_model = C; /* of the decoder, or of an encoder alone; an encoder with a decoder may have another */
     canonical->decoder.d_model = 0;
     canonical->encoder.d_model = source == C ? 0 : source;
-    for (const struct qkv_key *key = qkv_spec_keys; key->name; key++) {
+    struct qkv_place place = qkv_spec_place(&work);
+    for (const struct qkv_key *key = qkv_spec_keys; key->name && !status; key++) {
         if (key->type != QKV_KEY_OBJECT) continue;
         struct qkv_place in = qkv_key_enter(&place, key);
         const struct qkv_key *kinds = key->keys;
         while (kinds->name && kinds->type != QKV_KEY_KINDS) kinds++;
         if (!kinds->name || in.stack->layers == 0) continue;
-        canonical_stack(&in, kinds, in.stack == &w->spec.encoder ? &canonical->encoder : &canonical->decoder);
+        canonical_stack(&in, kinds, in.stack == &work.spec.encoder ? &canonical->encoder : &canonical->decoder);
     }
+    qkv_spec_free(&work.spec);
+    return status;
 }

@@ -260,6 +260,7 @@ static enum qkv_status check_spec(const struct reader *r) {
     struct qkv_spec *spec = qkv_allocate(ctx, 1, sizeof *spec);
     enum qkv_status status = spec ? qkv_spec_parse(ctx, spec, r->path, theirs, strlen(theirs), NULL, 0) : QKV_MEMORY;
     if (!status) status = qkv_spec_digest(ctx, spec, saved);
+    qkv_spec_free(spec);
     free(spec);
     if (!status) status = qkv_spec_digest(ctx, qkv_model_spec(r->t->model), digest);
     if (status || strcmp(saved, digest) == 0) return status;

@@ -207,8 +207,7 @@ static enum qkv_status choose_spec(struct qkv_context *ctx, const struct qkv_spe
                                    struct qkv_model **origin, struct qkv_spec *final) {
     if (options->from) return qkv_origin_open(ctx, options, spec, folder, origin, final);
     if (!spec) return qkv_fail(ctx, QKV_ARGUMENT, "there is neither a spec nor a model to begin with (from)");
-    *final = *spec;
-    return QKV_OK;
+    return qkv_spec_copy(ctx, spec, final);
 }
 
 /* What can be checked before anything is done: options whose defaults gave way, and the spec that they change. */
@@ -218,15 +217,11 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
     if (!status) status = qkv_dataset_check(ctx, options, spec);
     if (!status) status = qkv_trainer_apply(ctx, options, spec);
     if (status) return status;
-    struct qkv_spec *trial = qkv_allocate(ctx, 1, sizeof *trial);
-    if (!trial) return QKV_MEMORY;
-    *trial = *spec; /* what the tokenizers and the data say is not known yet */
-    if (trial->vocab == 0 && qkv_spec_has_tokens(trial)) trial->vocab = 1;
-    if (trial->source_vocab == 0) trial->source_vocab = trial->vocab;
-    if (trial->head.classes == 0) trial->head.classes = 1;
-    status = qkv_spec_check(ctx, trial);
-    free(trial);
-    return status;
+    struct qkv_spec trial = *spec; /* what the tokenizers and the data say is not known yet */
+    if (trial.vocab == 0 && qkv_spec_has_tokens(&trial)) trial.vocab = 1;
+    if (trial.source_vocab == 0) trial.source_vocab = trial.vocab;
+    if (trial.head.classes == 0) trial.head.classes = 1;
+    return qkv_spec_check(ctx, &trial);
 }
 
 enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_train_options *options,
@@ -239,11 +234,10 @@ enum qkv_status qkv_train_check_spec(struct qkv_context *ctx, const struct qkv_t
     enum qkv_status status = qkv_train_take(ctx, &settled, options);
     if (!status) status = qkv_train_settle(ctx, &settled, spec, NULL);
     if (status) return status;
-    struct qkv_spec *copy = qkv_allocate(ctx, 1, sizeof *copy);
-    if (!copy) return QKV_MEMORY;
-    *copy = *spec;
-    status = check_all(ctx, &settled, copy);
-    free(copy);
+    struct qkv_spec copy;
+    status = qkv_spec_copy(ctx, spec, &copy);
+    if (!status) status = check_all(ctx, &settled, &copy);
+    qkv_spec_free(&copy);
     return status;
 }
 
@@ -283,6 +277,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status && qkv_context_rank(ctx)) status = qkv_resume_follow(t);
     if (!status) status = qkv_optimizer_divide(t->optimizer);
     status = qkv_rank_agree(ctx, status);
+    qkv_spec_free(final);
     free(final);
     if (status) {
         qkv_trainer_free(t);

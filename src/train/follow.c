@@ -14,6 +14,7 @@ enum qkv_status qkv_resume_model(struct qkv_trainer *t) {
     if (!status) status = qkv_trainer_apply(t->ctx, &t->options, spec);
     if (!status) status = t->data.dataset->restore(&t->data);
     if (!status) status = qkv_trainer_build(t, spec);
+    qkv_spec_free(spec);
     free(spec);
     return status;
 }

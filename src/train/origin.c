@@ -90,14 +90,16 @@ static void origin_drop_nothing(struct qkv_spec *spec) {
 static enum qkv_status origin_spec(struct qkv_context *ctx, const struct qkv_train_options *o,
                                    const struct qkv_spec *given, const struct qkv_model *model, struct qkv_spec *spec) {
     char own[QKV_DIGEST_TEXT], other[QKV_DIGEST_TEXT];
-    *spec = *qkv_model_spec(model);
-    if (!given) return QKV_OK;
+    enum qkv_status status = qkv_spec_copy(ctx, qkv_model_spec(model), spec);
+    if (!given || status) return status;
     origin_drop_nothing(spec);
-    enum qkv_status status = qkv_spec_digest(ctx, spec, own);
-    *spec = *given;
+    status = qkv_spec_digest(ctx, spec, own);
+    qkv_spec_free(spec);
+    if (!status) status = qkv_spec_copy(ctx, given, spec);
     origin_drop_nothing(spec);
     if (!status) status = qkv_spec_digest(ctx, spec, other);
-    *spec = *given;
+    qkv_spec_free(spec);
+    if (!status) status = qkv_spec_copy(ctx, given, spec);
     if (status || !strcmp(own, other)) return status;
     return qkv_fail(
         ctx, QKV_SPEC,

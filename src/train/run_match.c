@@ -38,6 +38,7 @@ static enum qkv_status match_spec(struct qkv_context *ctx, const char *folder, s
     }
     if (!status) status = qkv_spec_digest(ctx, now, digest[1]);
     free(path);
+    qkv_spec_free(then);
     free(then);
     if (status || strcmp(digest[0], digest[1]) == 0) return status;
     return qkv_fail(ctx, QKV_ARGUMENT, "%s holds a run of another model: its spec differs; choose another folder",
@@ -57,8 +58,8 @@ enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const
     if (status) return status;
     struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
     if (!final) return QKV_MEMORY;
-    *final = *spec;
-    status = qkv_train_settle(ctx, &now, final, NULL);
+    status = qkv_spec_copy(ctx, spec, final);
+    if (!status) status = qkv_train_settle(ctx, &now, final, NULL);
     if (!status) status = qkv_trainer_apply(ctx, &now, final);
     if (!status) status = qkv_train_json_read(ctx, folder, &then, &facts);
     if (!status && !strcmp(now.precision, "auto")) now.precision = then.precision;
@@ -66,6 +67,7 @@ enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const
     if (!status && now.epochs > 0 && then.epochs > 0) status = qkv_epochs_settle(ctx, &now, then.steps, NULL);
     if (!status) status = match_options(ctx, folder, &then, &now);
     if (!status) status = match_spec(ctx, folder, final);
+    qkv_spec_free(final);
     free(final);
     qkv_train_release(&then);
     qkv_text_files_free(&facts.texts.data_files);

@@ -32,7 +32,7 @@ static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, co
         .size = sizeof options, .kind = kind->tokenizer, .specials = specials, .special_count = 3};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model = NULL;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     char json[2048];
     enum qkv_status status = qkv_tokenizer_train(ctx, &options, text, sizeof text - 1, &tokenizer);
     if (status) return status;
@@ -59,6 +59,7 @@ static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, co
     if (!status && !strcmp(kind->name, "classifier")) status = qkv_model_set_labels(model, labels, 3);
     if (!status) status = qkv_model_save(model, folder);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     return status;
 }
 

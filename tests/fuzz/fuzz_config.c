@@ -20,7 +20,7 @@ static void config_write(const char *type, const struct qkv_spec *spec) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct qkv_context *ctx = fuzz_context();
     struct qkv_published *published;
-    struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     struct qkv_model_generation generation;
     struct fuzz_part parts[2];
     fuzz_parts(data, size, parts, 2);
@@ -35,5 +35,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     free(labels);
     config_write(published->config.family->type, &spec);
     qkv_published_close(published);
+    qkv_spec_free(&spec);
     return 0;
 }

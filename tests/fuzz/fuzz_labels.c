@@ -17,6 +17,7 @@ static struct qkv_model *labels_model(void) {
         fprintf(stderr, "%s\n", qkv_message(fuzz_context()));
         abort();
     }
+    qkv_spec_free(&spec);
     return model;
 }
 
