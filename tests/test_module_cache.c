@@ -61,7 +61,8 @@ static void a_cache_gives_the_bits_of_a_whole_sequence(void **state) {
     static const enum qkv_module_kind kinds[] = {
         QKV_MODULE_ATTENTION,     QKV_MODULE_CROSS_ATTENTION, QKV_MODULE_ENCODER_BLOCK, QKV_MODULE_DECODER_BLOCK,
         QKV_MODULE_ENCODER_STACK, QKV_MODULE_DECODER_STACK,   QKV_MODULE_CROSS_BLOCK};
-    struct qkv_spec pair = spec_of(both_stacks), one = spec_of(alone);
+    OWNED_SPEC struct qkv_spec pair = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec one = spec_of(alone);
     struct qkv_random r = test_random(4000);
     for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
         const bool memory = reads_memory(kinds[i]);
@@ -80,7 +81,7 @@ static void a_cache_gives_the_bits_of_a_whole_sequence(void **state) {
 /* Layers outside of the part have no pages. */
 static void a_part_of_a_model_has_a_cache(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(alone);
+    OWNED_SPEC struct qkv_spec spec = spec_of(alone);
     struct qkv_random r = test_random(4100);
     static const char *const parts[] = {"decoder.layers.1.attn", "decoder.layers.1", "decoder"};
     struct qkv_model *model;
@@ -101,7 +102,7 @@ static void a_part_of_a_model_has_a_cache(void **state) {
 
 static void caches_that_cannot_be_are_refused(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_module_cache *cache;
     static const struct {
         enum qkv_module_kind kind;
@@ -144,7 +145,7 @@ static void copy_weights(struct qkv_module *to, const struct qkv_module *from) {
 /* Keys and values from vectors of two widths, as the module of a model has them, which torch.nn anchors. */
 static void values_may_have_a_width_of_their_own(void **state) {
     (void)state;
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_random r = test_random(4200);
     struct qkv_module_options options = qkv_module_defaults();
     struct qkv_attention_module_spec own = {
@@ -213,7 +214,7 @@ static void every_form_and_position_of_attention_runs_alone(void **state) {
         qkv_module_free(m);
         free(x);
     }
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_module *m = create(QKV_MODULE_ENCODER_BLOCK, &spec);
     float out;
     assert_null(qkv_module_attention_spec(m));
@@ -229,7 +230,7 @@ static void padding_may_hold_anything(void **state) {
     (void)state;
     static const enum qkv_module_kind kinds[] = {QKV_MODULE_ENCODER_BLOCK, QKV_MODULE_ENCODER_STACK,
                                                  QKV_MODULE_DECODER_BLOCK};
-    struct qkv_spec spec = spec_of(both_stacks);
+    OWNED_SPEC struct qkv_spec spec = spec_of(both_stacks);
     struct qkv_random r = test_random(4400);
     for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
         struct qkv_module *m = create(kinds[i], &spec);

@@ -82,7 +82,6 @@ static enum qkv_status module_spec_attention(struct qkv_context *ctx, struct qkv
     if (!written) return QKV_MEMORY;
     qkv_attention_module_model(s, &written->spec);
     written->spec.prefix = true; /* a call may have prefixes: then causal queries see keys to their right */
-    written->version = 2;
     struct qkv_place place = qkv_spec_place(written);
     place.stack = s->cross ? &written->spec.decoder : &written->spec.encoder;
     place.layer = &place.stack->kinds[0];
