@@ -15,7 +15,7 @@ int main(void) {
         "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 8, \"context\": 16, \"d_model\": 32, \"decoder\": null,"
         " \"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4, \"causal\": false}, \"ffn\": {\"d_ff\": 64}}}";
     static const int32_t lengths[B] = {5, 3}; /* positions 3 and 4 of the second sequence are padding */
-    static struct qkv_spec spec;
+    struct qkv_spec spec = {0};
     static float x[B * T * C], y[B * T * C];
     struct qkv_context *ctx = NULL;
     struct qkv_module *block = NULL;
@@ -37,6 +37,7 @@ int main(void) {
             printf("sequence %d, position %d: |y| = %.4f\n", b, t, sqrt(square));
         }
     qkv_module_free(block);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return status ? 1 : 0;
 }

@@ -355,6 +355,7 @@ static int end(void **state) {
     (void)state;
     qkv_model_free(plan);
     qkv_model_free(model);
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return 0;
 }

@@ -23,6 +23,7 @@ static int begin(void **state) {
 
 static int end(void **state) {
     (void)state;
+    qkv_spec_free(&spec);
     qkv_context_free(ctx);
     return 0;
 }

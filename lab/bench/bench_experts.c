@@ -46,7 +46,7 @@ struct side {
 static enum qkv_status bench_experts_step(void *argument, size_t turn) {
     (void)turn;
     struct side *s = argument;
-    qkv_weights_changed(&s->model->weights); /* as after the step of an optimizer */
+    qkv_model_weights_changed(s->model); /* as after the step of an optimizer */
     qkv_pass_set_part(s->pass, &s->part);
     const enum qkv_status status = qkv_pass_forward(s->pass, &s->batch);
     return status ? status : qkv_pass_backward(s->pass);

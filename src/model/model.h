@@ -248,6 +248,8 @@ void qkv_model_close_file(struct qkv_model *model);
 /* Takes the memory of a planned model, which is then no longer planned: its weights are zero, or read from its file.
  * After a failure it is planned as before. */
 enum qkv_status qkv_model_take(struct qkv_model *model);
+/* Packed copies of all weights are made again, as after the step of an optimizer. For the benchmark. */
+void qkv_model_weights_changed(struct qkv_model *model);
 /* Fails with QKV_ARGUMENT for a planned model, which has names and shapes only, and for one that was freed. */
 enum qkv_status qkv_model_check_weights(const struct qkv_model *model);
 /* Fails with QKV_FILE if the weights' file has changed. Called before every use of the weights. */

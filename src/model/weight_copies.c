@@ -61,13 +61,16 @@ static enum qkv_status copies_get_gradient(const struct qkv_model *m, const stru
     return status;
 }
 
-static enum qkv_status copies_set_gradient(struct qkv_model *m, const struct qkv_weight *w,
-                                           const float *gradient) {
+static enum qkv_status copies_set_gradient(struct qkv_model *m, const struct qkv_weight *w, const float *gradient) {
     const enum qkv_status status = copies_gradient(m, w);
     if (status) return status;
     memcpy(w->gradient, gradient, qkv_array_elements(&w->array) * sizeof *gradient);
     m->dirty = true;
     return QKV_OK;
+}
+
+void qkv_model_weights_changed(struct qkv_model *model) {
+    qkv_weights_changed(&model->weights);
 }
 
 /* ---- a model ----------------------------------------------------------------------------------------------------- */
