@@ -169,7 +169,7 @@ static void random_stack(struct qkv_random *r, struct qkv_stack_spec *s, bool ca
     for (int i = 0; i < s->kind_count; i++) {
         random_layer(r, &s->kinds[i], causal, cross);
         if (named)
-            snprintf(s->kinds[i].name, QKV_KIND_NAME, "%s-%d", i % 2 ? "a_kind_with_a_name_of_31" : "B", 10000 + i);
+            snprintf(s->kinds[i].name, QKV_KIND_NAME, "%s-%d", i % 2 ? "a_kind_with_a_name_of_31" : "B", 10000 + i % 8);
     }
     size_t period = (size_t)s->kind_count;
     while ((size_t)s->layers % period || (period < (size_t)s->layers && !qkv_random_below(r, 8))) period++;
