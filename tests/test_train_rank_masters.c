@@ -212,10 +212,10 @@ static void misuse(struct qkv_trainer *t, int64_t step, int rank) {
     expect_sentence(t->ctx, qkv_model_set_weights(m, i, numbers, count), "is divided among ranks while these train");
     free(numbers);
     expect_sentence(t->ctx, qkv_model_save(m, test_path("misused")), "are divided among ranks while these train");
-    qkv_context_set_precision(t->ctx, QKV_FP32);
+    m->precision = QKV_FP32;
     expect_sentence(t->ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 4), &pass),
                     "is divided among ranks, and this rank has it in bf16 only");
-    qkv_context_set_precision(t->ctx, QKV_MIXED_BF16);
+    m->precision = QKV_MIXED_BF16;
 }
 
 static void divided_weights_are_not_taken_for_whole_ones(void **state) {

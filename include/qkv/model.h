@@ -152,11 +152,11 @@ QKV_API void qkv_model_free(struct qkv_model *model);
 /* Gives another context the same model, without a copy of weights, their packed forms, tables and tokenizers, so that
  * several threads use it at once, each with a context and a share of its own:
  *
- *     for (i = 0; i < threads && !status; i++) {
- *         status = qkv_context_create(&ctx[i], &options);
- *         if (!status) status = qkv_model_share(model, ctx[i], &share[i]);
- *     }
- *     …                    // thread i: qkv_session_create(share[i], …), qkv_generate(share[i], …)
+ *     status = qkv_context_create(&own, &options);
+ *     if (!status) status = qkv_model_share(model, own, &share);
+ *     if (!status) status = qkv_session_create(share, NULL, &session);
+ *     if (!status) status = qkv_session_append(session, ids, count);
+ *     qkv_session_free(session);
  *
  * - A share is used and freed as any model (qkv_model_free), in any order: what is shared is freed with the last one.
  * - While there is a share, all of them are read-only: setting weights, tokenizers, labels, and training are
