@@ -1,6 +1,6 @@
-/* Structs of options of other versions: every public call that takes one does the same with a struct of an older program
- * as with the defaults, and with the struct of a newer program if that asks for nothing new. tests/cli/headers.sh
- * compares the rows with the headers. */
+/* Structs of options of other versions: every public call that takes one does the same with a struct of an older
+ * program as with the defaults, and with the struct of a newer program if that asks for nothing new.
+ * tests/cli/headers.sh compares the rows with the headers. */
 /* labels: quick */
 #include "train_fixture.h"
 

@@ -75,7 +75,12 @@ awk -v statuses="$statuses" -v sized="$sized" '
         if ($0 !~ /^    size_t size; /) complain("struct qkv_" inside " does not begin with size_t size")
         begins = 0
     }
-    /^struct qkv_[a-z_]+ \{/ {inside = substr($2, 5); defined[inside] = 1; begins = inside ~ /_options$/; sized_structs += begins}
+    /^struct qkv_[a-z_]+ \{/ {
+        inside = substr($2, 5)
+        defined[inside] = 1
+        begins = inside ~ /_options$/
+        sized_structs += begins
+    }
     inside ~ /_options$/ && /^ +struct qkv_[a-z_]*_options [a-z]/ {
         complain("struct qkv_" inside " has options inside, which move what follows when they grow")
     }
@@ -99,7 +104,10 @@ awk -v statuses="$statuses" -v sized="$sized" '
             if (!sub(/_options$/, "_defaults", name)) name = name "_defaults"
             if (!(name in functions)) {print "struct qkv_" struct ", which callers fill, has no " name; bad = 1}
         }
-        if (sized_calls < 30 || sized_structs < 18) {print "found only " sized_calls + 0 " calls with options and " sized_structs + 0 " structs of them"; bad = 1}
+        if (sized_calls < 30 || sized_structs < 18) {
+            print "found only " sized_calls + 0 " calls with options and " sized_structs + 0 " structs of them"
+            bad = 1
+        }
         if (headers < 10 || seen < 150 || returning < 60 || filled < 25) {print "found only " seen " functions in " headers " headers: this check does not look where they are"; bad = 1}
         exit bad
     }' include/qkv/*.h || exit 1
