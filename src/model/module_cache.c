@@ -17,7 +17,7 @@ static enum qkv_status pages_make_pool(struct qkv_module_cache *c, struct qkv_mo
                                           .first = qkv_module_is_whole(m) ? 0 : m->layer,
                                           .end = qkv_module_is_whole(m) ? (size_t)m->stack->spec->layers : m->layer + 1,
                                           .cross = cross,
-                                          .types = {&qkv_page_type_f32, &qkv_page_type_f32},
+                                          .types = {.k = &qkv_page_type_f32, .v = &qkv_page_type_f32},
                                           .what = "the cache of a module"};
     const struct qkv_page_shape shape = pages_shape(c, p);
     if (!p->capacity) return QKV_OK;
