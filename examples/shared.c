@@ -44,48 +44,53 @@ static void *run(void *user) {
     return NULL;
 }
 
+/* Gives a thread its context and its share of the model. */
+static enum qkv_status begin(struct user *u, struct qkv_model *model, const struct qkv_context_options *options) {
+    enum qkv_status status = qkv_context_create(&u->ctx, options);
+    if (!status) status = qkv_model_share(model, u->ctx, &u->model);
+    if (status) fprintf(stderr, "%s\n", qkv_message(u->ctx));
+    return status;
+}
+
 int main(int argc, char **argv) {
     const int count = argc > 3 ? atoi(argv[3]) : 4, tokens = argc > 4 ? atoi(argv[4]) : 40;
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct qkv_context_options options = qkv_context_defaults();
     size_t made = 0;
-    int failed = 0;
+    int started = 0;
     if (argc < 3 || count < 1 || count > 64 || tokens < 1) {
         fprintf(stderr, "usage: shared MODEL PROMPT [THREADS [TOKENS [THREADS_OF_EACH]]]\n");
         return 2;
     }
     options.threads = argc > 5 ? atoi(argv[5]) : 1;
     struct user *users = calloc((size_t)count, sizeof *users);
-    if (!users || qkv_context_create(&ctx, &options) || qkv_model_load(ctx, argv[1], &model)) {
-        fprintf(stderr, "%s\n", qkv_message(ctx));
-        return 1;
-    }
-    for (int i = 0; i < count; i++) {
+    if (!users) return 1;
+    enum qkv_status status = qkv_context_create(&ctx, &options);
+    if (!status) status = qkv_model_load(ctx, argv[1], &model);
+    if (status) fprintf(stderr, "%s\n", qkv_message(ctx));
+    for (int i = 0; i < count && !status; i++) {
         users[i].prompt = argv[2];
         users[i].options = qkv_generate_defaults();
         users[i].options.tokens = (size_t)tokens;
         users[i].options.sampling.seed = (uint64_t)i;
-        if (qkv_context_create(&users[i].ctx, &options) || qkv_model_share(model, users[i].ctx, &users[i].model)) {
-            fprintf(stderr, "%s\n", qkv_message(users[i].ctx));
-            return 1;
-        }
+        status = begin(&users[i], model, &options);
     }
     const double began = now();
-    for (int i = 0; i < count; i++) failed |= pthread_create(&users[i].thread, NULL, run, &users[i]);
-    for (int i = 0; i < count && !failed; i++) pthread_join(users[i].thread, NULL);
+    while (!status && started < count && !pthread_create(&users[started].thread, NULL, run, &users[started])) started++;
+    for (int i = 0; i < started; i++) pthread_join(users[i].thread, NULL);
     const double seconds = now() - began;
-    for (int i = 0; i < count && !failed; i++) {
+    for (int i = 0; i < count; i++) {
         if (users[i].status) fprintf(stderr, "%s\n", qkv_message(users[i].ctx));
-        failed |= users[i].status ? 1 : 0;
-        printf("%d: %.*s\n", i, (int)users[i].size, users[i].text);
+        if (users[i].status) status = users[i].status;
+        if (i < started) printf("%d: %.*s\n", i, (int)users[i].size, users[i].text);
         made += users[i].made;
         qkv_model_free(users[i].model);
         qkv_context_free(users[i].ctx);
     }
-    printf("%.0f tokens/s\n", (double)made / seconds);
+    if (!status) printf("%.0f tokens/s\n", (double)made / seconds);
     qkv_model_free(model);
     qkv_context_free(ctx);
     free(users);
-    return failed;
+    return status || started < count ? 1 : 0;
 }
