@@ -56,6 +56,47 @@ static void expect_steps(struct qkv_random *r, struct qkv_module *m, struct qkv_
     qkv_module_cache_free(cache);
 }
 
+/* An encoder may have a context of its own, longer than that of the decoder that reads it. */
+static void parts_have_the_context_of_their_stack(void **state) {
+    (void)state;
+    enum { LONG = 20, WIDE = 16 };
+    static const char json[] = "{\"format\":\"qkv\",\"version\":2,\"vocab\":11,\"d_model\":16,\"context\":8,"
+                               "\"source_context\":20,\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2},"
+                               "\"ffn\":{\"d_ff\":16},\"embed\":{\"input\":{\"kind\":\"vectors\",\"channels\":5}}},"
+                               "\"decoder\":{\"layers\":1,\"attention\":{\"heads\":2},\"ffn\":{\"d_ff\":16}}}";
+    struct qkv_random r = test_random(30);
+    OWNED_SPEC struct qkv_spec spec = {0};
+    struct qkv_model *model;
+    struct qkv_module *encoder, *cross;
+    struct qkv_module_cache *cache;
+    struct qkv_module_input in = qkv_module_input_defaults();
+    static float x[(LONG + 1) * WIDE], memory[LONG * WIDE], y[LONG * WIDE], cached[LONG * WIDE];
+    test_fill(&r, x, (LONG + 1) * WIDE, 1);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "json", json, sizeof json - 1, NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_module_of_model(model, "encoder", &encoder));
+    assert_ok(ctx, qkv_module_of_model(model, "decoder.layers.0.cross", &cross));
+    in.x = (struct qkv_vectors){x, 1, LONG + 1, WIDE};
+    assert_status(ctx, qkv_module_forward(encoder, &in, (struct qkv_vectors){y, 1, LONG + 1, WIDE}), QKV_ARGUMENT);
+    assert_message(ctx, "x has 21 positions, more than the context of 20");
+    in.x.T = LONG;
+    assert_ok(ctx, qkv_module_forward(encoder, &in, (struct qkv_vectors){memory, 1, LONG, WIDE}));
+    in.x.T = 8, in.memory = (struct qkv_vectors){memory, 1, LONG, WIDE};
+    assert_ok(ctx, qkv_module_forward(cross, &in, (struct qkv_vectors){y, 1, 8, WIDE}));
+    assert_status(ctx, qkv_module_cache_create(cross, 1, 0, LONG + 1, &cache), QKV_ARGUMENT);
+    assert_ok(ctx, qkv_module_cache_create(cross, 1, 0, LONG, &cache));
+    in.cache = cache;
+    assert_ok(ctx, qkv_module_forward(cross, &in, (struct qkv_vectors){cached, 1, 8, WIDE}));
+    assert_memory_equal(cached, y, 8 * WIDE * sizeof *y);
+    in.x.T = 9;
+    assert_status(ctx, qkv_module_forward(cross, &in, (struct qkv_vectors){y, 1, 9, WIDE}), QKV_ARGUMENT);
+    assert_message(ctx, "x has 9 positions, more than the context of 8");
+    qkv_module_cache_free(cache);
+    qkv_module_free(encoder);
+    qkv_module_free(cross);
+    qkv_model_free(model);
+}
+
 static void a_cache_gives_the_bits_of_a_whole_sequence(void **state) {
     (void)state;
     static const enum qkv_module_kind kinds[] = {
@@ -260,6 +301,7 @@ static void padding_may_hold_anything(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_have_the_context_of_their_stack),
         cmocka_unit_test(a_cache_gives_the_bits_of_a_whole_sequence),
         cmocka_unit_test(a_part_of_a_model_has_a_cache),
         cmocka_unit_test(caches_that_cannot_be_are_refused),

@@ -52,6 +52,16 @@ static struct qkv_model *share_stored(struct qkv_context *own) {
     return stored;
 }
 
+static struct qkv_context *share_context(const char *isa, enum qkv_precision precision) {
+    struct qkv_context_options o = qkv_context_defaults();
+    struct qkv_context *own;
+    o.threads = 1;
+    o.isa = isa;
+    o.precision = precision;
+    assert_ok(own, qkv_context_create(&own, &o));
+    return own;
+}
+
 /* ---- the same bytes ---------------------------------------------------------------------------------------------- */
 
 struct result {
@@ -129,17 +139,88 @@ static void test_at_once(void **state) {
     }
 }
 
-/* ---- what is shared, and what is refused ------------------------------------------------------------------------- */
+/* ---- threads that share for the first time at once --------------------------------------------------------------- */
 
-static struct qkv_context *share_context(const char *isa, enum qkv_precision precision) {
+static void *user_share(void *argument) {
+    struct user *u = argument;
     struct qkv_context_options o = qkv_context_defaults();
     struct qkv_context *own;
+    struct qkv_model *share;
+    struct result got;
     o.threads = 1;
-    o.isa = isa;
-    o.precision = precision;
-    assert_ok(own, qkv_context_create(&own, &o));
-    return own;
+    o.isa = qkv_context_isa(qkv_model_context(u->model));
+    u->wrong = qkv_context_create(&own, &o) || qkv_model_share(u->model, own, &share);
+    if (!u->wrong) {
+        u->wrong = share_generate(share, 1, &got) || got.size != u->expected->size ||
+                   memcmp(got.bytes, u->expected->bytes, got.size);
+        qkv_model_free(share);
+    }
+    if (u->wrong) fprintf(stderr, "%s\n", qkv_message(own));
+    qkv_context_free(own);
+    return NULL;
 }
+
+static void test_first_shares_at_once(void **state) {
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        struct result expected;
+        struct user users[THREADS];
+        struct qkv_model *first = share_model(ctx), *other = share_model(ctx);
+        assert_ok(ctx, share_generate(other, 1, &expected));
+        for (size_t i = 0; i < THREADS; i++) {
+            users[i] = (struct user){.model = first, .expected = &expected};
+            assert_int_equal(pthread_create(&users[i].thread, NULL, user_share, &users[i]), 0);
+        }
+        for (size_t i = 0; i < THREADS; i++) assert_int_equal(pthread_join(users[i].thread, NULL), 0);
+        for (size_t i = 0; i < THREADS; i++) assert_int_equal(users[i].wrong, 0);
+        qkv_model_free(first);
+        qkv_model_free(other);
+    }
+}
+
+/* ---- an encoder with a context of its own ------------------------------------------------------------------------ */
+
+enum { SOURCE = 20, CHANNELS = 5, TARGET = 6 };
+static const char pair[] =
+    "{\"format\":\"qkv\",\"version\":2,\"vocab\":11,\"d_model\":16,\"context\":8,\"source_context\":20,"
+    "\"encoder\":{\"layers\":1,\"attention\":{\"heads\":2},\"ffn\":{\"d_ff\":16},"
+    "\"embed\":{\"input\":{\"kind\":\"vectors\",\"channels\":5}}},"
+    "\"decoder\":{\"layers\":2,\"attention\":{\"heads\":2},\"ffn\":{\"d_ff\":16}}}";
+
+/* The scores after some tokens of a target. */
+static void pair_scores(struct qkv_model *m, const float *features, float *scores) {
+    struct qkv_context *own = qkv_model_context(m);
+    struct qkv_decoder_options o = qkv_decoder_defaults();
+    struct qkv_encoded *encoded;
+    struct qkv_decoder *decoder;
+    assert_ok(own, qkv_encode_features(m, features, NULL, 1, SOURCE, 0, &encoded));
+    o.encoded = encoded;
+    assert_ok(own, qkv_decoder_create(m, &o, &decoder));
+    for (int32_t id = 1; id <= TARGET; id++) assert_ok(own, qkv_decoder_step(decoder, &id));
+    memcpy(scores, qkv_decoder_logits(decoder), 11 * sizeof *scores);
+    qkv_decoder_free(decoder);
+    qkv_encoded_free(encoded);
+}
+
+static void test_encoder_and_decoder(void **state) {
+    (void)state;
+    struct qkv_context *other = share_context(qkv_context_isa(ctx), QKV_FP32);
+    struct qkv_model *m = fixture_model(ctx, pair, NULL, 0, 5, 0.2), *share;
+    struct qkv_random random = test_random(1);
+    float features[SOURCE * CHANNELS], alone[11], shared[11];
+    test_fill(&random, features, SOURCE * CHANNELS, 1);
+    pair_scores(m, features, alone);
+    assert_ok(other, qkv_model_share(m, other, &share));
+    pair_scores(share, features, shared);
+    assert_memory_equal(shared, alone, sizeof alone);
+    qkv_model_free(m);
+    pair_scores(share, features, shared);
+    assert_memory_equal(shared, alone, sizeof alone);
+    qkv_model_free(share);
+    qkv_context_free(other);
+}
+
+/* ---- what is shared, and what is refused ------------------------------------------------------------------------- */
 
 /* Nothing is copied; a context of another precision changes no byte. */
 static void test_once_in_memory(void **state) {
@@ -363,10 +444,16 @@ static void test_cancelled_from_outside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_at_once),   cmocka_unit_test(test_once_in_memory),
-        cmocka_unit_test(test_read_only), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_freed),     cmocka_unit_test(test_two_threads_refused),
-        cmocka_unit_test(test_cancelled), cmocka_unit_test(test_cancelled_from_outside),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_first_shares_at_once),
+        cmocka_unit_test(test_encoder_and_decoder),
+        cmocka_unit_test(test_once_in_memory),
+        cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_freed),
+        cmocka_unit_test(test_two_threads_refused),
+        cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_cancelled_from_outside),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

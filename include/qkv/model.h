@@ -164,8 +164,8 @@ QKV_API void qkv_model_free(struct qkv_model *model);
  * - A model that is planned, or that an optimizer, a trainer or a training pass uses, cannot be shared: QKV_ARGUMENT.
  * - Contexts must have the same kernels (option isa), else QKV_ARGUMENT. Their precision does not matter: a model keeps
  *   that which it was made in. Results are those of the model alone, bit for bit.
- * - The first share of a model is made while its own context is idle, further ones at any time. Any thread that the
- *   new context serves.
+ * - The first share drops the model's gradients, and is made while the model's own context is idle; further ones at any
+ *   time. Any thread that the new context serves, also several at once.
  *
  * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_model_share(struct qkv_model *model, struct qkv_context *ctx, struct qkv_model **out);

@@ -72,7 +72,8 @@ static inline struct qkv_module_options qkv_module_defaults(void) {
  *   spec->encoder, or spec->decoder if it is the only stack.
  * - Attention, feed-forward and blocks are those of the first layer; the norm is that of the last layer.
  * - Vocabulary, head, ties and positions that are added to embeddings concern only models.
- * - With attention, x has at most spec->context positions, those of a cache included.
+ * - With attention, x has at most spec->context positions, those of a cache included; a part of a model has the context
+ *   of its stack (qkv_stack_context).
  *
  * A module needs memory only for the parts that it computes with. A spec without the stack is QKV_ARGUMENT, an
  * impossible spec QKV_SPEC. *out is the caller's, freed with qkv_module_free. Fails with QKV_SPEC, QKV_ARGUMENT,

@@ -498,7 +498,7 @@ struct qkv_spec {
  * the kinds with the original: only one of the two is freed, and a change of a kind changes both. */
 /* Frees the kinds of layers of a spec and sets it to zeros. A spec of zeros, and NULL, are allowed. Any thread. */
 QKV_API void qkv_spec_free(struct qkv_spec *spec);
-/* Copies a spec with its kinds of layers; *out is overwritten. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+/* Copies a spec with its kinds of layers; *out, another struct, is overwritten. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_spec_copy(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_spec *out);
 /* Gives a stack so many layers and kinds of layers. Kinds and layers that it had stay; new kinds are zeros, and new
  * layers are of kind 0. A stack of zeros is allowed. Fails with QKV_ARGUMENT, QKV_MEMORY; the stack then stays. */

@@ -11,6 +11,7 @@ enum qkv_status qkv_model_ready(struct qkv_model *m) {
 
 enum qkv_status qkv_model_prepare(struct qkv_model *m, bool backward) {
     const struct qkv_product *product = qkv_model_product(m);
+    if (m->sharing.first != m) return qkv_model_ready(m); /* the first one was prepared for all its shares */
     if (m->weights.product != product) {
         enum qkv_status status = qkv_weights_choose(&m->weights, product);
         if (status) return status;

@@ -22,11 +22,11 @@ enum qkv_status qkv_model_check_alive(const struct qkv_model *m) {
                     "model");
 }
 
-static bool share_is(const struct qkv_model *m) {
+static bool use_is_shared(const struct qkv_model *m) {
     return m->sharing.first != m || atomic_load(&m->sharing.state) > 0;
 }
 
-static enum qkv_status share_refuse(const struct qkv_model *m, const char *what) {
+static enum qkv_status use_refuse(const struct qkv_model *m, const char *what) {
     return qkv_fail(m->ctx, QKV_ARGUMENT,
                     "%s: several contexts share this model (qkv_model_share), so it is read-only; free its shares, or "
                     "load it once more",
@@ -34,11 +34,11 @@ static enum qkv_status share_refuse(const struct qkv_model *m, const char *what)
 }
 
 enum qkv_status qkv_model_check_own(const struct qkv_model *m, const char *what) {
-    return share_is(m) ? share_refuse(m, what) : QKV_OK;
+    return use_is_shared(m) ? use_refuse(m, what) : QKV_OK;
 }
 
 /* One more user that trains, unless there are shares. */
-static bool share_train(struct qkv_model *m) {
+static bool use_train(struct qkv_model *m) {
     int state = atomic_load(&m->sharing.state);
     do {
         if (state > 0 || m->sharing.first != m) return false;
@@ -47,7 +47,7 @@ static bool share_train(struct qkv_model *m) {
 }
 
 enum qkv_status qkv_model_begin_use(struct qkv_model *m, bool train) {
-    if (train && !share_train(m)) return share_refuse(m, "it cannot be trained");
+    if (train && !use_train(m)) return use_refuse(m, "it cannot be trained");
     m->sharing.users++;
     return QKV_OK;
 }

@@ -70,6 +70,8 @@ bool qkv_module_has_self(const struct qkv_module *module);
 bool qkv_module_is_whole(const struct qkv_module *module);
 /* The stack that x is the input of. */
 struct qkv_stack *qkv_module_stack(const struct qkv_module *module);
+/* The largest number of positions of x, or, with `memory`, of what the encoder gives or reads. (module_check.c) */
+int qkv_module_context(const struct qkv_module *module, bool memory);
 /* The widths of the inputs of cross attention's k and v. */
 size_t qkv_module_key_width(const struct qkv_module *module);
 size_t qkv_module_value_width(const struct qkv_module *module);

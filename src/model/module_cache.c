@@ -50,9 +50,9 @@ void qkv_module_pages_truncate(const struct qkv_module_cache *c, struct qkv_modu
 
 /* ---- making and freeing ------------------------------------------------------------------------------------------ */
 
-static enum qkv_status cache_check_length(const struct qkv_module *m, const char *name, bool has, size_t length) {
-    const char *kind = qkv_module_kind_text(m->kind);
-    const size_t context = (size_t)qkv_stack_context(&m->model->spec, m->stack->spec);
+static enum qkv_status cache_check_length(const struct qkv_module *m, bool memory, bool has, size_t length) {
+    const char *kind = qkv_module_kind_text(m->kind), *name = memory ? "memory_T" : "T";
+    const size_t context = (size_t)qkv_module_context(m, memory);
     if (!has && length)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "cache of a module: %s is %zu, but the %s module has no such attention",
                         name, length, kind);
@@ -76,8 +76,8 @@ static enum qkv_status cache_check(const struct qkv_module *m, size_t B, size_t 
     if (!B || B > (size_t)INT32_MAX)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "cache of a module: %zu rows are impossible; there are 1 to %d", B,
                         INT32_MAX);
-    enum qkv_status status = cache_check_length(m, "T", self, T);
-    if (!status) status = cache_check_length(m, "memory_T", cross, memory_T);
+    enum qkv_status status = cache_check_length(m, false, self, T);
+    if (!status) status = cache_check_length(m, true, cross, memory_T);
     if (status || !cross || qkv_module_key_width(m) == qkv_module_value_width(m)) return status;
     return qkv_fail(m->ctx, QKV_ARGUMENT,
                     "%s module: keys are computed from %zu channels and values from %zu; a cache needs one memory for "
@@ -111,9 +111,7 @@ static enum qkv_status cache_make(struct qkv_module_cache *c) {
 
 enum qkv_status qkv_module_cache_create(struct qkv_module *m, size_t B, size_t T, size_t memory_T,
                                         struct qkv_module_cache **out) {
-    QKV_CALL(m ? m->ctx : NULL);
-    QKV_NEED(qkv_call, out);
-    *out = NULL;
+    QKV_CALL_OUT(m ? m->ctx : NULL, out);
     QKV_NEED(qkv_call, m);
     enum qkv_status status = cache_check(m, B, T, memory_T);
     if (status) return status;

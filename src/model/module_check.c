@@ -20,10 +20,16 @@ bool qkv_module_is_empty(const struct qkv_vectors *v) {
     return !v->B || !v->T;
 }
 
+int qkv_module_context(const struct qkv_module *m, bool memory) {
+    const struct qkv_stack *encoder = &m->model->encoder;
+    const struct qkv_stack *stack = memory && encoder->spec ? encoder : qkv_module_stack(m);
+    return qkv_stack_context(&m->model->spec, stack->spec);
+}
+
 /* Checks vectors of a width, or, where the module embeds, ids in their place. */
 static enum qkv_status module_check_input(const struct qkv_module *m, const char *name, const struct qkv_vectors *v,
                                           size_t width, const int32_t *ids, const char *ids_name) {
-    const struct qkv_spec *spec = &m->model->spec;
+    const int context = qkv_module_context(m, !strcmp(name, "memory"));
     const bool embeds = m->kind == QKV_MODULE_MODEL, attends = m->kind != QKV_MODULE_FFN && m->kind != QKV_MODULE_NORM;
     size_t rows;
     if (ids && !embeds)
@@ -35,9 +41,9 @@ static enum qkv_status module_check_input(const struct qkv_module *m, const char
     if (!qkv_multiply(v->B, v->T, &rows) || rows > (size_t)1 << 30)
         return qkv_fail(m->ctx, QKV_SHAPE, "%s module: %zu rows of %zu positions are too many",
                         qkv_module_kind_text(m->kind), v->B, v->T);
-    if (attends && v->T > (size_t)spec->context)
+    if (attends && v->T > (size_t)context)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: %s has %zu positions, more than the context of %d",
-                        qkv_module_kind_text(m->kind), name, v->T, spec->context);
+                        qkv_module_kind_text(m->kind), name, v->T, context);
     const struct qkv_stack *stack = ids == NULL                                          ? NULL
                                     : !strcmp(name, "memory") || !m->model->decoder.spec ? &m->model->encoder
                                                                                          : &m->model->decoder;
@@ -178,10 +184,11 @@ static enum qkv_status module_check_masks(const struct qkv_module *m, struct qkv
                     "before (mask.starts)");
 }
 
-static enum qkv_status module_check_length(const struct qkv_module *m, size_t length) {
-    if (length <= (size_t)m->model->spec.context) return QKV_OK;
+static enum qkv_status module_check_length(const struct qkv_module *m, size_t length, bool source) {
+    const int context = qkv_module_context(m, source);
+    if (length <= (size_t)context) return QKV_OK;
     return qkv_fail(m->ctx, QKV_ARGUMENT, "%s module: the length for rotations is %zu, more than the context of %d",
-                    qkv_module_kind_text(m->kind), length, m->model->spec.context);
+                    qkv_module_kind_text(m->kind), length, context);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -206,8 +213,8 @@ enum qkv_status qkv_module_check(const struct qkv_module *m, const struct qkv_mo
     if (!status) status = module_check_types(m, in->source_types, m->model->encoder.spec, "source_types");
     if (!status) status = module_check_cache(m, in);
     if (!status) status = module_check_memory(m, c);
-    if (!status) status = module_check_length(m, in->length);
-    if (!status) status = module_check_length(m, in->source_length);
+    if (!status) status = module_check_length(m, in->length, false);
+    if (!status) status = module_check_length(m, in->source_length, true);
     if (!status && !qkv_module_is_empty(&in->x)) status = module_check_masks(m, c);
     c->empty = qkv_module_is_empty(&in->x) || (qkv_module_reads_memory(m) && !c->memory_T);
     return status;

@@ -5,6 +5,7 @@
  * something is computed belongs to sessions, passes and contexts. */
 #include "model/model.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,29 +52,46 @@ static bool share_count(struct qkv_model *first, int *before) {
     return true;
 }
 
+/* Makes a share of an empty struct. The caller frees it with qkv_model_free, also after a failure, unless the model is
+ * trained: then it was not counted, and its `first` stays NULL. */
+static enum qkv_status share_make(struct qkv_model *first, struct qkv_context *ctx, struct qkv_model *share) {
+    int before = 0;
+    if (!share_count(first, &before))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the model is being trained, and belongs to its optimizer or trainer; free that, and its "
+                        "training passes, before it is shared");
+    share->ctx = ctx;
+    share->sharing.first = first;
+    const enum qkv_status status = before ? QKV_OK : share_finish(first, ctx);
+    if (status) return status;
+    memcpy((char *)share + SHARED, (const char *)first + SHARED, sizeof *share - SHARED);
+    share->weights.ctx = ctx;
+    /* a stack is known by the place of its spec in the model's */
+    if (share->encoder.spec) share->encoder.spec = &share->spec.encoder;
+    if (share->decoder.spec) share->decoder.spec = &share->spec.decoder;
+    return QKV_OK;
+}
+
+/* Threads that share one model for the first time wait for the one that finishes it. */
+static pthread_mutex_t share_turns = PTHREAD_MUTEX_INITIALIZER;
+
 enum qkv_status qkv_model_share(struct qkv_model *model, struct qkv_context *ctx, struct qkv_model **out) {
     QKV_CALL_OUT(ctx ? ctx : qkv_model_context(model), out);
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, ctx);
-    struct qkv_model *first = model->sharing.first;
     enum qkv_status status = share_check(model, ctx);
     if (status) return status;
     struct qkv_model *share = qkv_allocate(ctx, 1, sizeof *share);
     if (!share) return QKV_MEMORY;
-    int before = 0;
-    if (!share_count(first, &before)) {
-        free(share);
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the model is being trained, and belongs to its optimizer or trainer; free that, and its "
-                        "training passes, before it is shared");
-    }
-    if (!before) status = share_finish(first, ctx);
-    memcpy((char *)share + SHARED, (const char *)first + SHARED, sizeof *share - SHARED);
-    share->ctx = share->weights.ctx = ctx;
-    share->sharing.first = first;
+    pthread_mutex_lock(&share_turns);
+    status = share_make(model->sharing.first, ctx, share);
+    const bool counted = share->sharing.first != NULL;
     if (!status)
         *out = share;
-    else
+    else if (counted)
         qkv_model_free(share);
+    else
+        free(share);
+    pthread_mutex_unlock(&share_turns);
     return status;
 }

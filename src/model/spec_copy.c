@@ -56,6 +56,7 @@ enum qkv_status qkv_spec_copy(struct qkv_context *ctx, const struct qkv_spec *sp
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, spec);
     QKV_NEED(ctx, out);
+    if (spec == out) return qkv_fail(ctx, QKV_ARGUMENT, "a spec is to be copied over itself; give another struct");
     struct qkv_spec copy = *spec;
     struct qkv_stack_spec *to[] = {&copy.encoder, &copy.decoder};
     for (size_t i = 0; i < 2; i++) to[i]->kinds = NULL;
