@@ -277,10 +277,39 @@ static void short_loops_beside_other_work_take_little_longer_than_on_one_thread(
     if (all > 4 * one + 1) fail_msg("%g s on %d threads, %g s on one", all, threads, one);
 }
 
+static void note_thread(void *argument, size_t item, int thread) {
+    (void)item;
+    atomic_int *others = argument;
+    const struct timespec pause = {0, 200000};
+    nanosleep(&pause, NULL);
+    if (thread) atomic_fetch_add(others, 1);
+}
+
+/* While as many contexts are inside calls as there are CPUs, each works with its caller alone. */
+static void contexts_that_fill_the_cpus_work_alone(void **state) {
+    (void)state;
+    struct qkv_context a = {.threads = 2, .cpus = 2, .backend = &qkv_backend_bare}, b = a;
+    struct qkv_context *in_a = qkv_call_begin(&a), *in_b = qkv_call_begin(&b);
+    atomic_int others = 0;
+    assert_int_equal(qkv_calls_running(), 2);
+    for (int i = 0; i < 50; i++) qkv_parallel(&a, 16, note_thread, &others);
+    assert_int_equal(atomic_load(&others), 0);
+    qkv_call_end(&in_b);
+    assert_int_equal(qkv_calls_running(), 1);
+    const time_t end = time(NULL) + 20;
+    while (!atomic_load(&others) && time(NULL) < end) qkv_parallel(&a, 16, note_thread, &others);
+    assert_true(atomic_load(&others) > 0);
+    qkv_call_end(&in_a);
+    assert_int_equal(qkv_calls_running(), 0);
+    qkv_team_free(&a);
+    qkv_team_free(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(items_run_at_once),
+        cmocka_unit_test(contexts_that_fill_the_cpus_work_alone),
         cmocka_unit_test(where_the_system_makes_fewer_threads_those_do_the_work_and_a_note_says_so),
         cmocka_unit_test(a_forked_child_has_threads_of_its_own),
         cmocka_unit_test(a_child_may_free_a_context_without_using_it),
