@@ -131,7 +131,7 @@ static int embed_json(FILE *file, const struct cli_lines *lines, const float *ve
 }
 
 static void embed_set_lines(struct qkv_embed_options *how, struct qkv_line_options lines) {
-    how->long_lines = lines.long_lines, how->long_count = lines.long_count, how->most = lines.most;
+    how->long_lines = lines.long_lines, how->long_count = lines.long_count, how->max_tokens = lines.max_tokens;
 }
 
 static int write_vectors(struct cli_lines_job *job, const struct arguments *a, struct qkv_embed_options how) {
@@ -219,7 +219,7 @@ static int print_nearest(const float *query, const float *vectors, size_t column
 static int embed_query(const struct cli_lines_job *job, const char *text, struct qkv_embed_options how, float *query) {
     size_t found = 0;
     how.long_count = &found;
-    how.most = job->max_tokens;
+    how.max_tokens = job->max_tokens;
     how.long_lines = job->long_kind == QKV_LONG_SKIP ? QKV_LONG_ERROR : job->long_kind;
     if (qkv_embed(job->model, &text, 1, &how, query))
         return cli_failed("the text of --nearest: %s", cli_message(job->ctx));
@@ -278,7 +278,7 @@ static void embed_complete(struct cli_lines_job *job, const struct arguments *a,
     /* --nearest compares cosines: its vectors have length 1 */
     how->normalize = how->normalize || own.normalize || a->nearest;
     how->prompt = own.prompt;
-    job->max_tokens = own.most;
+    job->max_tokens = own.max_tokens;
     if (a->long_lines || own.long_lines == QKV_LONG_ERROR) return;
     job->long_kind = own.long_lines;
     job->long_lines = "keep-start";

@@ -113,7 +113,7 @@ struct qkv_line_options cli_lines_options(struct cli_lines_job *job) {
     struct qkv_line_options options = qkv_line_defaults();
     options.long_lines = job->long_kind;
     options.long_count = &job->long_count;
-    options.most = job->max_tokens;
+    options.max_tokens = job->max_tokens;
     return options;
 }
 

@@ -219,7 +219,7 @@ struct qkv_line_options {
     size_t size;              /* sizeof(struct qkv_line_options), set by qkv_line_defaults */
     enum qkv_long long_lines; /* the rule for lines with more tokens than the limit */
     size_t *long_count;       /* the number of such lines is added to it; may be NULL */
-    size_t most;              /* the limit of tokens of a line; 0, or more than the context: the context */
+    size_t max_tokens;        /* the limit of tokens of a line; 0, or more than the context: the context */
 };
 /* The limit is the context; a longer line is an error that names it. */
 QKV_API void qkv_line_options_init(struct qkv_line_options *options, size_t size);
@@ -321,7 +321,7 @@ struct qkv_embed_options {
     /* as in struct qkv_line_options; a line is too long if it is so with the prompt */
     enum qkv_long long_lines;
     size_t *long_count;
-    size_t most;
+    size_t max_tokens;
 };
 /* The options that the model's folder records (qkv_model_pooling, qkv_model_prompt_usual), with its usual
  * prompt, which the model owns; a line with too many tokens then keeps its first ones. Without a record, and for NULL:

@@ -140,7 +140,7 @@ static enum qkv_status answer_row(const struct answerer *a, size_t index, const 
 
 static enum qkv_status answer_run(void *user, const struct qkv_line_batch *batch) {
     struct answerer *a = user;
-    const size_t context = (size_t)qkv_model_spec(a->model)->context, max = a->options->most;
+    const size_t context = (size_t)qkv_model_spec(a->model)->context, max = a->options->max_tokens;
     const struct qkv_long_rule rule = {.kind = a->options->long_lines, .most = max && max < context ? max : context};
     enum qkv_status status = answer_room(a, batch);
     if (!status)

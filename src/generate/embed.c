@@ -135,7 +135,7 @@ static struct qkv_embed_options embed_usual(const struct qkv_model *model) {
     o.pool = p->pool;
     o.normalize = p->normalize;
     o.long_lines = QKV_LONG_KEEP_START;
-    o.most = p->most;
+    o.max_tokens = p->most;
     if (p->prompt_usual < p->prompt_count) o.prompt = p->prompts[p->prompt_usual].text;
     return o;
 }
@@ -155,8 +155,10 @@ enum qkv_status qkv_embed(struct qkv_model *model, const char *const *lines, siz
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_embed_options, &taken, options);
     if (status) return status;
     options = &taken;
-    const struct qkv_line_options rule = {
-        .size = sizeof rule, .long_lines = taken.long_lines, .long_count = taken.long_count, .most = taken.most};
+    const struct qkv_line_options rule = {.size = sizeof rule,
+                                          .long_lines = taken.long_lines,
+                                          .long_count = taken.long_count,
+                                          .max_tokens = taken.max_tokens};
     struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
     const enum qkv_pool pool = options->pool;

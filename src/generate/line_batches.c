@@ -55,7 +55,7 @@ static enum qkv_status read_line(const struct qkv_line_reader *l, const char *te
     struct qkv_context *ctx = qkv_model_context(l->model);
     const struct qkv_tokenizer *tokenizer = qkv_model_source_tokenizer(l->model);
     const size_t size = text ? strlen(text) : 0;
-    const size_t context = (size_t)qkv_model_spec(l->model)->context, max = l->options->most;
+    const size_t context = (size_t)qkv_model_spec(l->model)->context, max = l->options->max_tokens;
     const struct qkv_long_rule rule = {
         .kind = l->options->long_lines, .most = max && max < context ? max : context, .found = l->options->long_count};
     if (text && qkv_is_blank(text, size)) return QKV_OK;
