@@ -238,9 +238,8 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     if (both && qkv_random_below(r, 4) == 0) s->decoder.d_model = (int)test_between(r, 4, 1 << 20);
     const struct qkv_stack_spec *last = topology == 1 ? &s->encoder : &s->decoder;
     if (last->embed.width || s->encoder.d_model || s->decoder.d_model || s->encoder.embed.width) s->tie = QKV_TIE_NONE;
-    struct qkv_layer_spec *e = &s->encoder.kinds[0], *d = &s->decoder.kinds[0];
-    if (both && !d->attention.position.scaling.given && qkv_random_below(r, 2))
-        e->attention.position = d->attention.position; /* as in version 1 */
+    if (both && !s->decoder.kinds->attention.position.scaling.given && qkv_random_below(r, 2))
+        s->encoder.kinds->attention.position = s->decoder.kinds->attention.position; /* as in version 1 */
     share_positions(&s->encoder);
     share_positions(&s->decoder);
     for (int i = 0; both && i < s->decoder.kind_count; i++) {

@@ -253,8 +253,8 @@ static bool version1_has_embedding(struct qkv_written_spec *w) {
 static bool version1_has_positions(struct qkv_written_spec *w, const struct qkv_position_spec *attention) {
     const struct qkv_stack_spec *stacks[] = {&w->spec.encoder, &w->spec.decoder};
     for (size_t i = 0; i < 2; i++) {
-        const struct qkv_layer_spec *kind = &stacks[i]->kinds[0];
         if (stacks[i]->layers == 0) continue;
+        const struct qkv_layer_spec *kind = &stacks[i]->kinds[0];
         if (stacks[i]->kind_count != 1 || kind->name[0] || !qkv_position_same(&kind->attention.position, attention))
             return false;
     }
