@@ -1,5 +1,5 @@
 /* check_gemm.h: the matrix product of one table against the chain of multiply-adds that it promises, bit for bit.
- * fmaf (two roundings for the scalar table) computes the chain here, so any wrong tile, cut, edge or order shows. */
+ * fmaf computes the chain here, so any wrong tile, cut, edge or order shows. */
 #ifndef QKV_CHECK_GEMM_H
 #define QKV_CHECK_GEMM_H
 
@@ -64,21 +64,14 @@ static enum qkv_status gemm_run(struct qkv_context *ctx, struct qkv_arena *scrat
     return qkv_gemm(ctx, scratch, &call);
 }
 
-static float chain(const struct gemm_data *d, bool fused, float start, size_t m, size_t n) {
+static float chain(const struct gemm_data *d, float start, size_t m, size_t n) {
     const float *a = d->a.data + m * d->a.row_stride, *b = d->b.data + n * d->b.column_stride;
     const size_t K = d->shape.K, run = qkv_gemm_run_length(K);
     float whole = d->shape.accumulate ? start : 0.0f;
     for (size_t from = 0; from < K; from += run) {
         float sum = 0.0f;
-        for (size_t k = from; k < K && k < from + run; k++) {
-            float x = a[k * d->a.column_stride], y = b[k * d->b.row_stride];
-            if (fused) {
-                sum = fmaf(x, y, sum);
-            } else {
-                volatile float product = x * y;
-                sum = product + sum;
-            }
-        }
+        for (size_t k = from; k < K && k < from + run; k++)
+            sum = fmaf(a[k * d->a.column_stride], b[k * d->b.row_stride], sum);
         whole = from == 0 && !d->shape.accumulate ? sum : whole + sum;
     }
     return d->shape.bias ? whole + d->bias[n] : whole;
@@ -89,7 +82,6 @@ static void gemm_check(struct qkv_context *ctx, struct qkv_arena *scratch, struc
                        const struct gemm_case *s) {
     struct gemm_data d = gemm_data(random, s);
     float *c = copied(d.c, d.c_floats);
-    const bool fused = ctx->kernels->width > 1;
     const size_t mark = qkv_arena_mark(scratch);
     CHECK(gemm_run(ctx, scratch, &d, c) == QKV_OK, "%s", qkv_message(ctx));
     CHECK(qkv_arena_mark(scratch) == mark, "scratch was not given back");
@@ -98,7 +90,7 @@ static void gemm_check(struct qkv_context *ctx, struct qkv_arena *scratch, struc
     size_t at = every > 1 ? between(random, 0, every - 1) : 0;
     for (; at < s->M * s->N; at += every) {
         const size_t m = at / s->N, n = at % s->N, i = m * s->ldc + n;
-        float want = chain(&d, fused, d.c[i], m, n);
+        float want = chain(&d, d.c[i], m, n);
         CHECK(same_bits(c + i, &want, 1), "%zu×%zu×%zu a%d b%d acc%d bias%d: (%zu,%zu) is %a, not %a", s->M, s->N, s->K,
               s->a_transposed, s->b_transposed, s->accumulate, s->bias, m, n, (double)c[i], (double)want);
     }

@@ -7,6 +7,7 @@
 #include "check_bf16.h"
 #include "check_cuts.h"
 #include "check_gemm.h"
+#include "check_tables.h"
 
 static void run_vector_checks(const struct qkv_kernels *k, struct qkv_random *random) {
 #define RUN_KERNEL_CHECK(name) check_##name(k, random);
@@ -40,6 +41,13 @@ static void run_attend_checks(const struct qkv_kernels *k, uint64_t seed) {
     qkv_team_free(&ctx);
 }
 
+static void run_table_checks(const struct qkv_kernels *k, struct qkv_random *random, uint64_t seed) {
+    struct qkv_context ctx = {.threads = 2, .kernels = k, .backend = &qkv_backend_bare};
+    check_tables(k, random);
+    CHECK(attend_check_tables(&ctx, seed, 60), "attention with the bits of scalar");
+    qkv_team_free(&ctx);
+}
+
 static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
     struct qkv_kernels kernels;
     struct qkv_context ctx = {.threads = 2, .kernels = k, .backend = &qkv_backend_bare};
@@ -52,7 +60,8 @@ static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
     qkv_team_free(&ctx);
 }
 
-/* $QKV_CHECKS chooses among (v)ectors, (p)roducts, (a)ttention, attention in (b)f16; unset, all of them run. */
+/* $QKV_CHECKS chooses among (v)ectors, (p)roducts, (a)ttention, attention in (b)f16, the bits of all (t)ables; unset, all
+ * of them run. */
 static bool chosen(char letter) {
     const char *letters = getenv("QKV_CHECKS");
     return !letters || !*letters || strchr(letters, letter);
@@ -70,6 +79,7 @@ int main(int count, char **text) {
         if (chosen('v')) run_vector_checks(k, &random);
         if (chosen('p')) run_gemm_checks(k, &random);
         if (chosen('a')) run_attend_checks(k, seed);
+        if (chosen('t')) run_table_checks(k, &random, seed);
         if (chosen('b')) run_attend_bf16_checks(k, seed);
         printf("%-8s %2d floats a vector, seed %llu: %d failures\n", k->isa, k->width, (unsigned long long)seed,
                check_failures - before);

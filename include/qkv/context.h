@@ -63,6 +63,7 @@ enum qkv_precision {
  * src/kernel/isa/simd_{name}.h describes each. */
 #define QKV_ISA_LIST(X)                                                                                                \
     X(scalar, TABLE)                                                                                                   \
+    X(scalarfma, COLUMNS)                                                                                              \
     X(avx2, TABLE)                                                                                                     \
     X(avx512, TABLE)                                                                                                   \
     X(avx512bf16, TABLE)                                                                                               \

@@ -3,7 +3,7 @@
 #
 # The entries are those of QKV_ISA_LIST. src/kernel/isa/simd_NAME.h says for which processors an entry is, which
 # features it needs and with which options it is compiled. An entry with a base adds columns to this instruction set:
-# only the sources of these columns are compiled for it.
+# only the sources of these columns are compiled for it. An entry with a base and no list of columns replaces all.
 file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS src/kernel/isa/*.c)
 file(READ include/qkv/context.h ISA_LIST)
 string(REGEX MATCHALL "\n    X\\([a-z0-9_]+, (TABLE|COLUMNS)\\)" ISA_LIST "${ISA_LIST}")
@@ -60,6 +60,8 @@ foreach(isa ${ISA_LIST})
     set(base ${${isa}_BASE})
     if(NOT isa IN_LIST ISA_WHOLE AND NOT base IN_LIST ISA_WHOLE)
         continue()
+    elseif(base AND ${isa}_PROCESSORS AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "${${isa}_PROCESSORS}")
+        continue()
     elseif(QKV_KERNELS MATCHES "^(runnable|native)$")
         isa_runs(${isa} runs)
         if(NOT runs OR (QKV_KERNELS STREQUAL native AND NOT "${isa};${base}" MATCHES "(^|;)(scalar|${ISA_BEST})(;|$)"))
@@ -69,7 +71,7 @@ foreach(isa ${ISA_LIST})
         continue()
     endif()
     set(sources ${KERNEL_SOURCES})
-    if(base)
+    if(base AND ${isa}_COLUMNS)
         string(REGEX MATCHALL "[a-z0-9_]+" columns "${${isa}_COLUMNS}")
         list(JOIN columns "|" columns)
         list(FILTER sources INCLUDE REGEX "/(table|(${columns})(_[a-z0-9_]+)?)\\.c$")

@@ -46,7 +46,7 @@ static bool tables_runs(const struct qkv_isa *isa) {
 }
 
 /* The table of entry `at`: the kernels of its instruction set, and each column from the last entry for this instruction
- * set that has it and that the machine runs. Entries that are tables themselves, and better ones, are left out. */
+ * set that has it (some have all) and that the machine runs. Entries that are tables themselves, and better ones, are left out. */
 static struct qkv_kernels tables_make(size_t at) {
     const struct qkv_isa *base = tables_base(entries[at]);
     struct qkv_kernels table = *base->kernels;
@@ -55,6 +55,10 @@ static struct qkv_kernels tables_make(size_t at) {
         const struct qkv_isa *other = entries[i];
         if (other == base || tables_base(other) != base || (i > at && tables_name(other)) || !tables_runs(other))
             continue;
+        if (other->kernels->width) {
+            table = *other->kernels;
+            table.isa = entries[at]->name;
+        }
 #define TABLES_COLUMN(name)                                                                                            \
     if (other->kernels->name) table.name = other->kernels->name;
         QKV_COLUMN_LIST(TABLES_COLUMN)

@@ -9,7 +9,8 @@ struct qkv_isa {
     /* NULL: an instruction set with all kernels. Else the name of one; the entry has other columns for it */
     const char *base;
     const char *needs;                 /* features of the processor, for qkv_cpu_has; those of the base come first */
-    const struct qkv_kernels *kernels; /* only the columns, if there is a base; other fields are NULL */
+    const struct qkv_kernels *kernels; /* only the columns, if there is a base that is not replaced as a whole; other
+                                        * fields are NULL, and the width is 0 */
 };
 
 /* The columns: fields of struct qkv_kernels that an entry may replace. The sources of a column are isa/NAME.c and

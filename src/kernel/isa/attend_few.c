@@ -105,13 +105,14 @@ QKV_INLINE void few_softmax(const struct few *f, struct span span, float *x, con
         for (size_t j = 0; j < ld; j += W) vf_store(x + j, vf_zero());
         return;
     }
-    vf sum = vf_zero();
-    for (size_t j = 0; j < ld; j += W) {
+    vf_parts sum = vf_parts_zero();
+    QKV_EACH_PART(j, n, part, ld, {
+        (void)n;
         const vf p = exp_down(vf_sub(vf_load(x + j), vf_set(best)));
-        sum = vf_add(sum, p);
+        sum.part[part] = vf_add(sum.part[part], p);
         vf_store(x + j, drop ? vf_mul(p, vf_load(keep + j)) : p);
-    }
-    *l = vf_sum(sum);
+    });
+    *l = vf_parts_sum(sum);
 }
 
 /* out (rows,columns) = weights (rows,ld) times the rows of y. If 0·NaN would spread, each row is multiplied by its own

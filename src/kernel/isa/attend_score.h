@@ -233,13 +233,16 @@ static inline void keep_of(const struct qkv_attend_plan *plan, const struct mask
 
 /* Turns scores of the keys [first, last) into weights in place; m is the largest score. Returns their sum. */
 static inline float row_exp(float *x, float m, size_t first, size_t last) {
-    vf sum = vf_zero(), top = vf_set(m);
-    for (size_t j = first; j < last; j += W) {
-        vf p = exp_down(vf_sub(vf_load(x + j), top));
+    const vf top = vf_set(m);
+    vf_parts sum = vf_parts_zero();
+    x += first;
+    QKV_EACH_PART(j, n, part, last - first, {
+        (void)n;
+        const vf p = exp_down(vf_sub(vf_load(x + j), top));
         vf_store(x + j, p);
-        sum = vf_add(sum, p);
-    }
-    return vf_sum(sum);
+        sum.part[part] = vf_add(sum.part[part], p);
+    });
+    return vf_parts_sum(sum);
 }
 
 /* Whether a log-sum-exp has too few digits for the logarithm of the sum: then weights need a sum of their own. */

@@ -12,16 +12,16 @@ QKV_INLINE float row_delta(const struct qkv_attend_plan *plan, const bool rounds
                            size_t at) {
     const float *dlse = plan->g->dlse;
     const size_t columns = plan->a->Dv;
-    vf sum = vf_zero();
-    for (size_t c = 0; c < columns; c += W) {
-        vf d = load_cells(dy, c, columns - c);
+    vf_parts sum = vf_parts_zero();
+    QKV_EACH_PART(c, n, part, columns, {
+        vf d = load_cells(dy, c, n);
         if (rounds && dy.dtype != QKV_BF16) {
             const vf r = rounded(d), finite = vf_set(FLT_MAX);
             d = vf_select(vf_lt(finite, vf_max(r, vf_sub(vf_zero(), r))), d, r);
         }
-        sum = vf_fma(load_cells(y, c, columns - c), d, sum);
-    }
-    return vf_sum(sum) - (dlse ? dlse[at] : 0.0f);
+        sum.part[part] = vf_fma(load_cells(y, c, n), d, sum.part[part]);
+    });
+    return vf_parts_sum(sum) - (dlse ? dlse[at] : 0.0f);
 }
 
 /* P or dS of a pair: 0 if the score is −inf, which only `apart` scores can be. (0 times a number that is not finite is

@@ -5,8 +5,8 @@
 #include "kernel/isa/simd.h"
 #include "kernel/tables.h"
 
-/* An entry of QKV_ISA_LIST may have a base: it adds columns to the kernels of another one. QKV_T(name) is the entry's
- * own, QKV_K(name) that of the base, or of the entry itself. */
+/* An entry of QKV_ISA_LIST may have a base: it adds columns to the kernels of another one, or replaces them all.
+ * QKV_T(name) is the entry's own; QKV_K(name) is that of the base if only columns are added, else also its own. */
 #define QKV_T(name) QKV_JOIN(qkv_, name, QKV_TABLE_NAME)
 
 #define QKV_KERNEL_PROTOTYPE(type, name, parameters) type QKV_K(name) parameters;

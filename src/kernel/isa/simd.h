@@ -6,7 +6,8 @@
  * Loads and stores need no alignment. The ..._n forms touch the first n lanes of memory only (n >= W: all), other lanes
  * load as 0; they use the same vector arithmetic, so a tail gives the same bits as the body. min, max and the
  * comparisons mean the same in every ISA: min(a, b) = a < b ? a : b, so b is returned if either is NaN. fma and
- * fnma round once, except in the scalar version, which has no fused multiply-add.
+ * fnma round once; those of vd take factors whose product is exact, as that of two floats is. So a kernel in fp32 has
+ * the same bits on every table, if its sums over a row have LANES parts.
  *
  * One file for each table, simd_NAME.h, defines the primitives. It also says what the instruction set has (QKV_HAS_…)
  * and which sizes fit its registers; all other files ask that, and never for a name. What a file need not define has a
@@ -62,6 +63,25 @@
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     } while (0)
+
+/* QKV_EACH for sums over a row: `part` is the vector of the sums to which elements i … belong. */
+#define QKV_EACH_PART(i, m, part, n, ...)                                                                              \
+    do {                                                                                                               \
+        size_t i = 0;                                                                                                  \
+        while ((n)-i >= LANES) {                                                                                       \
+            QKV_UNROLL_LOOP                                                                                            \
+            for (size_t part = 0; part < PARTS; part++, i += W) {                                                      \
+                const size_t m = W;                                                                                    \
+                __VA_ARGS__                                                                                            \
+            }                                                                                                          \
+        }                                                                                                              \
+        QKV_UNROLL_LOOP                                                                                                \
+        for (size_t part = 0; part < PARTS; part++, i += W) {                                                          \
+            if (i >= (n)) break;                                                                                       \
+            const size_t m = (n)-i;                                                                                    \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    } while (0)
 #if defined(__GNUC__)
 #define QKV_WHOLE(n) (__builtin_constant_p(n) && (n) >= W)
 #else
@@ -76,13 +96,13 @@
 #endif
 
 /* The build defines QKV_TABLE_NAME, an entry of QKV_ISA_LIST. A table is an instruction set, or it adds columns to the
- * kernels of one, its QKV_ISA_BASE. */
+ * kernels of one, its QKV_ISA_BASE, or replaces them all (QKV_ISA_WHOLE). */
 #if !defined(QKV_TABLE_NAME)
 #error "define QKV_TABLE_NAME, a name of QKV_ISA_LIST"
 #endif
 #define QKV_SIMD_FILE(name) QKV_TEXT(name.h)
 #include QKV_SIMD_FILE(QKV_PASTE(simd_, QKV_TABLE_NAME))
-#if defined(QKV_ISA_BASE)
+#if defined(QKV_ISA_BASE) && !defined(QKV_ISA_WHOLE)
 #define QKV_ISA_NAME QKV_ISA_BASE
 #else
 #define QKV_ISA_NAME QKV_TABLE_NAME
@@ -107,6 +127,46 @@
 #if !defined(QKV_BF16_RUN)
 #define QKV_BF16_RUN 256
 #endif
+
+/* Sums over a row have LANES parts on every table: element i is added to part i % LANES, in rising order, and the parts
+ * are added in one tree: l to l + 8, then l to l + 4, to l + 2, to l + 1. So a sum has the same bits whatever W is. The
+ * tree is the same if element 0 is added to another part and the others follow it; adding 0 changes nothing. */
+enum { LANES = 16, PARTS = LANES / W };
+typedef struct {
+    vf part[PARTS];
+} vf_parts;
+typedef struct {
+    vd part[PARTS];
+} vd_parts;
+
+QKV_INLINE vf_parts vf_parts_zero(void) {
+    vf_parts sum;
+    QKV_UNROLL_LOOP
+    for (size_t p = 0; p < PARTS; p++) sum.part[p] = vf_set(0.0f);
+    return sum;
+}
+QKV_INLINE float vf_parts_sum(vf_parts sum) {
+    QKV_UNROLL_LOOP
+    for (size_t half = PARTS / 2; half; half /= 2) {
+        QKV_UNROLL_LOOP
+        for (size_t p = 0; p < half; p++) sum.part[p] = vf_add(sum.part[p], sum.part[p + half]);
+    }
+    return vf_sum(sum.part[0]);
+}
+QKV_INLINE vd_parts vd_parts_zero(void) {
+    vd_parts sum;
+    QKV_UNROLL_LOOP
+    for (size_t p = 0; p < PARTS; p++) sum.part[p] = vd_zero();
+    return sum;
+}
+QKV_INLINE double vd_parts_sum(vd_parts sum) {
+    QKV_UNROLL_LOOP
+    for (size_t half = PARTS / 2; half; half /= 2) {
+        QKV_UNROLL_LOOP
+        for (size_t p = 0; p < half; p++) sum.part[p] = vd_add(sum.part[p], sum.part[p + half]);
+    }
+    return vd_sum(sum.part[0]);
+}
 
 #if !defined(QKV_HAS_ANY_ADDRESS)
 /* W words at any address: those of vf_load are aligned as floats. */

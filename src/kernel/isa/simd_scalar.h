@@ -1,4 +1,5 @@
-/* simd_scalar.h: the vocabulary of simd.h in plain C, one lane wide. Tests compare every other table with it. */
+/* simd_scalar.h: the vocabulary of simd.h in plain C, one lane wide. Tests compare every other table with it. On x86,
+ * simd_scalarfma.h replaces its kernels where the processor fuses multiply-adds. */
 #ifndef QKV_SIMD_SCALAR_H
 #define QKV_SIMD_SCALAR_H
 
@@ -62,11 +63,25 @@ QKV_INLINE vf vf_mul(vf a, vf b) {
 QKV_INLINE vf vf_div(vf a, vf b) {
     return a / b;
 }
+/* a·b + c, rounded once. Without an instruction for it: the product is exact in double, and so is the error of its sum
+ * with c (Knuth's two-sum). A sum that is not exact is rounded to the neighbour with an odd last bit, which a second
+ * rounding to float cannot take for a tie (Boldo & Melquiond 2008). */
 QKV_INLINE vf vf_fma(vf a, vf b, vf c) {
-    return a * b + c;
+#if defined(__FMA__) || defined(__aarch64__)
+    return __builtin_fmaf(a, b, c);
+#else
+    const double product = (double)a * (double)b, addend = c;
+    double sum = product + addend;
+    const double part = sum - product, error = (product - (sum - part)) + (addend - part);
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if ((error > 0 || error < 0) && bits % 2 == 0) bits += (error > 0) == (sum > 0) ? 1 : -(uint64_t)1;
+    memcpy(&sum, &bits, sizeof bits);
+    return (float)sum;
+#endif
 }
 QKV_INLINE vf vf_fnma(vf a, vf b, vf c) {
-    return c - a * b;
+    return vf_fma(-a, b, c);
 }
 QKV_INLINE vf vf_min(vf a, vf b) {
     return a < b ? a : b;

@@ -9,12 +9,12 @@ float QKV_K(log_sum_exp)(const float *x, size_t n) {
     float shift = vf_largest(largest);
     if (!(shift > -INFINITY && shift < INFINITY)) shift = 0.0f;
     vf shifts = vf_set(shift);
-    vd sum = vd_zero();
-    QKV_EACH(i, m, n, {
+    vd_parts sum = vd_parts_zero();
+    QKV_EACH_PART(i, m, part, n, {
         vf e = vf_exp(vf_sub(vf_load_n(x + i, m), shifts));
-        sum = vd_add(sum, vd_from_float(vf_select(vm_first(m), e, vf_zero())));
+        sum.part[part] = vd_add(sum.part[part], vd_from_float(vf_select(vm_first(m), e, vf_zero())));
     });
-    return (float)(shift + log(vd_sum(sum)));
+    return (float)(shift + log(vd_parts_sum(sum)));
 }
 
 void QKV_K(softmax_scaled)(float *y, const float *x, float lse, float s, float less, size_t n) {

@@ -1,11 +1,11 @@
-/* table.c: one entry of QKV_ISA_LIST: the kernels of an instruction set, or columns for one. */
+/* table.c: one entry of QKV_ISA_LIST: the kernels of an instruction set, or some or all columns for one. */
 #include "kernel/isa/isa.h"
 
 #define TABLE_KERNEL(type, name, parameters) .name = QKV_K(name),
 #define TABLE_COLUMN(name)                   .name = &QKV_T(name##_kernels),
 
 static const struct qkv_kernels kernels = {
-#if defined(QKV_ISA_BASE)
+#if defined(QKV_ISA_BASE) && !defined(QKV_ISA_WHOLE)
     QKV_ISA_COLUMNS(TABLE_COLUMN)
 #else
     .width = W,

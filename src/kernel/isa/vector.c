@@ -36,22 +36,14 @@ void QKV_K(narrow)(uint16_t *y, const float *x, size_t n) {
     QKV_EACH(i, m, n, { store_bf16(y + i, vf_load_n(x + i, m), m); });
 }
 
-/* A square of two floats is exact in double, so only the additions round; four sums keep the adders busy. */
+/* A square of two floats is exact in double, so only the additions round. */
 double QKV_K(sum_squares)(const float *x, size_t n) {
-    vd sum[4] = {vd_zero(), vd_zero(), vd_zero(), vd_zero()};
-    size_t i = 0;
-    for (; n - i >= 4 * W; i += 4 * W) {
-        QKV_UNROLL
-        for (int j = 0; j < 4; j++) {
-            vd a = vd_from_float(vf_load(x + i + (size_t)j * W));
-            sum[j] = vd_fma(a, a, sum[j]);
-        }
-    }
-    for (; i < n; i += W) {
-        vd a = vd_from_float(vf_load_n(x + i, n - i));
-        sum[0] = vd_fma(a, a, sum[0]);
-    }
-    return vd_sum(vd_add(vd_add(sum[0], sum[1]), vd_add(sum[2], sum[3])));
+    vd_parts sum = vd_parts_zero();
+    QKV_EACH_PART(i, m, part, n, {
+        const vd a = vd_from_float(vf_load_n(x + i, m));
+        sum.part[part] = vd_fma(a, a, sum.part[part]);
+    });
+    return vd_parts_sum(sum);
 }
 
 void QKV_K(column_sums)(float *out, const float *x, size_t ldx, size_t rows, size_t C) {

@@ -10,35 +10,36 @@
  * other. The last rows of a call, and rows of which the caches cannot hold several, are processed one by one. So are
  * all rows in backward: they come from memory, which is prefetched well only row after row. A row's sums have one order
  * in all cases. */
-enum { ROWS = 4, FORWARD_MAX = 8192 };
+enum { ROWS = W >= LANES ? 4 : W >= LANES / 2 ? 2 : 1, FORWARD_MAX = 8192 };
 
 QKV_INLINE void rows_sums(double *sums, const size_t R, const float *x, size_t C) {
-    vd sum[ROWS];
+    vd_parts sum[ROWS];
     QKV_UNROLL
-    for (size_t r = 0; r < R; r++) sum[r] = vd_zero();
-    QKV_EACH(i, m, C, {
+    for (size_t r = 0; r < R; r++) sum[r] = vd_parts_zero();
+    QKV_EACH_PART(i, m, part, C, {
         QKV_UNROLL
-        for (size_t r = 0; r < R; r++) sum[r] = vd_add(sum[r], vd_from_float(vf_load_n(x + r * C + i, m)));
+        for (size_t r = 0; r < R; r++)
+            sum[r].part[part] = vd_add(sum[r].part[part], vd_from_float(vf_load_n(x + r * C + i, m)));
     });
     QKV_UNROLL
-    for (size_t r = 0; r < R; r++) sums[r] = vd_sum(sum[r]);
+    for (size_t r = 0; r < R; r++) sums[r] = vd_parts_sum(sum[r]);
 }
 
 /* rstd of rows around their means. */
 QKV_INLINE void rows_rstd(float *rstd, const size_t R, const float *x, const float *mean, float eps, size_t C) {
-    vd sum[ROWS];
+    vd_parts sum[ROWS];
     QKV_UNROLL
-    for (size_t r = 0; r < R; r++) sum[r] = vd_zero();
-    QKV_EACH(i, m, C, {
+    for (size_t r = 0; r < R; r++) sum[r] = vd_parts_zero();
+    QKV_EACH_PART(i, m, part, C, {
         QKV_UNROLL
         for (size_t r = 0; r < R; r++) {
             const vf a = vf_sub(vf_load_n(x + r * C + i, m), vf_set(mean[r]));
             const vd d = vd_from_float(vf_select(vm_first(m), a, vf_zero()));
-            sum[r] = vd_fma(d, d, sum[r]);
+            sum[r].part[part] = vd_fma(d, d, sum[r].part[part]);
         }
     });
     QKV_UNROLL
-    for (size_t r = 0; r < R; r++) rstd[r] = (float)(1.0 / sqrt(vd_sum(sum[r]) / (double)C + (double)eps));
+    for (size_t r = 0; r < R; r++) rstd[r] = (float)(1.0 / sqrt(vd_parts_sum(sum[r]) / (double)C + (double)eps));
 }
 
 /* The factor of the normalised row. */
@@ -102,14 +103,14 @@ struct row_terms {
 };
 QKV_INLINE struct row_terms row_terms(enum gain gain, const float *dy, const float *x, const float *w, vf center,
                                       vf inverse, size_t C) {
-    vd g_sum = vd_zero(), gx_sum = vd_zero();
-    QKV_EACH(i, m, C, { /* lanes past the row have g = 0 */
-                        vf g = gained(gain, vf_load_n(dy + i, m), w, i, m);
-                        vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
-                        g_sum = vd_add(g_sum, vd_from_float(g));
-                        gx_sum = vd_fma(vd_from_float(g), vd_from_float(xhat), gx_sum);
+    vd_parts g_sum = vd_parts_zero(), gx_sum = vd_parts_zero();
+    QKV_EACH_PART(i, m, part, C, { /* lanes past the row have g = 0 */
+                                   vf g = gained(gain, vf_load_n(dy + i, m), w, i, m);
+                                   vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
+                                   g_sum.part[part] = vd_add(g_sum.part[part], vd_from_float(g));
+                                   gx_sum.part[part] = vd_fma(vd_from_float(g), vd_from_float(xhat), gx_sum.part[part]);
     });
-    return (struct row_terms){vd_sum(g_sum), vd_sum(gx_sum)};
+    return (struct row_terms){vd_parts_sum(g_sum), vd_parts_sum(gx_sum)};
 }
 
 /* One row of all norms; RMSNorm is the case center = 0 without the mean of g. */
