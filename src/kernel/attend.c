@@ -18,14 +18,16 @@
 enum { FORWARD_ITEMS = 24, DECODE_ITEMS = 8 };
 
 /* Starts with the largest blocks and halves them while there are too few for the threads. Keys are packed once for each
- * block, so blocks stay above a minimum size unless there are very few rows. */
+ * block, so blocks stay above a minimum size unless there are very few rows, and few pieces of the keys that could be
+ * items instead. */
 static void cut_rows(struct qkv_attend_plan *plan, size_t tile) {
     size_t heads = plan->a->B * plan->a->Hkv, max_tiles = QKV_ATTEND_ROWS / tile;
+    const size_t pieces = qkv_max(plan->a->Tk / QKV_ATTEND_PIECE, 1);
     size_t tiles = qkv_attend_divide_up(plan->rows, tile);
     size_t block = tiles < max_tiles ? tiles : max_tiles;
     while (block > 4 && heads * qkv_attend_divide_up(tiles, block) < FORWARD_ITEMS)
         block = qkv_attend_divide_up(block, 2);
-    while (block > 1 && heads * qkv_attend_divide_up(tiles, block) < DECODE_ITEMS)
+    while (block > 1 && heads * pieces * qkv_attend_divide_up(tiles, block) < DECODE_ITEMS)
         block = qkv_attend_divide_up(block, 2);
     plan->block = (block ? block : 1) * tile;
     plan->blocks = qkv_attend_divide_up(plan->rows, plan->block);

@@ -142,6 +142,98 @@ static __attribute__((noinline)) void pack_block(struct forward *f, struct span 
     f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, count, a->Dv, soon_k);
 }
 
+/* ---- few rows ---------------------------------------------------------------------------------------------------
+ *
+ * The time of a tile of rows alone, as in decoding, is that of reading its keys and values. They are read where they
+ * are: squares of W keys and W channels are transposed in registers, and values are multiplied as they lie. The chains
+ * are those of packed panels, so the bits are the same. */
+
+/* What is read next, and prefetched meanwhile: rows i of each while row i of the keys is multiplied. */
+struct ahead {
+    struct soon values, keys;
+};
+
+/* Prefetches the rows for square t of `count`. */
+QKV_INLINE void ahead_ask(const struct ahead *ahead, size_t row, size_t t, size_t count) {
+    for (size_t i = W * t / count; i < W * (t + 1) / count; i++) {
+        ask_for(&ahead->values, row + i);
+        ask_for(&ahead->keys, row + i);
+    }
+}
+
+/* s (R,KEYS) = q (R,D) times W keys, `stride` apart, of which [begin, end) exist; k is the first of these. */
+QKV_INLINE void direct_square(const size_t R, float *s, const float *q, size_t D, const float *k, size_t stride,
+                              size_t begin, size_t end, const struct ahead *ahead, size_t row) {
+    vf sum[TILE], column[W];
+    const bool whole = begin == 0 && end == W;
+    const size_t squares = (D + W - 1) / W;
+    QKV_UNROLL
+    for (size_t r = 0; r < R; r++) sum[r] = vf_zero();
+    size_t d = 0;
+    for (size_t t = 0; whole && d + W <= D; d += W, t++) {
+        ahead_ask(ahead, row, t, squares);
+        vf_load_transposed(column, k + d, stride);
+        QKV_UNROLL
+        for (size_t i = 0; i < W; i++) {
+            QKV_UNROLL
+            for (size_t r = 0; r < R; r++) sum[r] = vf_fma(vf_set(q[r * D + d + i]), column[i], sum[r]);
+        }
+    }
+    for (; d < D; d += W) {
+        for (size_t i = 0; i < W; i++)
+            column[i] = i >= begin && i < end ? vf_load_n(k + (i - begin) * stride + d, D - d) : vf_zero();
+        vf_transpose(column);
+        for (size_t i = 0; i < W && d + i < D; i++)
+            for (size_t r = 0; r < R; r++) sum[r] = vf_fma(vf_set(q[r * D + d + i]), column[i], sum[r]);
+    }
+    QKV_UNROLL
+    for (size_t r = 0; r < R; r++) vf_store(s + r * KEYS, sum[r]);
+}
+
+/* The products of the keys `all` of a block, whose first is k. */
+QKV_INLINE void direct_products(const struct forward *f, const size_t R, struct span all, struct block k,
+                                const struct ahead *ahead) {
+    for (size_t j = all.begin / W * W; j < all.end; j += W) {
+        const size_t begin = j < all.begin ? all.begin - j : 0, end = all.end - j < W ? all.end - j : W;
+        const size_t row = j + begin - all.begin;
+        direct_square(R, f->s + j, f->q, f->a->D, k.x + row * k.stride, k.stride, begin, end, ahead, row);
+    }
+}
+
+/* Whether the block's keys `all` can be read in place: its rows are one tile, with the same keys. */
+static bool direct_fits(const struct forward *f, struct span all, struct block *k, struct block *v) {
+    const struct qkv_attend *a = f->a;
+    const size_t first = f->key + all.begin, count = all.end - all.begin;
+    if (f->count > TILE || a->Dv % W || dense(a) || !all_like(f->spans, f->count, all)) return false;
+    *k = block_in_place(&f->keys, first, count), *v = block_in_place(&f->values, first, count);
+    return k->x && v->x;
+}
+
+static __attribute__((noinline)) void direct_block(struct forward *f, struct span all, struct block k, struct block v,
+                                                   size_t last) {
+    const size_t ldv = f->a->Dv, next = f->key + KEYS;
+    struct ahead ahead = {.values = {v, all.end - all.begin, f->a->Dv}};
+    if (next < last) ahead.keys = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
+    float rescale[TILE + W];
+    switch (f->count) {
+#define DIRECT_CASE(R)                                                                                                 \
+    case R:                                                                                                            \
+        direct_products(f, R, all, k, &ahead);                                                                         \
+        break;
+        DIRECT_CASE(1)
+        DIRECT_CASE(2)
+        DIRECT_CASE(3)
+        DIRECT_CASE(4)
+        DIRECT_CASE(5)
+        DIRECT_CASE(6)
+    }
+    tile_softmax(f, 0, f->count, all.begin / W * W, padded(all.end, W), rescale);
+    QKV_K(attend_tiles)
+    (f->count, ldv, RESCALE, f->sums.o, ldv, rescale, f->s + all.begin, KEYS, 1, v.x, v.stride, all.end - all.begin);
+}
+
+/* ---- blocks of rows --------------------------------------------------------------------------------------------- */
+
 /* y = O / l, with dropout's scale. Adding 0 turns every negative zero into a positive one. */
 static void forward_finish(const struct qkv_attend *a, const struct row *rows, size_t count, const struct sums *sums) {
     for (size_t r = 0; r < count; r++) {
@@ -161,6 +253,11 @@ static void forward_walk(struct forward *f, size_t begin, size_t end, size_t las
     for (f->key = begin / KEYS * KEYS; f->key < end; f->key += KEYS) {
         struct span all = spans_of(f->rows, f->count, f->key, KEYS, f->spans);
         if (!all.end) continue;
+        struct block k, v;
+        if (direct_fits(f, all, &k, &v)) {
+            direct_block(f, all, k, v, last);
+            continue;
+        }
         pack_block(f, all, last);
         for (size_t r = 0; r < f->count; r += TILE) forward_tile(f, r, f->count - r < TILE ? f->count - r : TILE);
     }
