@@ -37,7 +37,7 @@ struct qkv_gemm_block {
 };
 
 /* A few rows of C (as in decoding) if A's rows and B's columns are contiguous along k: B is transposed in registers. */
-enum { QKV_FEW_ROWS = 2 };
+enum { QKV_FEW_ROWS = 8 };
 struct qkv_gemm_few {
     size_t rows, columns, K; /* rows <= QKV_FEW_ROWS */
     size_t run;              /* terms of a run, <= QKV_GEMM_RUN_MAX; the last may be shorter */

@@ -1,11 +1,14 @@
-/* gemm_few.h: products with one or two rows, whose time is that of reading B: squares of B are transposed in registers
- * and used at once; nothing is packed. B is fp32, or in a format of 16 bits: then a square is W lines of W words, which
+/* gemm_few.h: products with a few rows, whose time is that of reading B: squares of B are transposed in registers and
+ * used at once; nothing is packed. B is fp32, or in a format of 16 bits: then a square is W lines of W words, which
  * hold two terms each. Every element is summed in the same runs and order as in gemm.c, so the format changes no bit.
  *
  * A lane of the vectors is a line: one run of one column. LINES of them are processed together: if a column has up to
  * GROUP runs of equal length, those of few_count(kind) / runs columns, else one run of LINES columns. So memory is read
  * in short blocks, one after the other: columns with one run each would be as many places in memory, and a block of
- * them larger than the first cache. The sums of a column's runs are added in order. */
+ * them larger than the first cache. The sums of a column's runs are added in order.
+ *
+ * With more than PAIR rows the work hides how columns lie in memory: a vector of columns goes through one run after the
+ * other, for up to eight rows at once. Further rows find the run in the first cache. */
 #ifndef QKV_ISA_GEMM_FEW_H
 #define QKV_ISA_GEMM_FEW_H
 
@@ -23,6 +26,7 @@ struct few_shape {
 };
 
 enum {
+    PAIR = 2,  /* maximum of rows for which several runs of a column go together */
     GROUP = 4, /* maximum of runs of a column that are processed together */
     LINES = 16,
     LINES_MAX = 2 * LINES,
@@ -62,12 +66,18 @@ QKV_INLINE vf few_odd(const enum few_kind kind, vi words) {
 /* The terms of A for `runs` runs together: with one run, as they are; else term k of all runs together, as four
  * numbers. */
 struct few_left {
-    const float *row[QKV_FEW_ROWS];
+    const float *row[QKV_FEW_ROWS]; /* of more than PAIR rows, every third */
+    size_t stride;                  /* then: between rows */
     vi run_of_lane[LINES_MAX / W];
 };
 
+QKV_INLINE size_t few_pointers(const struct few_shape s) {
+    return s.rows > PAIR ? (s.rows + 2) / 3 : s.rows;
+}
+
 /* Term k of each lane's run. */
 QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_t m, size_t v, size_t k) {
+    if (s.rows > PAIR) return vf_set(a->row[m / 3][m % 3 * a->stride + k]);
     if (s.runs == 1) return vf_set(a->row[m][k]);
     const float *four = a->row[m] + GROUP * k;
     const bool in_order = W % GROUP == 0 && GROUP % s.runs == 0;
@@ -76,7 +86,7 @@ QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_
 
 /* All runs together; the four numbers repeat if there are fewer runs. */
 QKV_INLINE struct few_left few_together(const struct few_shape s, const struct qkv_gemm_few *f,
-                                        float four[QKV_FEW_ROWS][GROUP * QKV_GEMM_RUN_MAX]) {
+                                        float four[PAIR][GROUP * QKV_GEMM_RUN_MAX]) {
     struct few_left a;
     uint32_t run_of_lane[LINES_MAX];
     for (size_t l = 0; l < LINES_MAX; l++) run_of_lane[l] = (uint32_t)(l % s.runs);
@@ -163,7 +173,7 @@ QKV_INLINE void few_square(const struct few_shape s, vf sum[QKV_FEW_ROWS], const
     vf transposed[W];
     FEW_ONE_POINTER(b);
     QKV_UNROLL
-    for (size_t m = 0; m < s.rows; m++) FEW_ONE_POINTER(own.row[m]);
+    for (size_t m = 0; m < few_pointers(s); m++) FEW_ONE_POINTER(own.row[m]);
     few_transposed(s, transposed, b, lines, v, next);
     if (s.kind == FEW_KIND_F32) {
         QKV_UNROLL
@@ -250,7 +260,7 @@ QKV_INLINE void few_give(const struct few_shape s, const struct qkv_gemm_few *f,
 QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few *f) {
     const size_t size = few_size(s.kind), column = f->b_stride * size, wide = s.lines / s.runs;
     const struct few_lines lines = {f->run * size, column, f->columns < wide ? f->columns : wide};
-    float four[QKV_FEW_ROWS][GROUP * QKV_GEMM_RUN_MAX], out[QKV_FEW_ROWS][LINES_MAX];
+    float four[PAIR][GROUP * QKV_GEMM_RUN_MAX], out[QKV_FEW_ROWS][LINES_MAX];
     struct few_left a = few_together(s, f, four);
     for (size_t n = 0, end; n < f->columns; n = end) {
         end = f->columns - n < wide ? f->columns : n + wide;
@@ -269,6 +279,51 @@ QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few 
             for (size_t m = 0; s.runs == 1 && m < s.rows; m++) a.row[m] = f->a.data + m * f->a.row_stride + k;
             few_block(s, &a, b + k * size, &lines, terms, next, out);
             few_give(s, f, n, end, f->accumulate || k > 0, stop == f->K, out[0] + (n - first) * s.runs);
+            k = stop;
+        } while (k < f->K);
+    }
+}
+
+/* Rows [m, m + s.rows) of columns [n, end), of which the block begins at `first`; terms [k, k + terms), a run. */
+QKV_INLINE void few_some_rows(const struct few_shape s, const struct qkv_gemm_few *f, size_t m, size_t n, size_t end,
+                              size_t first, size_t k, size_t terms, const struct few_lines *lines,
+                              struct few_next next) {
+    const unsigned char *b = (const unsigned char *)f->b + first * lines->column + k * few_size(s.kind);
+    float out[QKV_FEW_ROWS][LINES_MAX];
+    struct few_left a = {.stride = f->a.row_stride};
+    struct qkv_gemm_few rows = *f;
+    rows.c += m * f->ldc;
+    QKV_UNROLL
+    for (size_t i = 0; i < few_pointers(s); i++)
+        a.row[i] = f->a.data + (m + (s.rows > PAIR ? 3 : 1) * i) * f->a.row_stride + k;
+    few_block(s, &a, b, lines, terms, next, out);
+    few_give(s, &rows, n, end, f->accumulate || k > 0, k + terms == f->K, out[0] + (n - first));
+}
+
+/* More than PAIR rows: eight, four, two or one at a time. */
+QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f) {
+    const size_t size = few_size(kind), column = f->b_stride * size;
+    const struct few_lines lines = {f->run * size, column, f->columns < W ? f->columns : W};
+    for (size_t n = 0, end; n < f->columns; n = end) {
+        end = f->columns - n < W ? f->columns : n + W;
+        const size_t first = end - lines.columns;
+        size_t k = 0;
+        do {
+            const size_t terms = f->K - k < f->run ? f->K - k : f->run, stop = k + terms;
+            const uintptr_t after = stop < f->K ? first * column + stop * size : end * column;
+            const struct few_next next = {(uintptr_t)f->b + after, 0, lines.run, column};
+            for (size_t m = 0, rows; m < f->rows; m += rows) {
+                const size_t left = f->rows - m;
+                rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                if (rows == 8)
+                    few_some_rows((struct few_shape){kind, 1, 8, W}, f, m, n, end, first, k, terms, &lines, next);
+                else if (rows == 4)
+                    few_some_rows((struct few_shape){kind, 1, 4, W}, f, m, n, end, first, k, terms, &lines, next);
+                else if (rows == 2)
+                    few_some_rows((struct few_shape){kind, 1, 2, W}, f, m, n, end, first, k, terms, &lines, next);
+                else
+                    few_some_rows((struct few_shape){kind, 1, 1, W}, f, m, n, end, first, k, terms, &lines, next);
+            }
             k = stop;
         } while (k < f->K);
     }
@@ -315,6 +370,8 @@ QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
 QKV_INLINE void few_product(const enum few_kind kind, const struct qkv_gemm_few *f) {
     if (kind == FEW_KIND_F32 && f->rows == 1)
         few_floats(1, f);
+    else if (f->rows > PAIR)
+        few_more(kind, f);
     else if (kind == FEW_KIND_F32)
         few_floats(2, f);
     else if (f->rows == 1)
